@@ -1,0 +1,1 @@
+"""Readers: a dataset's own index and files into one table of records."""

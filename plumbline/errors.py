@@ -1,0 +1,77 @@
+"""Every error that Plumbline raises on purpose: one tree, each with place, found, expected and what to do."""
+
+from __future__ import annotations
+
+
+class PlumblineError(Exception):
+    """An error with everything a person needs to mend it.
+
+    Parameters
+    ----------
+    what : str
+        One sentence: what went wrong.
+    where : str, optional
+        File, line, key, row or address.
+    found, expected : object, optional
+        The value met, and what would have been right.
+    hint : str, optional
+        What to write or run instead.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: object = None,
+        found: object = None,
+        expected: object = None,
+        hint: str | None = None,
+    ) -> None:
+        self.what, self.where, self.found, self.expected, self.hint = what, where, found, expected, hint
+        super().__init__(self._render())
+
+    def _render(self) -> str:
+        lines = [self.what]
+        for name in ("where", "found", "expected"):
+            value = getattr(self, name)
+            if value is not None:
+                lines.append(f"  {name + ':':<10}{value}")
+        if self.hint:
+            lines.append(f"  {'do:':<10}{self.hint}")
+        return "\n".join(lines)
+
+
+class ConfigError(PlumblineError):
+    """The audit file says something that cannot be run."""
+
+
+class DatasetError(PlumblineError):
+    """A dataset folder or its index as a whole cannot be read. Single bad files are quarantined instead."""
+
+
+class ImageRejected(PlumblineError):
+    """One image file is not accepted; becomes a quarantine row with `code` as its reason."""
+
+    def __init__(self, code: str, what: str, **details: object) -> None:
+        self.code = code
+        super().__init__(what, **details)  # type: ignore[arg-type]
+
+
+class CheckpointError(PlumblineError):
+    """A checkpoint is missing, unsafe, of another digest than expected, or does not load."""
+
+
+class EncodingError(PlumblineError):
+    """A model gave an embedding that must not be used (NaN, Inf, zero norm, wrong shape)."""
+
+
+class StorageError(PlumblineError):
+    """Something stored is absent, torn or of another checksum than its manifest says."""
+
+
+class MetricError(PlumblineError, ValueError):
+    """A metric was asked for something that its definition excludes."""
+
+
+class CheckRefused(PlumblineError):
+    """A blocking quality check has not passed for this partition, so nothing downstream may run."""

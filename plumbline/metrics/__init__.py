@@ -1,0 +1,1 @@
+"""Metrics: pure functions on arrays, and the families that tabulate them."""

@@ -1,0 +1,1 @@
+"""Mitigations: fit and apply."""

@@ -1,0 +1,1 @@
+"""Tables and figures from frames; the HTML report."""

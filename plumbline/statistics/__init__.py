@@ -1,0 +1,1 @@
+"""Intervals, resampling, permutation and multiplicity."""

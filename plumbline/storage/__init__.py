@@ -1,0 +1,1 @@
+"""Content-addressed storage with an atomic commit rule."""

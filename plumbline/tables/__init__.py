@@ -1,0 +1,1 @@
+"""Data of the studies: prompts, word lists, checkpoints, and the schema of the metric table."""

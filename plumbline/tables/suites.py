@@ -1,0 +1,176 @@
+"""Prompt suites: the candidates of every probe, read from data files; their identity is their rendered text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from plumbline.digests import digest_json
+from plumbline.errors import ConfigError
+
+GENDERS = ("man", "woman")
+VALENCES = ("negative", "neutral", "positive")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One text that an image can be assigned to.
+
+    Attributes
+    ----------
+    id : str
+        The label or word, unique in its suite.
+    text : str
+        The rendered prompt.
+    category : str
+        What kind of candidate it is: a class, a valence, `crime`, `negative` and so on.
+    """
+
+    id: str
+    text: str
+    category: str
+
+
+@dataclass(frozen=True)
+class Suite:
+    """An ordered set of candidates that are tested together.
+
+    Attributes
+    ----------
+    id : str
+        Name in `audit.yaml` and in the column `suite` of the metric table.
+    family : str
+        `trident`, `outcomes` or `labels`: which metrics read it.
+    attribute : str or None
+        For `trident`: the record column that holds the class.
+    events : dict of str to tuple of str
+        For `outcomes`: event name to the categories that make it up.
+    skewed_events : tuple of str
+        Events for which Max Skew is defined; the others have a harm rate only.
+    """
+
+    id: str
+    family: str
+    version: int
+    source: str
+    candidates: tuple[Candidate, ...]
+    attribute: str | None = None
+    events: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    skewed_events: tuple[str, ...] = ()
+
+    @cached_property
+    def hash(self) -> str:
+        """Return the sha256 of the rendered prompts with their roles: the suite's identity."""
+        return digest_json([[c.id, c.text, c.category] for c in self.candidates])
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the rendered prompts in candidate order."""
+        return tuple(c.text for c in self.candidates)
+
+    def columns(self, *categories: str) -> list[int]:
+        """Return the positions of the candidates of the given categories."""
+        return [i for i, c in enumerate(self.candidates) if c.category in categories]
+
+    @property
+    def class_labels(self) -> tuple[str, ...]:
+        """Return the labels of the `class` candidates, in order."""
+        return tuple(c.id for c in self.candidates if c.category == "class")
+
+
+def with_article(word: str) -> str:
+    """Put `a` or `an` before a word by its first letter: `a thief`, `an individual`."""
+    return f"{'an' if word[0].lower() in 'aeiou' else 'a'} {word}"
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    source = files("plumbline.tables") / "suites" / f"{name}.yaml"
+    if not source.is_file():
+        raise ConfigError("there is no such prompt suite", found=name, expected=", ".join(suite_names()))
+    content: dict[str, Any] = yaml.safe_load(source.read_text("utf-8"))
+    return content
+
+
+def suite_names() -> tuple[str, ...]:
+    """Return the names that `load_suite` knows."""
+    folder = files("plumbline.tables") / "suites"
+    listed = {item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")}
+    return tuple(sorted(listed | {"trident_composite"}))
+
+
+def trident_class_sets() -> tuple[str, ...]:
+    """Return the names of the label sets that a Trident suite can be built on."""
+    return tuple(_read("trident")["classes"])
+
+
+@cache
+def load_suite(name: str, *, classes: str | None = None, readable: bool = False) -> Suite:
+    """Build one suite from its data file.
+
+    Parameters
+    ----------
+    name : str
+        `trident`, `trident_composite`, `crime`, `crime_pooled`, `communion`, `agency` or `gender_labels`.
+    classes : str, optional
+        For the Trident suites: the label set, such as `fairface`.
+    readable : bool
+        For the Trident suites: `young adult` for `young_adult`.
+
+    Raises
+    ------
+    ConfigError
+        If the suite or the label set does not exist.
+    """
+    if name.startswith("trident"):
+        return _trident(name, classes, readable=readable)
+    content = _read(name)
+    candidates = tuple(
+        Candidate(id=word, text=block["template"].format(with_article(word)), category=block["category"])
+        for block in content["candidates"]
+        for word in block["words"]
+    )
+    return Suite(
+        id=content["id"],
+        family=content["family"],
+        version=content["version"],
+        source=content["source"],
+        candidates=candidates,
+        events={event: tuple(kinds) for event, kinds in content.get("events", {}).items()},
+        skewed_events=tuple(content.get("skewed_events", ())),
+    )
+
+
+def _trident(name: str, classes: str | None, *, readable: bool) -> Suite:
+    content = _read("trident")
+    if classes not in content["classes"] or name not in ("trident", "trident_composite"):
+        raise ConfigError(
+            "the Trident suite needs a known label set",
+            found=f"{name} over {classes}",
+            expected=", ".join(content["classes"]),
+        )
+    chosen = content["classes"][classes]
+    wording = {**chosen["labels"], **(chosen.get("readable", {}) if readable else {})}
+    if name == "trident_composite":
+        wording = {f"{label}_{gender}": f"{text}_{gender}" for label, text in wording.items() for gender in GENDERS}
+    groups = [
+        Candidate(id=label, text=content["class_template"].format(text), category="class")
+        for label, text in wording.items()
+    ]
+    probes = [
+        Candidate(id=word, text=content["template"].format(with_article(word)), category=valence)
+        for valence in VALENCES
+        for word in content["probes"][valence]
+    ]
+    return Suite(
+        id=name,
+        family="trident",
+        version=content["version"],
+        source=content["source"],
+        candidates=(*groups, *probes),
+        attribute=chosen["attribute"],
+    )

@@ -1,0 +1,1 @@
+"""The planted world: faces, folders and checkpoints whose bias is known."""

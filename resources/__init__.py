@@ -1,0 +1,1 @@
+"""What touches the world: the lake, encoders on a device, tracking."""
