@@ -1,1 +1,26 @@
-"""Intervals, resampling, permutation and multiplicity."""
+"""Uncertainty on counts: intervals, resampling, permutation tests, multiplicity, and seeds."""
+
+from plumbline.statistics.bootstrap import Jackknife, jackknife_tables, resample_tables
+from plumbline.statistics.counts import confusion_counts, count_table
+from plumbline.statistics.intervals import Interval, bca, percentile, wilson
+from plumbline.statistics.multiplicity import FAMILY, add_q_values, q_values
+from plumbline.statistics.permutation import p_value, permute_tables
+from plumbline.statistics.seeds import generator
+
+__all__ = [
+    "FAMILY",
+    "Interval",
+    "Jackknife",
+    "add_q_values",
+    "bca",
+    "confusion_counts",
+    "count_table",
+    "generator",
+    "jackknife_tables",
+    "p_value",
+    "percentile",
+    "permute_tables",
+    "q_values",
+    "resample_tables",
+    "wilson",
+]

@@ -1,0 +1,208 @@
+"""Trident Probe Testing: accuracy with a probe among the candidates, and how often a class becomes the probe.
+
+Source: Sun et al., "Uncovering Bias in Foundation Models" (TriProTesting), Method 4.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.errors import MetricError
+from plumbline.metrics.rates import shares
+from plumbline.statistics.counts import confusion_counts
+from plumbline.statistics.intervals import wilson
+from plumbline.tables.schema import metric_frame, polars_schema
+
+
+@dataclass(frozen=True)
+class TridentScores:
+    """Scores of one encoder, dataset and probe, see `trident_scores`.
+
+    Attributes
+    ----------
+    accuracy : float
+        Share of images whose top-1 is their class.
+    accuracy_interval : (2,) float64
+    class_accuracy : (C,) float64
+        The same by class; nan for an empty class.
+    class_accuracy_interval : (C, 2) float64
+    macro_accuracy : float
+        Mean of `class_accuracy` over the classes that are not empty (the paper's formula).
+    macro_accuracy_released : float
+        Their sum over C + 1, as the released code divides: never above C / (C + 1).
+    probe_rate : (C,) float64
+        P(class → probe) = images of the class whose top-1 is the probe / images of the class.
+    probe_rate_interval : (C, 2) float64
+    n : int
+    class_n : (C,) int64
+    confusion : (C, C + 1) int64
+        Images by class and top-1.
+    """
+
+    accuracy: float
+    accuracy_interval: NDArray[np.float64]
+    class_accuracy: NDArray[np.float64]
+    class_accuracy_interval: NDArray[np.float64]
+    macro_accuracy: float
+    macro_accuracy_released: float
+    probe_rate: NDArray[np.float64]
+    probe_rate_interval: NDArray[np.float64]
+    n: int
+    class_n: NDArray[np.int64]
+    confusion: NDArray[np.int64]
+
+
+def trident_scores(
+    logits: ArrayLike, labels: ArrayLike, *, n_classes: int, confidence: float = 0.95
+) -> TridentScores:
+    """Score one probe test.
+
+    Parameters
+    ----------
+    logits : (n, C + 1) float
+        Responses to the C classes and, in the last column, the probe. Only their order within a row matters;
+        ties take the lower index, so a probe never wins a tie.
+    labels : (n,) int
+        True class, 0 .. C - 1.
+    n_classes : int
+        C.
+
+    Returns
+    -------
+    TridentScores
+        Intervals are Wilson's. Undefined values are nan: everything without images, an empty class.
+
+    Raises
+    ------
+    MetricError
+        If the shapes disagree, a label is not a class, or a logit is nan.
+    """
+    responses, classes = checked_logits(logits, labels, n_classes=n_classes)
+    confusion = confusion_counts(
+        classes, responses.argmax(axis=1), n_classes=n_classes, n_columns=n_classes + 1
+    )
+    class_n = confusion.sum(axis=1)
+    right, became_probe = np.diagonal(confusion), confusion[:, -1]
+    n = int(class_n.sum())
+    recall = shares(right, class_n)
+    defined = recall[class_n > 0]
+    return TridentScores(
+        accuracy=float(right.sum() / n) if n else float("nan"),
+        accuracy_interval=np.stack(wilson(right.sum(), n, confidence=confidence)),
+        class_accuracy=recall,
+        class_accuracy_interval=np.stack(wilson(right, class_n, confidence=confidence), axis=1),
+        macro_accuracy=float(defined.mean()) if defined.size else float("nan"),
+        macro_accuracy_released=float(defined.sum() / (n_classes + 1)) if defined.size else float("nan"),
+        probe_rate=shares(became_probe, class_n),
+        probe_rate_interval=np.stack(wilson(became_probe, class_n, confidence=confidence), axis=1),
+        n=n,
+        class_n=class_n,
+        confusion=confusion,
+    )
+
+
+def probe_predictions(
+    class_logits: NDArray[np.floating], probe_logits: NDArray[np.floating]
+) -> NDArray[np.int64]:
+    """Return the top-1 of many one-probe tests over the same classes.
+
+    Parameters
+    ----------
+    class_logits : (n, C)
+    probe_logits : (n, p)
+
+    Returns
+    -------
+    (p, n) int64
+        0 .. C - 1 is a class, C the probe; ties take the lower index, as in `trident_scores`.
+    """
+    best = class_logits.argmax(axis=1)
+    highest = class_logits[np.arange(len(best)), best]
+    return np.where(highest < probe_logits.T, class_logits.shape[1], best).astype(np.int64)
+
+
+def normalise_probe_rates(table: pl.DataFrame) -> pl.DataFrame:
+    """Stretch every P(class → probe) of an encoder to 0 .. 100, as in the paper's figures 2 and 3.
+
+    P' = 100 (P - P_min) / (P_max - P_min), minimum and maximum over everything the encoder was tested on: the
+    single tests (definition `single`) and the mixed tests (`mixed`) apart, as in the two figures, and both
+    together (`joint`).
+
+    Parameters
+    ----------
+    table : DataFrame
+        Metric rows of any number of cells. Used are `probe_rate` rows of definition `dot` and statistic
+        `estimate`, within a model and condition.
+
+    Returns
+    -------
+    DataFrame
+        Metric rows `probe_rate_normalised`, with n and lineage of the row they come from, without interval:
+        the ends of the scale are estimates themselves. nan with a reason where all rates are equal, or the
+        rate is undefined.
+    """
+    used = table.filter(
+        (pl.col("metric") == "probe_rate")
+        & (pl.col("definition") == "dot")
+        & (pl.col("statistic") == "estimate")
+        & pl.col("suite").is_in(["trident", "trident_mixed"])
+    )
+    if used.is_empty():
+        return metric_frame([])
+    single, mixed = (used.filter(pl.col("suite") == suite) for suite in ("trident", "trident_mixed"))
+    parts = [_stretch(part, name) for part, name in ((single, "single"), (mixed, "mixed"), (used, "joint"))]
+    return pl.concat(parts).select(list(polars_schema()))
+
+
+def _stretch(rows: pl.DataFrame, definition: str) -> pl.DataFrame:
+    rate = pl.col("value").fill_nan(None)
+    within = ["model", "condition"]
+    spread = rate.max().over(within) - rate.min().over(within)
+    reason = (
+        pl.when(rate.is_null())
+        .then(pl.lit("rate undefined"))
+        .when(spread == 0)
+        .then(pl.lit("all rates of the encoder are equal"))
+        .otherwise(pl.col("reason"))
+    )
+    stretched = (
+        pl.when(spread > 0).then(100 * (rate - rate.min().over(within)) / spread).fill_null(float("nan"))
+    )
+    empty = [pl.lit(None, dtype=pl.Float64).alias(name) for name in ("ci_low", "ci_high", "p", "q")]
+    return rows.with_columns(
+        pl.lit("probe_rate_normalised").alias("metric"),
+        pl.lit(definition).alias("definition"),
+        stretched.alias("value"),
+        reason.alias("reason"),
+        *empty,
+    )
+
+
+def checked_logits(
+    logits: ArrayLike, labels: ArrayLike, *, n_classes: int
+) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
+    """Return logits (n, C + 1) and labels (n,) as arrays, or raise MetricError saying what is wrong."""
+    responses, classes = np.asarray(logits), np.asarray(labels)
+    if n_classes < 1 or responses.ndim != 2 or responses.shape != (*classes.shape, n_classes + 1):
+        raise MetricError(
+            "logits must have a row for each label and a column for each class and the probe",
+            found=f"logits {responses.shape}, labels {classes.shape}",
+            expected=f"(n, {n_classes + 1}) and (n,)",
+        )
+    if classes.size and (
+        not np.issubdtype(classes.dtype, np.integer) or classes.min() < 0 or classes.max() >= n_classes
+    ):
+        raise MetricError(
+            "a label is not a class",
+            found=f"{classes.dtype} {classes.min()} .. {classes.max()}",
+            expected=f"integers 0 .. {n_classes - 1}",
+            hint="leave unlabelled images out",
+        )
+    if np.isnan(responses).any():
+        rows = np.flatnonzero(np.isnan(responses).any(axis=1))[:5]
+        raise MetricError("a logit is nan", where=f"rows {rows.tolist()}")
+    return responses, classes.astype(np.int64)

@@ -1,0 +1,122 @@
+"""Resampling of images within groups, done exactly on their counts.
+
+A statistic that depends on the images only through a group × outcome table has the same bootstrap
+distribution whether one draws n_g images of group g with replacement or one multinomial(n_g, shares of g):
+the second costs the number of cells instead of the number of images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.errors import MetricError
+
+TableStatistic = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+"""A function of (..., g, c) tables that gives (...) values."""
+
+
+def resample_tables(table: ArrayLike, *, resamples: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw bootstrap replicates of a group × outcome table, every group keeping its size.
+
+    Parameters
+    ----------
+    table : (..., g, c) int
+        Images by group and outcome; leading axes are tables that are resampled independently.
+    resamples : int
+        Replicates, at least 1.
+
+    Returns
+    -------
+    (resamples, ..., g, c) int64
+        An empty group stays empty.
+
+    Raises
+    ------
+    MetricError
+        If a count is negative or `resamples` is below 1.
+    """
+    counts = _checked(table, resamples)
+    size = counts.sum(axis=-1)
+    if counts.shape[-1] == 2:
+        return _resample_pairs(counts, size, resamples, rng)
+    shares = counts / np.maximum(size, 1)[..., None]
+    shares[size == 0, -1] = 1.0
+    return rng.multinomial(size, shares, size=(resamples, *size.shape))
+
+
+def _resample_pairs(
+    counts: NDArray[np.int64], size: NDArray[np.int64], resamples: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    # Replicates run along the last axis while drawing: numpy keeps a binomial's set-up between equal
+    # parameters.
+    shape = (*size.shape, resamples)
+    first = rng.binomial(size[..., None], (counts[..., 0] / np.maximum(size, 1))[..., None], size=shape)
+    return np.moveaxis(np.stack([first, size[..., None] - first], axis=-1), -2, 0)
+
+
+@dataclass(frozen=True)
+class Jackknife:
+    """Leave-one-image-out values of a statistic, one for each cell of the table.
+
+    All images of one cell give the same value, so a cell is computed once and counts as often as it has
+    images.
+
+    Attributes
+    ----------
+    values : (g, c) float64
+        The statistic without one image of the cell; nan for empty cells.
+    counts : (g, c) int64
+        Images in the cell.
+    """
+
+    values: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+    @property
+    def acceleration(self) -> float:
+        """Return the acceleration of a statistic of several samples, the groups (Efron & Tibshirani 1993,
+        eq. 14.15).
+
+        The same formula as `scipy.stats.bootstrap`. nan where no value varies. Images without which the
+        statistic is undefined are left out.
+        """
+        weight = np.where(np.isnan(self.values), 0, self.counts).astype(np.float64)
+        value = np.where(weight > 0, self.values, 0.0)
+        n = weight.sum(axis=-1, keepdims=True)
+        n = np.where(n > 0, n, 1)
+        influence = (n - 1) * ((weight * value).sum(axis=-1, keepdims=True) / n - value) / n
+        cubes, squares = (weight * influence**3).sum(), (weight * influence**2).sum()
+        return float(cubes / squares**1.5 / 6) if squares > 0 else float("nan")
+
+
+def jackknife_tables(table: ArrayLike, statistic: TableStatistic) -> Jackknife:
+    """Compute a statistic with one image left out, for every cell of one (g, c) table at once.
+
+    Parameters
+    ----------
+    table : (g, c) int
+    statistic : callable
+        Takes (k, g, c) tables, gives (k,) values.
+    """
+    counts = _checked(table, 1)
+    group, outcome = np.nonzero(counts)
+    without = np.repeat(counts[None], len(group), axis=0)
+    without[np.arange(len(group)), group, outcome] -= 1
+    values = np.full(counts.shape, np.nan)
+    values[group, outcome] = statistic(without)
+    return Jackknife(values=values, counts=counts)
+
+
+def _checked(table: ArrayLike, resamples: int) -> NDArray[np.int64]:
+    counts = np.asarray(table, dtype=np.int64)
+    if counts.ndim < 2 or (counts < 0).any():
+        raise MetricError(
+            "a table of counts must be (..., g, c) and not negative", found=f"shape {counts.shape}"
+        )
+    if resamples < 1:
+        raise MetricError("resamples must be at least 1", found=resamples)
+    return counts

@@ -1,0 +1,83 @@
+"""Contingency tables: all that the outcome and Trident metrics need to know of the images."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.errors import MetricError
+
+
+def count_table(
+    groups: ArrayLike, outcomes: ArrayLike, *, n_groups: int, n_outcomes: int
+) -> NDArray[np.int64]:
+    """Count images by group and outcome.
+
+    Parameters
+    ----------
+    groups : (n,) int
+        Group of each image, 0 .. n_groups - 1; -1 is an unlabelled image, which is in no group.
+    outcomes : (..., n) int
+        Outcome of each image, 0 .. n_outcomes - 1; leading axes are separate tables over the same images.
+
+    Returns
+    -------
+    (..., n_groups, n_outcomes) int64
+
+    Raises
+    ------
+    MetricError
+        If the lengths differ or a code is out of range.
+    """
+    group, outcome = np.asarray(groups, dtype=np.int64), np.asarray(outcomes, dtype=np.int64)
+    _check_codes(group, outcome, n_groups, n_outcomes)
+    tables = int(np.prod(outcome.shape[:-1]))
+    labelled = group >= 0
+    cell = group[labelled] * n_outcomes + outcome.reshape(tables, -1)[:, labelled]
+    size = n_groups * n_outcomes
+    cell += size * np.arange(tables)[:, None]
+    return np.bincount(cell.ravel(), minlength=tables * size).reshape(
+        *outcome.shape[:-1], n_groups, n_outcomes
+    )
+
+
+def confusion_counts(
+    labels: ArrayLike, predictions: ArrayLike, *, n_classes: int, n_columns: int
+) -> NDArray[np.int64]:
+    """Count images by class and predicted candidate.
+
+    Parameters
+    ----------
+    labels : (n,) int
+        Class of each image, 0 .. n_classes - 1; -1 is left out.
+    predictions : (..., n) int
+        Predicted candidate, 0 .. n_columns - 1.
+
+    Returns
+    -------
+    (..., n_classes, n_columns) int64
+    """
+    return count_table(labels, predictions, n_groups=n_classes, n_outcomes=n_columns)
+
+
+def _check_codes(
+    group: NDArray[np.int64], outcome: NDArray[np.int64], n_groups: int, n_outcomes: int
+) -> None:
+    if group.ndim != 1 or outcome.shape[-1:] != group.shape:
+        raise MetricError(
+            "groups and outcomes must describe the same images",
+            found=f"groups {group.shape}, outcomes {outcome.shape}",
+            expected="(n,) and (..., n)",
+        )
+    if group.size and (group.min() < -1 or group.max() >= n_groups):
+        raise MetricError(
+            "a group code is out of range",
+            found=f"{group.min()} .. {group.max()}",
+            expected=f"0 .. {n_groups - 1}, or -1 for an unlabelled image",
+        )
+    if outcome.size and (outcome.min() < 0 or outcome.max() >= n_outcomes):
+        raise MetricError(
+            "an outcome code is out of range",
+            found=f"{outcome.min()} .. {outcome.max()}",
+            expected=f"0 .. {n_outcomes - 1}",
+        )

@@ -1,0 +1,130 @@
+"""Confidence intervals: Wilson for proportions, BCa for everything that is not one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from plumbline.errors import MetricError
+
+UNDEFINED_LIMIT = 0.05
+"""Share of replicates in which a statistic may be undefined before its interval is."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval of one number; both ends nan, with the reason, where it is undefined.
+
+    Attributes
+    ----------
+    low, high : float
+    reason : str or None
+        Why it is undefined, or what to know about it (some replicates undefined).
+    """
+
+    low: float
+    high: float
+    reason: str | None = None
+
+
+def wilson(
+    count: ArrayLike, n: ArrayLike, *, confidence: float = 0.95
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return Wilson's score interval of binomial proportions (Wilson 1927), by statsmodels.
+
+    Parameters
+    ----------
+    count, n : (...) numbers
+        Successes and trials, broadcast. Counts may be fractional (a mean count over trials).
+
+    Returns
+    -------
+    low, high : (...) float64
+        In [0, 1]; nan where n is 0.
+
+    Raises
+    ------
+    MetricError
+        If a count is negative or above its n.
+    """
+    from statsmodels.stats.proportion import proportion_confint
+
+    counts, totals = np.broadcast_arrays(np.asarray(count, dtype=np.float64), np.asarray(n, dtype=np.float64))
+    if np.any(counts < 0) or np.any(counts > totals):
+        raise MetricError("a count lies outside 0 .. n", found=f"counts {counts}, n {totals}")
+    low, high = np.full(counts.shape, np.nan), np.full(counts.shape, np.nan)
+    seen = totals > 0
+    if seen.any():
+        ends = proportion_confint(counts[seen], totals[seen], alpha=1 - confidence, method="wilson")
+        # Rounding can leave an end a few 1e-17 outside the unit interval or past the estimate itself.
+        share = counts[seen] / totals[seen]
+        low[seen] = np.clip(np.minimum(ends[0], share), 0, 1)
+        high[seen] = np.clip(np.maximum(ends[1], share), 0, 1)
+    return low, high
+
+
+def percentile(replicates: ArrayLike, *, confidence: float = 0.95) -> Interval:
+    """Return the percentile bootstrap interval; nan replicates as in `bca`."""
+    kept, reason = _usable(np.asarray(replicates, dtype=np.float64))
+    if kept is None:
+        return Interval(np.nan, np.nan, reason)
+    low, high = np.quantile(kept, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(low), float(high), reason)
+
+
+def bca(
+    estimate: float,
+    replicates: ArrayLike,
+    *,
+    acceleration: float,
+    confidence: float = 0.95,
+) -> Interval:
+    """Return the bias-corrected and accelerated bootstrap interval (Efron & Tibshirani 1993, 14.3 and eq.
+    15.36).
+
+    Max Skew is biased upward under resampling, so percentile intervals sit too high; BCa moves them back.
+
+    Parameters
+    ----------
+    estimate : float
+        The statistic of the data.
+    replicates : (r,) float
+        The statistic of each resample. Undefined (nan) replicates are left out as long as they are at most
+        5%, and the reason says how many; beyond that the interval is undefined.
+    acceleration : float
+        From the jackknife, see `plumbline.statistics.bootstrap.Jackknife.acceleration`.
+
+    Returns
+    -------
+    Interval
+        Undefined where the estimate is, where the resamples do not vary, and where all lie on one side of the
+        estimate (the bias correction is then infinite).
+    """
+    if np.isnan(estimate):
+        return Interval(np.nan, np.nan, "estimate undefined")
+    kept, reason = _usable(np.asarray(replicates, dtype=np.float64))
+    if kept is None:
+        return Interval(np.nan, np.nan, reason)
+    # Equal statistics of different counts differ in the last bits; they are ties, not less-or-greater.
+    slack = 1e-12 * max(1.0, abs(estimate))
+    below = ((kept < estimate - slack).mean() + (kept <= estimate + slack).mean()) / 2
+    if not 0 < below < 1 or np.isnan(acceleration):
+        return Interval(np.nan, np.nan, "no interval: every resample lies on one side of the estimate")
+    bias = ndtri(below)
+    ends = bias + ndtri(np.array([(1 - confidence) / 2, (1 + confidence) / 2]))
+    low, high = np.quantile(kept, ndtr(bias + ends / (1 - acceleration * ends)))
+    return Interval(float(low), float(high), reason)
+
+
+def _usable(replicates: NDArray[np.float64]) -> tuple[NDArray[np.float64] | None, str | None]:
+    undefined = np.isnan(replicates)
+    missing = int(undefined.sum())
+    kept = replicates[~undefined]
+    if not replicates.size or missing > UNDEFINED_LIMIT * replicates.size:
+        return None, f"no interval: undefined in {missing} of {replicates.size} resamples"
+    if np.ptp(kept) <= 1e-12 * max(1.0, float(np.abs(kept).max())):
+        return None, "no interval: the resamples do not vary"
+    return kept, f"undefined in {missing} of {replicates.size} resamples" if missing else None

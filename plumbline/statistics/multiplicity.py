@@ -1,0 +1,48 @@
+"""False discovery rate over a table of tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+FAMILY: tuple[str, ...] = ("metric", "definition", "condition", "statistic")
+"""Columns that bound a family of tests.
+
+A reader scans one metric over all encoders, datasets, attributes, events and probes and picks out what is
+significant: that is the family. Definitions of one metric test the same hypothesis again, and a condition
+(before, after a mitigation) asks another question; pooled, copies and easy nulls would change the q-values
+of real findings.
+"""
+
+
+def q_values(p: ArrayLike) -> NDArray[np.float64]:
+    """Return Benjamini-Hochberg adjusted p-values of one family (Benjamini & Hochberg 1995), by scipy.
+
+    Parameters
+    ----------
+    p : (m,) float
+        nan is a test that was not made: it stays nan and does not count in m.
+    """
+    from scipy.stats import false_discovery_control
+
+    values = np.asarray(p, dtype=np.float64)
+    q = np.full(values.shape, np.nan)
+    tested = ~np.isnan(values)
+    if tested.any():
+        q[tested] = false_discovery_control(values[tested], method="bh")
+    return q
+
+
+def add_q_values(table: pl.DataFrame, *, family: tuple[str, ...] = FAMILY) -> pl.DataFrame:
+    """Fill column `q` of a metric table from column `p`, within each family; row order is kept.
+
+    Null and nan p-values give a null q.
+    """
+    p = table["p"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    order = table.select(family).with_row_index("row").group_by(family, maintain_order=True).agg("row")["row"]
+    q = np.full(len(p), np.nan)
+    for rows in order:
+        index = rows.to_numpy()
+        q[index] = q_values(p[index])
+    return table.with_columns(pl.Series("q", q).fill_nan(None))
