@@ -1,0 +1,145 @@
+"""Automatic gender labels on records: the extended datasets, and how often the labels are wrong for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.errors import DatasetError
+from plumbline.tables.suites import GENDERS
+
+_SUM_TOLERANCE = 1e-4
+
+
+def extend_records(records: pl.DataFrame, probabilities: NDArray[np.float64]) -> pl.DataFrame:
+    """Add the automatic gender label to each record.
+
+    Parameters
+    ----------
+    records : DataFrame
+        n rows; any earlier automatic label is replaced.
+    probabilities : (n, 2) float64
+        Softmax over the labeller's two logits, man before woman, rows as in the records.
+
+    Returns
+    -------
+    DataFrame
+        The records with `auto_gender` (`man` or `woman`, man at an exact tie), `auto_gender_probability` (0.5
+        to 1) and `auto_gender_margin` (|p(man) - p(woman)|, 0 to 1; 0 means undecided).
+
+    Raises
+    ------
+    DatasetError
+        If the shape differs, or a row is not a probability distribution.
+    """
+    values = np.asarray(probabilities, dtype=np.float64)
+    if values.shape != (records.height, 2):
+        raise DatasetError(
+            "the labeller's probabilities do not belong to these records",
+            found=f"shape {values.shape}",
+            expected=f"shape ({records.height}, 2): man, woman",
+        )
+    sums_to_one = np.abs(values.sum(axis=1) - 1.0) <= _SUM_TOLERANCE
+    wrong = np.flatnonzero(~(sums_to_one & (values >= 0.0).all(axis=1)))
+    if wrong.size:
+        raise DatasetError(
+            "the labeller's probabilities are not probabilities",
+            where=f"row {wrong[0]} and {wrong.size - 1} more",
+            found=values[wrong[0]].tolist(),
+            expected="two numbers from 0 to 1 that sum to 1",
+        )
+    labels = np.asarray(GENDERS)[values.argmax(axis=1)]
+    return records.with_columns(
+        pl.Series("auto_gender", labels.tolist(), dtype=pl.String),
+        pl.Series("auto_gender_probability", values.max(axis=1), dtype=pl.Float64),
+        pl.Series("auto_gender_margin", np.abs(values[:, 0] - values[:, 1]), dtype=pl.Float64),
+    )
+
+
+def composite_labels(
+    values: pl.Series | Sequence[str | None], genders: pl.Series | Sequence[str | None]
+) -> pl.Series:
+    """Join a base label and a gender into one label, such as `Indian_woman`; null where either is null.
+
+    Parameters
+    ----------
+    values, genders : n strings or nulls
+        The base attribute and, for the extended datasets of TriProTesting, the automatic gender label.
+
+    Returns
+    -------
+    Series of n String
+        Named `composite`.
+
+    Raises
+    ------
+    DatasetError
+        If the lengths differ.
+    """
+    if len(values) != len(genders):
+        raise DatasetError(
+            "labels and genders do not belong together",
+            found=f"{len(values)} and {len(genders)}",
+            expected="as many",
+        )
+    pair = pl.DataFrame(
+        {"value": values, "gender": genders}, schema={"value": pl.String, "gender": pl.String}
+    )
+    return pair.select(pl.concat_str("value", "gender", separator="_").alias("composite")).to_series()
+
+
+def label_error_table(extended: pl.DataFrame, *, by: Sequence[str] = ("race", "age_group")) -> pl.DataFrame:
+    """Compare the automatic gender label with the dataset's own, overall and within each group.
+
+    Parameters
+    ----------
+    extended : DataFrame
+        From `extend_records`. Rows without a gender of their own count nowhere.
+    by : sequence of str
+        Columns whose groups are reported; rows without a value there count only overall.
+
+    Returns
+    -------
+    DataFrame
+        A row for `attribute` "overall" (`group` null) and one per column of `by` and group, groups sorted:
+        the confusion counts `man_as_man, man_as_woman, woman_as_man, woman_as_woman`, `n`, `errors`, `rate`
+        (errors / n, 0 to 1), its Wilson 95 % interval `ci_low, ci_high`, and `reason` where n is 0 and the
+        rate is NaN.
+    """
+    from plumbline.statistics.intervals import wilson
+
+    overall = extended.select(
+        attribute=pl.lit("overall"), group=pl.lit(None, dtype=pl.String), **_confusion()
+    )
+    grouped = [
+        extended.filter(pl.col(name).is_not_null())
+        .group_by(pl.col(name).alias("group"))
+        .agg(**_confusion())
+        .select(pl.lit(name).alias("attribute"), "group", *_confusion())
+        .sort("group")
+        for name in by
+    ]
+    errors = pl.col("man_as_woman") + pl.col("woman_as_man")
+    table = pl.concat([overall, *grouped]).with_columns(n=pl.sum_horizontal(*_confusion()), errors=errors)
+    n, wrong = table["n"].to_numpy(), table["errors"].to_numpy()
+    rate = np.divide(wrong, n, out=np.full(n.shape, np.nan), where=n > 0)
+    low, high = wilson(wrong, n)
+    return table.with_columns(
+        pl.Series("rate", rate, dtype=pl.Float64),
+        pl.Series("ci_low", low, dtype=pl.Float64),
+        pl.Series("ci_high", high, dtype=pl.Float64),
+        pl.when(pl.col("n") == 0).then(pl.lit("no image has a gender of its own")).alias("reason"),
+    )
+
+
+def _confusion() -> dict[str, pl.Expr]:
+    return {
+        f"{true}_as_{given}": ((pl.col("gender") == true) & (pl.col("auto_gender") == given))
+        .sum()
+        .cast(pl.Int64)
+        for true in GENDERS
+        for given in GENDERS
+    }

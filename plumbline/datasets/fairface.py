@@ -1,0 +1,99 @@
+"""FairFace: two label files beside the folders `train` and `val`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from plumbline.datasets.containment import dataset_root, inside, leads_out
+from plumbline.datasets.csv_index import Row, read_rows
+from plumbline.datasets.declaration import Declaration, load_declaration
+from plumbline.datasets.records import Entry, Refusal
+from plumbline.errors import DatasetError, ImageRejected
+
+
+class FairFace:
+    """Reader of FairFace (Karkkainen and Joo, WACV 2021).
+
+    Either label file may be absent. The published `file` is `val/1.jpg`; copies exist with folders put before
+    it (`fairface/val/1.jpg`), so the last two parts count. The images lie in `val/` and `train/` of the root.
+    """
+
+    declaration: Declaration = load_declaration("fairface")
+
+    def index_files(self, root: Path) -> Sequence[str]:
+        """Return the label files that are there, train before val.
+
+        Raises
+        ------
+        DatasetError
+            If neither is there.
+        """
+        folder = dataset_root(root)
+        names = self.declaration.indexes.values()
+        present = [name for name in names if (folder / name).is_file()]
+        if not present:
+            raise DatasetError(
+                "the FairFace folder has no label file",
+                where=root,
+                expected=" or ".join(names),
+                hint="put the published label files beside the folders `train` and `val`",
+            )
+        return present
+
+    def entries(self, root: Path) -> Sequence[Entry | Refusal]:
+        """Return one entry a line of the label files, train before val.
+
+        Raises
+        ------
+        DatasetError
+            If no label file is there, one has another header, or together they list nothing.
+        """
+        folder = dataset_root(root)
+        present = self.index_files(folder)
+        listed = [
+            item
+            for split, name in self.declaration.indexes.items()
+            if name in present
+            for item in self._lines(folder, name, split)
+        ]
+        if not listed:
+            hint = "put the published label files there"
+            raise DatasetError("the FairFace label files list no image", where=root, found=present, hint=hint)
+        return listed
+
+    def labels(self, entry: Entry) -> dict[str, str]:
+        """Map gender, race and age band to the records' words.
+
+        Raises
+        ------
+        ImageRejected
+            With code `unknown_label`.
+        """
+        return self.declaration.labels(entry.raw)
+
+    def _lines(self, root: Path, name: str, split: str) -> Iterator[Entry | Refusal]:
+        try:
+            index = inside(root, name)
+        except ImageRejected as error:
+            raise DatasetError(error.what, where=name, found=error.found, expected=error.expected) from error
+        for row in read_rows(index, name=name, columns=self.declaration.index_columns):
+            yield row if isinstance(row, Refusal) else self._entry(row, name, split)
+
+    def _entry(self, row: Row, name: str, split: str) -> Entry | Refusal:
+        own = {column: row.values[column] for column in self.declaration.index_columns}
+        listed = own.pop(self.declaration.index_columns[0])
+        parts = PurePosixPath(listed).parts
+        if leads_out(listed):
+            # Left as it is listed, for `inside` to refuse.
+            return Entry(listed, split, own, name, row.line)
+        if len(parts) < 2 or parts[-2] != split:
+            rejected = ImageRejected(
+                "wrong_split",
+                "the file does not belong to the split of its index",
+                where=f"{name}, line {row.line}",
+                found=listed,
+                expected=f"{split}/N.jpg",
+            )
+            return Refusal.of(rejected, path=listed, stage="index", line=row.line)
+        return Entry("/".join(parts[-2:]), split, own, name, row.line)

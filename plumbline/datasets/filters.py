@@ -1,0 +1,74 @@
+"""Named subsets of a dataset's rows, as the studies count them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import polars as pl
+import yaml
+from numpy.typing import NDArray
+
+from plumbline.errors import ConfigError
+
+RowMask = Callable[[pl.DataFrame], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """A named filter: called with records of n rows, it returns an (n,) bool mask.
+
+    Attributes
+    ----------
+    name, source : str, str
+        Its name in a config, and the study that defined it.
+    conditions : mapping of str to mapping
+        Column to `{"values": [...]}` or `{"years_from": int}`; all must hold, and a null fulfils none.
+    """
+
+    name: str
+    source: str
+    conditions: Mapping[str, Mapping[str, Any]]
+
+    def __call__(self, records: pl.DataFrame) -> NDArray[np.bool_]:
+        """Return the (n,) bool mask of the rows that are kept."""
+        terms = [_term(column, condition) for column, condition in self.conditions.items()]
+        keep = pl.all_horizontal(pl.lit(True), *terms).fill_null(False)
+        return records.select(pl.repeat(True, pl.len()).and_(keep)).to_series().to_numpy()
+
+
+def _term(column: str, condition: Mapping[str, Any]) -> pl.Expr:
+    if "values" in condition:
+        return pl.col(column).is_in(condition["values"])
+    # Bands such as 20-29 are no number of years: they become null, which fulfils nothing.
+    return pl.col(column).cast(pl.Int64, strict=False) >= condition["years_from"]
+
+
+@cache
+def _filters() -> dict[str, RowFilter]:
+    content = yaml.safe_load((files("plumbline.datasets") / "filters.yaml").read_text("utf-8"))
+    return {name: RowFilter(name, about["source"], about["conditions"]) for name, about in content.items()}
+
+
+def filter_names() -> tuple[str, ...]:
+    """Return the names that `row_filter` knows."""
+    return tuple(_filters())
+
+
+def row_filter(name: str) -> RowFilter:
+    """Return a named filter: a pure function from records (n rows) to an (n,) bool mask.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such filter.
+    """
+    if name not in _filters():
+        raise ConfigError(
+            "there is no row filter of this name", found=name, expected=", ".join(filter_names())
+        )
+    return _filters()[name]

@@ -1,0 +1,168 @@
+"""What every dataset becomes, accepted images and refused inputs, and the shape of a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+from plumbline.datasets.declaration import Declaration
+from plumbline.errors import ImageRejected
+
+Schema = dict[str, type[pl.DataType]]
+
+LABEL_COLUMNS = ("gender", "race", "age", "age_group", "occupation", "scene", "physical", "set_id", "caption")
+
+RECORD_SCHEMA: Schema = dict.fromkeys(("image_id", "dataset", "path", "split", *LABEL_COLUMNS), pl.String)
+"""One row an accepted image. `image_id` is the sha256 of the file, `path` starts at the dataset's root."""
+
+QUARANTINE_SCHEMA: Schema = {
+    "dataset": pl.String,
+    "path": pl.String,
+    "line": pl.Int64,
+    "stage": pl.String,
+    "code": pl.String,
+    "message": pl.String,
+    "found": pl.String,
+    "expected": pl.String,
+}
+"""One row an input that was listed and refused. `path` is the index file where the line names no image."""
+
+EXTENDED_SCHEMA: Schema = {
+    **RECORD_SCHEMA,
+    "auto_gender": pl.String,
+    "auto_gender_probability": pl.Float64,
+    "auto_gender_margin": pl.Float64,
+}
+"""Records with the automatic gender label, its probability and its margin |p(man) - p(woman)|, 0 to 1."""
+
+_BIDI_CONTROLS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x061C, 0x200E, 0x200F}
+_LONGEST_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One listed image, before its labels are mapped and its file is opened.
+
+    Attributes
+    ----------
+    path : str
+        As it is to be opened, relative to the dataset's root, with `/`.
+    split : str or None
+        Part of the dataset, such as `train`.
+    raw : mapping of str to str
+        The dataset's own attribute values.
+    index : str or None
+        The index file that lists it; None where the folder itself is the index.
+    line : int or None
+        Line in the index file, from 1.
+    """
+
+    path: str
+    split: str | None
+    raw: Mapping[str, str]
+    index: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One listed input that is not accepted: a quarantine row without the dataset's name.
+
+    `stage` is the step that refused it: `index`, `labels`, `path`, `image` or `duplicates`.
+    """
+
+    path: str
+    line: int | None
+    stage: str
+    code: str
+    message: str
+    found: str | None
+    expected: str | None
+
+    @classmethod
+    def of(cls, rejected: ImageRejected, *, path: str, stage: str, line: int | None = None) -> Refusal:
+        """Make the refusal that an error stands for; nothing a terminal would obey is left in its text."""
+        return cls(
+            path=printable(path),
+            line=line,
+            stage=stage,
+            code=rejected.code,
+            message=printable(
+                rejected.what if rejected.where is None else f"{rejected.what} ({rejected.where})"
+            ),
+            found=None if rejected.found is None else printable(str(rejected.found)),
+            expected=None if rejected.expected is None else printable(str(rejected.expected)),
+        )
+
+
+class Reader(Protocol):
+    """What a dataset needs in order to be ingested; everything specific to it is data in its declaration."""
+
+    declaration: Declaration
+
+    def index_files(self, root: Path) -> Sequence[str]:
+        """Return the index files that are there, relative to the root; none where the folder is the index.
+
+        Raises
+        ------
+        DatasetError
+            If the dataset needs an index and has none.
+        """
+
+    def entries(self, root: Path) -> Sequence[Entry | Refusal]:
+        """Return everything that the dataset lists, in index order; a line that names no image is a refusal.
+
+        Raises
+        ------
+        DatasetError
+            If the index as a whole cannot be read, or lists nothing.
+        """
+
+    def labels(self, entry: Entry) -> dict[str, str]:
+        """Map an entry's own values to record columns.
+
+        Raises
+        ------
+        ImageRejected
+            With code `unknown_label`.
+        """
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """A dataset as it was accepted.
+
+    Attributes
+    ----------
+    records : DataFrame
+        `RECORD_SCHEMA`, in index order.
+    quarantine : DataFrame
+        `QUARANTINE_SCHEMA`, in index order.
+    listed : int
+        How many inputs the index names; always records plus quarantine.
+    """
+
+    records: pl.DataFrame
+    quarantine: pl.DataFrame
+    listed: int
+
+
+def unsafe_characters(text: str) -> bool:
+    """Tell whether a text holds control, line-breaking, direction-changing or undecodable characters."""
+    return any(_unsafe(character) for character in text)
+
+
+def printable(text: str) -> str:
+    """Return a text fit for table, terminal and page: unsafe characters escaped, at most 300 characters."""
+    clean = "".join(f"\\u{ord(c):04x}" if _unsafe(c) else c for c in text)
+    return clean if len(clean) <= _LONGEST_TEXT else clean[: _LONGEST_TEXT - 1] + "…"
+
+
+def _unsafe(character: str) -> bool:
+    code = ord(character)
+    is_control = code < 0x20 or 0x7F <= code < 0xA0 or code in (0x2028, 0x2029)
+    return is_control or 0xD800 <= code < 0xE000 or code in _BIDI_CONTROLS

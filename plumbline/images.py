@@ -1,0 +1,262 @@
+"""Image files to pixels: what can be decoded right is, everything else is refused with a reason.
+
+Accepted are JPEG, PNG and WEBP, recognised by content. Decoding applies the EXIF orientation, composites
+alpha on white, and converts CMYK, palettes, grey and 16-bit values to 8-bit RGB. Damage that the JPEG decoder
+repairs in silence (bytes changed inside the picture, nothing missing) cannot be seen here.
+"""
+
+from __future__ import annotations
+
+import io
+import stat
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from PIL import Image, ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+from plumbline.errors import DatasetError, ImageRejected
+
+MAX_PIXELS = 89_478_485
+"""A quarter of a GiB of RGB: where Pillow warns of a decompression bomb, here it is an error."""
+
+MAX_FILE_BYTES = 1 << 28
+MIN_SIDE = 2
+
+# The plug-ins themselves, not Image.open: it would warn of bombs through the process-wide warning filters,
+# which threads cannot change safely, and would read a JPEG with several pictures as another format.
+_PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
+    "JPEG": JpegImageFile,
+    "PNG": PngImageFile,
+    "WEBP": WebPImageFile,
+}
+_SUFFIXES = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "PNG": (".png",),
+    "WEBP": (".webp",),
+}
+_OTHER_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF"}
+_ACCEPTED = "JPEG, PNG or WEBP"
+_ORIENTATION_TAG = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def decode(source: Path | str | bytes) -> Image.Image:
+    """Decode one image to upright 8-bit RGB.
+
+    Parameters
+    ----------
+    source : Path, str or bytes
+        A file, whose extension must then agree with its content, or the bytes of one.
+
+    Returns
+    -------
+    PIL.Image.Image
+        Mode RGB, at least 2 by 2 pixels, without metadata, so that nothing downstream turns it a second time.
+
+    Raises
+    ------
+    ImageRejected
+        With `code` one of `missing_file`, `not_a_file`, `unreadable`, `file_too_large`, `empty_file`,
+        `not_an_image`, `unsupported_format`, `wrong_extension`, `decompression_bomb`, `too_small`,
+        `animated`, `truncated`, `corrupt`.
+    """
+    data, suffix = _bytes_and_suffix(source)
+    image = _opened(data, suffix)
+    try:
+        image.load()
+        upright = _turned(image)
+        rgb = _as_rgb(upright)
+    except Exception as error:
+        _refuse(error)
+    rgb.info = {}
+    return rgb
+
+
+def check(source: Path | str | bytes, *, suffix: str | None = None) -> None:
+    """Refuse exactly what `decode` refuses, without making the full picture.
+
+    A JPEG is read to its end but turned into pixels at an eighth of its size, in half of the time.
+
+    Parameters
+    ----------
+    source : Path, str or bytes
+        As for `decode`.
+    suffix : str, optional
+        With bytes: the extension of the file they came from, such as `.jpg`, to be compared with the content.
+
+    Raises
+    ------
+    ImageRejected
+        As `decode` does.
+    """
+    data, own_suffix = _bytes_and_suffix(source)
+    image = _opened(data, own_suffix if suffix is None else suffix)
+    try:
+        image.draft(image.mode, (1, 1))
+        image.load()
+        _as_rgb(image)
+    except Exception as error:
+        _refuse(error)
+
+
+def read_image_file(path: Path) -> bytes:
+    """Return a file's bytes.
+
+    Raises
+    ------
+    ImageRejected
+        `missing_file`, `not_a_file` (a folder, a pipe, a device), `unreadable` or `file_too_large`.
+    """
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise ImageRejected("not_a_file", "the path is not a plain file", expected="a plain file")
+        if about.st_size > MAX_FILE_BYTES:
+            found, limit = f"{about.st_size} bytes", f"at most {MAX_FILE_BYTES} bytes"
+            raise ImageRejected(
+                "file_too_large", "the file is too large for an image", found=found, expected=limit
+            )
+        with path.open("rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ImageRejected("missing_file", "the listed file does not exist", expected="a file") from error
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or str(error)
+        raise ImageRejected(
+            "unreadable", "the file cannot be read", found=found, expected="a readable file"
+        ) from error
+
+
+def _bytes_and_suffix(source: Path | str | bytes) -> tuple[bytes, str | None]:
+    if isinstance(source, bytes):
+        return source, None
+    path = Path(source)
+    return read_image_file(path), path.suffix
+
+
+def _opened(data: bytes, suffix: str | None) -> ImageFile.ImageFile:
+    """Read the header and refuse what its words already exclude; no pixel is decoded yet."""
+    if ImageFile.LOAD_TRUNCATED_IMAGES:
+        raise DatasetError(
+            "Pillow was told to accept truncated images, so grey halves would count as pictures",
+            where="PIL.ImageFile.LOAD_TRUNCATED_IMAGES",
+            found=True,
+            expected=False,
+            hint="set it back to False where it was changed",
+        )
+    kind = _kind(data)
+    if suffix is not None and suffix.lower() not in _SUFFIXES[kind]:
+        found, expected = f"{suffix or 'no extension'} on a {kind} file", " ".join(_SUFFIXES[kind])
+        raise ImageRejected(
+            "wrong_extension", "the extension contradicts the content", found=found, expected=expected
+        )
+    try:
+        if kind == "PNG":
+            # Loading alone checks no checksums and does not miss an absent end.
+            PngImageFile(io.BytesIO(data)).verify()
+        image = _PLUGINS[kind](io.BytesIO(data))
+    except Exception as error:
+        _refuse(error)
+    _refuse_by_header(image)
+    return image
+
+
+def _kind(data: bytes) -> str:
+    if not data:
+        raise ImageRejected("empty_file", "the file is empty", found="0 bytes", expected=_ACCEPTED)
+    if data.startswith(b"\xff\xd8\xff"):
+        return "JPEG"
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "PNG"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "WEBP"
+    for signature, name in _OTHER_FORMATS.items():
+        if data.startswith(signature):
+            raise ImageRejected(
+                "unsupported_format", "the format is not accepted", found=name, expected=_ACCEPTED
+            )
+    found = f"bytes {data[:8].hex(' ')}"
+    raise ImageRejected("not_an_image", "the content is not an image", found=found, expected=_ACCEPTED)
+
+
+def _refuse_by_header(image: ImageFile.ImageFile) -> None:
+    width, height = image.size
+    found = f"{width} × {height} pixels"
+    if width * height > MAX_PIXELS:
+        limit = f"at most {MAX_PIXELS} pixels"
+        raise ImageRejected("decompression_bomb", "the picture is too large", found=found, expected=limit)
+    if min(width, height) < MIN_SIDE:
+        limit = f"at least {MIN_SIDE} × {MIN_SIDE}"
+        raise ImageRejected(
+            "too_small", "the picture is too small to show anything", found=found, expected=limit
+        )
+    if getattr(image, "is_animated", False):
+        frames = f"{getattr(image, 'n_frames', 'several')} frames"
+        raise ImageRejected("animated", "the file holds an animation", found=frames, expected="one picture")
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """Turn whatever damaged bytes made the decoder raise into a reason."""
+    if isinstance(error, MemoryError | ImageRejected):
+        raise error
+    if isinstance(error, Image.DecompressionBombError):
+        limit = f"at most {MAX_PIXELS} pixels"
+        raise ImageRejected(
+            "decompression_bomb", "the picture is too large", found=str(error), expected=limit
+        ) from error
+    found = str(error) or type(error).__name__
+    if "truncated" in found.lower() or isinstance(error, EOFError):
+        raise ImageRejected(
+            "truncated", "the file ends too early", found=found, expected="a whole file"
+        ) from error
+    raise ImageRejected(
+        "corrupt", "the picture does not decode", found=found, expected="a sound file"
+    ) from error
+
+
+def _turned(image: Image.Image) -> Image.Image:
+    try:
+        orientation = image.getexif().get(_ORIENTATION_TAG)
+    except Exception:
+        # Pixels are sound where only the EXIF block is damaged; without one an image counts as upright.
+        return image
+    turn = _TURNS.get(orientation) if isinstance(orientation, int) else None
+    return image if turn is None else image.transpose(turn)
+
+
+def _as_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):
+        image = _eight_bit(image)
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    clear = image.info.get("transparency")
+    if isinstance(clear, tuple) and max(clear) > 255:
+        # Pillow has cut the colours to 8 bits by now, so which pixels the 16-bit key meant is lost.
+        found, expected = f"key {clear}", "an alpha channel or 8-bit colours"
+        raise ImageRejected(
+            "unsupported_format", "16-bit colour with a clear colour", found=found, expected=expected
+        )
+    layer = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Keep the high byte of 16-bit grey, as Pillow does for 16-bit colour; for grey it would clip at 255."""
+    values = np.asarray(image).astype(np.uint32)
+    grey = Image.fromarray((values >> 8).astype(np.uint8))
+    clear = image.info.get("transparency")
+    if clear is None:
+        return grey
+    return Image.merge("LA", (grey, Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8))))
