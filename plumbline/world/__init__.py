@@ -1,1 +1,1 @@
-"""The planted world: faces, folders and checkpoints whose bias is known."""
+"""The planted world: procedural faces, datasets in native formats, and tiny checkpoints with a bias of known size."""
