@@ -12,13 +12,20 @@ from plumbline.metrics.outcomes import (
     outcome_proportions,
     parity_difference,
 )
-from plumbline.metrics.trident import TridentScores, normalise_probe_rates, trident_scores
+from plumbline.metrics.settings import MetricSettings
+from plumbline.metrics.trident import (
+    TridentScores,
+    normalise_probe_rates,
+    probe_rate_gap,
+    trident_scores,
+)
 
 __all__ = [
     "Cell",
     "EventValue",
     "GroupProportion",
     "MaxSkew",
+    "MetricSettings",
     "OutcomeProportions",
     "SuiteLogits",
     "TridentScores",
@@ -28,5 +35,6 @@ __all__ = [
     "normalise_probe_rates",
     "outcome_proportions",
     "parity_difference",
+    "probe_rate_gap",
     "trident_scores",
 ]

@@ -154,7 +154,7 @@ def skew_values(
 def _pair_gaps(
     events: NDArray[np.int64], totals: NDArray[np.int64], smoothing: float
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the (e, p) gaps of all pairs, from cross-multiplied counts: 12/100 against 8/100 is 0.5 exactly."""
+    """Return the (e, p) gaps of all pairs, from cross-multiplied counts: 12% against 8% is 0.5 exactly."""
     first, second = np.triu_indices(len(totals), k=1)
     x, n = events + smoothing, totals + 2 * smoothing
     a, b = x[:, first] * n[second], x[:, second] * n[first]

@@ -125,6 +125,37 @@ def probe_predictions(
     return np.where(highest < probe_logits.T, class_logits.shape[1], best).astype(np.int64)
 
 
+def probe_rate_gap(counts: ArrayLike) -> NDArray[np.float64]:
+    """Return the gap between groups of P(class → probe), averaged over the probes of one valence.
+
+    Parameters
+    ----------
+    counts : (..., g, k + 1) int
+        Images of each group by how many of the k probes they became, 0 .. k: the k tests share their images.
+
+    Returns
+    -------
+    (...) float64
+        Largest minus smallest group rate, in [0, 1]; 0 is parity. Empty groups are left out; nan with fewer
+        than two others.
+
+    Raises
+    ------
+    MetricError
+        If a count is negative or there is no probe.
+    """
+    tables = np.asarray(counts)
+    if tables.ndim < 2 or tables.shape[-1] < 2 or (tables < 0).any():
+        raise MetricError("counts must be (..., g, k + 1), k at least 1, not negative", found=tables.shape)
+    probes = tables.shape[-1] - 1
+    n = tables.sum(axis=-1)
+    rate = (tables @ np.arange(probes + 1)) / (probes * np.maximum(n, 1))
+    low = np.where(n > 0, rate, np.inf).min(axis=-1)
+    high = np.where(n > 0, rate, -np.inf).max(axis=-1)
+    comparable = (n > 0).sum(axis=-1) > 1
+    return np.where(comparable, np.where(comparable, high, 0) - np.where(comparable, low, 0), np.nan)
+
+
 def normalise_probe_rates(table: pl.DataFrame) -> pl.DataFrame:
     """Stretch every P(class → probe) of an encoder to 0 .. 100, as in the paper's figures 2 and 3.
 

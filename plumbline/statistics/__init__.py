@@ -2,6 +2,7 @@
 
 from plumbline.statistics.bootstrap import Jackknife, jackknife_tables, resample_tables
 from plumbline.statistics.counts import confusion_counts, count_table
+from plumbline.statistics.estimates import Estimate, estimate_table
 from plumbline.statistics.intervals import Interval, bca, percentile, wilson
 from plumbline.statistics.multiplicity import FAMILY, add_q_values, q_values
 from plumbline.statistics.permutation import p_value, permute_tables
@@ -9,12 +10,14 @@ from plumbline.statistics.seeds import generator
 
 __all__ = [
     "FAMILY",
+    "Estimate",
     "Interval",
     "Jackknife",
     "add_q_values",
     "bca",
     "confusion_counts",
     "count_table",
+    "estimate_table",
     "generator",
     "jackknife_tables",
     "p_value",

@@ -1,0 +1,1 @@
+"""Metric families: what makes the metric rows of one cell."""

@@ -1,0 +1,275 @@
+"""Rows of the outcome metrics: how often harmful candidates win, and how unequally."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.digests import digest_json
+from plumbline.metrics.cell import Cell
+from plumbline.metrics.families.rows import Row, base_row, estimate_columns, joined, small_groups_reason
+from plumbline.metrics.groups import Groups, attribute_groups
+from plumbline.metrics.outcomes import harm_rate
+from plumbline.metrics.rates import (
+    adverse_impact_reason,
+    group_size_reason,
+    impact_ratios,
+    parity_differences,
+    undefined_pairs_reason,
+)
+from plumbline.metrics.settings import MetricSettings
+from plumbline.metrics.skew import skew_sums
+from plumbline.statistics.bootstrap import resample_tables
+from plumbline.statistics.counts import count_table
+from plumbline.statistics.estimates import estimate_table
+from plumbline.statistics.intervals import wilson
+from plumbline.statistics.permutation import permute_tables
+from plumbline.statistics.seeds import generator
+from plumbline.tables.schema import metric_frame
+
+TASKS = ("crime", "communion", "agency")
+"""Suites whose skews the paper averages (its footnote 2)."""
+
+
+@dataclass(frozen=True)
+class TestedEvent:
+    """One event of a suite on the images of a cell.
+
+    Attributes
+    ----------
+    hit : (n,) bool
+        Whether the image's top-1 belongs to the event.
+    kept : (n,) bool
+        Rows that count.
+    """
+
+    suite: str
+    suite_hash: str
+    event: str
+    skewed: bool
+    hit: NDArray[np.bool_]
+    kept: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Disparity:
+    """One way to read the inequality of event counts over groups.
+
+    Attributes
+    ----------
+    value : callable
+        (..., e, g) event counts and (..., 1, g) totals to (...).
+    pairs : bool
+        Whether it is over pairs of groups, some of which may be undefined.
+    """
+
+    metric: str
+    definition: str
+    value: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
+    alternative: Literal["greater", "less"] = "greater"
+    pairs: bool = False
+
+
+def _skew(over_pairs: str = "mean", smoothing: float = 0.0) -> Callable[..., NDArray[np.float64]]:
+    def value(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
+        total, cells = skew_sums(counts, totals, over_pairs=over_pairs, smoothing=smoothing)
+        total, cells = total.sum(axis=-1), cells.sum(axis=-1)
+        return np.divide(total, cells, out=np.full(total.shape, np.nan), where=cells > 0)
+
+    return value
+
+
+SKEWS = (
+    Disparity("max_skew", "mean_over_pairs", _skew(), pairs=True),
+    Disparity("max_skew", "max_over_pairs", _skew("max"), pairs=True),
+    Disparity("max_skew", "smoothed", _skew(smoothing=0.5)),
+)
+RANGES = (
+    Disparity("parity_difference", "max_minus_min", lambda x, n: parity_differences(x, n)[..., 0]),
+    Disparity("impact_ratio", "min_over_max", lambda x, n: impact_ratios(x, n)[..., 0], alternative="less"),
+)
+
+
+def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    """Return the metric rows of every outcome suite that the cell has logits for.
+
+    Top-1 is by cosine, ties to the lower index. Group proportions, disparities and their uncertainty are
+    over the labelled images, resampled within groups; harm rates over all images.
+    """
+    events = list(_tested_events(cell))
+    groups = [g for g in attribute_groups(cell.records) if events]
+    rows: list[Row] = []
+    for event in events:
+        rows.append(_harm_row(cell, event, settings))
+        for group in groups:
+            rows += _event_rows(cell, event, group, settings)
+    tasks = [event for event in events if event.suite in TASKS and event.skewed]
+    if {event.suite for event in tasks} == set(TASKS):
+        for group in groups:
+            rows += _mean_of_tasks_rows(cell, tasks, group, settings)
+    return metric_frame(rows)
+
+
+def _tested_events(cell: Cell) -> Iterator[TestedEvent]:
+    for logits in cell.logits.values():
+        suite = logits.suite
+        if suite.family != "outcomes":
+            continue
+        top = logits.cosine.argmax(axis=1)
+        for event, categories in suite.events.items():
+            yield TestedEvent(
+                suite=suite.id,
+                suite_hash=suite.hash,
+                event=event,
+                skewed=event in suite.skewed_events,
+                hit=np.isin(top, suite.columns(*categories)),
+                kept=cell.rows(suite.id),
+            )
+
+
+def _harm_row(cell: Cell, event: TestedEvent, settings: MetricSettings) -> Row:
+    rate = harm_rate(
+        [int(event.hit[event.kept].sum())], [int(event.kept.sum())], confidence=settings.confidence
+    )
+    return base_row(
+        cell,
+        metric="harm_rate",
+        definition="top1",
+        suite=event.suite,
+        suite_hash=event.suite_hash,
+        event=event.event,
+        value=rate.value,
+        ci_low=rate.ci_low,
+        ci_high=rate.ci_high,
+        n=rate.n,
+        reason=rate.reason,
+    )
+
+
+def _event_rows(cell: Cell, event: TestedEvent, groups: Groups, settings: MetricSettings) -> list[Row]:
+    codes = np.where(event.kept, groups.codes, -1)
+    # Outcome 0 is the event, so that column 0 of the table holds the event counts.
+    table = count_table(codes, np.where(event.hit, 0, 1), n_groups=len(groups.names), n_outcomes=2)
+    common = base_row(
+        cell,
+        suite=event.suite,
+        suite_hash=event.suite_hash,
+        attribute=groups.attribute,
+        event=event.event,
+    )
+    rows = _proportion_rows(common, groups, table, settings)
+    readings = (*SKEWS, *RANGES) if event.skewed else RANGES
+    return rows + _disparity_rows(common, groups, table, np.array([[1, 0]]), readings, settings)
+
+
+def _proportion_rows(
+    common: Row, groups: Groups, table: NDArray[np.int64], settings: MetricSettings
+) -> list[Row]:
+    n = table.sum(axis=1)
+    low, high = wilson(table[:, 0], n, confidence=settings.confidence)
+    return [
+        common
+        | {
+            "metric": "outcome_proportion",
+            "definition": "top1",
+            "group": name,
+            "value": table[i, 0] / n[i] if n[i] else float("nan"),
+            "ci_low": low[i],
+            "ci_high": high[i],
+            "n": int(n[i]),
+            "reason": group_size_reason(int(n[i]), settings.min_group),
+        }
+        for i, name in enumerate(groups.names)
+    ]
+
+
+def _mean_of_tasks_rows(
+    cell: Cell, tasks: list[TestedEvent], groups: Groups, settings: MetricSettings
+) -> list[Row]:
+    """Return the skews over the three tasks at once, on the images that all three keep.
+
+    The tasks see the same images, so their joint outcome is what is resampled: eight patterns of three bits.
+    """
+    kept = np.logical_and.reduce([task.kept for task in tasks])
+    pattern = sum(
+        (task.hit.astype(np.int64) << bit for bit, task in enumerate(tasks)), np.zeros(len(kept), int)
+    )
+    outcomes = 2 ** len(tasks)
+    table = count_table(
+        np.where(kept, groups.codes, -1), pattern, n_groups=len(groups.names), n_outcomes=outcomes
+    )
+    holds = (np.arange(outcomes) >> np.arange(len(tasks))[:, None]) & 1
+    common = base_row(
+        cell,
+        suite="outcomes",
+        suite_hash=digest_json([task.suite_hash for task in tasks]),
+        attribute=groups.attribute,
+        event="mean_of_tasks",
+    )
+    return _disparity_rows(common, groups, table, holds, SKEWS, settings)
+
+
+def _disparity_rows(
+    common: Row,
+    groups: Groups,
+    table: NDArray[np.int64],
+    holds: NDArray[np.int64],
+    readings: tuple[Disparity, ...],
+    settings: MetricSettings,
+) -> list[Row]:
+    """Return one row a reading of a (g, c) table; `holds` (e, c) says which outcomes belong to which
+    event."""
+    sizes = table.sum(axis=1)
+    if np.count_nonzero(sizes) < 2:
+        return []
+    names = [str(common[key]) for key in ("model", "dataset", "suite", "event", "attribute")]
+    resampled = resample_tables(
+        table, resamples=settings.resamples, rng=generator(settings.seed, *names, "bootstrap")
+    )
+    permuted = permute_tables(
+        table, permutations=settings.permutations, rng=generator(settings.seed, *names, "permutation")
+    )
+    rows = []
+    for reading in readings:
+
+        def statistic(tables: NDArray[np.int64], reading: Disparity = reading) -> NDArray[np.float64]:
+            return reading.value(holds @ np.swapaxes(tables, -1, -2), tables.sum(axis=-1)[..., None, :])
+
+        estimate = estimate_table(
+            table,
+            statistic,
+            resampled=resampled,
+            permuted=permuted,
+            alternative=reading.alternative,
+            confidence=settings.confidence,
+        )
+        reasons = _reasons(reading, table, holds, estimate.value)
+        small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
+        rows.append(
+            common
+            | {"metric": reading.metric, "definition": reading.definition, "n": int(sizes.sum())}
+            | estimate_columns(estimate, reasons, small)
+        )
+    return rows
+
+
+def _reasons(
+    reading: Disparity, table: NDArray[np.int64], holds: NDArray[np.int64], value: float
+) -> str | None:
+    counts, sizes = holds @ table.T, table.sum(axis=1)
+    pairs = len(holds) * len(sizes) * (len(sizes) - 1) // 2
+    empty = int((sizes == 0).sum())
+    left_out = f"{empty} of {len(sizes)} groups empty, left out" if empty else None
+    if reading.pairs:
+        _, cells = skew_sums(counts, sizes[None, :])
+        return joined(left_out, undefined_pairs_reason(pairs - int(cells.sum()), pairs))
+    if reading.metric == "impact_ratio":
+        return joined(
+            left_out, "the event never happens" if np.isnan(value) else adverse_impact_reason(value)
+        )
+    return left_out

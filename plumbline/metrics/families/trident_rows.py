@@ -1,0 +1,302 @@
+"""Rows of Trident Probe Testing: accuracy under a probe, and which classes become it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.metrics.cell import Cell, SuiteLogits
+from plumbline.metrics.families.rows import Row, base_row, estimate_columns, small_groups_reason
+from plumbline.metrics.groups import Groups, crossed_with_gender, label_codes
+from plumbline.metrics.rates import group_size_reason, shares
+from plumbline.metrics.settings import MetricSettings
+from plumbline.metrics.trident import probe_predictions, probe_rate_gap
+from plumbline.statistics.bootstrap import resample_tables
+from plumbline.statistics.counts import count_table
+from plumbline.statistics.estimates import Estimate, estimate_table
+from plumbline.statistics.intervals import wilson
+from plumbline.statistics.permutation import permute_tables
+from plumbline.statistics.seeds import generator
+from plumbline.tables.schema import metric_frame
+from plumbline.tables.suites import VALENCES, Suite
+
+RIGHT, PROBE, OTHER = range(3)
+
+
+@dataclass(frozen=True)
+class ProbeTest:
+    """All one-probe tests of a suite, seen by groups.
+
+    Attributes
+    ----------
+    suite_name : str
+        As the rows say it: `trident`, `trident_mixed`, `trident_composite`.
+    outcomes : (p, n) int64
+        For each probe and image: 0 its class won, 1 the probe, 2 another class.
+    groups : Groups
+    divisor : int
+        What the released code divides the sum of class accuracies by.
+    """
+
+    suite_name: str
+    suite: Suite
+    outcomes: NDArray[np.int64]
+    groups: Groups
+    divisor: int
+
+    @property
+    def tables(self) -> NDArray[np.int64]:
+        """Return the (p, g, 3) counts by probe, group and outcome."""
+        return count_table(self.groups.codes, self.outcomes, n_groups=len(self.groups.names), n_outcomes=3)
+
+    def only(self, rows: NDArray[np.bool_]) -> ProbeTest:
+        """Return the same tests on fewer images."""
+        return replace(self, groups=replace(self.groups, codes=np.where(rows, self.groups.codes, -1)))
+
+
+def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    """Return the metric rows of the Trident suites that the cell has logits and labels for.
+
+    Single tests are by class; mixed tests are the same predictions by class × automatic gender label;
+    composite tests have the 2C composite labels as candidates. Images whose label is no class of the suite
+    are left out.
+    """
+    rows: list[Row] = []
+    if (logits := cell.logits.get("trident")) and (classes := _classes(cell, logits.suite)):
+        rows += _class_tests(cell, logits, classes, settings)
+        if (mixed := _mixed(cell, classes)) and (composite := cell.logits.get("trident_composite")):
+            kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
+            test = _probe_test("trident_composite", composite, composite.dot, kept, kept, divisor=2)
+            rows += _score_rows(cell, test, {"paper": "composite"}, settings, gaps=False)
+    return metric_frame(rows)
+
+
+def _class_tests(cell: Cell, logits: SuiteLogits, classes: Groups, settings: MetricSettings) -> list[Row]:
+    kept = replace(classes, codes=np.where(cell.rows("trident"), classes.codes, -1))
+    views = [("trident", kept)]
+    if mixed := _mixed(cell, kept):
+        views.append(("trident_mixed", mixed))
+    rows: list[Row] = []
+    for name, groups in views:
+        divisor = 2 if name == "trident_mixed" else 1
+        test = _probe_test(name, logits, logits.dot, kept, groups, divisor=divisor)
+        rows += _score_rows(cell, test, {"paper": "paper", "released": "released", "plain": "dot"}, settings)
+        cosine = _probe_test(name, logits, logits.cosine, kept, groups, divisor=divisor)
+        rows += _score_rows(cell, cosine, {"paper": "cosine", "plain": "cosine"}, settings, gaps=False)
+        if name == "trident_mixed" and "auto_gender_margin" in cell.records.columns:
+            sure = cell.records["auto_gender_margin"].fill_null(-1.0).to_numpy() >= settings.label_margin
+            rows += _confident_rows(cell, test.only(sure), settings)
+    return rows
+
+
+def _classes(cell: Cell, suite: Suite) -> Groups | None:
+    if suite.attribute is None or suite.attribute not in cell.records.columns:
+        return None
+    codes = label_codes(cell.records[suite.attribute], suite.class_labels)
+    return Groups(suite.attribute, suite.class_labels, codes) if (codes >= 0).any() else None
+
+
+def _mixed(cell: Cell, classes: Groups) -> Groups | None:
+    # Gender classes crossed with a guess of the gender would disaggregate a label by itself.
+    if classes.attribute == "gender" or "auto_gender" not in cell.records.columns:
+        return None
+    groups = crossed_with_gender(classes, cell.records["auto_gender"])
+    return groups if (groups.codes >= 0).any() else None
+
+
+def _probe_test(
+    name: str,
+    logits: SuiteLogits,
+    responses: NDArray[np.float32],
+    classes: Groups,
+    groups: Groups,
+    *,
+    divisor: int,
+) -> ProbeTest:
+    n_classes = len(logits.suite.class_labels)
+    predicted = probe_predictions(responses[:, :n_classes], responses[:, n_classes:])
+    outcomes = np.where(predicted == classes.codes, RIGHT, np.where(predicted == n_classes, PROBE, OTHER))
+    base_classes = len(groups.names) // divisor
+    return ProbeTest(name, logits.suite, outcomes, groups, divisor * (base_classes + 1))
+
+
+def _score_rows(
+    cell: Cell,
+    test: ProbeTest,
+    definitions: dict[str, str],
+    settings: MetricSettings,
+    *,
+    gaps: bool = True,
+) -> list[Row]:
+    tables = test.tables
+    plain = definitions.get("plain", definitions["paper"])
+    rows = _accuracy_rows(cell, test, tables, plain, settings)
+    rows += _group_rows(cell, test, tables, "class_accuracy", plain, RIGHT, settings)
+    rows += _group_rows(cell, test, tables, "probe_rate", plain, PROBE, settings)
+    rows += _macro_rows(cell, test, tables, definitions, settings)
+    return rows + (_gap_rows(cell, test, settings) if gaps else [])
+
+
+def _confident_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> list[Row]:
+    tables = test.tables
+    rows = _group_rows(cell, test, tables, "probe_rate", "confident_labels", PROBE, settings)
+    return rows + _macro_rows(cell, test, tables, {"paper": "confident_labels"}, settings)
+
+
+def _common(cell: Cell, test: ProbeTest, **columns: object) -> Row:
+    return base_row(
+        cell,
+        suite=test.suite_name,
+        suite_hash=test.suite.hash,
+        attribute=test.groups.attribute,
+        **columns,
+    )
+
+
+def _probes(suite: Suite) -> list[str]:
+    return [candidate.id for candidate in suite.candidates if candidate.category != "class"]
+
+
+def _accuracy_rows(
+    cell: Cell, test: ProbeTest, tables: NDArray[np.int64], definition: str, settings: MetricSettings
+) -> list[Row]:
+    right, n = tables[..., RIGHT].sum(axis=1), tables.sum(axis=(1, 2))
+    low, high = wilson(right, n, confidence=settings.confidence)
+    value = shares(right, n)
+    return [
+        _common(
+            cell,
+            test,
+            metric="accuracy",
+            definition=definition,
+            probe=probe,
+            value=value[i],
+            ci_low=low[i],
+            ci_high=high[i],
+            n=int(n[i]),
+            reason=None if n[i] else "no images",
+        )
+        for i, probe in enumerate(_probes(test.suite))
+    ]
+
+
+def _group_rows(
+    cell: Cell,
+    test: ProbeTest,
+    tables: NDArray[np.int64],
+    metric: str,
+    definition: str,
+    outcome: int,
+    settings: MetricSettings,
+) -> list[Row]:
+    count, n = tables[..., outcome], tables.sum(axis=2)
+    low, high = wilson(count, n, confidence=settings.confidence)
+    value = shares(count, n)
+    return [
+        _common(
+            cell,
+            test,
+            metric=metric,
+            definition=definition,
+            probe=probe,
+            group=group,
+            value=value[i, g],
+            ci_low=low[i, g],
+            ci_high=high[i, g],
+            n=int(n[i, g]),
+            reason=group_size_reason(int(n[i, g]), settings.min_group),
+        )
+        for i, probe in enumerate(_probes(test.suite))
+        for g, group in enumerate(test.groups.names)
+    ]
+
+
+def _macro(tables: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the mean share of column 0 over the groups that are not empty, (..., g, c) to (...)."""
+    n = tables.sum(axis=-1)
+    recall = np.divide(tables[..., 0], n, out=np.zeros(n.shape), where=n > 0)
+    seen = (n > 0).sum(axis=-1)
+    return np.divide(recall.sum(axis=-1), seen, out=np.full(seen.shape, np.nan), where=seen > 0)
+
+
+def _macro_rows(
+    cell: Cell,
+    test: ProbeTest,
+    tables: NDArray[np.int64],
+    definitions: dict[str, str],
+    settings: MetricSettings,
+) -> list[Row]:
+    right = np.stack([tables[..., RIGHT], tables[..., PROBE] + tables[..., OTHER]], axis=-1)
+    sizes = right.sum(axis=-1)
+    names = (cell.model, cell.dataset, test.suite_name, test.groups.attribute, *definitions.values())
+    rng = generator(settings.seed, *names, "macro_accuracy", "bootstrap")
+    resampled = resample_tables(right, resamples=settings.resamples, rng=rng)
+    rows = []
+    for i, probe in enumerate(_probes(test.suite)):
+        estimate = estimate_table(right[i], _macro, resampled=resampled[:, i], confidence=settings.confidence)
+        filled = int((sizes[i] > 0).sum())
+        empty = len(test.groups.names) - filled
+        reasons = (
+            f"{empty} of {len(test.groups.names)} groups empty, left out" if empty else None,
+            small_groups_reason(test.groups.names, sizes[i].tolist(), settings.min_group),
+        )
+        for variant, definition in definitions.items():
+            if variant == "plain":
+                continue
+            # The released formula divides the same sum by another number, so that it and its interval scale.
+            scale = filled / test.divisor if variant == "released" else 1.0
+            scaled = Estimate(
+                estimate.value * scale,
+                estimate.ci_low * scale,
+                estimate.ci_high * scale,
+                None,
+                estimate.reason,
+            )
+            columns = estimate_columns(scaled, *reasons)
+            rows.append(
+                _common(cell, test, metric="macro_accuracy", definition=definition, probe=probe)
+                | columns
+                | {"n": int(sizes[i].sum())}
+            )
+    return rows
+
+
+def _gap_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> list[Row]:
+    """Return the gap between groups of P(class → probe), averaged over the probes of one valence.
+
+    The probes of a valence see the same images: what is resampled and permuted is how many of them an image
+    became.
+    """
+    rows = []
+    categories = [c.category for c in test.suite.candidates if c.category != "class"]
+    for valence in VALENCES:
+        chosen = np.array([category == valence for category in categories])
+        won = (test.outcomes[chosen] == PROBE).sum(axis=0)
+        table = count_table(
+            test.groups.codes, won, n_groups=len(test.groups.names), n_outcomes=int(chosen.sum()) + 1
+        )
+        sizes = table.sum(axis=1)
+        if np.count_nonzero(sizes) < 2:
+            continue
+        names = (cell.model, cell.dataset, test.suite_name, test.groups.attribute, "probe_rate_gap", valence)
+        estimate = estimate_table(
+            table,
+            probe_rate_gap,
+            resampled=resample_tables(
+                table, resamples=settings.resamples, rng=generator(settings.seed, *names, "bootstrap")
+            ),
+            permuted=permute_tables(
+                table, permutations=settings.permutations, rng=generator(settings.seed, *names, "permutation")
+            ),
+            confidence=settings.confidence,
+        )
+        small = small_groups_reason(test.groups.names, sizes.tolist(), settings.min_group)
+        rows.append(
+            _common(cell, test, metric="probe_rate_gap", definition="by_valence", event=valence)
+            | {"n": int(sizes.sum())}
+            | estimate_columns(estimate, small)
+        )
+    return rows

@@ -1,0 +1,56 @@
+"""How sure an audit wants to be: the numbers that every metric family shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plumbline.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class MetricSettings:
+    """Settings of the metric families.
+
+    Attributes
+    ----------
+    seed : int
+        From which every generator is derived, by name.
+    resamples, permutations : int
+        Bootstrap replicates and permutations, at least 100.
+    confidence : float
+        Of the intervals, in (0.5, 1).
+    min_group : int
+        Smaller groups are reported and flagged.
+    label_margin : float
+        Automatic gender labels below this margin |p_man - p_woman| are dropped in `confident_labels`, in
+        [0, 1].
+
+    Raises
+    ------
+    ConfigError
+        If a value is out of range.
+    """
+
+    seed: int = 20260801
+    resamples: int = 10_000
+    permutations: int = 10_000
+    confidence: float = 0.95
+    min_group: int = 30
+    label_margin: float = 0.2
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "resamples": (self.resamples >= 100, "at least 100"),
+            "permutations": (self.permutations >= 100, "at least 100"),
+            "confidence": (0.5 < self.confidence < 1, "between 0.5 and 1"),
+            "min_group": (self.min_group >= 1, "at least 1"),
+            "label_margin": (0 <= self.label_margin <= 1, "0 .. 1"),
+        }
+        for name, (valid, expected) in ranges.items():
+            if not valid:
+                raise ConfigError(
+                    "a statistics setting is out of range",
+                    where=f"statistics.{name}",
+                    found=getattr(self, name),
+                    expected=expected,
+                )
