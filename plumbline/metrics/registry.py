@@ -53,19 +53,28 @@ class MetricFamily:
     compute: ComputeRows
 
 
+_OUTCOMES = """
+How often a model's best match for a face is a harmful description, and how unequally that falls on
+groups. For the crime, communion and agency prompts: the share of each group that is matched to the event
+(outcome proportion), the relative gap between groups (Max Skew; 0.5 means 50% more often), the absolute
+gap (parity difference), the impact ratio with its four-fifths flag, and the harm rate over all images.
+Every number has its sample size, a 95% interval and, where groups are compared, a permutation p-value.
+"""
+
+_TRIDENT = """
+Trident Probe Testing: what happens when one loaded word, such as thief, person or hero, joins the true
+classes as a possible answer. For each of 15 probes: accuracy over all images, by class and averaged over
+classes, and P(class → probe), the share of a class that the model hands to the probe; the same for
+classes crossed with automatic gender labels; and the gap between groups by the probes' valence. Every
+number has its sample size and a 95% interval, gaps a permutation p-value.
+"""
+
 FAMILIES: dict[str, MetricFamily] = {
     family.name: family
     for family in (
         MetricFamily(
             name="outcome_metrics",
-            description=(
-                "How often a model's best match for a face is a harmful description, and how unequally that
-                falls " "on groups. For the crime, communion and agency prompts: the share of each group
-                that is matched to " "the event (outcome proportion), the relative gap between groups (Max
-                Skew; 0.5 means 50% more " "often), the absolute gap (parity difference), the impact ratio
-                with its four-fifths flag, and the " "harm rate over all images. Every number has its sample
-                size, a 95% interval and, where groups are " "compared, a permutation p-value."
-            ),
+            description=" ".join(_OUTCOMES.split()),
             owner="contrastive_audit",
             code_version="1",
             suites="outcomes",
@@ -80,14 +89,7 @@ FAMILIES: dict[str, MetricFamily] = {
         ),
         MetricFamily(
             name="trident_metrics",
-            description=(
-                "Trident Probe Testing: what happens when one loaded word, such as thief, person or hero,
-                joins the " "true classes as a possible answer. For each of 15 probes: accuracy over all
-                images, by class and " "averaged over classes, and P(class → probe), the share of a class
-                that the model hands to the " "probe; the same for classes crossed with automatic gender
-                labels; and the gap between groups by " "the probes' valence. Every number has its sample
-                size and a 95% interval, gaps a permutation " "p-value."
-            ),
+            description=" ".join(_TRIDENT.split()),
             owner="trident",
             code_version="1",
             suites="trident",
