@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import stat
+import struct
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,10 +27,18 @@ MAX_PIXELS = 89_478_485
 MAX_FILE_BYTES = 1 << 28
 MIN_SIDE = 2
 
+
+class _Jpeg(JpegImageFile):
+    """A JPEG whose EXIF block is not searched for a resolution: of no use here, and it warns when damaged."""
+
+    def _read_dpi_from_exif(self) -> None:
+        """Leave the resolution unknown."""
+
+
 # The plug-ins themselves, not Image.open: it would warn of bombs through the process-wide warning filters,
 # which threads cannot change safely, and would read a JPEG with several pictures as another format.
 _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
-    "JPEG": JpegImageFile,
+    "JPEG": _Jpeg,
     "PNG": PngImageFile,
     "WEBP": WebPImageFile,
 }
@@ -39,8 +48,9 @@ _SUFFIXES = {
     "WEBP": (".webp",),
 }
 _OTHER_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF"}
+_PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
 _ACCEPTED = "JPEG, PNG or WEBP"
-_ORIENTATION_TAG = 0x0112
+_ORIENTATION_TAG, _SHORT = 0x0112, 3
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -165,6 +175,8 @@ def _opened(data: bytes, suffix: str | None) -> ImageFile.ImageFile:
     try:
         if kind == "PNG":
             # Loading alone checks no checksums and does not miss an absent end.
+            if _PNG_END not in data:
+                raise EOFError("no IEND chunk")
             PngImageFile(io.BytesIO(data)).verify()
         image = _PLUGINS[kind](io.BytesIO(data))
     except Exception as error:
@@ -227,13 +239,29 @@ def _refuse(error: Exception) -> NoReturn:
 
 
 def _turned(image: Image.Image) -> Image.Image:
-    try:
-        orientation = image.getexif().get(_ORIENTATION_TAG)
-    except Exception:
-        # Pixels are sound where only the EXIF block is damaged; without one an image counts as upright.
-        return image
-    turn = _TURNS.get(orientation) if isinstance(orientation, int) else None
+    turn = _TURNS.get(_orientation(image.info.get("exif", b"")))
     return image if turn is None else image.transpose(turn)
+
+
+def _orientation(exif: bytes) -> int:
+    """Return the EXIF orientation; 1, upright, where there is none or the block is damaged.
+
+    Read here and not by Pillow, whose answer on a damaged block depends on the process's warning filters.
+    """
+    tiff = exif.removeprefix(b"Exif\0\0")
+    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+    if order is None:
+        return 1
+    try:
+        (start,) = struct.unpack_from(f"{order}I", tiff, 4)
+        (count,) = struct.unpack_from(f"{order}H", tiff, start)
+        for position in range(count):
+            tag, kind, _, value = struct.unpack_from(f"{order}HHIH", tiff, start + 2 + 12 * position)
+            if (tag, kind) == (_ORIENTATION_TAG, _SHORT):
+                return int(value)
+    except struct.error:
+        pass
+    return 1
 
 
 def _as_rgb(image: Image.Image) -> Image.Image:

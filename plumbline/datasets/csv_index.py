@@ -25,7 +25,7 @@ def read_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterator[Row 
     """Read an index whose first line names its columns.
 
     A byte-order mark and CRLF are accepted; blank lines list nothing. A line of another number of fields,
-    with an open quote or not in UTF-8 becomes a refusal that bears its number (`ragged_row`, `wrong_encoding`).
+    with an open quote or not in UTF-8 becomes a refusal with its number (`ragged_row`, `wrong_encoding`).
 
     Parameters
     ----------
