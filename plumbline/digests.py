@@ -36,9 +36,10 @@ def digest_file(path: Path) -> str:
 
 
 def digest_sequence(items: Iterable[str]) -> str:
-    """Return the sha256 (hex) of an ordered sequence of strings, none of which contains a newline."""
+    """Return the sha256 (hex) of an ordered sequence of strings; lengths are part of it, so no two joins collide."""
     digest = hashlib.sha256()
     for item in items:
-        digest.update(item.encode())
-        digest.update(b"\n")
+        data = item.encode()
+        digest.update(f"{len(data)}:".encode())
+        digest.update(data)
     return digest.hexdigest()

@@ -174,3 +174,17 @@ def _trident(name: str, classes: str | None, *, readable: bool) -> Suite:
         candidates=(*groups, *probes),
         attribute=chosen["attribute"],
     )
+
+
+def all_suites() -> tuple[Suite, ...]:
+    """Return every suite, the Trident ones over every label set, in a fixed order."""
+    return tuple(
+        load_suite(name, classes=classes)
+        for name in suite_names()
+        for classes in (trident_class_sets() if name.startswith("trident") else (None,))
+    )
+
+
+def all_texts() -> tuple[str, ...]:
+    """Return every distinct prompt of every suite, in a fixed order: what `text_embeddings` embeds."""
+    return tuple(dict.fromkeys(text for suite in all_suites() for text in suite.texts))

@@ -1,0 +1,46 @@
+# Two commands: `make audit` and `make test`. Everything else is in `make help`.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SHELL := /bin/bash
+
+.PHONY: audit audit-all test test-all check bench ui report clean help
+
+help:            ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+audit: $(READY)  ## set up what is missing, audit the planted world, write the report
+	@$(BIN)/plumbline audit
+
+audit-all: $(READY)  ## the whole planted world (today the same grid as `make audit`)
+	@$(BIN)/plumbline audit
+
+test: $(READY)   ## set up what is missing, run the tests
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(READY)  ## the tests and the slow suite
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## ruff, import-linter, mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+bench: $(READY)  ## speed against the peers it must beat, as ratios
+	@for b in statistics mitigation ingestion embedding; do $(BIN)/python -m benchmarks.$$b || exit 1; done
+
+ui: $(READY)     ## Dagster and MLflow on loopback, over the store of `make audit`
+	@$(BIN)/plumbline ui
+
+report: $(READY) ## write the report again and print its path
+	@$(BIN)/plumbline report
+
+clean:           ## remove the environment and every result
+	rm -rf $(VENV) .plumbline .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info

@@ -1,0 +1,138 @@
+"""From a folder of images to records: what was accepted, what was not and why, and the automatic gender labels."""
+
+import dagster as dg
+import numpy as np
+import polars as pl
+
+from assets.partitions import DATASETS, ENCODERS
+from assets.progress import progress_of
+from assets.results import OWNERS, markdown_table, materialised
+from plumbline.datasets import dataset_digest, extend_records, ingest, label_error_table, reader_for
+from plumbline.encoders.embedding import embed_images, embed_texts
+from plumbline.tables.suites import load_suite
+from resources.encoders import EncoderPool
+from resources.places import Places
+
+_SPEC = {"partitions_def": DATASETS, "group_name": "datasets", "owners": OWNERS, "kinds": {"polars", "parquet"}}
+
+
+@dg.multi_asset(
+    specs=[
+        dg.AssetSpec(
+            "records",
+            deps=["dataset_folder"],
+            description="One row for every accepted image: content hash, path, split and the dataset's own labels.",
+            code_version="1",
+            **_SPEC,
+        ),
+        dg.AssetSpec(
+            "quarantine",
+            deps=["dataset_folder"],
+            description="Every input that was not accepted: file, line, reason, what was found and what was expected. "
+            "Accepted + quarantined = listed, always.",
+            code_version="1",
+            **_SPEC,
+        ),
+    ],
+)
+def records_and_quarantine(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]):
+    """Read a dataset's index, hash and decode every file, and sort the inputs into accepted and quarantined."""
+    dataset, lake = context.partition_key, places.lake
+    entry = places.dataset_entry(dataset)
+    with progress_of(f"{dataset}: reading files") as progress:
+        ingested = ingest(
+            reader_for(entry.reader), places.dataset_root(dataset), dataset=dataset, progress=progress
+        )
+    digest = dataset_digest(ingested.records, ingested.quarantine)
+    details = {"dataset_digest": digest, "listed": ingested.listed, "padding": entry.padding}
+    for name, frame in (("records", ingested.records), ("quarantine", ingested.quarantine)):
+        made = lake.write_table(name, frame, partition=dataset, details=details)
+        yield materialised(
+            made,
+            lake=lake,
+            frame=frame,
+            asset=name,
+            listed=ingested.listed,
+            accepted=ingested.records.height,
+            quarantined=ingested.quarantine.height,
+            reasons=dg.MetadataValue.md(markdown_table(ingested.quarantine["code"].value_counts(sort=True))),
+        )
+
+
+def _labeller_mapping(labeller: str) -> dg.PartitionMapping:
+    return dg.SpecificPartitionsPartitionMapping([labeller])
+
+
+def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
+    """Build `extended_records`, whose labels come from the audit file's labelling checkpoint."""
+
+    @dg.asset(
+        name="extended_records",
+        deps=[
+            dg.AssetDep("records"),
+            dg.AssetDep("encoder_checkpoint", partition_mapping=_labeller_mapping(labeller)),
+        ],
+        pool="gpu",
+        code_version="1",
+        **{**_SPEC, "kinds": {"polars", "pytorch"}},
+    )
+    def extended_records(
+        context: dg.AssetExecutionContext,
+        places: dg.ResourceParam[Places],
+        encoders: dg.ResourceParam[EncoderPool],
+    ) -> dg.MaterializeResult:
+        """Records with an automatic gender label: man or woman by the labelling checkpoint, with probability and margin.
+
+        The labels are guesses. Their error against the dataset's own gender is shown by group and checked.
+        """
+        dataset, lake = context.partition_key, places.lake
+        records, encoder = lake.read_table("records", partition=dataset), encoders.get(places.audit.labeller)
+        images = embed_records(places, encoder, dataset, records)
+        suite = load_suite("gender_labels")
+        texts = embed_texts(encoder, suite.texts, places.shards, batch_rows=places.audit.storage.batch_rows)
+        extended = extend_records(records, _probabilities(images.array, texts.array, encoder.logit_scale))
+        error = label_error_table(extended)
+        details = {
+            "labeller": places.audit.labeller,
+            "labeller_sha256": encoder.weights_sha256,
+            "labeller_digest": encoder.identity.weights,
+            "suite_hash": suite.hash,
+            "records_sha256": lake.require("records", partition=dataset).sha256,
+            **images.counters(),
+        }
+        made = lake.write_table("extended_records", extended, partition=dataset, details=details)
+        lake.write_table("label_error", error, partition=dataset)
+        return materialised(
+            made,
+            lake=lake,
+            frame=extended.drop("path", "image_id"),
+            labeller=places.audit.labeller,
+            label_error=dg.MetadataValue.md(markdown_table(error)),
+            **images.counters(),
+        )
+
+    return extended_records
+
+
+def embed_records(places: Places, encoder, dataset: str, records: pl.DataFrame):
+    """Embed the accepted images of a dataset through the shared cache, with progress."""
+    root, storage = places.dataset_root(dataset), places.audit.storage
+    with progress_of(f"{dataset}: embedding") as progress:
+        return embed_images(
+            encoder,
+            [root / path for path in records["path"]],
+            records["image_id"].to_list(),
+            places.shards,
+            shard_rows=storage.shard_rows,
+            batch_rows=storage.batch_rows,
+            progress=progress,
+        )
+
+
+def _probabilities(images: np.ndarray, texts: np.ndarray, logit_scale: float) -> np.ndarray:
+    """Return (n, 2) softmax probabilities of man and woman over scaled cosines, float64."""
+    images = images / np.linalg.norm(images, axis=1, keepdims=True)
+    texts = texts / np.linalg.norm(texts, axis=1, keepdims=True)
+    logits = logit_scale * (images @ texts.T).astype(np.float64)
+    exponent = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exponent / exponent.sum(axis=1, keepdims=True)

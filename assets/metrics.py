@@ -1,0 +1,46 @@
+"""One asset a metric family, made from the registry of the library."""
+
+import time
+
+import dagster as dg
+
+from assets.cells import read_cell, with_lineage
+from assets.partitions import GRID, cell_of
+from assets.results import OWNERS, materialised
+from plumbline.metrics.registry import FAMILIES, MetricFamily, MetricSettings
+from resources.places import Places
+
+
+def metric_settings(places: Places) -> MetricSettings:
+    """Return the statistical settings of the audit file."""
+    return MetricSettings(**places.audit.statistics.model_dump())
+
+
+def metric_asset(family: MetricFamily) -> dg.AssetsDefinition:
+    """Build the asset of one metric family."""
+
+    @dg.asset(
+        name=family.name,
+        description=family.description,
+        deps=["probe_logits", "extended_records"],
+        partitions_def=GRID,
+        group_name="metrics",
+        owners=OWNERS,
+        kinds={"numpy", "polars"},
+        code_version=family.code_version,
+    )
+    def compute(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+        dataset, model = cell_of(context)
+        cell, start = read_cell(places, dataset, model), time.perf_counter()
+        frame = family.compute(cell, settings=metric_settings(places))
+        seconds = time.perf_counter() - start
+        frame = with_lineage(frame, places, dataset, model)
+        made = places.lake.write_table(family.name, frame, partition=context.partition_key)
+        return materialised(
+            made, lake=places.lake, frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"), seconds=seconds
+        )
+
+    return compute
+
+
+METRIC_ASSETS = [metric_asset(family) for family in FAMILIES.values()]

@@ -1,0 +1,99 @@
+"""What the report shows beside the metric table, gathered from the lake."""
+
+import polars as pl
+
+from assets.checks import BLOCKING_CHECKS, label_shares
+from plumbline import __version__
+from plumbline.report import (
+    AbsentCell,
+    AuditSummary,
+    DatasetSummary,
+    EncoderSummary,
+    ReportInputs,
+)
+from plumbline.report.inputs import CHECKS_SCHEMA, PLANTED_SCHEMA, PROVENANCE_SCHEMA
+from plumbline.world.truth import planted_rates
+from resources.places import PLANTED, Places
+
+
+def report_inputs(
+    places: Places, table: pl.DataFrame, *, absent: tuple[AbsentCell, ...], created: str
+) -> ReportInputs:
+    """Gather everything that the report shows besides the metric rows."""
+    audit = places.audit
+    datasets = [d for d in audit.datasets if places.lake.committed("extended_records", partition=d)]
+    encoders = [e for e in audit.encoders if places.lake.committed("text_embeddings", partition=e)]
+    return ReportInputs(
+        audit=AuditSummary(
+            audit_id=places.lake.require("metric_table").details["audit_id"],
+            title=audit.title,
+            created=created,
+            config_path=places.audit_path.name,
+            code_version=__version__,
+            seed=audit.statistics.seed,
+            resamples=audit.statistics.resamples,
+            confidence=audit.statistics.confidence,
+            minimum_group=audit.statistics.min_group,
+        ),
+        datasets=tuple(_dataset(places, dataset) for dataset in datasets),
+        encoders=tuple(_encoder(places, encoder) for encoder in encoders),
+        absent=absent,
+        provenance=places.lake.read_table("provenance").select(list(PROVENANCE_SCHEMA)),
+        planted_truth=_planted(places, table),
+    )
+
+
+def _dataset(places: Places, dataset: str) -> DatasetSummary:
+    lake, entry = places.lake, places.dataset_entry(dataset)
+    extended = lake.read_table("extended_records", partition=dataset)
+    made = lake.require("records", partition=dataset)
+    error = lake.read_table("label_error", partition=dataset)
+    return DatasetSummary(
+        id=dataset,
+        reader=entry.reader,
+        listed=made.details["listed"],
+        accepted=made.rows,
+        digest=made.details["dataset_digest"],
+        quarantined=lake.read_table("quarantine", partition=dataset),
+        label_shares=pl.concat(
+            [label_shares(extended, entry, composite=False), label_shares(extended, entry, composite=True)]
+        ),
+        label_errors=error.rename({"attribute": "group_by"}).with_columns(pl.col("group").fill_null("all")),
+        checks=_checks(places, dataset),
+        planted=entry.root.startswith(PLANTED),
+    )
+
+
+def _checks(places: Places, dataset: str) -> pl.DataFrame:
+    names = [f"{dataset}|{key.asset_key.to_user_string()}.{key.name}" for key in BLOCKING_CHECKS]
+    frames = [places.lake.read_table("checks", partition=p) for p in names if places.lake.committed("checks", partition=p)]
+    return pl.concat(frames) if frames else pl.DataFrame(schema=CHECKS_SCHEMA)
+
+
+def _encoder(places: Places, encoder: str) -> EncoderSummary:
+    entry = places.audit.encoders[encoder]
+    details = places.lake.require("text_embeddings", partition=encoder).details
+    return EncoderSummary(
+        id=encoder,
+        address=entry.address,
+        family="open_clip",
+        sha256=details["weights_sha256"],
+        parameters=details["parameters"],
+        size=entry.factors.get("size"),
+        data_amount=entry.factors.get("data_amount"),
+        source=entry.factors.get("data_source"),
+        labeller=encoder == places.audit.labeller,
+    )
+
+
+def _planted(places: Places, table: pl.DataFrame) -> pl.DataFrame | None:
+    """Return the planted rates of the cells of the planted world, so that the report can mark the truth."""
+    audit = places.audit
+    frames = [
+        planted_rates(audit.encoders[model].planted_source).select(
+            pl.lit(model).alias("model"), pl.lit(dataset).alias("dataset"), pl.exclude("model", "dataset")
+        )
+        for dataset, model in audit.cells
+        if audit.encoders[model].planted_source and audit.datasets[dataset].root == f"{PLANTED}fairface"
+    ]
+    return pl.concat(frames).select(list(PLANTED_SCHEMA)) if frames else None

@@ -1,0 +1,42 @@
+"""From something committed to the lake to what the UI shows of it."""
+
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from plumbline.storage import Committed, Lake
+
+OWNERS = ["team:plumbline"]
+
+
+def materialised(
+    committed: Committed, *, lake: Lake, frame: pl.DataFrame | None = None, asset: str | None = None, **metadata: Any
+) -> dg.MaterializeResult:
+    """Report a commit: the content's sha256 is the data version, so an equal result makes nothing stale."""
+    shown: dict[str, Any] = {
+        "dagster/row_count": committed.rows,
+        "path": dg.MetadataValue.path(str(lake.folder(committed.name, committed.partition))),
+        "sha256": committed.sha256,
+        **metadata,
+    }
+    if frame is not None:
+        shown["dagster/column_schema"] = dg.TableSchema(
+            [dg.TableColumn(name, str(kind)) for name, kind in frame.schema.items()]
+        )
+        shown["preview"] = dg.MetadataValue.md(markdown_table(frame.head(8)))
+    return dg.MaterializeResult(asset_key=asset, metadata=shown, data_version=dg.DataVersion(committed.sha256))
+
+
+def markdown_table(frame: pl.DataFrame) -> str:
+    """Return a frame as a Markdown table; columns that are null throughout are left out."""
+    shown = frame.select([c for c in frame.columns if frame[c].null_count() < frame.height or not frame.height])
+    lines = ["| " + " | ".join(shown.columns) + " |", "|" + "---|" * shown.width]
+    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in shown.iter_rows()]
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+    printable = "".join(ch if ch.isprintable() else f"\\x{ord(ch):02x}" for ch in text)
+    return printable.replace("|", "\\|").replace("<", "&lt;")[:80]

@@ -1,0 +1,131 @@
+"""The driver of `plumbline audit`: every stage and cell as a Dagster run of its own, all in one process."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import dagster as dg
+from rich.console import Console
+
+from assets.partitions import cell_key
+from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions
+from plumbline.errors import PlumblineError
+from resources.places import Places
+
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+@dataclass
+class Outcome:
+    """What an audit did.
+
+    Attributes
+    ----------
+    failures : dict of str to str
+        Step to the reason, for every run that did not succeed.
+    forward_passes : int
+        Batches that went through a model.
+    undelivered : list of str
+        Cells whose MLflow run could not be written.
+    """
+
+    failures: dict[str, str] = field(default_factory=dict)
+    forward_passes: int = 0
+    undelivered: list[str] = field(default_factory=list)
+
+
+class AuditRun:
+    """One audit of everything that the audit file names.
+
+    Parameters
+    ----------
+    definitions : Definitions
+    instance : DagsterInstance
+    console : Console
+        Where progress is shown.
+    """
+
+    def __init__(
+        self, definitions: dg.Definitions, instance: dg.DagsterInstance, places: Places, *, console: Console
+    ) -> None:
+        self._definitions, self._instance, self._places, self._console = definitions, instance, places, console
+        self.outcome = Outcome()
+
+    def execute(self) -> Outcome:
+        """Run all stages; a cell that fails is reported and the others go on.
+
+        Raises
+        ------
+        PlumblineError
+            Before anything runs: a checkpoint that is not on disk, another audit in this home.
+        """
+        audit = self._places.audit
+        for encoder in dict.fromkeys([audit.labeller, *(model for _, model in audit.cells)]):
+            self._places.checkpoint(encoder)
+        with audit_lock(self._places):
+            if closed := close_orphans(self._instance):
+                self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
+            register_partitions(self._instance, self._places)
+            used = dict.fromkeys(dataset for dataset, _ in audit.cells)
+            self._stage("read datasets, label genders", "datasets", used)
+            self._stage("embed prompts", "encoders", dict.fromkeys(model for _, model in audit.cells))
+            self._stage("audit cells", "cells", [cell_key(*cell) for cell in audit.cells])
+            self._stage("join findings, write the report", "findings", [None])
+        return self.outcome
+
+    def _stage(self, title: str, job: str, partitions: Iterable[str | None]) -> None:
+        keys, start = list(partitions), time.monotonic()
+        self._console.rule(f"[bold]{title}", align="left", style="dim")
+        for i, key in enumerate(keys, start=1):
+            began = time.monotonic()
+            reason = self._run(job, key)
+            now = time.monotonic()
+            left = (now - start) / i * (len(keys) - i)
+            mark = "[green]done[/]" if reason is None else "[red]failed[/]"
+            self._console.print(
+                f"  {i:>2}/{len(keys)} {mark} {key or job}  {now - began:.1f} s"
+                + (f", about {left:.0f} s left" if i < len(keys) else ""),
+                highlight=False,
+            )
+            if reason is not None:
+                self._console.print(f"        {reason}", style="red", markup=False, highlight=False)
+                self.outcome.failures[f"{job} {key or ''}".strip()] = reason
+
+    def _run(self, job: str, partition: str | None) -> str | None:
+        result, reason = run_job(self._definitions, self._instance, job, partition)
+        self._account(result, partition)
+        return reason
+
+    def _account(self, result: dg.ExecuteInProcessResult, partition: str | None) -> None:
+        for event in result.get_asset_materialization_events():
+            metadata = event.materialization.metadata
+            if event.asset_key != dg.AssetKey("provenance") and "forward_passes" in metadata:
+                self.outcome.forward_passes += int(metadata["forward_passes"].value)
+            if "tracking" in metadata and str(metadata["tracking"].value).startswith("not delivered"):
+                self.outcome.undelivered.append(str(partition))
+
+
+def run_job(
+    definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, partition: str | None
+) -> tuple[dg.ExecuteInProcessResult, str | None]:
+    """Execute one run in this process; returns its result, and why it failed or None."""
+    result = definitions.resolve_job_def(job).execute_in_process(
+        instance=instance, partition_key=partition, tags=OWNER, run_config=_QUIET, raise_on_error=False
+    )
+    return result, None if result.success else _reason(result)
+
+
+def _reason(result: dg.ExecuteInProcessResult) -> str:
+    """Return the innermost messages of what failed, checks included."""
+    reasons = []
+    for event in result.all_events:
+        if event.is_step_failure:
+            error = event.step_failure_data.error
+            while error is not None and error.cause is not None:
+                error = error.cause
+            shown = event.step_failure_data.user_failure_data
+            reasons.append(shown.description if shown and shown.description else error.message.strip())
+        evaluation = event.asset_check_evaluation_data if event.event_type_value == "ASSET_CHECK_EVALUATION" else None
+        if evaluation is not None and not evaluation.passed:
+            reasons.append(f"check {evaluation.check_name} failed: {evaluation.metadata['unmet'].value}")
+    return "\n        ".join(dict.fromkeys(reasons)) or "the run failed; see `plumbline ui`"

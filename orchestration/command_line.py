@@ -1,0 +1,188 @@
+"""The command `plumbline`: thin over Dagster, so that whatever it does can be seen and repeated in the UI."""
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from plumbline.errors import PlumblineError
+from resources.places import PROJECT, Places
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="""Plumbline audits the social bias of vision-language models.
+
+**Start here**: `plumbline audit` audits what `audit.yaml` names (by default the planted world, whose true biases are
+known) and ends with a table of findings and the path of a report. `plumbline ui` shows the same audit as a graph of
+assets in Dagster and as runs in MLflow.
+
+**Audit your own**: put a checkpoint under `encoders:` and a folder under `datasets:` in `audit.yaml`, run
+`plumbline fetch ID` if the checkpoint is on a hub, then `plumbline audit`.
+""",
+)
+console = Console()
+errors = Console(stderr=True)
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Audit file. Default: `audit.yaml` of the checkout.")
+]
+
+
+def _places(config: Path | None) -> Places:
+    if config is not None:
+        os.environ["PLUMBLINE_AUDIT"] = str(config.resolve())
+    # Nothing is downloaded in the middle of a run: only `plumbline fetch` goes to a hub.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    return Places.from_environment()
+
+
+@app.command()
+def audit(config: ConfigOption = None) -> None:
+    """Audit every encoder × dataset of the audit file and write the report.
+
+    Interrupt it whenever you like: what was computed is kept, and the next `plumbline audit` goes on from there.
+    Datasets whose label balance or other quality checks fail are refused, with the reason; the rest is audited.
+    Exits with 1 if any step failed.
+    """
+    import time
+
+    start, places = time.monotonic(), _places(config)
+    audited = places.audit
+    console.print(
+        f"[bold]{audited.title}[/]: {len(audited.cells)} cells of {len(audited.encoders)} encoders × "
+        f"{len(audited.datasets)} datasets, from {places.audit_path.name}"
+    )
+    from orchestration.instance import set_up
+
+    set_up(places)
+    import dagster as dg
+
+    from orchestration.audit_run import AuditRun
+    from orchestration.definitions import build_definitions
+
+    with dg.DagsterInstance.get() as instance:
+        outcome = AuditRun(build_definitions(places), instance, places, console=console).execute()
+    _conclude(places, outcome, seconds=time.monotonic() - start)
+    raise typer.Exit(1 if outcome.failures else 0)
+
+
+def _conclude(places: Places, outcome, *, seconds: float) -> None:
+    if "findings" not in outcome.failures:
+        _print_findings(places)
+        console.print(f"\nReport:  {places.report}", soft_wrap=True, highlight=False)
+        console.print("Explore: make ui   (Dagster and MLflow on this machine)", highlight=False)
+    if outcome.undelivered:
+        errors.print(
+            f"MLflow could not be written for {len(outcome.undelivered)} cell(s); the numbers are in the lake, and "
+            "the next `plumbline audit` delivers them.", style="yellow",
+        )  # fmt: skip
+    console.print(f"{outcome.forward_passes} forward passes, {seconds:.0f} s", style="dim", highlight=False)
+    if outcome.failures:
+        errors.print(f"{len(outcome.failures)} step(s) failed: {', '.join(outcome.failures)}", style="red")
+
+
+def _print_findings(places: Places) -> None:
+    from plumbline.report import findings_table
+
+    table = Table(title="Findings", title_justify="left", show_lines=False)
+    frame = findings_table(places.lake.read_table("metric_table")).head(12)
+    for name in frame.columns:
+        table.add_column(name, overflow="fold")
+    for row in frame.iter_rows():
+        table.add_row(*("" if value is None else str(value) for value in row))
+    console.print(table)
+
+
+@app.command()
+def ui(
+    config: ConfigOption = None,
+    dagster_port: Annotated[int, typer.Option(help="Port of Dagster.")] = 3000,
+    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow.")] = 5000,
+    browser: Annotated[bool, typer.Option(help="Open a browser.")] = False,
+) -> None:
+    """Serve Dagster and MLflow side by side, on this machine only, over the same store as `plumbline audit`.
+
+    In Dagster look at *Assets → Global asset lineage*, click an asset and pick a partition `dataset|encoder`.
+    In MLflow open the experiment `plumbline`, tick two runs and press *Compare*.
+    """
+    from orchestration.servers import serve
+
+    if browser:
+        webbrowser.open(f"http://127.0.0.1:{dagster_port}")
+    raise typer.Exit(serve(_places(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console))
+
+
+@app.command()
+def fetch(
+    encoders: Annotated[list[str], typer.Argument(help="Ids of encoders in the audit file.")],
+    config: ConfigOption = None,
+) -> None:
+    """Fetch checkpoints from the hub into `.plumbline/checkpoints`: safetensors only, revision and digests recorded.
+
+    The only command that downloads anything. Repeating it resumes.
+    """
+    os.environ["HF_HUB_OFFLINE"] = "0"
+    from resources.fetching import fetch_checkpoint
+
+    places = _places(config)
+    for encoder in encoders:
+        console.print(f"{encoder}: {fetch_checkpoint(places, encoder)}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def report(
+    config: ConfigOption = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+) -> None:
+    """Write the report again from what is in the lake; no model is loaded. Prints its path."""
+    places = _places(config)
+    from orchestration.instance import audit_lock, set_up
+
+    set_up(places)
+    import dagster as dg
+
+    from orchestration.audit_run import run_job
+    from orchestration.definitions import build_definitions
+
+    with audit_lock(places), dg.DagsterInstance.get() as instance:
+        _, reason = run_job(build_definitions(places), instance, "findings", None)
+    if reason is not None:
+        raise PlumblineError("the report could not be written", found=reason)
+    _print_findings(places)
+    console.print(f"Report: {places.report}", soft_wrap=True, highlight=False)
+    if browser:
+        webbrowser.open(places.report.as_uri())
+
+
+@app.command()
+def status(config: ConfigOption = None) -> None:
+    """Show what is there and what is not: checkpoints on disk, datasets and their checks, cells and the report."""
+    places = _places(config)
+    from orchestration.instance import set_up
+
+    set_up(places)
+    import dagster as dg
+
+    from orchestration.status import print_status
+
+    with dg.DagsterInstance.get() as instance:
+        print_status(places, instance, console=console)
+
+
+def main() -> None:
+    """Run the command line; errors that have a remedy are shown without a traceback."""
+    os.chdir(PROJECT)
+    try:
+        app()
+    except PlumblineError as error:
+        errors.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        errors.print("Interrupted. What was computed is kept; run the same command to go on.", style="yellow")
+        sys.exit(130)

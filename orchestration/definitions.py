@@ -1,0 +1,61 @@
+"""What Dagster loads: assets, checks, jobs and resources of the audit file in force."""
+
+import os
+import warnings
+
+import dagster as dg
+
+from assets.checks import ASSET_CHECKS
+from assets.datasets import extended_records_asset, records_and_quarantine
+from assets.embeddings import image_embeddings, text_embeddings
+from assets.findings import audit_report, metric_table, provenance
+from assets.logits import probe_logits
+from assets.metrics import METRIC_ASSETS
+from assets.mitigation import logit_adjustment, mitigated_metrics
+from assets.sources import dataset_folder, encoder_checkpoint, prompt_suites
+from assets.tracking import tracked_run
+from orchestration import jobs
+from orchestration.automation import automated, automation_sensor
+from resources.encoders import EncoderPool
+from resources.no_pickles import NoPickles
+from resources.places import Places
+from resources.quality import Quality
+from resources.tracking import Tracking
+
+warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+warnings.filterwarnings("ignore", category=dg.BetaWarning)
+
+
+def build_definitions(places: Places) -> dg.Definitions:
+    """Build the definitions for an audit file and a home; tests build their own."""
+    assets = [
+        dataset_folder, encoder_checkpoint, prompt_suites,
+        *automated(
+            records_and_quarantine, extended_records_asset(places.audit.labeller),
+            text_embeddings, image_embeddings, probe_logits, *METRIC_ASSETS,
+            logit_adjustment, mitigated_metrics, tracked_run, metric_table, provenance, audit_report,
+        ),
+    ]  # fmt: skip
+    return dg.Definitions(
+        assets=assets,
+        asset_checks=ASSET_CHECKS,
+        jobs=jobs.JOBS,
+        sensors=[automation_sensor],
+        executor=_executor(),
+        resources={
+            "places": places,
+            "encoders": EncoderPool(places),
+            "quality": Quality(places),
+            "tracking": Tracking(places),
+            "io_manager": NoPickles(),
+        },
+    )
+
+
+def _executor() -> dg.ExecutorDefinition:
+    # Starting a process per step costs more than a cell; a cluster sets the variable (docs/decisions).
+    chosen = os.environ.get("PLUMBLINE_EXECUTOR", "in_process")
+    return dg.multiprocess_executor if chosen == "multiprocess" else dg.in_process_executor
+
+
+defs = build_definitions(Places.from_environment())

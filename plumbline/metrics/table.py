@@ -1,0 +1,39 @@
+"""The metric table: rows of every cell in one schema and one order, with normalised rates and q-values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from plumbline.metrics.trident import normalise_probe_rates
+from plumbline.statistics.multiplicity import add_q_values
+from plumbline.tables.schema import polars_schema
+
+_ORDER = [
+    "dataset", "model", "condition", "suite", "metric", "definition", "attribute", "event", "probe", "group",
+    "reference_group", "k", "statistic", "instruction", "prompt", "seed", "scorer",
+]  # fmt: skip
+
+
+def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str) -> pl.DataFrame:
+    """Join the rows of all cells.
+
+    Parameters
+    ----------
+    frames : sequence of DataFrame
+        Metric rows with their lineage columns, in any order.
+    audit_id : str
+        Identity of the audit, filled into every row.
+
+    Returns
+    -------
+    DataFrame
+        The schema of `plumbline.tables.schema`, sorted, with min-max normalised probe rates added and q-values
+        filled. Equal inputs give equal rows in equal order, so the stored table is byte-identical.
+    """
+    schema = polars_schema()
+    joined = pl.concat(frames) if frames else pl.DataFrame(schema=schema)
+    joined = pl.concat([joined, normalise_probe_rates(joined)]) if joined.height else joined
+    filled = add_q_values(joined.with_columns(pl.lit(audit_id).alias("audit_id")))
+    return filled.select(list(schema)).sort(_ORDER, nulls_last=False, maintain_order=True)

@@ -1,0 +1,37 @@
+"""Tables and arrays as bytes: Parquet and safetensors, the same bytes for the same content."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+
+def table_bytes(frame: pl.DataFrame) -> bytes:
+    """Return a frame as Parquet (zstd), deterministic for equal frames."""
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd", statistics=True)
+    return buffer.getvalue()
+
+
+def table_from_bytes(data: bytes) -> pl.DataFrame:
+    """Return the frame that `table_bytes` wrote."""
+    return pl.read_parquet(io.BytesIO(data))
+
+
+def arrays_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return named arrays as safetensors, in name order."""
+    from safetensors.numpy import save
+
+    return save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
+
+
+def arrays_from_bytes(data: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays that `arrays_bytes` wrote."""
+    from safetensors.numpy import load
+
+    return dict(load(data))

@@ -1,0 +1,62 @@
+"""The commit rule: a file is either the old one or the new one, never a part of either."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from upath import UPath
+
+from plumbline.errors import StorageError
+
+
+def commit_bytes(path: UPath, data: bytes) -> None:
+    """Put `data` at `path` so that a reader, or a crash, sees the old content or the new, whole.
+
+    On a disk: a temporary file in the same folder, fsync, atomic replace, fsync of the folder. On an object store a
+    put is atomic by itself.
+
+    Raises
+    ------
+    StorageError
+        If the disk is full, read-only or failing; the old content is intact and the temporary file is gone.
+    """
+    try:
+        if path.protocol in ("", "file"):
+            _commit_local(Path(path.path), data)
+        else:
+            path.write_bytes(data)
+    except OSError as error:
+        raise StorageError(
+            "could not be written; what was there before is intact",
+            where=path,
+            found=f"{type(error).__name__}: {error.strerror or error}",
+            expected="a writable place with room for " + f"{len(data):,} bytes",
+            hint="free some space or choose another `storage.root` in the audit file",
+        ) from error
+
+
+def _commit_local(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

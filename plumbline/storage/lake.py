@@ -1,0 +1,143 @@
+"""The lake: every table and array under one root, named by content, known through manifests that are written last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from numpy.typing import NDArray
+from upath import UPath
+
+from plumbline.digests import canonical_json, digest_bytes
+from plumbline.errors import StorageError
+from plumbline.storage.arrays import arrays_bytes, arrays_from_bytes, table_bytes, table_from_bytes
+from plumbline.storage.atomic import commit_bytes
+
+MANIFEST_SCHEMA = 1
+_SUFFIX = {"table": "parquet", "arrays": "safetensors"}
+
+
+@dataclass(frozen=True)
+class Committed:
+    """One stored thing, as its manifest describes it.
+
+    Attributes
+    ----------
+    sha256 : str
+        Of the data file's bytes: its name, and the data version of the asset.
+    rows : int
+        Rows of a table; for arrays the length of the first axis of the longest one.
+    details : dict
+        What the writer wished to keep beside the data: digests of inputs, counters, settings.
+    """
+
+    name: str
+    partition: str
+    kind: str
+    sha256: str
+    rows: int
+    bytes: int
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Tables and arrays under a root folder or object-store address.
+
+    A data file is named by the sha256 of its bytes and never rewritten; `manifest.json` beside it is replaced last.
+    No manifest, no data. Two writers of one partition leave one of the two results, never a mix.
+    """
+
+    root: UPath
+
+    def folder(self, name: str, partition: str = "") -> UPath:
+        """Return where a partition of a named thing lives; the `|` of grid keys becomes a folder."""
+        return self.root.joinpath(name, *(part for part in partition.split("|") if part))
+
+    def write_table(
+        self, name: str, frame: pl.DataFrame, *, partition: str = "", details: Mapping[str, Any] | None = None
+    ) -> Committed:
+        """Commit a frame as one Parquet file."""
+        return self._write(name, partition, "table", table_bytes(frame), frame.height, details)
+
+    def write_arrays(
+        self,
+        name: str,
+        arrays: Mapping[str, NDArray[Any]],
+        *,
+        partition: str = "",
+        details: Mapping[str, Any] | None = None,
+    ) -> Committed:
+        """Commit named arrays as one safetensors file."""
+        rows = max((array.shape[0] for array in arrays.values() if array.ndim), default=0)
+        return self._write(name, partition, "arrays", arrays_bytes(arrays), rows, details)
+
+    def read_table(self, name: str, *, partition: str = "") -> pl.DataFrame:
+        """Return a committed frame.
+
+        Raises
+        ------
+        StorageError
+            If it was never committed, or its bytes are not those of the manifest.
+        """
+        return table_from_bytes(self._read(name, partition, "table"))
+
+    def read_arrays(self, name: str, *, partition: str = "") -> dict[str, NDArray[Any]]:
+        """Return committed arrays; raises as `read_table` does."""
+        return arrays_from_bytes(self._read(name, partition, "arrays"))
+
+    def committed(self, name: str, *, partition: str = "") -> Committed | None:
+        """Return the manifest of a partition, or None where nothing was committed."""
+        manifest = self.folder(name, partition) / "manifest.json"
+        try:
+            content = json.loads(manifest.read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise StorageError("a manifest cannot be read", where=manifest, found=error) from error
+        content.pop("schema")
+        return Committed(**content)
+
+    def require(self, name: str, *, partition: str = "") -> Committed:
+        """Return the manifest of a partition that must be there."""
+        found = self.committed(name, partition=partition)
+        if found is None:
+            raise StorageError(
+                f"{name} has not been made for this partition",
+                where=self.folder(name, partition),
+                hint=f"materialise `{name}`" + (f" for {partition}" if partition else "") + " first",
+            )
+        return found
+
+    def _write(
+        self, name: str, partition: str, kind: str, data: bytes, rows: int, details: Mapping[str, Any] | None
+    ) -> Committed:
+        sha256 = digest_bytes(data)
+        made = Committed(name, partition, kind, sha256, rows, len(data), dict(details or {}))
+        folder = self.folder(name, partition)
+        commit_bytes(folder / f"{sha256}.{_SUFFIX[kind]}", data)
+        commit_bytes(folder / "manifest.json", canonical_json({"schema": MANIFEST_SCHEMA, **vars(made)}).encode())
+        return made
+
+    def _read(self, name: str, partition: str, kind: str) -> bytes:
+        made = self.require(name, partition=partition)
+        path = self.folder(name, partition) / f"{made.sha256}.{_SUFFIX[kind]}"
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise StorageError(
+                "a data file that its manifest names is gone", where=path, hint=f"materialise `{name}` again"
+            ) from error
+        found = digest_bytes(data)
+        if found != made.sha256:
+            raise StorageError(
+                "stored data is damaged",
+                where=path,
+                found=f"sha256 {found}",
+                expected=f"sha256 {made.sha256}",
+                hint=f"materialise `{name}` again",
+            )
+        return data

@@ -1,0 +1,52 @@
+"""Encoders on a device: loaded once, kept for the next cell, never stale."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from plumbline.encoders.encoder import Encoder
+from plumbline.encoders.loading import load_encoder
+from plumbline.errors import CheckpointError
+from resources.places import Places
+
+
+class EncoderPool:
+    """The encoders of an audit on its device, the most recently used kept in memory.
+
+    Parameters
+    ----------
+    places : Places
+        Says where checkpoints are and which device to use.
+    keep : int
+        How many stay loaded.
+    """
+
+    def __init__(self, places: Places, *, keep: int = 2) -> None:
+        self._places, self._keep = places, keep
+        self._loaded: OrderedDict[str, Encoder] = OrderedDict()
+
+    def get(self, encoder: str) -> Encoder:
+        """Return an encoder whose weights are those on disk now; loads it again if they have changed.
+
+        Raises
+        ------
+        CheckpointError
+            If the checkpoint is not on disk, does not load, or changes while it is being loaded.
+        """
+        files = self._places.checkpoint(encoder)
+        held = self._loaded.get(encoder)
+        if held is None or held.identity.weights != files.digest:
+            held = load_encoder(files, device=self._places.audit.device)
+            if (now := self._places.checkpoint(encoder)).digest != files.digest:
+                raise CheckpointError(
+                    f"the checkpoint of `{encoder}` was replaced while it was loading",
+                    where=files.folder,
+                    found=f"digest {now.digest[:16]}…",
+                    expected=f"digest {files.digest[:16]}…",
+                    hint="run again once the file is complete",
+                )
+            self._loaded[encoder] = held
+        self._loaded.move_to_end(encoder)
+        while len(self._loaded) > self._keep:
+            self._loaded.popitem(last=False)
+        return held

@@ -1,0 +1,115 @@
+"""The audit file in force and the places where its inputs and results live."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from upath import UPath
+
+from plumbline.audit_file import Audit, DatasetEntry, read_audit
+from plumbline.encoders.addresses import CheckpointFiles
+from plumbline.encoders.loading import checkpoint_files
+from plumbline.errors import ConfigError
+from plumbline.storage import Lake, ShardCache
+
+PROJECT = Path(__file__).resolve().parent.parent
+PLANTED = "planted:"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are. Relative paths of the audit file start at the checkout.
+
+    Attributes
+    ----------
+    audit_path : Path
+        The audit file.
+    home : Path
+        `.plumbline` by default: instance, lake, tracking store, planted world, fetched checkpoints.
+    """
+
+    audit_path: Path
+    home: Path
+
+    @classmethod
+    def from_environment(cls) -> Places:
+        """Read `PLUMBLINE_AUDIT` (default `audit.yaml`) and `PLUMBLINE_HOME` (default `.plumbline`)."""
+        return cls(
+            audit_path=(PROJECT / os.environ.get("PLUMBLINE_AUDIT", "audit.yaml")).resolve(),
+            home=(PROJECT / os.environ.get("PLUMBLINE_HOME", ".plumbline")).resolve(),
+        )
+
+    @property
+    def audit(self) -> Audit:
+        """Read the audit file anew, so that an edit is seen by the next step."""
+        return read_audit(self.audit_path)
+
+    @property
+    def lake(self) -> Lake:
+        """Return the lake under `storage.root`."""
+        return Lake(self._storage_root)
+
+    @property
+    def shards(self) -> ShardCache:
+        """Return the cache of embedding shards."""
+        return ShardCache(self._storage_root / "embeddings")
+
+    @property
+    def _storage_root(self) -> UPath:
+        root = self.audit.storage.root
+        return UPath(root if root and "://" in root else self.home / "lake" if root is None else PROJECT / root)
+
+    @property
+    def fetched(self) -> Path:
+        """Return the folder of checkpoints that `plumbline fetch` got."""
+        return self.home / "checkpoints"
+
+    @property
+    def dagster_home(self) -> Path:
+        """Return the folder of the Dagster instance."""
+        return self.home / "dagster"
+
+    @property
+    def quality(self) -> Path:
+        """Return the folder of the Great Expectations project with its Data Docs."""
+        return self.home / "quality"
+
+    @property
+    def report(self) -> Path:
+        """Return where the newest report is."""
+        return self.home / "report.html"
+
+    @property
+    def tracking_uri(self) -> str:
+        """Return the MLflow store: `MLFLOW_TRACKING_URI`, or SQLite under the home."""
+        return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.home / 'mlflow.db'}"
+
+    @property
+    def tracking_artifacts(self) -> Path:
+        """Return where MLflow's artifacts go when the store is the local one."""
+        return self.home / "artifacts"
+
+    def dataset_entry(self, dataset: str) -> DatasetEntry:
+        """Return a dataset's entry of the audit file."""
+        entry = self.audit.datasets.get(dataset)
+        if entry is None:
+            raise ConfigError("the audit file has no such dataset", where=self.audit_path, found=dataset)
+        return entry
+
+    def dataset_root(self, dataset: str) -> Path:
+        """Return a dataset's folder; a folder of the planted world is written on first use."""
+        root = self.dataset_entry(dataset).root
+        if root.startswith(PLANTED):
+            from plumbline.world.folders import ensure
+
+            return ensure(root.removeprefix(PLANTED), self.home / "world")
+        return (PROJECT / Path(root).expanduser()).resolve()
+
+    def checkpoint(self, encoder: str) -> CheckpointFiles:
+        """Return the files of an encoder's checkpoint with their digests, read from disk now."""
+        entry = self.audit.encoders.get(encoder)
+        if entry is None:
+            raise ConfigError("the audit file has no such encoder", where=self.audit_path, found=encoder)
+        return checkpoint_files(encoder, entry.address, project=PROJECT, fetched=self.fetched)

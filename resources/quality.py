@@ -1,0 +1,103 @@
+"""Great Expectations: one validation a check, kept with its Data Docs on disk."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from resources.places import Places
+
+_DATASOURCE, _BATCH = "plumbline", "whole table"
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The outcome of one check.
+
+    Attributes
+    ----------
+    passed : bool
+    unmet : list of dict
+        `expectation, on, observed`, one for every expectation that was not met.
+    expectations : int
+        How many were tested.
+    docs : Path
+        The page of this suite's results.
+    """
+
+    passed: bool
+    unmet: list[dict[str, str]]
+    expectations: int
+    docs: Path
+
+
+class Quality:
+    """Runs validations in a file context under `.plumbline/quality`."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    def validate(
+        self, name: str, frame: pl.DataFrame, expectations: Callable[[Any], Sequence[Any]]
+    ) -> Validation:
+        """Validate a frame and keep the result.
+
+        Parameters
+        ----------
+        name : str
+            Suite name, such as `fairface.label_balance`.
+        expectations : callable
+            Given `great_expectations.expectations`, returns the expectations. A callable, since importing the
+            package takes seconds.
+        """
+        with _LOCK:
+            context = self._context()
+            import great_expectations as gx
+
+            suite = context.suites.add_or_update(
+                gx.ExpectationSuite(name=name, expectations=list(expectations(gx.expectations)))
+            )
+            definition = context.validation_definitions.add_or_update(
+                gx.ValidationDefinition(name=name, data=self._batch(context, name), suite=suite)
+            )
+            result = definition.run(batch_parameters={"dataframe": frame.to_pandas()})
+            context.build_data_docs(resource_identifiers=None)
+        unmet = [_unmet(item) for item in result.results if not item.success]
+        return Validation(bool(result.success), unmet, len(result.results), self.index)
+
+    @property
+    def index(self) -> Path:
+        """Return the first page of the Data Docs."""
+        return self._places.quality / "gx" / "uncommitted" / "data_docs" / "local_site" / "index.html"
+
+    def _context(self) -> Any:
+        os.environ["GX_ANALYTICS_ENABLED"] = "false"
+        import great_expectations as gx
+        from great_expectations.data_context.types.base import ProgressBarsConfig
+
+        self._places.quality.mkdir(parents=True, exist_ok=True)
+        context = gx.get_context(mode="file", project_root_dir=str(self._places.quality))
+        context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
+        return context
+
+    @staticmethod
+    def _batch(context: Any, name: str) -> Any:
+        known = context.data_sources.all()
+        source = known[_DATASOURCE] if _DATASOURCE in known else context.data_sources.add_pandas(_DATASOURCE)
+        asset = (
+            source.get_asset(name) if name in source.get_asset_names() else source.add_dataframe_asset(name)
+        )
+        batches = {batch.name: batch for batch in asset.batch_definitions}
+        return batches.get(_BATCH) or asset.add_batch_definition_whole_dataframe(_BATCH)
+
+
+def _unmet(item: Any) -> dict[str, str]:
+    config = item.expectation_config
+    on = {key: value for key, value in config.kwargs.items() if key not in ("batch_id",)}
+    observed = item.result.get("observed_value", item.result.get("partial_unexpected_list", item.exception_info))
+    return {"expectation": config.type, "on": str(on)[:200], "observed": str(observed)[:200]}

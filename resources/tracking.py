@@ -1,0 +1,127 @@
+"""MLflow: one run a cell and condition, found again by its tag, over the plain client."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from resources.places import Places
+
+EXPERIMENT = "plumbline"
+CELL_TAG = "plumbline.cell"
+_MOST_METRICS, _MOST_PARAMETERS = 1000, 100
+
+
+@dataclass(frozen=True)
+class TrackedCell:
+    """What is tracked of one cell.
+
+    Attributes
+    ----------
+    cell : str
+        Identity of the content: the same cell is the same MLflow run.
+    parameters, tags : mapping of str to str
+    metrics : mapping of str to float
+        Finite headline numbers; keys are readable, such as `max_skew/race/crime`.
+    files : mapping of str to bytes
+        Artifact path to content: tables and figures.
+    """
+
+    cell: str
+    name: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class TrackingUnavailable(Exception):
+    """The tracking store could not be reached or written; the computation is not lost, the run can be sent later."""
+
+
+class Tracking:
+    """Writes cells to MLflow."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    def client(self) -> Any:
+        """Return a client of the store; set-up of a fresh SQLite store happens here, once."""
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("DO_NOT_TRACK", "true")
+        from mlflow import MlflowClient
+
+        return MlflowClient(self._places.tracking_uri)
+
+    def experiment(self) -> str:
+        """Return the id of the experiment, made on first use."""
+        client = self.client()
+        found = client.get_experiment_by_name(EXPERIMENT)
+        if found:
+            return str(found.experiment_id)
+        local = self._places.tracking_uri.startswith("sqlite:")
+        location = self._places.tracking_artifacts.as_uri() if local else None
+        return str(client.create_experiment(EXPERIMENT, artifact_location=location))
+
+    def write(self, cell: TrackedCell) -> tuple[str, bool]:
+        """Write a cell's run, or find the finished run that already has this content.
+
+        Returns
+        -------
+        (str, bool)
+            MLflow run id, and whether the run was written now.
+
+        Raises
+        ------
+        TrackingUnavailable
+            If the store cannot be used. A half-written run is marked as failed and never found again.
+        """
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            return self._write(cell)
+        except (MlflowException, SQLAlchemyError, OSError) as error:
+            raise TrackingUnavailable(f"{type(error).__name__}: {str(error).splitlines()[0][:300]}") from error
+
+    def _write(self, cell: TrackedCell) -> tuple[str, bool]:
+        client, experiment = self.client(), self.experiment()
+        finished = client.search_runs(
+            [experiment], f"tags.`{CELL_TAG}` = '{cell.cell}' and attributes.status = 'FINISHED'", max_results=1
+        )
+        if finished:
+            run = finished[0].info.run_id
+            client.set_tag(run, "plumbline.dagster_run", cell.tags.get("plumbline.dagster_run", ""))
+            return str(run), False
+        run = client.create_run(experiment, run_name=cell.name, tags={CELL_TAG: cell.cell, **cell.tags}).info.run_id
+        try:
+            self._log(client, run, cell)
+        except BaseException:
+            client.set_terminated(run, status="FAILED")
+            raise
+        client.set_terminated(run, status="FINISHED")
+        return str(run), True
+
+    @staticmethod
+    def _log(client: Any, run: str, cell: TrackedCell) -> None:
+        from mlflow.entities import Metric, Param
+
+        parameters = [Param(key, value) for key, value in cell.parameters.items()]
+        metrics = [Metric(key, value, 0, 0) for key, value in cell.metrics.items()]
+        for first in range(0, max(len(parameters), 1), _MOST_PARAMETERS):
+            client.log_batch(run, params=parameters[first : first + _MOST_PARAMETERS])
+        for first in range(0, len(metrics), _MOST_METRICS):
+            client.log_batch(run, metrics=metrics[first : first + _MOST_METRICS])
+        for path, content in cell.files.items():
+            _log_file(client, run, path, content)
+
+
+def _log_file(client: Any, run: str, path: str, content: bytes) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / Path(path).name
+        file.write_bytes(content)
+        parent = str(Path(path).parent)
+        client.log_artifact(run, str(file), None if parent == "." else parent)
