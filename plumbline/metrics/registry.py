@@ -12,7 +12,7 @@ from plumbline.metrics.families.outcome_rows import outcome_rows
 from plumbline.metrics.families.trident_rows import trident_rows
 from plumbline.metrics.settings import MetricSettings
 
-__all__ = ["FAMILIES", "MetricFamily", "MetricSettings"]
+__all__ = ["FAMILIES", "MetricFamily", "MetricSettings", "metric_families"]
 
 
 class ComputeRows(Protocol):
@@ -99,3 +99,8 @@ FAMILIES: dict[str, MetricFamily] = {
     )
 }
 """Every family by name."""
+
+
+def metric_families() -> tuple[MetricFamily, ...]:
+    """Return every family, in the order of the registry."""
+    return tuple(FAMILIES.values())

@@ -1,1 +1,16 @@
-"""Mitigations: fit and apply."""
+"""Mitigations: each is fitted on rows that evaluation never sees, and applied to what a model gives."""
+
+from plumbline.mitigation.adjustment_rows import adjustment_rows, fit_cell
+from plumbline.mitigation.logit_adjustment import (
+    LogitAdjustment,
+    apply_logit_adjustment,
+    fit_logit_adjustment,
+)
+
+__all__ = [
+    "LogitAdjustment",
+    "adjustment_rows",
+    "apply_logit_adjustment",
+    "fit_cell",
+    "fit_logit_adjustment",
+]

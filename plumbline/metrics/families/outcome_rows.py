@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from plumbline.digests import digest_json
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.families.rows import Row, base_row, estimate_columns, joined, small_groups_reason
-from plumbline.metrics.groups import Groups, attribute_groups
+from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.metrics.outcomes import harm_rate
 from plumbline.metrics.rates import (
     adverse_impact_reason,
