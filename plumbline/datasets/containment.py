@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath, PureWindowsPath
+import os
+import re
+from itertools import accumulate, islice
+from pathlib import Path
 
 from plumbline.datasets.records import unsafe_characters
 from plumbline.errors import DatasetError, ImageRejected
+
+_ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:")
 
 
 def dataset_root(root: Path | str) -> Path:
@@ -28,12 +33,11 @@ def dataset_root(root: Path | str) -> Path:
 
 def leads_out(path: str) -> bool:
     """Tell whether a listed path is absolute, on this system or on Windows, or has a part `..`."""
-    pure = PurePosixPath(path)
-    return pure.is_absolute() or bool(PureWindowsPath(path).drive) or ".." in pure.parts
+    return _ABSOLUTE.match(path) is not None or ".." in path.split("/")
 
 
 def inside(root: Path, path: str) -> Path:
-    """Return the real path of a listed file.
+    """Return where a listed file lies.
 
     Parameters
     ----------
@@ -48,26 +52,19 @@ def inside(root: Path, path: str) -> Path:
         `path_outside_root` for an absolute path, one with `..`, or a link that leads out; `bad_path` for an
         empty one or one with characters that no table can hold.
     """
-    pure = PurePosixPath(path)
-    if unsafe_characters(path) or not pure.parts:
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if unsafe_characters(path) or not parts:
         expected = "a relative path without control characters, in UTF-8"
         raise ImageRejected("bad_path", "the path cannot be used", found=repr(path), expected=expected)
     if leads_out(path):
-        raise ImageRejected(
-            "path_outside_root",
-            "the path leads out of the dataset's folder",
-            found=path,
-            expected="a path below it",
-        )
-    try:
-        real = (root / pure).resolve()
-    except (OSError, RuntimeError) as error:
-        raise ImageRejected("unreadable", "the path cannot be followed", found=str(error)) from error
+        what = "the path leads out of the dataset's folder"
+        raise ImageRejected("path_outside_root", what, found=path, expected="a path below it")
+    # The root is real already: without a link below it nothing can lead out, and nothing above needs a look.
+    steps = accumulate(parts, "{}/{}".format, initial=str(root))
+    if not any(map(os.path.islink, islice(steps, 1, None))):
+        return root.joinpath(*parts)
+    real = Path(os.path.realpath(root.joinpath(*parts)))
     if not real.is_relative_to(root):
-        raise ImageRejected(
-            "path_outside_root",
-            "a link leads out of the dataset's folder",
-            found=path,
-            expected="a file below it",
-        )
+        what = "a link leads out of the dataset's folder"
+        raise ImageRejected("path_outside_root", what, found=path, expected="a file below it")
     return real

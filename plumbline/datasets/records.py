@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,11 @@ EXTENDED_SCHEMA: Schema = {
 }
 """Records with the automatic gender label, its probability and its margin |p(man) - p(woman)|, 0 to 1."""
 
-_BIDI_CONTROLS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x061C, 0x200E, 0x200F}
+_UNSAFE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028\u2029"  # control characters and line ends
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # changes of writing direction
+    r"\ud800-\udfff]"  # what stands for bytes that are not UTF-8
+)
 _LONGEST_TEXT = 300
 
 
@@ -153,16 +158,10 @@ class Ingested:
 
 def unsafe_characters(text: str) -> bool:
     """Tell whether a text holds control, line-breaking, direction-changing or undecodable characters."""
-    return any(_unsafe(character) for character in text)
+    return _UNSAFE.search(text) is not None
 
 
 def printable(text: str) -> str:
     """Return a text fit for table, terminal and page: unsafe characters escaped, at most 300 characters."""
-    clean = "".join(f"\\u{ord(c):04x}" if _unsafe(c) else c for c in text)
+    clean = _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return clean if len(clean) <= _LONGEST_TEXT else clean[: _LONGEST_TEXT - 1] + "…"
-
-
-def _unsafe(character: str) -> bool:
-    code = ord(character)
-    is_control = code < 0x20 or 0x7F <= code < 0xA0 or code in (0x2028, 0x2029)
-    return is_control or 0xD800 <= code < 0xE000 or code in _BIDI_CONTROLS

@@ -17,7 +17,7 @@ def _picture(seed: int) -> Image.Image:
     return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (12, 16, 3), dtype=np.uint8))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def jpeg() -> Callable[..., bytes]:
     """Return a function from a seed to the bytes of a small JPEG that no other seed gives."""
 
