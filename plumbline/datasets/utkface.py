@@ -68,8 +68,9 @@ class UTKFace:
 def _files_below(root: Path) -> Iterator[str]:
     for folder, folders, names in os.walk(root, onerror=_unlisted):
         here = Path(folder)
+        below = "" if here == root else f"{here.relative_to(root).as_posix()}/"
         links = [name for name in folders if (here / name).is_symlink()]
-        yield from ((here / name).relative_to(root).as_posix() for name in (*names, *links))
+        yield from (f"{below}{name}" for name in (*names, *links))
 
 
 def _unlisted(error: OSError) -> None:
