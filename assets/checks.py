@@ -54,7 +54,9 @@ def label_shares(frame: pl.DataFrame, entry: DatasetEntry, *, composite: bool) -
 def _balance_facts(name: str, *, composite: bool) -> Facts:
     def facts(places: Places, dataset: str) -> pl.DataFrame:
         return label_shares(
-            places.lake.read_table(name, partition=dataset), places.dataset_entry(dataset), composite=composite
+            places.lake.read_table(name, partition=dataset),
+            places.dataset_entry(dataset),
+            composite=composite,
         )
 
     return facts
@@ -81,11 +83,18 @@ def _vocabulary(gx, places: Places, dataset: str) -> list:
         if values
     ]
     never_null = [gx.ExpectColumnValuesToNotBeNull(column=c) for c in (declaration.base_attribute, "path")]
-    return [*expected, *never_null, gx.ExpectColumnValuesToMatchRegex(column="image_id", regex="^[0-9a-f]{64}$")]
+    return [
+        *expected,
+        *never_null,
+        gx.ExpectColumnValuesToMatchRegex(column="image_id", regex="^[0-9a-f]{64}$"),
+    ]
 
 
 def _unique(gx, places: Places, dataset: str) -> list:
-    return [gx.ExpectColumnValuesToBeUnique(column="image_id"), gx.ExpectColumnValuesToBeUnique(column="path")]
+    return [
+        gx.ExpectColumnValuesToBeUnique(column="image_id"),
+        gx.ExpectColumnValuesToBeUnique(column="path"),
+    ]
 
 
 def _accounts(places: Places, dataset: str) -> pl.DataFrame:
@@ -142,13 +151,13 @@ def _asset_check(
 ) -> dg.AssetChecksDefinition:
     @dg.asset_check(asset=asset, name=name, description=description, blocking=True, partitions_def=DATASETS)
     def check(
-        context: dg.AssetCheckExecutionContext, places: dg.ResourceParam[Places], quality: dg.ResourceParam[Quality]
+        context: dg.AssetCheckExecutionContext,
+        places: dg.ResourceParam[Places],
+        quality: dg.ResourceParam[Quality],
     ) -> dg.AssetCheckResult:
         dataset = context.partition_key
         frame = facts(places, dataset)
-        outcome = quality.validate(
-            f"{dataset}.{name}", frame, lambda gx: expectations(gx, places, dataset)
-        )
+        outcome = quality.validate(f"{dataset}.{name}", frame, lambda gx: expectations(gx, places, dataset))
         places.lake.write_table(
             "checks",
             _outcome_row(asset, name, description, outcome),

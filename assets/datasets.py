@@ -4,7 +4,7 @@ import dagster as dg
 import numpy as np
 import polars as pl
 
-from assets.partitions import DATASETS, ENCODERS
+from assets.partitions import DATASETS
 from assets.progress import progress_of
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.datasets import dataset_digest, extend_records, ingest, label_error_table, reader_for
@@ -13,7 +13,12 @@ from plumbline.tables.suites import load_suite
 from resources.encoders import EncoderPool
 from resources.places import Places
 
-_SPEC = {"partitions_def": DATASETS, "group_name": "datasets", "owners": OWNERS, "kinds": {"polars", "parquet"}}
+_SPEC = {
+    "partitions_def": DATASETS,
+    "group_name": "datasets",
+    "owners": OWNERS,
+    "kinds": {"polars", "parquet"},
+}
 
 
 @dg.multi_asset(
@@ -81,7 +86,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         places: dg.ResourceParam[Places],
         encoders: dg.ResourceParam[EncoderPool],
     ) -> dg.MaterializeResult:
-        """Records with an automatic gender label: man or woman by the labelling checkpoint, with probability and margin.
+        """Records with an automatic gender label, man or woman, with the labeller's probability and margin.
 
         The labels are guesses. Their error against the dataset's own gender is shown by group and checked.
         """

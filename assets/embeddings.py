@@ -23,7 +23,9 @@ from resources.places import Places
     code_version="1",
 )
 def text_embeddings(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], encoders: dg.ResourceParam[EncoderPool]
+    context: dg.AssetExecutionContext,
+    places: dg.ResourceParam[Places],
+    encoders: dg.ResourceParam[EncoderPool],
 ) -> dg.MaterializeResult:
     """Every prompt of every suite, embedded by one checkpoint. Vectors as the model gives them, not normalised."""
     lake, encoder, texts = places.lake, encoders.get(context.partition_key), all_texts()
@@ -60,7 +62,9 @@ def text_embeddings(
     code_version="1",
 )
 def image_embeddings(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], encoders: dg.ResourceParam[EncoderPool]
+    context: dg.AssetExecutionContext,
+    places: dg.ResourceParam[Places],
+    encoders: dg.ResourceParam[EncoderPool],
 ) -> dg.MaterializeResult:
     """Every accepted image of a dataset, embedded by one checkpoint, in content-addressed shards.
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 import polars as pl
+from upath import UPath
 
 from assets.cells import cell_id
 from assets.gates import failed_checks
@@ -17,7 +18,6 @@ from plumbline.metrics.table import metric_table as join_cells
 from plumbline.report import AbsentCell, findings_table, render
 from plumbline.storage.atomic import commit_bytes
 from resources.places import Places
-from upath import UPath
 
 _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
 
@@ -55,7 +55,9 @@ def _why_absent(places: Places, instance: dg.DagsterInstance, dataset: str, mode
     return None
 
 
-@dg.asset(deps=["outcome_metrics", "trident_metrics", "mitigated_metrics"], kinds={"polars", "parquet"}, **_SPEC)
+@dg.asset(
+    deps=["outcome_metrics", "trident_metrics", "mitigated_metrics"], kinds={"polars", "parquet"}, **_SPEC
+)
 def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """Every number of the audit in one table: estimate, interval, p, q, n, reason, and the digests it comes from.
 
@@ -64,9 +66,13 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     """
     current, absent = sort_cells(places, context.instance)
     if not current:
-        raise dg.Failure("no cell of this audit has numbers: " + "; ".join(sorted({c.reason for c in absent})))
+        raise dg.Failure(
+            "no cell of this audit has numbers: " + "; ".join(sorted({c.reason for c in absent}))
+        )
     lake = places.lake
-    audit_id = digest_json([places.audit.digest, __version__, sorted(cell_id(places, *cell) for cell in current)])
+    audit_id = digest_json(
+        [places.audit.digest, __version__, sorted(cell_id(places, *cell) for cell in current)]
+    )
     frames = [lake.read_table(name, partition="|".join(cell)) for cell in current for name in CELL_TABLES]
     table = join_cells(frames, audit_id=audit_id)
     made = lake.write_table("metric_table", table, details={"audit_id": audit_id, "cells": len(current)})

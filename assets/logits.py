@@ -38,7 +38,9 @@ def probe_logits(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
             expected="one checkpoint",
             hint="materialise `text_embeddings` and `image_embeddings` of this encoder again",
         )
-    wanted = list(dict.fromkeys(text for suite in cell_suites(places, dataset, model) for text in suite.texts))
+    wanted = list(
+        dict.fromkeys(text for suite in cell_suites(places, dataset, model) for text in suite.texts)
+    )
     rows = [texts.details["texts"].index(text) for text in wanted]
     image = read_embedded([(s["key"], s["sha256"]) for s in images.details["shards"]], places.shards)
     text = lake.read_arrays("text_embeddings", partition=model)["embedding"][rows]

@@ -37,7 +37,10 @@ def metric_asset(family: MetricFamily) -> dg.AssetsDefinition:
         frame = with_lineage(frame, places, dataset, model)
         made = places.lake.write_table(family.name, frame, partition=context.partition_key)
         return materialised(
-            made, lake=places.lake, frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"), seconds=seconds
+            made,
+            lake=places.lake,
+            frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
+            seconds=seconds,
         )
 
     return compute

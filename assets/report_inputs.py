@@ -66,7 +66,11 @@ def _dataset(places: Places, dataset: str) -> DatasetSummary:
 
 def _checks(places: Places, dataset: str) -> pl.DataFrame:
     names = [f"{dataset}|{key.asset_key.to_user_string()}.{key.name}" for key in BLOCKING_CHECKS]
-    frames = [places.lake.read_table("checks", partition=p) for p in names if places.lake.committed("checks", partition=p)]
+    frames = [
+        places.lake.read_table("checks", partition=p)
+        for p in names
+        if places.lake.committed("checks", partition=p)
+    ]
     return pl.concat(frames) if frames else pl.DataFrame(schema=CHECKS_SCHEMA)
 
 

@@ -15,7 +15,14 @@ from resources.places import Places
 from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
 
 CELL_TABLES = ("outcome_metrics", "trident_metrics", "mitigated_metrics")
-_HEADLINES = ("max_skew", "harm_rate", "macro_accuracy", "macro_accuracy_gain", "probe_rate_gap", "impact_ratio")
+_HEADLINES = (
+    "max_skew",
+    "harm_rate",
+    "macro_accuracy",
+    "macro_accuracy_gain",
+    "probe_rate_gap",
+    "impact_ratio",
+)
 _DEFAULT_DEFINITIONS = ("mean_over_pairs", "top1", "paper", "by_valence", "min_over_max", "test_rows")
 
 
@@ -93,7 +100,11 @@ def _tracked(context: dg.AssetExecutionContext, places: Places, frame: pl.DataFr
             f"cell `{dataset}|{model}`.",
         },
         metrics=headline_metrics(frame),
-        files={"metrics.parquet": table_bytes(frame), "metrics.csv": frame.write_csv().encode(), **figures(frame)},
+        files={
+            "metrics.parquet": table_bytes(frame),
+            "metrics.csv": frame.write_csv().encode(),
+            **figures(frame),
+        },
     )
 
 
@@ -116,5 +127,8 @@ def headline_metrics(frame: pl.DataFrame) -> dict[str, float]:
 
 def figures(frame: pl.DataFrame) -> dict[str, bytes]:
     """Return the small figures of a cell as PNG by artifact path; one without data is left out."""
-    drawn = {name: metric_png(frame, name) for name in ("max_skew", "harm_rate", "proportions", "trident", "adjustment")}
+    drawn = {
+        name: metric_png(frame, name)
+        for name in ("max_skew", "harm_rate", "proportions", "trident", "adjustment")
+    }
     return {f"figures/{name}.png": data for name, data in drawn.items() if data}

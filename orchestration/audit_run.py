@@ -9,7 +9,6 @@ from rich.console import Console
 
 from assets.partitions import cell_key
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions
-from plumbline.errors import PlumblineError
 from resources.places import Places
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -48,7 +47,12 @@ class AuditRun:
     def __init__(
         self, definitions: dg.Definitions, instance: dg.DagsterInstance, places: Places, *, console: Console
     ) -> None:
-        self._definitions, self._instance, self._places, self._console = definitions, instance, places, console
+        self._definitions, self._instance, self._places, self._console = (
+            definitions,
+            instance,
+            places,
+            console,
+        )
         self.outcome = Outcome()
 
     def execute(self) -> Outcome:
@@ -125,7 +129,9 @@ def _reason(result: dg.ExecuteInProcessResult) -> str:
                 error = error.cause
             shown = event.step_failure_data.user_failure_data
             reasons.append(shown.description if shown and shown.description else error.message.strip())
-        evaluation = event.asset_check_evaluation_data if event.event_type_value == "ASSET_CHECK_EVALUATION" else None
+        evaluation = (
+            event.asset_check_evaluation_data if event.event_type_value == "ASSET_CHECK_EVALUATION" else None
+        )
         if evaluation is not None and not evaluation.passed:
             reasons.append(f"check {evaluation.check_name} failed: {evaluation.metadata['unmet'].value}")
     return "\n        ".join(dict.fromkeys(reasons)) or "the run failed; see `plumbline ui`"

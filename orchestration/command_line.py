@@ -115,7 +115,9 @@ def ui(
 
     if browser:
         webbrowser.open(f"http://127.0.0.1:{dagster_port}")
-    raise typer.Exit(serve(_places(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console))
+    raise typer.Exit(
+        serve(_places(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console)
+    )
 
 
 @app.command()

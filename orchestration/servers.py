@@ -47,7 +47,9 @@ def serve(places: Places, *, dagster_port: int, mlflow_port: int, console: Conso
             "--artifacts-destination", places.tracking_artifacts.as_uri(),
         ],
     }  # fmt: skip
-    console.print(f"Dagster  http://{_LOOPBACK}:{dagster_port}", f"MLflow   http://{_LOOPBACK}:{mlflow_port}", sep="\n")
+    console.print(
+        f"Dagster  http://{_LOOPBACK}:{dagster_port}", f"MLflow   http://{_LOOPBACK}:{mlflow_port}", sep="\n"
+    )
     console.print("Ctrl-C stops both.", style="dim")
     signal.signal(signal.SIGTERM, _interrupt)
     processes = {

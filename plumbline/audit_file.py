@@ -22,7 +22,9 @@ _AUDITED_SUITES = tuple(name for name in suite_names() if name != "gender_labels
 
 def _slug(value: str) -> str:
     if not _SLUG.fullmatch(value):
-        raise ValueError("an id is lower-case letters, digits, `.`, `_` and `-`, and starts with a letter or digit")
+        raise ValueError(
+            "an id is lower-case letters, digits, `.`, `_` and `-`, and starts with a letter or digit"
+        )
     return value
 
 
@@ -58,18 +60,25 @@ class DatasetEntry(_Part):
     reader: str
     root: str = Field(description="a folder, or `planted:NAME` for a folder of the planted world")
     balance: dict[str, Shares] = Field(
-        default_factory=dict, description="record column or composite -> allowed share of every one of its labels"
+        default_factory=dict,
+        description="record column or composite -> allowed share of every one of its labels",
     )
     filters: dict[SuiteName, str] = Field(default_factory=dict, description="suite -> named row filter")
-    padding: float | None = Field(default=None, description="FairFace exists with 0.25 and 1.25: part of its identity")
+    padding: float | None = Field(
+        default=None, description="FairFace exists with 0.25 and 1.25: part of its identity"
+    )
 
 
 class EncoderEntry(_Part):
     """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@REVISION` or an open_clip `ARCHITECTURE/TAG`."""
 
     address: str
-    factors: dict[str, str] = Field(default_factory=dict, description="design factors, such as size or data source")
-    planted_source: str | None = Field(default=None, description="for checkpoints of the planted world: their source")
+    factors: dict[str, str] = Field(
+        default_factory=dict, description="design factors, such as size or data source"
+    )
+    planted_source: str | None = Field(
+        default=None, description="for checkpoints of the planted world: their source"
+    )
 
 
 class AuditEntry(_Part):
@@ -83,7 +92,9 @@ class AuditEntry(_Part):
 class Storage(_Part):
     """Where results live and how arrays are cut."""
 
-    root: str | None = Field(default=None, description="folder or fsspec address; `.plumbline/lake` when absent")
+    root: str | None = Field(
+        default=None, description="folder or fsspec address; `.plumbline/lake` when absent"
+    )
     shard_rows: int = Field(default=4096, ge=1)
     batch_rows: int = Field(default=64, ge=1)
 
@@ -111,7 +122,9 @@ class Adjustment(_Part):
 class Thresholds(_Part):
     """Limits of the quality checks."""
 
-    label_error: float = Field(default=0.15, ge=0, le=1, description="largest automatic-label error rate of a group")
+    label_error: float = Field(
+        default=0.15, ge=0, le=1, description="largest automatic-label error rate of a group"
+    )
     quarantine_rate: float = Field(default=0.05, ge=0, le=1)
 
 
@@ -131,14 +144,17 @@ class Audit(_Part):
 
     @model_validator(mode="after")
     def _names_exist(self) -> Audit:
-        wanted = [("labeller", self.labeller, list(self.encoders))]
+        defined = {"encoders": list(self.encoders), "datasets": list(self.datasets)}
+        wanted = [("labeller", self.labeller, defined["encoders"])]
         for i, entry in enumerate(self.audit):
-            for key, known in (("encoders", self.encoders), ("datasets", self.datasets)):
-                named = getattr(entry, key)
-                wanted += [(f"audit.{i}.{key}", name, list(known)) for name in (named if named != "all" else ())]
-        for key, name, known in wanted:
-            if name not in known:
-                raise ValueError(f"{key}: `{name}` is not defined; one of {', '.join(known)}{_suggestion(name, known)}")
+            for key, names in defined.items():
+                chosen = getattr(entry, key)
+                wanted += [(f"audit.{i}.{key}", name, names) for name in (chosen if chosen != "all" else ())]
+        for key, name, names in wanted:
+            if name not in names:
+                raise ValueError(
+                    f"{key}: `{name}` is not defined; one of {', '.join(names)}{_suggestion(name, names)}"
+                )
         return self
 
     @cached_property
@@ -180,11 +196,15 @@ def read_audit(path: Path) -> Audit:
         return Audit.model_validate(content)
     except ValidationError as error:
         mistakes = "\n".join(_describe(mistake, node) for mistake in error.errors())
-        raise ConfigError(f"the audit file has {error.error_count()} mistake(s)\n{mistakes}", where=path) from error
+        raise ConfigError(
+            f"the audit file has {error.error_count()} mistake(s)\n{mistakes}", where=path
+        ) from error
 
 
-def _describe(mistake: Any, node: yaml.Node) -> str:
-    location = [part for part in mistake["loc"] if not str(part).startswith(("literal[", "tuple[", "function-"))]
+def _describe(mistake: Any, node: yaml.Node | None) -> str:
+    location = [
+        part for part in mistake["loc"] if not str(part).startswith(("literal[", "tuple[", "function-"))
+    ]
     kind, found = mistake["type"], mistake["input"]
     key = ".".join(str(part) for part in location) or "(whole file)"
     if kind == "extra_forbidden":
@@ -210,9 +230,9 @@ def _known_keys(location: list[Any]) -> list[str]:
     return list(model.model_fields)
 
 
-def _line(node: yaml.Node, location: list[Any]) -> int:
+def _line(node: yaml.Node | None, location: list[Any]) -> int:
     """Return the 1-based line of the deepest part of a key path that exists in the file."""
-    line = node.start_mark.line + 1
+    line = node.start_mark.line + 1 if node else 1
     for part in location:
         step = next((child for name, child in _children(node) if name == str(part)), None)
         if step is None:
@@ -222,7 +242,7 @@ def _line(node: yaml.Node, location: list[Any]) -> int:
     return line
 
 
-def _children(node: yaml.Node) -> Iterator[tuple[str, tuple[yaml.Node, yaml.Node]]]:
+def _children(node: yaml.Node | None) -> Iterator[tuple[str, tuple[yaml.Node, yaml.Node]]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield str(key.value), (key, value)

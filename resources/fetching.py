@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from upath import UPath
+
 from plumbline.digests import digest_file
 from plumbline.encoders.addresses import CONFIG, Address, parse_address
 from plumbline.errors import CheckpointError
 from plumbline.storage.atomic import commit_bytes
 from plumbline.torchvision_operators import declare_missing_operators
 from resources.places import PROJECT, Places
-from upath import UPath
 
 _WANTED = ["open_clip*.safetensors", "*.json", "*.txt", "*.model"]
 
@@ -82,7 +83,9 @@ def _source(address: Address) -> tuple[str, dict[str, Any] | None]:
         raise CheckpointError(
             "open_clip has no such pretrained checkpoint on the hub",
             found=address.text,
-            expected=f"{architecture} with one of {', '.join(known)}" if known else "an architecture of open_clip",
+            expected=f"{architecture} with one of {', '.join(known)}"
+            if known
+            else "an architecture of open_clip",
         )
     if bool(pretrained.get("quick_gelu", False)) != bool(model.get("quick_gelu", False)):
         raise CheckpointError(
@@ -92,5 +95,7 @@ def _source(address: Address) -> tuple[str, dict[str, Any] | None]:
             + ("-quickgelu" if pretrained.get("quick_gelu") else "")
             + f"/{tag}",
         )
-    preprocess = {k: pretrained[k] for k in ("mean", "std", "interpolation", "resize_mode") if pretrained.get(k)}
+    preprocess = {
+        k: pretrained[k] for k in ("mean", "std", "interpolation", "resize_mode") if pretrained.get(k)
+    }
     return pretrained["hf_hub"].rsplit("/", 1)[0], {"model_cfg": model, "preprocess_cfg": preprocess}

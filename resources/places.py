@@ -59,7 +59,9 @@ class Places:
     @property
     def _storage_root(self) -> UPath:
         root = self.audit.storage.root
-        return UPath(root if root and "://" in root else self.home / "lake" if root is None else PROJECT / root)
+        return UPath(
+            root if root and "://" in root else self.home / "lake" if root is None else PROJECT / root
+        )
 
     @property
     def fetched(self) -> Path:

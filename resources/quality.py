@@ -99,5 +99,7 @@ class Quality:
 def _unmet(item: Any) -> dict[str, str]:
     config = item.expectation_config
     on = {key: value for key, value in config.kwargs.items() if key not in ("batch_id",)}
-    observed = item.result.get("observed_value", item.result.get("partial_unexpected_list", item.exception_info))
+    observed = item.result.get(
+        "observed_value", item.result.get("partial_unexpected_list", item.exception_info)
+    )
     return {"expectation": config.type, "on": str(on)[:200], "observed": str(observed)[:200]}

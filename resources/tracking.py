@@ -83,18 +83,24 @@ class Tracking:
         try:
             return self._write(cell)
         except (MlflowException, SQLAlchemyError, OSError) as error:
-            raise TrackingUnavailable(f"{type(error).__name__}: {str(error).splitlines()[0][:300]}") from error
+            raise TrackingUnavailable(
+                f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"
+            ) from error
 
     def _write(self, cell: TrackedCell) -> tuple[str, bool]:
         client, experiment = self.client(), self.experiment()
         finished = client.search_runs(
-            [experiment], f"tags.`{CELL_TAG}` = '{cell.cell}' and attributes.status = 'FINISHED'", max_results=1
+            [experiment],
+            f"tags.`{CELL_TAG}` = '{cell.cell}' and attributes.status = 'FINISHED'",
+            max_results=1,
         )
         if finished:
             run = finished[0].info.run_id
             client.set_tag(run, "plumbline.dagster_run", cell.tags.get("plumbline.dagster_run", ""))
             return str(run), False
-        run = client.create_run(experiment, run_name=cell.name, tags={CELL_TAG: cell.cell, **cell.tags}).info.run_id
+        run = client.create_run(
+            experiment, run_name=cell.name, tags={CELL_TAG: cell.cell, **cell.tags}
+        ).info.run_id
         try:
             self._log(client, run, cell)
         except BaseException:

@@ -102,7 +102,9 @@ def locate(address: Address, *, fetched: Path, encoder: str) -> CheckpointFiles:
             where=folder,
             found="no " + CONFIG,
             expected=f"the files of {address.text}",
-            hint=f"run `plumbline fetch {encoder}`" if address.folder is None else "correct the path in the audit file",
+            hint=f"run `plumbline fetch {encoder}`"
+            if address.folder is None
+            else "correct the path in the audit file",
         )
     weights = tuple(sorted(folder.glob("*.safetensors")))
     if not weights:
@@ -114,7 +116,9 @@ def locate(address: Address, *, fetched: Path, encoder: str) -> CheckpointFiles:
             expected="open_clip_model.safetensors",
         )
     shas = {p.name: digest_file(p) for p in _model_files(folder)}
-    weights_sha256 = shas[weights[0].name] if len(weights) == 1 else digest_json([shas[p.name] for p in weights])
+    weights_sha256 = (
+        shas[weights[0].name] if len(weights) == 1 else digest_json([shas[p.name] for p in weights])
+    )
     return CheckpointFiles(folder, weights, weights_sha256, digest_json(shas))
 
 

@@ -40,6 +40,7 @@ class OpenClipEncoder:
         declare_missing_operators()
         import open_clip
         import torch
+        from safetensors import SafetensorError
 
         address = f"local-dir:{files.folder}"
         try:
@@ -47,7 +48,7 @@ class OpenClipEncoder:
                 address, device=device, precision="fp32", require_pretrained=True, weights_only=True
             )
             self._tokenizer = open_clip.get_tokenizer(address)
-        except (RuntimeError, ValueError, OSError, KeyError) as error:
+        except (RuntimeError, ValueError, OSError, KeyError, SafetensorError) as error:
             raise CheckpointError(
                 "open_clip could not load this checkpoint",
                 where=files.folder,

@@ -1,0 +1,113 @@
+"""The open_clip adapter on small checkpoints saved to disk and loaded through `local-dir:`."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from plumbline.encoders.addresses import parse_address
+from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.errors import CheckpointError
+from plumbline.torchvision_operators import declare_missing_operators
+
+CONFIG = {
+    "model_cfg": {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": 32, "layers": 1, "width": 32, "head_width": 16, "patch_size": 16},
+        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 1, "layers": 1},
+    },
+    "preprocess_cfg": {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]},
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A random checkpoint with the tokenizer of CLIP, written the way open_clip ships them."""
+    declare_missing_operators()
+    import open_clip
+    from safetensors.torch import save_file
+
+    folder = tmp_path_factory.mktemp("tiny-clip")
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        model = open_clip.CLIP(**CONFIG["model_cfg"])
+    (folder / "open_clip_config.json").write_text(json.dumps(CONFIG))
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
+    return folder
+
+
+def files_of(folder, tmp_path):
+    return checkpoint_files("tiny", f"local-dir:{folder}", project=tmp_path, fetched=tmp_path / "fetched")
+
+
+@pytest.fixture(scope="module")
+def encoder(checkpoint, tmp_path_factory):
+    return load_encoder(files_of(checkpoint, tmp_path_factory.mktemp("p")), device="cpu")
+
+
+def picture(seed):
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (40, 48, 3), dtype=np.uint8))
+
+
+def test_embeddings_equal_the_models_own_forward_pass(encoder):
+    batch = torch.stack([encoder.prepare(picture(i)) for i in range(5)])
+    images, texts = encoder.embed_images(batch), encoder.embed_texts(["a thief", "a hero"])
+    with torch.inference_mode():
+        own_images, own_texts, scale = encoder._model(batch, encoder._tokenizer(["a thief", "a hero"]))
+    normalised = images / np.linalg.norm(images, axis=1, keepdims=True)
+    np.testing.assert_allclose(normalised, own_images.numpy(), atol=1e-5)
+    np.testing.assert_allclose(texts / np.linalg.norm(texts, axis=1, keepdims=True), own_texts.numpy(), atol=1e-5)
+    assert encoder.logit_scale == pytest.approx(scale.item())
+
+
+def test_embeddings_do_not_depend_on_the_batch(encoder):
+    batch = torch.stack([encoder.prepare(picture(i)) for i in range(6)])
+    together = encoder.embed_images(batch)
+    alone = np.concatenate([encoder.embed_images(row[None]) for row in batch])
+    np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
+    assert together.dtype == np.float32 and together.shape == (6, encoder.width)
+
+
+def test_the_identity_follows_the_content(checkpoint, tmp_path):
+    first = load_encoder(files_of(checkpoint, tmp_path), device="cpu")
+    copy = shutil.copytree(checkpoint, tmp_path / "another-name")
+    assert load_encoder(files_of(copy, tmp_path), device="cpu").identity == first.identity
+    (copy / "open_clip_config.json").write_text(json.dumps({**CONFIG, "preprocess_cfg": {"mean": [0.4, 0.5, 0.5]}}))
+    changed = load_encoder(files_of(copy, tmp_path), device="cpu").identity
+    assert changed.weights != first.identity.weights and changed.processor != first.identity.processor
+
+
+def test_without_weights_nothing_random_is_loaded(checkpoint, tmp_path):
+    copy = shutil.copytree(checkpoint, tmp_path / "c")
+    (copy / "open_clip_model.safetensors").rename(copy / "open_clip_model.bin")
+    with pytest.raises(CheckpointError, match=r"no safetensors weights[\s\S]*open_clip_model\.bin"):
+        files_of(copy, tmp_path)
+
+
+def test_truncated_weights_are_a_clear_error(checkpoint, tmp_path):
+    copy = shutil.copytree(checkpoint, tmp_path / "c")
+    weights = copy / "open_clip_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(CheckpointError, match="could not load"):
+        load_encoder(files_of(copy, tmp_path), device="cpu")
+
+
+def test_an_absent_checkpoint_says_how_to_fetch_it(tmp_path):
+    with pytest.raises(CheckpointError, match="plumbline fetch clip-b32"):
+        checkpoint_files("clip-b32", "ViT-B-32-quickgelu/openai", project=tmp_path, fetched=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("hf-hub:org/name", "revision"), ("just-a-name", "not a checkpoint address")]
+)
+def test_addresses_that_cannot_be_audited_are_refused(text, message, tmp_path):
+    with pytest.raises(CheckpointError, match=message):
+        parse_address(text, project=tmp_path)
+
+
+def test_addresses_name_their_fetched_folder(tmp_path):
+    assert parse_address("hf-hub:org/name@abc", project=tmp_path).slug == "org--name--abc"
+    assert parse_address("ViT-B-32-quickgelu/openai", project=tmp_path).slug == "ViT-B-32-quickgelu--openai"

@@ -1,0 +1,115 @@
+"""The lake: content names, manifests last, damage noticed, the old version safe."""
+
+import errno
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from upath import UPath
+
+from plumbline.errors import StorageError
+from plumbline.storage import Lake
+from plumbline.storage.atomic import commit_bytes
+
+FRAME = pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"], "c": [0.5, float("nan"), -1.0]})
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(UPath(tmp_path))
+
+
+def test_a_table_comes_back_equal_and_its_name_is_its_content(lake):
+    made = lake.write_table("records", FRAME, partition="fairface", details={"listed": 4})
+    assert lake.read_table("records", partition="fairface").equals(FRAME)
+    assert lake.committed("records", partition="fairface").details == {"listed": 4}
+    assert (lake.folder("records", "fairface") / f"{made.sha256}.parquet").exists()
+
+
+def test_equal_content_gives_equal_bytes_and_other_content_another_name(lake):
+    first = lake.write_table("t", FRAME)
+    again = lake.write_table("t", FRAME.clone())
+    other = lake.write_table("t", FRAME.head(2))
+    assert first.sha256 == again.sha256 != other.sha256
+    assert lake.read_table("t").height == 2
+
+
+def test_arrays_keep_shape_type_and_names(lake):
+    arrays = {"dot": np.arange(6, dtype=np.float32).reshape(2, 3), "rows": np.array([3, 1], dtype=np.int64)}
+    lake.write_arrays("logits", arrays, partition="fairface|clip")
+    found = lake.read_arrays("logits", partition="fairface|clip")
+    assert sorted(found) == ["dot", "rows"]
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+
+
+def test_no_manifest_no_data(lake):
+    made = lake.write_table("t", FRAME)
+    (lake.folder("t") / "manifest.json").unlink()
+    assert (lake.folder("t") / f"{made.sha256}.parquet").exists()
+    assert lake.committed("t") is None
+    with pytest.raises(StorageError, match="has not been made"):
+        lake.read_table("t")
+
+
+def test_a_flipped_bit_is_noticed(lake):
+    made = lake.write_table("t", FRAME)
+    path = lake.folder("t") / f"{made.sha256}.parquet"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(StorageError, match="damaged"):
+        lake.read_table("t")
+
+
+def test_a_missing_data_file_is_said_with_what_to_do(lake):
+    made = lake.write_table("t", FRAME)
+    (lake.folder("t") / f"{made.sha256}.parquet").unlink()
+    with pytest.raises(StorageError, match="materialise `t` again"):
+        lake.read_table("t")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_a_failing_disk_leaves_the_old_version_and_no_temporary_file(lake, monkeypatch, code):
+    lake.write_table("t", FRAME)
+    before = lake.committed("t")
+
+    def fail(_):
+        raise OSError(code, "disk says no")
+
+    monkeypatch.setattr("plumbline.storage.atomic.os.fsync", fail)
+    with pytest.raises(StorageError, match="what was there before is intact"):
+        lake.write_table("t", FRAME.head(1))
+    monkeypatch.undo()
+    assert lake.committed("t") == before
+    assert lake.read_table("t").equals(FRAME)
+    assert not list(lake.folder("t").glob(".*"))
+
+
+def test_a_crash_between_data_and_manifest_leaves_the_old_version(lake, monkeypatch):
+    lake.write_table("t", FRAME)
+
+    def die_at_manifest(path, data):
+        if path.name == "manifest.json":
+            raise KeyboardInterrupt
+        commit_bytes(path, data)
+
+    monkeypatch.setattr("plumbline.storage.lake.commit_bytes", die_at_manifest)
+    with pytest.raises(KeyboardInterrupt):
+        lake.write_table("t", FRAME.head(1))
+    assert lake.read_table("t").equals(FRAME)
+
+
+def test_an_object_store_root_follows_the_same_rule():
+    lake = Lake(UPath("memory://lake-test"))
+    lake.write_table("t", FRAME, partition="a|b")
+    assert lake.read_table("t", partition="a|b").equals(FRAME)
+
+
+def test_a_torn_manifest_is_an_error_with_its_place(lake):
+    lake.write_table("t", FRAME)
+    (lake.folder("t") / "manifest.json").write_text(json.dumps({"schema": 1})[:-3])
+    with pytest.raises(StorageError, match=r"manifest\.json"):
+        lake.read_table("t")
