@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from plumbline.digests import digest_json
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.families.rows import Row, base_row, estimate_columns, joined, small_groups_reason
-from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.metrics.outcomes import harm_rate
 from plumbline.metrics.rates import (
     adverse_impact_reason,
@@ -27,6 +26,7 @@ from plumbline.metrics.skew import skew_sums
 from plumbline.statistics.bootstrap import resample_tables
 from plumbline.statistics.counts import count_table
 from plumbline.statistics.estimates import estimate_table
+from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.seeds import generator
@@ -64,6 +64,8 @@ class Disparity:
     ----------
     value : callable
         (..., e, g) event counts and (..., 1, g) totals to (...).
+    parity : float
+        Its value where groups do not differ.
     pairs : bool
         Whether it is over pairs of groups, some of which may be undefined.
     """
@@ -71,7 +73,7 @@ class Disparity:
     metric: str
     definition: str
     value: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
-    alternative: Literal["greater", "less"] = "greater"
+    parity: float = 0.0
     pairs: bool = False
 
 
@@ -91,7 +93,7 @@ SKEWS = (
 )
 RANGES = (
     Disparity("parity_difference", "max_minus_min", lambda x, n: parity_differences(x, n)[..., 0]),
-    Disparity("impact_ratio", "min_over_max", lambda x, n: impact_ratios(x, n)[..., 0], alternative="less"),
+    Disparity("impact_ratio", "min_over_max", lambda x, n: impact_ratios(x, n)[..., 0], parity=1.0),
 )
 
 
@@ -245,7 +247,7 @@ def _disparity_rows(
             statistic,
             resampled=resampled,
             permuted=permuted,
-            alternative=reading.alternative,
+            parity=reading.parity,
             confidence=settings.confidence,
         )
         reasons = _reasons(reading, table, holds, estimate.value)

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.rows import Row, base_row, estimate_columns, small_groups_reason
-from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes
 from plumbline.metrics.rates import group_size_reason, shares
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident import probe_predictions, probe_rate_gap
 from plumbline.statistics.bootstrap import resample_tables
 from plumbline.statistics.counts import count_table
 from plumbline.statistics.estimates import Estimate, estimate_table
+from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.seeds import generator
