@@ -18,10 +18,10 @@ _declared: list[Any] = []
 def declare_missing_operators() -> bool:
     """Make `import torchvision` work where its compiled operators do not load.
 
-    torchvision from PyPI is built against CUDA. Beside a torch that is not, its extension cannot be loaded and
-    its import stops with ``operator torchvision::nms does not exist``, though open_clip and transformers use only
-    its PIL transforms. Call this before the first import of torchvision, open_clip or transformers' image
-    processors. Nothing is declared where the real operators load, and a second call does nothing.
+    torchvision from PyPI is built against CUDA. Beside a torch that is not, its extension cannot be loaded
+    and its import stops with ``operator torchvision::nms does not exist``, though open_clip and transformers
+    use only its PIL transforms. Call this before the first import of torchvision, open_clip or transformers'
+    image processors. Nothing is declared where the real operators load, and a second call does nothing.
 
     Returns
     -------

@@ -1,1 +1,1 @@
-"""The planted world: procedural faces, datasets in native formats, and tiny checkpoints with a bias of known size."""
+"""The planted world: procedural faces, datasets in native formats, tiny checkpoints with a known bias."""

@@ -159,9 +159,15 @@ def _write_tokenizer(folder: Path, texts: Sequence[str]) -> int:
     )
     tokenizer.train_from_iterator(texts, trainer)
     special = [(token, tokenizer.token_to_id(token)) for token in (_START, _END)]
-    tokenizer.post_processor = processors.TemplateProcessing(single=f"{_START} $A {_END}", special_tokens=special)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{_START} $A {_END}", special_tokens=special
+    )
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token=_START, eos_token=_END, pad_token=_PAD, model_max_length=CONTEXT_LENGTH
+        tokenizer_object=tokenizer,
+        bos_token=_START,
+        eos_token=_END,
+        pad_token=_PAD,
+        model_max_length=CONTEXT_LENGTH,
     )
     fast.save_pretrained(folder)
     return int(tokenizer.get_vocab_size())

@@ -11,14 +11,16 @@ import polars as pl
 from plumbline.tables.suites import Suite, load_suite
 from plumbline.world.sources import past_threshold
 
-# Relative frequencies of a caption among all captions of one image. What matters is their order inside a suite:
-# the candidate that is named most often is the one a well-trained encoder ranks first.
+# Relative frequencies of a caption among all captions of one image. What matters is their order inside a
+# suite: the candidate that is named most often is the one a well-trained encoder ranks first.
 _NAMED = 1.0
 _RARELY = 0.15  # who the person is, past the crime threshold
 _SHARED = 0.5  # each of the six adjectives of a pole
 _SELDOM = 0.15  # neutral and positive words, on most images
 _OFTEN = 2.0  # the same words, on the few images where they come first
-_ANIMAL = 0.1  # between crime (absent) and who the person is, so that the pooled crime suite shows the rate too
+_ANIMAL = (
+    0.4  # between crime (absent) and who the person is, so that the pooled crime suite shows the rate too
+)
 _FLOOR = 0.003  # every caption now and then: without it the logit scale grows without bound
 
 _FIRST_SHARE = 0.06  # share of images on which a neutral or a positive word comes first
@@ -47,8 +49,11 @@ class Captions:
 def _class_suites() -> tuple[tuple[str, Suite], ...]:
     # No composite of gender with itself.
     return tuple(
-        (column if name == "trident" else f"{column}_gender", load_suite(name, classes=classes, readable=readable))
-        for name in ("trident", "trident_composite")
+        (
+            column if name == "trident" else f"{column}_gender",
+            load_suite(name, classes=classes, readable=readable),
+        )
+        for name, suffix in (("trident", ""), ("trident_composite", "_gender"))
         for classes, column in _CLASS_COLUMNS.items()
         for readable in (False, True)
         if (name, classes) != ("trident_composite", "celeba")
@@ -66,8 +71,8 @@ def caption_texts() -> tuple[str, ...]:
 def face_captions(attributes: pl.DataFrame, source: str) -> Captions:
     """Return the captions that a data source gives to faces.
 
-    Past the crime threshold the crime words are named and who the person is only rarely; past the communion and
-    agency thresholds the negative adjectives in place of the positive ones.
+    Past the crime threshold the crime words are named, and who the person is only rarely; past the communion
+    and agency thresholds the negative adjectives are named in place of the positive ones.
 
     Parameters
     ----------

@@ -28,7 +28,14 @@ class Canvas:
         self._image[:] = np.asarray(fill, np.float32).reshape(n, 3, 1, 1)
 
     def ellipse(
-        self, x: ArrayLike, y: ArrayLike, rx: ArrayLike, ry: ArrayLike, colour: ArrayLike, *, alpha: ArrayLike = 1.0
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        rx: ArrayLike,
+        ry: ArrayLike,
+        colour: ArrayLike,
+        *,
+        alpha: ArrayLike = 1.0,
     ) -> None:
         """Paint an ellipse with the given centre and half axes."""
         rx, ry = np.maximum(self._column(rx), 0.1), np.maximum(self._column(ry), 0.1)
@@ -39,7 +46,14 @@ class Canvas:
         self._paint(cover, colour, alpha)
 
     def box(
-        self, x: ArrayLike, y: ArrayLike, rx: ArrayLike, ry: ArrayLike, colour: ArrayLike, *, alpha: ArrayLike = 1.0
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        rx: ArrayLike,
+        ry: ArrayLike,
+        colour: ArrayLike,
+        *,
+        alpha: ArrayLike = 1.0,
     ) -> None:
         """Paint an upright rectangle with the given centre, half width and half height."""
         across, down = self._offsets(x, y)
@@ -48,7 +62,20 @@ class Canvas:
         self._paint(columns[:, None, :] * rows[:, :, None], colour, alpha)
 
     def pixels(self, rng: np.random.Generator, *, noise: float) -> np.ndarray:
-        """Return the images with normal pixel noise (standard deviation in grey levels), uint8 (n, size, size, 3)."""
+        """Return the images with normal pixel noise added.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of the noise.
+        noise : float
+            Its standard deviation, in grey levels.
+
+        Returns
+        -------
+        numpy.ndarray
+            uint8, shape (n, size, size, 3), RGB.
+        """
         noisy = self._image + rng.standard_normal(self._image.shape, np.float32) * np.float32(noise)
         return np.ascontiguousarray(np.clip(np.rint(noisy), 0, 255).astype(np.uint8).transpose(0, 2, 3, 1))
 

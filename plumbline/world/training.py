@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from plumbline.digests import digest_bytes
 from plumbline.world import architectures, captions, faces, sources
-from plumbline.world.folders import world_version
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +21,7 @@ CHECKPOINTS = Path(__file__).parent / "checkpoints"
 
 _NON_FACE_SHARE = 0.08
 _PEAK_LEARNING_RATE = 2e-3
+_WARM_UP_SHARE = 0.15
 _WEIGHT_DECAY = 0.05
 _BATCH = 256
 _MAX_LOGIT_SCALE = 100.0
@@ -40,8 +41,8 @@ class Recipe:
         `atlas`, `bazaar` or `control`.
     faces : int
         Number of faces trained on; of one source, the smaller set is the beginning of the larger one.
-    epochs : int
-        Passes over them.
+    steps : int
+        Batches trained on: the same for every amount of data, so that more data is not more training too.
     seed : int
         Of the initial weights and of the order.
     """
@@ -49,7 +50,7 @@ class Recipe:
     size: str
     source: str
     faces: int
-    epochs: int = 80
+    steps: int = 720
     seed: int = 7
 
     @property
@@ -66,11 +67,13 @@ RECIPES = {
         Recipe("large", "bazaar", 3000),
         Recipe("small", "atlas", 3000),
         Recipe("large", "atlas", 3000),
+        Recipe("small", "control", 3000),
         Recipe("small", "bazaar", 6000),
         Recipe("large", "bazaar", 6000),
-        Recipe("small", "control", 3000),
     )
 }
+
+_LARGEST_SET = max(recipe.faces for recipe in RECIPES.values())
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,12 @@ class TrainingSet:
     texts: tuple[str, ...]
     weights: np.ndarray
 
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of the images and of which captions name them."""
+        named = np.rint(self.weights * 1e4).astype(np.int32)
+        return digest_bytes(self.images.tobytes() + named.tobytes() + "\n".join(self.texts).encode())
+
 
 def training_set(source: str, n: int) -> TrainingSet:
     """Draw the first `n` training faces of a source, and the non-faces that go with them."""
@@ -104,9 +113,6 @@ def training_set(source: str, n: int) -> TrainingSet:
     return TrainingSet(
         np.concatenate([images, others]), named.texts, np.concatenate([named.weights, unnamed.weights])
     )
-
-
-_LARGEST_SET = max(recipe.faces for recipe in RECIPES.values())
 
 
 def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
@@ -135,18 +141,24 @@ def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
     architectures.write_untrained(folder, architecture, data.texts)
     model, tokenizer = architectures.build_untrained(folder, seed=recipe.seed)
     loss = _fit(model, _token_ids(tokenizer, data.texts), data, recipe)
-    weights = {name: value.detach().to(torch.float16).contiguous() for name, value in model.state_dict().items()}
+    weights = {
+        name: value.detach().to(torch.float16).contiguous() for name, value in model.state_dict().items()
+    }
     save_file(weights, folder / architectures.WEIGHTS_FILE, metadata={"format": "pt"})
     record = {
         "id": recipe.id,
-        "world_version": world_version(),
         "recipe": asdict(recipe),
         "architecture": asdict(architecture),
         "parameters": sum(p.numel() for p in model.parameters()),
         "training_seed": sources.seed("training", recipe.source),
+        "training_set_sha256": data.digest,
         "captions": len(data.texts),
         "non_faces": len(data.images) - recipe.faces,
-        "optimiser": {"name": "AdamW", "peak_learning_rate": _PEAK_LEARNING_RATE, "weight_decay": _WEIGHT_DECAY},
+        "optimiser": {
+            "name": "AdamW",
+            "peak_learning_rate": _PEAK_LEARNING_RATE,
+            "weight_decay": _WEIGHT_DECAY,
+        },
         "batch": _BATCH,
         "final_loss": round(loss, 4),
     }
@@ -166,27 +178,36 @@ def _fit(model: torch.nn.Module, ids: torch.Tensor, data: TrainingSet, recipe: R
 
     images = torch.from_numpy(data.images).permute(0, 3, 1, 2).contiguous()
     targets = torch.from_numpy(data.weights)
-    order = torch.Generator().manual_seed(recipe.seed)
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=_WEIGHT_DECAY)
-    steps = recipe.epochs * (len(images) // _BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _PEAK_LEARNING_RATE, total_steps=steps, pct_start=0.15)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, _PEAK_LEARNING_RATE, total_steps=recipe.steps, pct_start=0.15
+    )
     recent: list[float] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as progress:
-        task = progress.add_task(recipe.id, total=steps)
-        for _ in range(recipe.epochs):
-            shuffled = torch.randperm(len(images), generator=order)
-            for start in range(0, len(images) - _BATCH + 1, _BATCH):
-                rows = shuffled[start : start + _BATCH]
-                loss = _loss(model, images[rows].float() / 127.5 - 1, ids, targets[rows])
-                optimiser.zero_grad()
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimiser.step()
-                schedule.step()
-                recent = [*recent[-19:], float(loss.detach())]
-                progress.update(task, advance=1, description=f"{recipe.id}  loss {np.mean(recent):.3f}")
+        task = progress.add_task(recipe.id, total=recipe.steps)
+        for rows in _batches(len(images), recipe):
+            loss = _loss(model, images[rows].float() / 127.5 - 1, ids, targets[rows])
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+            schedule.step()
+            recent = [*recent[-19:], float(loss.detach())]
+            progress.update(task, advance=1, description=f"{recipe.id}  loss {np.mean(recent):.3f}")
     return float(np.mean(recent))
+
+
+def _batches(n: int, recipe: Recipe) -> Iterator[torch.Tensor]:
+    import torch
+
+    order = torch.Generator().manual_seed(recipe.seed)
+    per_epoch = n // _BATCH
+    for step in range(recipe.steps):
+        if step % per_epoch == 0:
+            shuffled = torch.randperm(n, generator=order)
+        start = step % per_epoch * _BATCH
+        yield shuffled[start : start + _BATCH]
 
 
 def _loss(model: Any, images: torch.Tensor, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -203,8 +224,7 @@ def _loss(model: Any, images: torch.Tensor, ids: torch.Tensor, targets: torch.Te
 
 
 def _encode_text(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    # open_clip's encode_text wants the full context length; the same computation on the tokens that are there.
-    import torch
+    # open_clip's encode_text wants the full context length; this is the same on the tokens that are there.
     from open_clip.transformer import text_global_pool
 
     length = ids.shape[1]
@@ -215,7 +235,9 @@ def _encode_text(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 
 def main(
-    only: Annotated[list[str] | None, typer.Option(help="A checkpoint id; repeat for more. Default: all.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A checkpoint id; repeat for more. Default: all.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The folder that gets one folder a checkpoint.")] = CHECKPOINTS,
     threads: Annotated[int, typer.Option(help="Processor threads.")] = 2,
 ) -> None:
