@@ -97,5 +97,4 @@ def _row(raw: bytes, line: int, name: str, header: list[str]) -> Row | Refusal:
 
 
 def _fields(raw: bytes) -> list[str]:
-    text = raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
-    return next(csv.reader([text], strict=True), [])
+    return next(csv.reader([raw.decode("utf-8")], strict=True), [])

@@ -82,6 +82,12 @@ TABLE = {
         "too_small", data=encoded(Image.new("RGB", (1, 1)), "JPEG"), found="1 × 1", expected="2 × 2"
     ),
     "missing file": Bad("missing_file"),
+    "name too long": Bad(
+        "unreadable",
+        line=b"val/" + b"x" * 280 + b".jpg," + LABELS,
+        found="name too long",
+        path="val/" + "x" * 280 + ".jpg",
+    ),
     "..": Bad("path_outside_root", "path", line=b"../../val/2.jpg," + LABELS, path="../../val/2.jpg"),
     ".. within": Bad(
         "path_outside_root", "path", line=b"val/../val/2.jpg," + LABELS, path="val/../val/2.jpg"
