@@ -1,1 +1,33 @@
-"""Tables and figures from frames; the HTML report."""
+"""The audit report: findings in words, tables and figures from the metric table, one HTML file.
+
+>>> from plumbline.report import findings_table, render
+"""
+
+from plumbline.report.figures.canvas import Picture
+from plumbline.report.findings import Finding, findings, findings_table, headlines
+from plumbline.report.html import render
+from plumbline.report.inputs import (
+    AbsentCell,
+    AuditSummary,
+    DatasetSummary,
+    EncoderSummary,
+    Reading,
+    ReportInputs,
+)
+from plumbline.report.thumbnails import thumbnails
+
+__all__ = [
+    "AbsentCell",
+    "AuditSummary",
+    "DatasetSummary",
+    "EncoderSummary",
+    "Finding",
+    "Picture",
+    "Reading",
+    "ReportInputs",
+    "findings",
+    "findings_table",
+    "headlines",
+    "render",
+    "thumbnails",
+]

@@ -1,0 +1,120 @@
+"""Findings about the data and the auditor: failed checks, refused files, wrong automatic labels, planted truth."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from plumbline.report.findings import Finding
+from plumbline.report.inputs import DatasetSummary, ReportInputs
+from plumbline.report.numbers import count, percent, percent_interval
+from plumbline.report.rows import where
+from plumbline.report.vocabulary import group_title
+
+
+def data_findings(table: pl.DataFrame, inputs: ReportInputs) -> list[Finding]:
+    """Return what is worth knowing about the datasets, and how the auditor met the planted truth."""
+    found = [finding for dataset in inputs.datasets for finding in _of_dataset(dataset)]
+    met = planted_coverage(table, inputs.planted_truth)
+    if met is not None and met.height:
+        found.append(_known(met))
+    return found
+
+
+def _of_dataset(dataset: DatasetSummary) -> list[Finding]:
+    found = []
+    failed = dataset.checks.filter(~pl.col("passed"))["check"].to_list()
+    if failed:
+        text = (
+            f"{dataset.id}: {len(failed)} of {dataset.checks.height} data checks failed: {', '.join(failed)}."
+        )
+        found.append(
+            _data(dataset, "refused", "Data checks failed", text, f"{len(failed)}", float(len(failed)))
+        )
+    if dataset.quarantined.height:
+        codes = dataset.quarantined["code"].value_counts().sort(["count", "code"], descending=[True, False])
+        reasons = ", ".join(f"{row['code']} ({row['count']})" for row in codes.head(5).to_dicts())
+        text = (
+            f"{dataset.id}: {count(dataset.quarantined.height)} of {count(dataset.listed)} listed images were "
+            f"quarantined and are in no number: {reasons}."
+        )
+        rows = dataset.quarantined.height
+        found.append(
+            _data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed))
+        )
+    worst = dataset.label_errors.filter(pl.col("rate").is_finite()).sort(
+        ["rate", "group"], descending=[True, False]
+    )
+    if worst.height > 1 and worst["rate"][0] > 0:
+        found.append(_label_error(dataset, worst))
+    return found
+
+
+def _label_error(dataset: DatasetSummary, worst: pl.DataFrame) -> Finding:
+    top = worst.row(0, named=True)
+    rest = where(worst, group_by=top["group_by"]).row(-1, named=True)
+    ends = percent_interval(top["ci_low"], top["ci_high"])
+    text = (
+        f"{dataset.id}: automatic gender labels are wrong most often for {group_title(top['group'])}: "
+        f"{percent(top['rate'], top['n'])}, CI {ends}; least for {group_title(rest['group'])}: "
+        f"{percent(rest['rate'], rest['n'])}. Mixed tests inherit this error."
+    )
+    return _data(
+        dataset, "data", "Automatic gender label error", text, percent(top["rate"]), top["rate"], ends
+    )
+
+
+def _data(
+    dataset: DatasetSummary, tone: str, short: str, text: str, value: str, strength: float, ends: str = ""
+) -> Finding:
+    return Finding(
+        tone=tone,
+        topic=(tone, dataset.id, short),
+        model="",
+        dataset=dataset.id,
+        short=short,
+        sentence=text,
+        value=strength,
+        value_text=value,
+        interval_text=ends,
+        strength=strength,
+    )
+
+
+def planted_coverage(table: pl.DataFrame, planted: pl.DataFrame | None) -> pl.DataFrame | None:
+    """Return the outcome proportions with a planted truth beside them and whether the interval covers it.
+
+    Returns
+    -------
+    DataFrame or None
+        Columns model, dataset, suite, event, attribute, group, planted, value, ci_low, ci_high, n, covered.
+    """
+    if planted is None:
+        return None
+    keys = ["model", "dataset", "suite", "event", "attribute", "group"]
+    measured = where(table, metric="outcome_proportion", definition="top1", condition="before")
+    joined = planted.select(*keys, "planted").join(
+        measured.select(*keys, "value", "ci_low", "ci_high", "n"), on=keys, how="inner", maintain_order="left"
+    )
+    covered = (pl.col("ci_low") <= pl.col("planted")) & (pl.col("planted") <= pl.col("ci_high"))
+    return joined.filter(pl.col("value").is_finite()).with_columns(covered=covered)
+
+
+def _known(met: pl.DataFrame) -> Finding:
+    covered, mean = int(met["covered"].sum()), float((met["value"] - met["planted"]).abs().mean())  # type: ignore[arg-type]
+    text = (
+        f"The auditor against the planted truth: {covered} of {met.height} intervals cover the rate that was planted "
+        f"({percent(covered / met.height)}); measured and planted rates differ by {100 * mean:.1f} points on average. "
+        f"Intervals speak of the images, not of how well a checkpoint learned what was planted, so fewer may cover."
+    )
+    return Finding(
+        tone="known",
+        topic=("known",),
+        model="",
+        dataset="",
+        short="Intervals that cover the planted truth",
+        sentence=text,
+        value=covered / met.height,
+        value_text=f"{covered} of {met.height}",
+        interval_text="",
+        strength=covered / met.height,
+    )

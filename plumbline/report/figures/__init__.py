@@ -1,0 +1,1 @@
+"""Figures as inline SVG and small PNG, drawn from the metric table."""

@@ -1,0 +1,103 @@
+"""Macro accuracy before and after the logit adjustment, a dumbbell a probe, one panel a model."""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from plumbline.report.figures.canvas import Picture, blank, drawing, text_width, with_tips
+from plumbline.report.figures.marks import (
+    as_float,
+    axis_title,
+    fit_grid,
+    legend,
+    legend_dot,
+    panel_title,
+    percent_scale,
+    rows_axes,
+)
+from plumbline.report.figures.palette import BLUE, GREY, VALENCE_COLOURS, VERMILION
+from plumbline.report.numbers import percent
+from plumbline.report.rows import by, in_order, where
+from plumbline.report.vocabulary import probes, suite_title
+
+WIDTH = 1000
+AFTER = "logit_adjustment"
+
+
+def adjustment_rows(table: pl.DataFrame, dataset: str, suite: str) -> pl.DataFrame:
+    """Return macro accuracy on test rows, before and after, means and standard deviations over trials."""
+    return where(
+        table,
+        metric="macro_accuracy",
+        definition="test_rows",
+        dataset=dataset,
+        suite=suite,
+        condition=("before", AFTER),
+    )
+
+
+def adjustment_figure(
+    table: pl.DataFrame, models: tuple[str, ...], dataset: str, suite: str
+) -> Picture | None:
+    """Draw each probe's macro accuracy on test rows before (grey) and after (colour: better or worse)."""
+    rows = adjustment_rows(table, dataset, suite)
+    after = where(rows, condition=AFTER, statistic="mean")
+    if after.is_empty():
+        return None
+    names, words = in_order(after["model"], models), [word for word, _ in probes()]
+    values = by(rows, "model", "probe", "condition", "statistic")
+    finite = [
+        v for v in where(rows, statistic="mean")["value"].to_list() if v is not None and math.isfinite(v)
+    ]
+    low = max(0.0, math.floor(10 * min(finite, default=0.0) - 0.5) / 10)
+    left = text_width(words) + 14
+    grid = fit_grid(len(names), width=WIDTH, left=left, top=58, height=10 + 17 * len(words))
+    with drawing():
+        figure = blank(WIDTH, grid.bottom(len(names)) + 48)
+        for index, name in enumerate(names):
+            axes = grid.place(figure, index)
+            rows_axes(axes, words, shown=index % grid.columns == 0)
+            percent_scale(axes, 1.0)
+            axes.set_xlim(low, 1.005)
+            panel_title(axes, name)
+            for tick, (_, valence) in zip(axes.get_yticklabels(), probes()):
+                tick.set_color(VALENCE_COLOURS[valence])
+            _dumbbells(axes, words, {key[1:]: row for key, row in values.items() if key[0] == name})
+        entries = [
+            legend_dot("before", GREY, filled=False),
+            legend_dot("after, better", BLUE),
+            legend_dot("after, worse", VERMILION),
+        ]
+        legend(figure, entries, left=left)
+        text = "macro accuracy over the classes on test rows, mean over trials"
+        axis_title(figure, left, grid.bottom(len(names)) + 36, text)
+    return Picture(
+        name=f"adjustment-{suite}-{dataset}",
+        title=f"Before and after the logit adjustment: {suite_title(suite)}, {dataset}",
+        description="One line a probe from the accuracy before to the accuracy after, one panel a model.",
+        figure=figure,
+    )
+
+
+def _dumbbells(axes, words: list[str], values: dict) -> None:  # type: ignore[no-untyped-def, type-arg]
+    for better, colour in ((True, BLUE), (False, VERMILION)):
+        pairs = []
+        for y, word in enumerate(words):
+            old = as_float(values.get((word, "before", "mean"), {}).get("value"))
+            new = as_float(values.get((word, AFTER, "mean"), {}).get("value"))
+            spread = as_float(values.get((word, AFTER, "sd"), {}).get("value"))
+            if math.isfinite(old) and math.isfinite(new) and (new >= old) is better:
+                pairs.append((y, word, old, new, spread))
+        if not pairs:
+            continue
+        ys, _, olds, news, _ = zip(*pairs)
+        tips = [
+            f"{w}: {percent(o)} before, {percent(n)} after (sd over trials {percent(s)})"
+            for _, w, o, n, s in pairs
+        ]
+        axes.hlines(ys, olds, news, color=colour, linewidth=1.8, alpha=0.55)
+        axes.plot(olds, ys, "o", color=GREY, markerfacecolor="white", markersize=4.5, clip_on=False)
+        (line,) = axes.plot(news, ys, "o", color=colour, markersize=5.5, clip_on=False, zorder=3)
+        with_tips(line, tips)

@@ -1,0 +1,214 @@
+"""The Trident bubble chart, and the gap between classes by the valence of the probe."""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from plumbline.report.figures.canvas import (
+    Picture,
+    blank,
+    drawing,
+    label,
+    panel,
+    text_width,
+    with_tips,
+    write,
+)
+from plumbline.report.figures.marks import (
+    Mark,
+    as_float,
+    axis_title,
+    cap_of,
+    dots_with_intervals,
+    fit_grid,
+    legend,
+    legend_dot,
+    panel_title,
+    percent_scale,
+    rows_axes,
+)
+from plumbline.report.figures.palette import GREY, GRID, INK, SEQUENTIAL, SOFT, VALENCE_COLOURS
+from plumbline.report.inputs import Reading
+from plumbline.report.numbers import number, p_value, percent, percent_interval
+from plumbline.report.rows import Row, by, defined, in_order, significance_level, where
+from plumbline.report.vocabulary import VALENCES, group_title, probes, suite_title
+
+WIDTH = 1000
+LARGEST_BUBBLE = 28.0
+NORMALISATION = {"trident": "single", "trident_mixed": "mixed"}
+
+
+def bubble_figure(table: pl.DataFrame, *, model: str, dataset: str, suite: str) -> Picture | None:
+    """Draw classes (rows) by the 15 probes ordered by valence (columns); None where there is no such test.
+
+    Area of a bubble: accuracy over all images with that probe among the candidates. Colour: how often the class
+    is predicted as the probe, min-max normalised to 0-100 within the model. Number: the plain percentage.
+    """
+    chosen = where(table, model=model, dataset=dataset, suite=suite, condition="before", statistic="estimate")
+    rates = by(where(chosen, metric="probe_rate", definition="dot"), "group", "probe")
+    normalised = where(chosen, metric="probe_rate_normalised", definition=NORMALISATION.get(suite, "joint"))
+    colours = by(normalised, "group", "probe")
+    accuracy = by(where(chosen, metric="accuracy", definition="dot"), "probe")
+    if not rates:
+        return None
+    classes = list(dict.fromkeys(group for group, _ in rates))
+    texts = [group_title(name) for name in classes]
+    left, row_height = text_width([label(text) for text in texts]) + 16, 32
+    height = row_height * len(classes)
+    with drawing():
+        figure = blank(WIDTH, 46 + height + 78)
+        axes = panel(figure, left, 46, WIDTH - left - 6, height)
+        _frame(axes, texts, accuracy)
+        _bubbles(axes, classes, rates, colours, accuracy)
+        _keys(figure, left, 46 + height + 52)
+    return Picture(
+        name=f"trident-{suite}-{model}-{dataset}",
+        title=f"{suite_title(suite)}: {model} on {dataset}",
+        description="Rows: classes. Columns: probe words by valence. Area: accuracy with the probe. "
+        "Colour: normalised probability of being predicted as the probe. Number: that probability in percent.",
+        figure=figure,
+    )
+
+
+def _columns() -> dict[str, float]:
+    return {word: i + 0.6 * VALENCES.index(valence) for i, (word, valence) in enumerate(probes())}
+
+
+def _frame(axes, texts: list[str], accuracy: dict[tuple[str, ...], Row]) -> None:  # type: ignore[no-untyped-def]
+    places = _columns()
+    rows_axes(axes, texts, shown=True)
+    axes.spines["bottom"].set_visible(False)
+    axes.set_xlim(-0.55, max(places.values()) + 0.55)
+    axes.set_xticks([])
+    for word, valence in probes():
+        axes.text(
+            places[word], -0.68, word, ha="center", fontsize=10.5, color=VALENCE_COLOURS[valence], va="bottom"
+        )
+        share = accuracy.get((word,), {}).get("value")
+        shown = percent(share) if defined(share) else "–"
+        axes.text(places[word], len(texts) - 0.28, shown, ha="center", fontsize=9.5, color=SOFT, va="center")
+    axes.text(-0.62, len(texts) - 0.28, "accuracy", ha="right", fontsize=9.5, color=SOFT, va="center")
+    for index, valence in enumerate(VALENCES):
+        middle = 5.6 * index + 2
+        axes.text(
+            middle, -1.22, valence, ha="center", fontsize=11, color=VALENCE_COLOURS[valence], va="bottom"
+        )
+
+
+def _bubbles(axes, classes, rates, colours, accuracy) -> None:  # type: ignore[no-untyped-def]
+    places = _columns()
+    x, y, areas, shades, tips = [], [], [], [], []
+    for (group, probe), row in rates.items():
+        if probe not in places or not defined(row["value"]):
+            continue
+        share = as_float(accuracy.get((probe,), {}).get("value"))
+        shade = as_float(colours.get((group, probe), {}).get("value"))
+        x.append(places[probe])
+        y.append(classes.index(group))
+        areas.append(LARGEST_BUBBLE**2 * (share if math.isfinite(share) else 0.2))
+        shades.append(shade)
+        tips.append(
+            f"{group_title(group)} → {probe}: {percent(row['value'], row['n'])} "
+            f"[{percent_interval(row['ci_low'], row['ci_high'])}], normalised {number(shade)}, "
+            f"accuracy with the probe {percent(share)}"
+        )
+        if row["value"] >= 0.005:
+            ink = "white" if math.isfinite(shade) and shade > 55 else INK
+            words, middle = f"{100 * row['value']:.0f}", {"ha": "center", "va": "center_baseline"}
+            axes.text(x[-1], y[-1], words, fontsize=9, color=ink, zorder=4, **middle)
+    _draw_bubbles(axes, x, y, areas, shades, tips)
+
+
+def _draw_bubbles(axes, x, y, areas, shades, tips) -> None:  # type: ignore[no-untyped-def]
+    import matplotlib
+
+    scale = matplotlib.colormaps[SEQUENTIAL]
+    faces = [scale(0.04 + 0.9 * shade / 100) if math.isfinite(shade) else (1, 1, 1, 1) for shade in shades]
+    marks = axes.scatter(x, y, s=areas, c=faces, edgecolors=GREY, linewidths=0.7, zorder=3, clip_on=False)
+    with_tips(marks, tips)
+
+
+def _keys(figure, left: float, top: float) -> None:  # type: ignore[no-untyped-def]
+    import matplotlib
+
+    scale = matplotlib.colormaps[SEQUENTIAL]
+    axes = panel(figure, left, top, WIDTH - left - 6, 26)
+    axes.set_xlim(0, WIDTH - left - 6)
+    axes.set_ylim(26, 0)
+    axes.axis("off")
+    axes.text(0, 13, "area: accuracy with the probe", fontsize=10, color=SOFT, va="center")
+    place = 172.0
+    for share in (0.25, 0.5, 1.0):
+        axes.scatter([place], [13], s=[LARGEST_BUBBLE**2 * share], c=GRID, edgecolors=GREY, linewidths=0.7)
+        axes.text(place + 18, 13, percent(share), fontsize=10, color=SOFT, va="center")
+        place += 62
+    start = place + 18
+    axes.text(start, 13, "colour: predicted as the probe, normalised", fontsize=10, color=SOFT, va="center")
+    start += 236
+    axes.text(start - 5, 13, "0", fontsize=10, color=SOFT, va="center", ha="right")
+    for step in range(10):
+        axes.fill_between(
+            [start + 11 * step, start + 11 * (step + 1)], 7, 19, color=scale(0.04 + 0.1 * step), linewidth=0
+        )
+    axes.text(start + 115, 13, "100", fontsize=10, color=SOFT, va="center")
+    write(figure, left + start + 160, top + 13, "number: percent", fontsize=10, color=SOFT, va="center")
+
+
+def gap_figure(
+    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
+) -> Picture | None:
+    """Draw the largest difference between classes in being predicted as a probe, by model and valence."""
+    rows = where(table, metric="probe_rate_gap", definition="by_valence", dataset=dataset, condition="before")
+    if rows.is_empty():
+        return None
+    suites = in_order(rows["suite"], ("trident", "trident_mixed"))
+    names = in_order(rows["model"], models)
+    marks = {
+        (suite, valence): [
+            _gap_mark(row, names.index(row["model"]) + 0.25 * (VALENCES.index(valence) - 1), reading)
+            for row in where(rows, suite=suite, event=valence).to_dicts()
+        ]
+        for suite in suites
+        for valence in VALENCES
+    }
+    cap = cap_of([mark for group in marks.values() for mark in group])
+    left = text_width([label(name) for name in names]) + 14
+    grid = fit_grid(len(suites), width=WIDTH, left=left, top=58, height=12 + 29 * len(names), columns=2)
+    with drawing():
+        figure = blank(WIDTH, grid.bottom(len(suites)) + 48)
+        for index, suite in enumerate(suites):
+            axes = grid.place(figure, index)
+            rows_axes(axes, names, shown=index % grid.columns == 0)
+            percent_scale(axes, cap)
+            panel_title(axes, suite_title(suite))
+            for valence in VALENCES:
+                dots_with_intervals(axes, marks[suite, valence], VALENCE_COLOURS[valence], cap=cap, size=6)
+        entries = [legend_dot(f"{valence} probes", VALENCE_COLOURS[valence]) for valence in VALENCES]
+        entries.append(legend_dot("hollow: chance alone may explain it", SOFT, filled=False))
+        legend(figure, entries, left=left)
+        words = "largest minus smallest class share predicted as the probe, mean over five probes"
+        axis_title(figure, left, grid.bottom(len(suites)) + 36, words)
+    return Picture(
+        name=f"gap-{dataset}",
+        title=f"Gap between classes by valence of the probe, {dataset}",
+        description="Each dot is the difference between the class most and the class least often predicted as a probe.",
+        figure=figure,
+    )
+
+
+def _gap_mark(row: Row, y: float, reading: Reading) -> Mark:
+    level = significance_level(row)
+    tip = (
+        f"{row['model']}, {row['event']} probes: {percent(row['value'])} "
+        f"[{percent_interval(row['ci_low'], row['ci_high'])}], {p_value(row['p'])}, {p_value(row['q'], 'q')}"
+    )
+    return Mark(
+        y=y,
+        value=as_float(row["value"]),
+        low=as_float(row["ci_low"]),
+        high=as_float(row["ci_high"]),
+        tip=tip,
+        filled=level is not None and level < reading.significance,
+    )

@@ -1,0 +1,231 @@
+"""What the report needs besides the metric table: the audit, its datasets, its encoders, and where numbers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from plumbline.errors import MetricError
+
+QUARANTINE_SCHEMA: dict[str, type[pl.DataType]] = {
+    "dataset": pl.String,
+    "path": pl.String,
+    "line": pl.Int64,
+    "stage": pl.String,
+    "code": pl.String,
+    "message": pl.String,
+    "found": pl.String,
+    "expected": pl.String,
+}
+LABEL_SHARES_SCHEMA: dict[str, type[pl.DataType]] = {
+    "attribute": pl.String,
+    "label": pl.String,
+    "n": pl.Int64,
+    "share": pl.Float64,
+    "expected_low": pl.Float64,
+    "expected_high": pl.Float64,
+}
+LABEL_ERRORS_SCHEMA: dict[str, type[pl.DataType]] = {
+    "group_by": pl.String,
+    "group": pl.String,
+    "n": pl.Int64,
+    "errors": pl.Int64,
+    "rate": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+}
+CHECKS_SCHEMA: dict[str, type[pl.DataType]] = {
+    "check": pl.String,
+    "passed": pl.Boolean,
+    "observed": pl.String,
+    "expected": pl.String,
+    "link": pl.String,
+}
+PROVENANCE_SCHEMA: dict[str, type[pl.DataType]] = {
+    "cell_id": pl.String,
+    "model": pl.String,
+    "dataset": pl.String,
+    "dagster_run": pl.String,
+    "mlflow_run": pl.String,
+    "finished_at": pl.String,
+    "forward_passes": pl.Int64,
+    "cached_shards": pl.Int64,
+    "device": pl.String,
+}
+PLANTED_SCHEMA: dict[str, type[pl.DataType]] = {
+    "model": pl.String,
+    "dataset": pl.String,
+    "suite": pl.String,
+    "event": pl.String,
+    "attribute": pl.String,
+    "group": pl.String,
+    "planted": pl.Float64,
+}
+
+
+def _require(frame: pl.DataFrame, schema: Mapping[str, type[pl.DataType]], *, what: str) -> None:
+    missing = [name for name in schema if name not in frame.columns]
+    if missing:
+        raise MetricError(
+            f"the frame {what} of the report lacks columns",
+            found=", ".join(frame.columns) or "no columns",
+            expected=", ".join(schema),
+            hint=f"add {', '.join(missing)}; an empty frame needs them too (pl.DataFrame(schema=...))",
+        )
+
+
+def _empty(schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+    return pl.DataFrame(schema=dict(schema))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How estimates are read: what counts as evidence, what as a small group.
+
+    Attributes
+    ----------
+    confidence : float
+        Coverage of the intervals, in (0, 1).
+    minimum_group : int
+        Groups with fewer images are flagged as small.
+    significance : float
+        A difference counts as evidence when its q-value (else its p-value) is below this.
+    """
+
+    confidence: float = 0.95
+    minimum_group: int = 30
+    significance: float = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSummary(Reading):
+    """The audit as a whole.
+
+    Attributes
+    ----------
+    audit_id : str
+        Hash of the resolved configuration, all digests and the code version.
+    created : str
+        When the report was made, as text; the report itself never looks at a clock.
+    seed, resamples : int
+        Seed of every generator, and bootstrap replicates (and permutations) behind each interval.
+    confidence, minimum_group, significance : float, int, float
+        See `Reading`.
+    """
+
+    audit_id: str
+    title: str
+    created: str
+    config_path: str
+    code_version: str
+    seed: int
+    resamples: int
+
+
+@dataclass(frozen=True)
+class DatasetSummary:
+    """One dataset: how it was read, what was refused, how its labels are spread and checked.
+
+    Attributes
+    ----------
+    listed, accepted : int
+        Images the index or folder lists, and those that were accepted; the rest is in `quarantined`.
+    quarantined, label_shares, label_errors, checks : DataFrame
+        Columns of `QUARANTINE_SCHEMA`, `LABEL_SHARES_SCHEMA`, `LABEL_ERRORS_SCHEMA`, `CHECKS_SCHEMA`.
+    planted : bool
+        True for drawn faces with known biases, so that no reader takes them for people.
+    """
+
+    id: str
+    reader: str
+    listed: int
+    accepted: int
+    digest: str
+    quarantined: pl.DataFrame = field(default_factory=lambda: _empty(QUARANTINE_SCHEMA))
+    label_shares: pl.DataFrame = field(default_factory=lambda: _empty(LABEL_SHARES_SCHEMA))
+    label_errors: pl.DataFrame = field(default_factory=lambda: _empty(LABEL_ERRORS_SCHEMA))
+    checks: pl.DataFrame = field(default_factory=lambda: _empty(CHECKS_SCHEMA))
+    planted: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse frames that lack a column, naming it."""
+        _require(self.quarantined, QUARANTINE_SCHEMA, what="quarantined")
+        _require(self.label_shares, LABEL_SHARES_SCHEMA, what="label_shares")
+        _require(self.label_errors, LABEL_ERRORS_SCHEMA, what="label_errors")
+        _require(self.checks, CHECKS_SCHEMA, what="checks")
+
+
+@dataclass(frozen=True)
+class EncoderSummary:
+    """One checkpoint.
+
+    Attributes
+    ----------
+    address : str
+        Where it was loaded from, such as `local-dir:path` or `ViT-B-32-quickgelu/openai`.
+    parameters : int or None
+        Number of weights, None when it was not counted.
+    size, data_amount, source : str or None
+        The factors of the checkpoint grid.
+    labeller : bool
+        True for the checkpoint that gives the automatic gender labels.
+    """
+
+    id: str
+    address: str
+    family: str
+    sha256: str
+    parameters: int | None = None
+    size: str | None = None
+    data_amount: str | None = None
+    source: str | None = None
+    labeller: bool = False
+
+
+@dataclass(frozen=True)
+class AbsentCell:
+    """An encoder on a dataset that has no numbers in this report, and why."""
+
+    model: str
+    dataset: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """Everything that `render` reads besides the metric table.
+
+    Attributes
+    ----------
+    datasets, encoders : tuple
+        In the order in which the report shows them.
+    provenance : DataFrame
+        Columns of `PROVENANCE_SCHEMA`; joined to the metric rows on `cell_id`.
+    planted_truth : DataFrame or None
+        Columns of `PLANTED_SCHEMA`: rates that are known because they were planted.
+    """
+
+    audit: AuditSummary
+    datasets: tuple[DatasetSummary, ...]
+    encoders: tuple[EncoderSummary, ...]
+    absent: tuple[AbsentCell, ...] = ()
+    provenance: pl.DataFrame = field(default_factory=lambda: _empty(PROVENANCE_SCHEMA))
+    planted_truth: pl.DataFrame | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse frames that lack a column, naming it."""
+        _require(self.provenance, PROVENANCE_SCHEMA, what="provenance")
+        if self.planted_truth is not None:
+            _require(self.planted_truth, PLANTED_SCHEMA, what="planted_truth")
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Return the encoder ids in report order."""
+        return tuple(encoder.id for encoder in self.encoders)
+
+    @property
+    def planted(self) -> bool:
+        """Return whether any dataset of the audit is planted."""
+        return any(dataset.planted for dataset in self.datasets)

@@ -1,0 +1,125 @@
+"""How every number of the report is written: two significant digits, the sample size beside a percentage."""
+
+from __future__ import annotations
+
+import math
+
+UNDEFINED = "undefined"
+MINUS = "−"
+
+
+def is_undefined(value: float | None) -> bool:
+    """Return whether a value is absent (None) or undefined (NaN)."""
+    return value is None or math.isnan(value)
+
+
+def _decimals(value: float, digits: int) -> int:
+    if value == 0 or not math.isfinite(value):
+        return 0
+    rounded = float(f"{abs(value):.{digits - 1}e}")
+    return max(0, digits - 1 - math.floor(math.log10(rounded)))
+
+
+def _fixed(value: float, decimals: int) -> str:
+    if math.isinf(value):
+        return "∞" if value > 0 else f"{MINUS}∞"
+    text = f"{value:,.{decimals}f}"
+    if text.strip("-0.,") == "":
+        text = text.lstrip("-")
+    return text.replace("-", MINUS)
+
+
+def number(value: float | None, *, digits: int = 2) -> str:
+    """Write a value with `digits` significant digits, never fewer than its whole part.
+
+    Examples
+    --------
+    >>> number(1.947), number(0.0345), number(12345.6), number(float("nan"))
+    ('1.9', '0.034', '12,346', 'undefined')
+    """
+    if value is None or math.isnan(value):
+        return UNDEFINED
+    return _fixed(value, _decimals(value, digits))
+
+
+def count(value: int | None) -> str:
+    """Write a count with thousands separated: 12,345."""
+    return "not counted" if value is None else f"{value:,}"
+
+
+def compact(value: int | None) -> str:
+    """Write a large count in thousands (k), millions (M) or billions (B): 950,000 is `950 k`."""
+    if value is None:
+        return "not counted"
+    for size, suffix in ((1e9, " B"), (1e6, " M"), (1e3, " k")):
+        if value >= size:
+            return number(value / size) + suffix
+    return str(value)
+
+
+def percent(share: float | None, n: int | None = None) -> str:
+    """Write a share in [0, 1] as a percentage with two significant digits, and its sample size.
+
+    A share below 1 is never rounded up to 100%.
+
+    Examples
+    --------
+    >>> percent(0.452, 300), percent(0.00568), percent(0.9996), percent(1.0)
+    ('45% (n = 300)', '0.57%', '>99.9%', '100%')
+    """
+    if share is None or math.isnan(share):
+        text = UNDEFINED
+    else:
+        text = _percentage(100 * share)
+    return text if n is None else f"{text} (n = {n:,})"
+
+
+def _percentage(value: float) -> str:
+    if 99.5 <= value < 100:
+        return f"{value:.1f}%" if value < 99.95 else ">99.9%"
+    return f"{_fixed(value, _decimals(value, 2))}%"
+
+
+def points(share: float | None) -> str:
+    """Write a difference of shares as signed percentage points: +1.2 points."""
+    if share is None or math.isnan(share):
+        return UNDEFINED
+    value = 100 * share
+    text = _fixed(value, min(1, _decimals(value, 2)))
+    sign = "+" if value > 0 and text not in ("0", "0.0") else ""
+    return f"{sign}{text} points"
+
+
+def interval(low: float | None, high: float | None, *, scale: float = 1.0, unit: str = "") -> str:
+    """Write an interval with the precision of its wider end: `1.5–2.4`, `−0.10 to 0.32`.
+
+    Parameters
+    ----------
+    scale, unit : float, str
+        100 and `%` for shares.
+    """
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return "no interval"
+    low, high = low * scale, high * scale
+    decimals = _decimals(high if math.isfinite(high) and high != 0 else low, 2)
+    joiner = " to " if low < 0 else "–"
+    return f"{_fixed(low, decimals)}{joiner}{_fixed(high, decimals)}{unit}"
+
+
+def percent_interval(low: float | None, high: float | None) -> str:
+    """Write an interval of shares in percent: `40–51%`."""
+    return interval(low, high, scale=100, unit="%")
+
+
+def p_value(p: float | None, name: str = "p") -> str:
+    """Write a p- or q-value: `p < 0.001`, `p = 0.012`, or `no p`."""
+    if p is None or math.isnan(p):
+        return f"no {name}"
+    if p < 0.001:
+        return f"{name} < 0.001"
+    return f"{name} = {p:.3f}" if p < 0.1 else f"{name} = {p:.2f}"
+
+
+def confidence(level: float) -> str:
+    """Write a confidence level: 0.95 is `95%`."""
+    return f"{100 * level:g}%"

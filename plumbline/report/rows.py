@@ -1,0 +1,75 @@
+"""Picking rows of the metric table by what they measure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+
+from plumbline.errors import MetricError
+from plumbline.tables.schema import polars_schema
+
+Row = dict[str, Any]
+
+
+def checked(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the table after checking that it has the columns of the metric schema.
+
+    Raises
+    ------
+    MetricError
+        If a column is missing.
+    """
+    missing = [name for name in polars_schema() if name not in table.columns]
+    if missing:
+        raise MetricError(
+            "the metric table lacks columns of the schema",
+            found=", ".join(table.columns) or "no columns",
+            expected="the columns of plumbline.tables.schema",
+            hint=f"build it with metric_frame; missing: {', '.join(missing)}",
+        )
+    return table
+
+
+def where(table: pl.DataFrame, **conditions: str | tuple[str, ...] | None) -> pl.DataFrame:
+    """Return the rows in which every named column equals its value (a tuple: is one of; None: is null)."""
+    tests = []
+    for column, wanted in conditions.items():
+        if wanted is None:
+            tests.append(pl.col(column).is_null())
+        elif isinstance(wanted, tuple):
+            tests.append(pl.col(column).is_in(list(wanted)))
+        else:
+            tests.append(pl.col(column) == wanted)
+    return table.filter(*tests)
+
+
+def first(table: pl.DataFrame, **conditions: str | tuple[str, ...] | None) -> Row | None:
+    """Return the first matching row as a dict, or None."""
+    rows = where(table, **conditions).head(1).to_dicts()
+    return rows[0] if rows else None
+
+
+def by(table: pl.DataFrame, *columns: str) -> dict[tuple[Any, ...], Row]:
+    """Return the rows as dicts, keyed by the values of `columns`."""
+    return {tuple(row[name] for name in columns): row for row in table.to_dicts()}
+
+
+def in_order(present: pl.Series, order: tuple[str, ...]) -> list[str]:
+    """Return the distinct non-null values of a column: first those of `order`, then the rest by name."""
+    found = set(present.drop_nulls().unique().to_list())
+    return [name for name in order if name in found] + sorted(found - set(order))
+
+
+def defined(value: float | None) -> bool:
+    """Return whether a value is a finite number."""
+    return value is not None and math.isfinite(value)
+
+
+def significance_level(row: Row) -> float | None:
+    """Return the q-value of a row, its p-value where it has no q, None where it has neither."""
+    for name in ("q", "p"):
+        if defined(row[name]):
+            return float(row[name])
+    return None

@@ -1,0 +1,60 @@
+"""Small PNGs of the main figures, for places that show pictures but no SVG."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from plumbline.report.figures.adjustment import adjustment_figure
+from plumbline.report.figures.outcomes import harm_figure, proportions_figure
+from plumbline.report.figures.skew import skew_figure
+from plumbline.report.figures.trident import bubble_figure, gap_figure
+from plumbline.report.inputs import Reading
+from plumbline.report.rows import checked, in_order
+
+# Where only one model is in the table, these show a cell; the rest compare models.
+NAMES = ("skew", "harm", "crime_by_group", "trident", "trident_mixed", "gap", "adjustment")
+
+
+def thumbnails(
+    metric_table: pl.DataFrame,
+    *,
+    dataset: str,
+    model: str | None = None,
+    planted: pl.DataFrame | None = None,
+    reading: Reading | None = None,
+) -> dict[str, bytes]:
+    """Return a PNG of less than 30 KB for each main figure that the table has rows for.
+
+    Parameters
+    ----------
+    metric_table : DataFrame
+        Columns of `plumbline.tables.schema`; of one cell or of many.
+    dataset : str
+        The dataset to draw.
+    model : str, optional
+        Draw this model alone; all models of the table otherwise, and the first in the Trident charts.
+    planted : DataFrame, optional
+        Planted truth (`PLANTED_SCHEMA`).
+
+    Returns
+    -------
+    dict of str to bytes
+        By a name of `NAMES`, in that order.
+    """
+    table, reading = checked(metric_table), reading or Reading()
+    if model is not None:
+        table = table.filter(pl.col("model") == model)
+    models = tuple(in_order(table["model"], ()))
+    shown = model or (models[0] if models else "")
+    drawn = {
+        "skew": skew_figure(table, reading, models, dataset),
+        "harm": harm_figure(table, models, dataset),
+        "crime_by_group": proportions_figure(
+            table, planted, models, dataset=dataset, suite="crime", event="crime"
+        ),
+        "trident": bubble_figure(table, model=shown, dataset=dataset, suite="trident"),
+        "trident_mixed": bubble_figure(table, model=shown, dataset=dataset, suite="trident_mixed"),
+        "gap": gap_figure(table, reading, models, dataset),
+        "adjustment": adjustment_figure(table, models, dataset, "trident"),
+    }
+    return {name: picture.png for name, picture in drawn.items() if picture is not None}

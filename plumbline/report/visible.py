@@ -1,0 +1,51 @@
+"""Untrusted text made visible: nothing that hides, reorders or breaks what a reader sees gets through."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Cc control, Cf format (bidi, zero-width, soft hyphen), Cs surrogate, Co private, Cn unassigned, Zl/Zp separators
+HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+LONGEST = 400
+
+
+def visible(text: object, *, longest: int = LONGEST) -> str:
+    r"""Show control, bidirectional and other unseen characters as escapes, and shorten what is endless.
+
+    Every string that reaches the page or a figure passes through here; HTML escaping comes on top.
+
+    Parameters
+    ----------
+    text : object
+        Converted with `str`.
+    longest : int
+        Characters of the original that are kept.
+
+    Examples
+    --------
+    >>> visible("a\u202egnp.exe\n")
+    'a\\u202egnp.exe\\n'
+    """
+    raw = str(text)
+    shown = "".join(_escape(c) if unicodedata.category(c) in HIDDEN_CATEGORIES else c for c in raw[:longest])
+    if len(raw) > longest:
+        shown += f"… ({len(raw) - longest:,} more characters)"
+    return shown
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    named = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
+    return named.get(character) or (f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
+
+
+def safe_link(address: str | None) -> str | None:
+    """Return an address that a reader may follow: relative, or `file`, `http` and `https`; None for any other."""
+    if not address:
+        return None
+    cleaned = address.strip()
+    if any(unicodedata.category(c) in HIDDEN_CATEGORIES for c in cleaned):
+        return None
+    head = cleaned.split("/", 1)[0].split("?", 1)[0].split("#", 1)[0]
+    scheme, colon, _ = head.partition(":")
+    return cleaned if not colon or scheme.lower() in ("file", "http", "https") else None

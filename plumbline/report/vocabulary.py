@@ -1,0 +1,90 @@
+"""The words in which metrics, events and groups are told to a reader, and the order of probes."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from plumbline.tables.suites import VALENCES, load_suite
+
+# What a picture of the event "was given", for sentences; and the short form for axes.
+EVENT_PHRASES = {
+    "crime": "a crime label",
+    "non_human": "an animal label",
+    "negative_communion": "a negative communion word (such as untrustworthy)",
+    "negative_agency": "a negative agency word (such as powerless)",
+    "mean_of_tasks": "the mean over the three tasks",
+}
+EVENT_TITLES = {
+    "crime": "crime labels",
+    "non_human": "animal labels",
+    "negative_communion": "negative communion words",
+    "negative_agency": "negative agency words",
+    "mean_of_tasks": "mean of the three tasks",
+}
+ATTRIBUTE_TITLES = {
+    "gender": "gender",
+    "race": "race",
+    "age_group": "age group",
+    "gender_race": "gender × race",
+    "race_gender": "race × gender",
+    "age_group_gender": "age group × gender",
+    "auto_gender": "automatic gender",
+}
+GROUP_NOUNS = {"man": "men", "woman": "women"}
+
+
+@cache
+def probes() -> tuple[tuple[str, str], ...]:
+    """Return the Trident probes as (word, valence), negative first, in the order of the suite."""
+    suite = load_suite("trident", classes="fairface")
+    return tuple((c.id, c.category) for v in VALENCES for c in suite.candidates if c.category == v)
+
+
+def event_title(event: str) -> str:
+    """Return an event as a noun phrase for headings and axes."""
+    return EVENT_TITLES.get(event, event.replace("_", " "))
+
+
+def event_phrase(event: str) -> str:
+    """Return an event as what an image was given, for sentences."""
+    return EVENT_PHRASES.get(event, event.replace("_", " "))
+
+
+def attribute_title(attribute: str) -> str:
+    """Return an attribute in words."""
+    return ATTRIBUTE_TITLES.get(attribute, attribute.replace("_", " "))
+
+
+def group_title(group: str) -> str:
+    """Return a group label for an axis: `Latino Hispanic`, `Black man`."""
+    return group.replace("_", " ")
+
+
+def group_faces(attribute: str, group: str) -> str:
+    """Return a group as the subject of a sentence: `Black faces`, `faces of women`."""
+    if attribute in ("gender", "auto_gender"):
+        return f"faces of {GROUP_NOUNS.get(group, group)}"
+    return f"{group_title(group)} faces"
+
+
+def sentence_start(text: str) -> str:
+    """Return the text with its first letter in upper case and the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def suite_title(suite: str) -> str:
+    """Return a prompt suite in words."""
+    titles = {
+        "crime": "crime and non-human, top-1 of 21 labels",
+        "crime_pooled": "crime against non-human, each pooled",
+        "trident": "Trident, single attribute",
+        "trident_mixed": "Trident, mixed attributes",
+        "trident_composite": "Trident, composite labels as candidates",
+        "outcomes": "three tasks together",
+    }
+    return titles.get(suite, suite.replace("_", " "))
+
+
+def is_composite(attribute: str) -> bool:
+    """Return whether an attribute crosses two others, as `gender_race` does."""
+    return "×" in attribute_title(attribute)
