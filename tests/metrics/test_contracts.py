@@ -1,0 +1,101 @@
+"""Every registered metric keeps what it declares; a public metric that declares nothing fails."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from plumbline import metrics
+from plumbline.metrics.registry import metric_families
+from plumbline.metrics.traits import METRICS
+
+ALL = pytest.mark.parametrize("traits", METRICS.values(), ids=list(METRICS))
+G = 4
+
+
+def sample(seed, n=240, levels=None):
+    """Draw responses to g classes and one more candidate, which the groups choose at different rates."""
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.arange(n) % G)
+    responses = (
+        rng.normal(size=(n, G + 1)) if levels is None else rng.integers(0, levels, (n, G + 1)).astype(float)
+    )
+    responses[:, -1] += 0.3 * groups
+    return responses, groups
+
+
+def test_every_public_function_and_every_row_is_declared():
+    public = {name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))}
+    declared = {traits.function.__name__ for traits in METRICS.values()}
+    assert public == declared
+    for family in metric_families():
+        assert set(family.metrics) <= set(METRICS)
+
+
+@ALL
+def test_values_lie_within_the_declared_bounds(traits):
+    for seed in range(5):
+        values = traits.measure(*sample(seed), G)
+        assert values.shape == (() if traits.shape == "scalar" else (G,))
+        assert not np.isnan(values).any()
+        assert (values >= traits.bounds[0]).all() and (values <= traits.bounds[1]).all()
+        assert np.ptp([traits.measure(*sample(s), G) for s in range(5)]) > 0, (
+            "the metric must move with its input"
+        )
+
+
+@ALL
+def test_row_order_does_not_matter(traits):
+    responses, groups = sample(7, levels=3)
+    order = np.random.default_rng(0).permutation(len(groups))
+    np.testing.assert_array_equal(
+        traits.measure(responses, groups, G), traits.measure(responses[order], groups[order], G)
+    )
+
+
+@ALL
+def test_renaming_groups_moves_by_group_values_and_nothing_else(traits):
+    responses, groups = sample(8)
+    rename = np.array([2, 0, 3, 1])
+    renamed = responses.copy()
+    renamed[:, rename] = responses[:, :G]
+    before, after = traits.measure(responses, groups, G), traits.measure(renamed, rename[groups], G)
+    expected = before if traits.shape == "scalar" else before[np.argsort(rename)]
+    np.testing.assert_allclose(after, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "traits", [t for t in METRICS.values() if t.when_identical], ids=lambda traits: traits.name
+)
+def test_groups_that_are_answered_alike(traits):
+    block = np.random.default_rng(9).normal(size=(60, G + 1))
+    values = traits.measure(np.tile(block, (G, 1)), np.repeat(np.arange(G), len(block)), G)
+    if traits.when_identical == "undefined":
+        assert np.isnan(values).all()
+    elif traits.when_identical == "equal":
+        assert np.ptp(values) == 0
+    else:
+        assert values == {"zero": 0.0, "one": 1.0}[traits.when_identical]
+
+
+@ALL
+def test_an_empty_group(traits):
+    responses, groups = sample(10)
+    responses[:, 1] = -100.0  # no image of the other groups may choose the class that is about to be empty
+    kept = groups != 1
+    others = [0, 2, 3]
+    full = traits.measure(responses[kept], groups[kept], G)
+    without = traits.measure(responses[kept][:, [*others, G]], np.searchsorted(others, groups[kept]), G - 1)
+    if traits.empty_group == "nan":
+        assert np.isnan(full[1])
+        np.testing.assert_allclose(full[others], without, rtol=1e-12)
+    else:
+        np.testing.assert_allclose(full, without, rtol=1e-12)
+
+
+@ALL
+def test_ties_go_to_the_lower_index(traits):
+    responses, groups = sample(11, levels=2)
+    assert traits.ties == "lower index wins"
+    untied = responses - 1e-6 * np.arange(G + 1)
+    np.testing.assert_array_equal(traits.measure(responses, groups, G), traits.measure(untied, groups, G))

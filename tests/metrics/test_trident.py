@@ -1,0 +1,123 @@
+"""Trident scores against fractions worked by hand, the obvious loop, and the paper's min-max normalisation."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plumbline.errors import MetricError
+from plumbline.metrics import normalise_probe_rates, probe_rate_gap, trident_scores
+from plumbline.metrics.trident import probe_predictions
+from plumbline.tables.schema import metric_frame
+
+KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "trident.json").read_text())
+
+
+def exact(value):
+    if isinstance(value, list):
+        return [exact(item) for item in value]
+    return float("nan") if value == "nan" else float(Fraction(value))
+
+
+@pytest.mark.parametrize("case", KNOWN, ids=lambda case: case["source"])
+def test_scores_by_hand(case):
+    inputs = case["inputs"]
+    scores = trident_scores(
+        np.array(inputs["logits"], float), inputs["labels"], n_classes=inputs["n_classes"]
+    )
+    for name, expected in case["expected"].items():
+        np.testing.assert_allclose(
+            getattr(scores, name), exact(expected), atol=case["tol"], rtol=0, err_msg=name
+        )
+
+
+def test_scores_equal_the_loop_over_images():
+    rng = np.random.default_rng(2)
+    logits, labels = rng.integers(0, 4, (300, 5)).astype(np.float32), rng.integers(0, 4, 300)
+    right, probe, total = np.zeros(4), np.zeros(4), np.zeros(4)
+    for row, label in zip(logits, labels):
+        top = min(i for i in range(5) if row[i] == max(row))
+        total[label] += 1
+        right[label] += top == label
+        probe[label] += top == 4
+    scores = trident_scores(logits, labels, n_classes=4)
+    np.testing.assert_allclose(scores.class_accuracy, right / total)
+    np.testing.assert_allclose(scores.probe_rate, probe / total)
+    assert scores.macro_accuracy == pytest.approx((right / total).mean())
+    assert scores.macro_accuracy_released == pytest.approx((right / total).sum() / 5)
+    inside = scores.probe_rate_interval
+    assert ((inside[:, 0] <= scores.probe_rate) & (scores.probe_rate <= inside[:, 1])).all()
+
+
+def test_many_probes_equal_one_test_each():
+    rng = np.random.default_rng(3)
+    classes, probes = rng.integers(0, 3, (200, 4)).astype(float), rng.integers(0, 3, (200, 6)).astype(float)
+    together = probe_predictions(classes, probes)
+    for i in range(6):
+        alone = np.concatenate([classes, probes[:, [i]]], axis=1).argmax(axis=1)
+        np.testing.assert_array_equal(together[i], alone)
+
+
+def test_no_images_is_undefined():
+    scores = trident_scores(np.zeros((0, 3)), np.zeros(0, dtype=int), n_classes=2)
+    assert np.isnan([scores.accuracy, scores.macro_accuracy, *scores.class_accuracy]).all() and scores.n == 0
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels"),
+    [(np.zeros((2, 3)), [0]), (np.zeros((2, 2)), [0, 1]), (np.zeros((1, 3)), [2]), (np.zeros((1, 3)), [-1]),
+     (np.full((1, 3), np.nan), [0]), (np.zeros((1, 3)), [0.5])],
+)  # fmt: skip
+def test_bad_input_is_refused(logits, labels):
+    with pytest.raises(MetricError):
+        trident_scores(logits, labels, n_classes=2)
+
+
+def test_gap_by_hand():
+    # Group rates over two probes: (2·1/2 + 2·1)/4 = 3/4 and (1·1/2)/4 = 1/8; the third group is empty.
+    assert probe_rate_gap([[0, 2, 2], [3, 1, 0], [0, 0, 0]]) == pytest.approx(5 / 8)
+    assert np.isnan(probe_rate_gap([[0, 2, 2], [0, 0, 0]]))
+    with pytest.raises(MetricError):
+        probe_rate_gap([[1], [2]])
+
+
+def rate(model, suite, value, **more):
+    return {
+        "metric": "probe_rate", "definition": "dot", "model": model, "dataset": "d", "suite": suite,
+        "condition": "before", "statistic": "estimate", "value": value, "n": 40, "cell_id": "c", **more,
+    }  # fmt: skip
+
+
+def test_normalisation_is_within_an_encoder_and_by_kind_of_test():
+    table = metric_frame(
+        [rate("a", "trident", 0.1), rate("a", "trident", 0.3), rate("a", "trident_mixed", 0.2),
+         rate("a", "trident_mixed", 0.6), rate("b", "trident", 0.9), rate("b", "trident", 0.9),
+         rate("a", "trident", 0.99, definition="cosine"), rate("a", "trident", 0.98, condition="logit_adjustment"),
+         rate("a", "trident", 0.97, statistic="sd")]
+    )  # fmt: skip
+    result = normalise_probe_rates(table)
+
+    def values(model, definition, condition="before"):
+        chosen = result.filter(model=model, definition=definition, condition=condition)
+        return chosen["value"].to_list()
+
+    assert values("a", "single") == pytest.approx([0, 100])
+    assert values("a", "mixed") == pytest.approx([0, 100])
+    assert values("a", "joint") == pytest.approx([0, 40, 20, 100])
+    assert np.isnan(values("b", "single")).all()
+    assert set(result.filter(model="b")["reason"]) == {"all rates of the encoder are equal"}
+    assert set(result["metric"]) == {"probe_rate_normalised"} and set(result["cell_id"]) == {"c"}
+    assert result.columns == table.columns
+
+
+def test_an_undefined_rate_stays_undefined_and_does_not_move_the_scale():
+    table = metric_frame([rate("a", "trident", v) for v in (0.1, float("nan"), 0.3)])
+    single = normalise_probe_rates(table).filter(definition="single")
+    np.testing.assert_allclose(single["value"].to_numpy(), [0, np.nan, 100])
+    assert single["reason"].to_list() == [None, "rate undefined", None]
+
+
+def test_nothing_to_normalise():
+    assert normalise_probe_rates(metric_frame([])).height == 0

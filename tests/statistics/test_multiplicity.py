@@ -1,0 +1,46 @@
+"""Benjamini-Hochberg within declared families."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.statistics import FAMILY, add_q_values, q_values
+from plumbline.tables.schema import metric_frame
+
+
+def test_q_by_hand():
+    # m = 4: p·m/rank is .04, .04, .04, .8, made monotone from the right.
+    np.testing.assert_allclose(q_values([0.01, 0.02, 0.03, 0.8]), [0.04, 0.04, 0.04, 0.8])
+
+
+def test_tests_that_were_not_made_do_not_count():
+    np.testing.assert_allclose(q_values([0.01, np.nan, 0.04]), [0.02, np.nan, 0.04])
+    assert np.isnan(q_values([np.nan])).all() and q_values([]).shape == (0,)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_q_is_the_step_up_rule(p):
+    m, order = len(p), np.argsort(p)
+    slow = np.empty(m)
+    lowest = 1.0
+    for rank in range(m, 0, -1):
+        lowest = min(lowest, p[order[rank - 1]] * m / rank)
+        slow[order[rank - 1]] = lowest
+    np.testing.assert_allclose(q_values(p), slow, atol=1e-12)
+
+
+def test_families_are_kept_apart_and_rows_in_order():
+    common = {"model": "m", "dataset": "d", "condition": "before", "statistic": "estimate"}
+    rows = [
+        common | {"metric": metric, "definition": definition, "p": p, "seed": i}
+        for i, (metric, definition, p) in enumerate(
+            [("a", "x", 0.01), ("b", "x", 0.04), ("a", "x", 0.5), ("a", "y", 0.03), ("a", "x", None)]
+        )
+    ]
+    table = add_q_values(metric_frame(rows))
+    assert table["seed"].to_list() == [0, 1, 2, 3, 4]
+    assert table["q"].to_list() == pytest.approx([0.02, 0.04, 0.5, 0.03, None])
+    assert set(FAMILY) <= set(table.columns) and table.schema["q"] == pl.Float64
+    assert add_q_values(metric_frame([])).height == 0
