@@ -9,7 +9,7 @@ import polars as pl
 from assets.cells import cell_id
 from assets.partitions import GRID, cell_of
 from assets.results import OWNERS, materialised
-from plumbline.report import metric_png
+from plumbline.report import thumbnails
 from plumbline.storage.arrays import table_bytes
 from resources.places import Places
 from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
@@ -103,7 +103,7 @@ def _tracked(context: dg.AssetExecutionContext, places: Places, frame: pl.DataFr
         files={
             "metrics.parquet": table_bytes(frame),
             "metrics.csv": frame.write_csv().encode(),
-            **figures(frame),
+            **figures(frame, dataset=dataset, model=model),
         },
     )
 
@@ -125,10 +125,7 @@ def headline_metrics(frame: pl.DataFrame) -> dict[str, float]:
     return metrics
 
 
-def figures(frame: pl.DataFrame) -> dict[str, bytes]:
-    """Return the small figures of a cell as PNG by artifact path; one without data is left out."""
-    drawn = {
-        name: metric_png(frame, name)
-        for name in ("max_skew", "harm_rate", "proportions", "trident", "adjustment")
-    }
-    return {f"figures/{name}.png": data for name, data in drawn.items() if data}
+def figures(frame: pl.DataFrame, *, dataset: str, model: str) -> dict[str, bytes]:
+    """Return the figures of a cell as small PNGs by artifact path; one without data is left out."""
+    drawn = thumbnails(frame, dataset=dataset, model=model)
+    return {f"figures/{name}.png": picture for name, picture in drawn.items()}

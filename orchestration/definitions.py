@@ -1,7 +1,6 @@
 """What Dagster loads: assets, checks, jobs and resources of the audit file in force."""
 
 import os
-import warnings
 
 import dagster as dg
 
@@ -21,9 +20,6 @@ from resources.no_pickles import NoPickles
 from resources.places import Places
 from resources.quality import Quality
 from resources.tracking import Tracking
-
-warnings.filterwarnings("ignore", category=dg.PreviewWarning)
-warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
 
 def build_definitions(places: Places) -> dg.Definitions:

@@ -2,29 +2,19 @@
 
 import dagster as dg
 
-from assets.partitions import DATASETS, ENCODERS, GRID
-
-observe = dg.define_asset_job(
-    "observe",
-    dg.AssetSelection.groups("sources"),
-    description="Look at dataset folders, checkpoints and prompts: what has changed since the last audit?",
-)
 datasets = dg.define_asset_job(
     "datasets",
     dg.AssetSelection.groups("datasets"),
-    partitions_def=DATASETS,
     description="Read one dataset, sort its files into accepted and quarantined, label genders, check the balance.",
 )
 encoders = dg.define_asset_job(
     "encoders",
     dg.AssetSelection.groups("encoders"),
-    partitions_def=ENCODERS,
     description="Embed every prompt with one checkpoint.",
 )
 cells = dg.define_asset_job(
     "cells",
     dg.AssetSelection.groups("embeddings", "logits", "metrics", "mitigation", "tracking"),
-    partitions_def=GRID,
     description="Audit one checkpoint on one dataset, from embeddings to the MLflow run.",
 )
 findings = dg.define_asset_job(

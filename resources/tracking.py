@@ -50,6 +50,7 @@ class Tracking:
         """Return a client of the store; set-up of a fresh SQLite store happens here, once."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("DO_NOT_TRACK", "true")
+        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         from mlflow import MlflowClient
 
         return MlflowClient(self._places.tracking_uri)

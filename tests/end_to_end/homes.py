@@ -1,0 +1,87 @@
+"""Homes of their own for whole audits, run by the real command line in a process of its own."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from resources.places import PROJECT, Places
+
+AUDIT = {
+    "title": "A small audit of the planted world",
+    "labeller": "small-control-3k",
+    "storage": {"shard_rows": 256, "batch_rows": 64},
+    "statistics": {"resamples": 2000, "permutations": 2000},
+    "datasets": {
+        "fairface": {
+            "reader": "fairface",
+            "root": "planted:fairface",
+            "balance": {"race": [0.10, 0.20], "gender": [0.40, 0.60], "race_gender": [0.03, 0.12]},
+        }
+    },
+    "encoders": {
+        name: {"address": f"local-dir:plumbline/world/checkpoints/{name}"}
+        for name in ("small-bazaar-3k", "small-control-3k")
+    },
+    "audit": [{"encoders": "all", "datasets": "all"}],
+}
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home with its audit file, and the command line on it."""
+
+    folder: Path
+
+    @property
+    def places(self) -> Places:
+        return Places(audit_path=self.folder / "audit.yaml", home=self.folder / "home")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PLUMBLINE_AUDIT": str(self.places.audit_path),
+            "PLUMBLINE_HOME": str(self.places.home),
+            "COLUMNS": "200",
+        }
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-m", "orchestration", *arguments],
+            cwd=PROJECT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=300)
+        return process.returncode, output
+
+    def shards(self) -> list[Path]:
+        """Manifests of the image shards that are committed (a text shard has one batch per prompt suite)."""
+        return [
+            path
+            for path in self.places.home.glob("lake/embeddings/*/*.json")
+            if json.loads(path.read_text())["details"]["rows"] == AUDIT["storage"]["shard_rows"]
+        ]
+
+    def table_sha256(self) -> str:
+        return self.places.lake.require("metric_table").sha256
+
+
+def make_home(folder: Path, **changes) -> Home:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "audit.yaml").write_text(yaml.safe_dump({**AUDIT, **changes}, sort_keys=False))
+    return Home(folder)
+
+
+def forward_passes(output: str) -> int:
+    found = re.search(r"(\d+) forward passes", output)
+    assert found, output
+    return int(found.group(1))

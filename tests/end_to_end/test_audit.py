@@ -1,0 +1,182 @@
+"""The command `plumbline audit` from an empty home to the report, again, and after being killed."""
+
+import os
+import signal
+import time
+
+import dagster as dg
+import polars as pl
+import pytest
+from homes import forward_passes, make_home
+
+from orchestration.instance import OWNER
+from plumbline.tables.schema import METRIC_SCHEMA
+
+
+def test_an_audit_ends_with_findings_and_the_path_of_a_report(audited):
+    home, code, output = audited
+    assert code == 0, output
+    assert "Findings" in output and str(home.places.report) in output
+    page = home.places.report.read_text("utf-8")
+    assert page.startswith("<!doctype html>") and "<script" not in page.lower()
+
+
+def test_every_row_carries_its_lineage(audited):
+    home, _, _ = audited
+    table = home.places.lake.read_table("metric_table")
+    assert table.columns == METRIC_SCHEMA.names
+    for column in ("cell_id", "audit_id", "dataset_digest", "checkpoint_sha256", "suite_hash"):
+        assert table[column].null_count() == 0, column
+    assert table["cell_id"].n_unique() == 2 and table["audit_id"].n_unique() == 1
+    mixed = table.filter(pl.col("suite") == "trident_mixed")
+    assert mixed.height and mixed["labeller_sha256"].null_count() == 0
+    weights = {m: home.places.checkpoint(m).weights_sha256 for m in table["model"].unique()}
+    assert dict(table.select("model", "checkpoint_sha256").unique().iter_rows()) == weights
+
+
+def test_nothing_is_estimated_without_n_and_undefined_has_a_reason(audited):
+    home, _, _ = audited
+    table = home.places.lake.read_table("metric_table")
+    assert table["n"].null_count() == 0
+    undefined = table.filter(pl.col("value").is_nan() | pl.col("value").is_null())
+    assert undefined["reason"].null_count() == 0
+    estimates = table.filter(
+        pl.col("metric").is_in(["max_skew", "harm_rate", "outcome_proportion"]) & pl.col("value").is_finite()
+    )
+    assert (estimates["ci_low"] <= estimates["value"]).all() and (
+        estimates["value"] <= estimates["ci_high"]
+    ).all()
+
+
+def test_the_planted_crime_association_shows_and_the_control_does_not(audited):
+    home, _, _ = audited
+    skew = home.places.lake.read_table("metric_table").filter(
+        (pl.col("metric") == "max_skew")
+        & (pl.col("definition") == "mean_over_pairs")
+        & (pl.col("suite") == "crime")
+        & (pl.col("attribute") == "race")
+    )
+    row = {r["model"]: r for r in skew.iter_rows(named=True)}
+    assert row["small-bazaar-3k"]["value"] > row["small-control-3k"]["value"]
+    assert row["small-bazaar-3k"]["ci_low"] > row["small-control-3k"]["value"]
+    assert row["small-bazaar-3k"]["p"] < 0.001
+
+
+def test_the_adjustment_raises_macro_accuracy_on_test_rows(audited):
+    home, _, _ = audited
+    gain = home.places.lake.read_table("metric_table").filter(
+        (pl.col("metric") == "macro_accuracy_gain")
+        & (pl.col("suite") == "trident")
+        & (pl.col("condition") == "logit_adjustment")
+        & (pl.col("statistic") == "mean")
+        & (pl.col("model") == "small-bazaar-3k")
+    )
+    assert gain.height == 15
+    assert gain["value"].mean() > 0
+    assert gain.filter(pl.col("probe") == "thief")["value"].item() > 0.02
+
+
+def test_quarantined_files_are_listed_with_reasons(audited):
+    home, _, _ = audited
+    quarantine = home.places.lake.read_table("quarantine", partition="fairface")
+    records = home.places.lake.require("records", partition="fairface")
+    assert records.rows + quarantine.height == records.details["listed"]
+    assert quarantine["code"].n_unique() >= 6
+    page = home.places.report.read_text("utf-8")
+    assert all(path in page for path in quarantine["path"] if ".." not in path)
+
+
+def test_a_second_audit_does_no_forward_pass_and_changes_no_byte(audited):
+    home, _, first = audited
+    before = home.table_sha256()
+    code, output = home.run("audit")
+    assert code == 0, output
+    assert forward_passes(first) > 0 and forward_passes(output) == 0
+    assert home.table_sha256() == before
+    provenance = home.places.lake.read_table("provenance")
+    assert provenance["forward_passes"].to_list() == [0, 0]
+    assert provenance["mlflow_run"].null_count() == 0
+
+
+def test_one_mlflow_run_a_cell_linked_both_ways(audited):
+    from mlflow import MlflowClient
+
+    home, _, _ = audited
+    client = MlflowClient(home.places.tracking_uri)
+    experiment = client.get_experiment_by_name("plumbline")
+    runs = client.search_runs([experiment.experiment_id])
+    assert len(runs) == 2
+    provenance = home.places.lake.read_table("provenance")
+    assert {run.info.run_id for run in runs} == set(provenance["mlflow_run"])
+    for run in runs:
+        assert run.data.metrics and run.data.params["dataset"] == "fairface"
+        assert run.data.tags["plumbline.dagster_run"] in set(provenance["dagster_run"])
+        files = {item.path for item in client.list_artifacts(run.info.run_id)}
+        assert {"metrics.parquet", "metrics.csv", "figures"} <= files
+    shared = set(runs[0].data.metrics) & set(runs[1].data.metrics)
+    assert any(key.startswith("max_skew") for key in shared)
+
+
+def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, tmp_path):
+    undisturbed, _, _ = audited
+    home = make_home(tmp_path / "killed")
+    process = home.start("audit")
+    deadline = time.monotonic() + 240
+    while len(home.shards()) < 14 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    output, _ = process.communicate()
+    done = len(home.shards())
+    assert process.returncode == -signal.SIGKILL and 14 <= done < 20, output
+
+    code, output = home.run("audit")
+    assert code == 0, output
+    assert "closed 1 run(s) whose process was gone" in output
+    # Ten full shards an encoder; a full shard has four batches. What was committed is not done again.
+    images = home.places.lake.require("records", partition="fairface").rows
+    full, rest = divmod(images, 256)
+    batches = 2 * (4 * full + -(-rest // 64))
+    texts = forward_passes(output) - (batches - 4 * done)
+    assert 0 <= texts <= 12, (forward_passes(output), batches, done)
+    assert home.table_sha256() == undisturbed.table_sha256()
+
+    os.environ["DAGSTER_HOME"] = str(home.places.dagster_home)
+    with dg.DagsterInstance.get() as instance:
+        live = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING], tags=OWNER)
+        assert instance.get_runs(filters=live) == []
+        failed = instance.get_runs(filters=dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
+        assert len(failed) == 1
+        claimed = instance.event_log_storage.get_concurrency_info("gpu")
+        assert claimed.active_slot_count == 0
+
+
+def test_a_dataset_out_of_balance_is_refused_and_the_others_are_not(tmp_path):
+    datasets = {
+        "lopsided": {"reader": "utkface", "root": "planted:utkface", "balance": {"age_group": [0.3, 0.4]}},
+    }
+    home = make_home(tmp_path / "refused", datasets=datasets)
+    code, output = home.run("audit")
+    assert code == 1
+    assert "label_balance failed" in output
+    assert "refused, since these checks have not passed: records.label_balance" in output
+    assert not home.places.lake.committed("image_embeddings", partition="lopsided|small-bazaar-3k")
+
+
+@pytest.mark.parametrize("command", [["--help"], ["audit", "--help"], ["status"]])
+def test_the_command_line_teaches(audited, command):
+    home, _, _ = audited
+    code, output = home.run(*command)
+    assert code == 0, output
+    assert {"--help": "fetch", "audit": "Interrupt", "status": "2 of 2 cells are current"}[
+        command[0]
+    ] in output
+
+
+def test_a_checkpoint_that_is_not_on_disk_is_an_error_before_anything_runs(tmp_path):
+    home = make_home(
+        tmp_path, encoders={"clip-b32": {"address": "ViT-B-32-quickgelu/openai"}}, labeller="clip-b32"
+    )
+    code, output = home.run("audit")
+    assert code == 2
+    assert "plumbline fetch clip-b32" in output and "Traceback" not in output
+    assert not (home.places.home / "lake").exists()
