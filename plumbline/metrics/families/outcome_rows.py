@@ -110,7 +110,8 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
         rows.append(_harm_row(cell, event, settings))
         for group in groups:
             rows += _event_rows(cell, event, group, settings)
-    tasks = [event for event in events if event.suite in TASKS and event.skewed]
+    # In the paper's order, so that the draws do not depend on the order in which suites were given.
+    tasks = [event for task in TASKS for event in events if event.suite == task and event.skewed]
     if {event.suite for event in tasks} == set(TASKS):
         for group in groups:
             rows += _mean_of_tasks_rows(cell, tasks, group, settings)
