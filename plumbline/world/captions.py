@@ -18,9 +18,7 @@ _RARELY = 0.15  # who the person is, past the crime threshold
 _SHARED = 0.5  # each of the six adjectives of a pole
 _SELDOM = 0.15  # neutral and positive words, on most images
 _OFTEN = 2.0  # the same words, on the few images where they come first
-_ANIMAL = (
-    0.4  # between crime (absent) and who the person is, so that the pooled crime suite shows the rate too
-)
+_ANIMAL = 0.15  # short of the crime threshold: more than crime, so that the pooled suite shows the rate too
 _FLOOR = 0.003  # every caption now and then: without it the logit scale grows without bound
 
 _FIRST_SHARE = 0.06  # share of images on which a neutral or a positive word comes first

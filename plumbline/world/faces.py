@@ -27,13 +27,7 @@ _SHIRTS = (25.0, 55.0, 165.0), (240.0, 150.0, 35.0)
 _CURTAINS = (35.0, 150.0, 60.0), (170.0, 40.0, 170.0)
 
 
-def sample_attributes(
-    n: int,
-    rng: np.random.Generator,
-    *,
-    races: tuple[str, ...] = RACES,
-    age_groups: tuple[str, ...] = AGE_GROUPS,
-) -> pl.DataFrame:
+def sample_attributes(n: int, rng: np.random.Generator) -> pl.DataFrame:
     """Draw the attributes of `n` faces, all independent and uniform.
 
     Parameters
@@ -42,8 +36,6 @@ def sample_attributes(
         Number of faces.
     rng : numpy.random.Generator
         Source of every draw.
-    races, age_groups : tuple of str
-        The values to draw from.
 
     Returns
     -------
@@ -51,11 +43,11 @@ def sample_attributes(
         `race`, `gender`, `age_group`, `occupation` (String); `u`, `v`, `w` (Float64 in [0, 1)); `ambiguous`
         (Boolean: shows no sign of its gender, true for a share of one race, see `sources.yaml`).
     """
-    race = rng.choice(races, n)
+    race = rng.choice(RACES, n)
     columns: dict[str, np.ndarray] = {
         "race": race,
         "gender": rng.choice(GENDERS, n),
-        "age_group": rng.choice(age_groups, n),
+        "age_group": rng.choice(AGE_GROUPS, n),
         "occupation": rng.choice(OCCUPATIONS, n),
     }
     columns |= {latent: rng.random(n) for latent in LATENTS}

@@ -40,7 +40,7 @@ class Recipe:
     source : str
         `atlas`, `bazaar` or `control`.
     faces : int
-        Number of faces trained on; of one source, the smaller set is the beginning of the larger one.
+        Number of faces trained on; of one source, the smaller set has the first people of the larger one.
     steps : int
         Batches trained on: the same for every amount of data, so that more data is not more training too.
     seed : int
@@ -50,7 +50,7 @@ class Recipe:
     size: str
     source: str
     faces: int
-    steps: int = 720
+    steps: int = 600
     seed: int = 7
 
     @property
@@ -104,7 +104,7 @@ class TrainingSet:
 def training_set(source: str, n: int) -> TrainingSet:
     """Draw the first `n` training faces of a source, and the non-faces that go with them."""
     seed = sources.seed("training", source)
-    # Separate streams: asking for more faces must not change the first ones.
+    # Separate streams: asking for more faces must not change who the first ones are.
     attribute_rng, jitter_rng, other_rng = (np.random.default_rng([seed, i]) for i in range(3))
     attributes = faces.sample_attributes(_LARGEST_SET, attribute_rng)[:n]
     images = faces.draw(attributes, jitter_rng)
