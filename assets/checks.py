@@ -175,7 +175,7 @@ def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
         "rows": frame.height,
         "facts": dg.MetadataValue.md(markdown_table(shown)),
         "unmet": dg.MetadataValue.json(outcome.unmet),
-        "data_docs": dg.MetadataValue.url(outcome.docs.as_uri()),
+        "data_docs": dg.MetadataValue.url(outcome.docs),
     }
 
 
@@ -187,7 +187,7 @@ def _outcome_row(asset: str, name: str, description: str, outcome: Validation) -
             "passed": [outcome.passed],
             "observed": [unmet or f"{outcome.expectations} expectations met"],
             "expected": [description],
-            "link": [outcome.docs.as_uri()],
+            "link": [outcome.docs],
         }
     )
 

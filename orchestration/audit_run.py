@@ -8,6 +8,7 @@ import dagster as dg
 from rich.console import Console
 
 from assets.partitions import cell_key
+from assets.sources import report_sources
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions
 from resources.places import Places
 
@@ -70,6 +71,7 @@ class AuditRun:
             if closed := close_orphans(self._instance):
                 self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
             register_partitions(self._instance, self._places)
+            report_sources(self._instance, self._places)
             used = dict.fromkeys(dataset for dataset, _ in audit.cells)
             self._stage("read datasets, label genders", "datasets", used)
             self._stage("embed prompts", "encoders", dict.fromkeys(model for _, model in audit.cells))

@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -26,14 +25,14 @@ class Validation:
         `expectation, on, observed`, one for every expectation that was not met.
     expectations : int
         How many were tested.
-    docs : Path
-        The page of this suite's results.
+    docs : str
+        Address of the page with these results.
     """
 
     passed: bool
     unmet: list[dict[str, str]]
     expectations: int
-    docs: Path
+    docs: str
 
 
 class Quality:
@@ -66,14 +65,9 @@ class Quality:
                 gx.ValidationDefinition(name=name, data=self._batch(context, name), suite=suite)
             )
             result = definition.run(batch_parameters={"dataframe": frame.to_pandas()})
-            context.build_data_docs(resource_identifiers=None)
+            page = _document(context, suite, result)
         unmet = [_unmet(item) for item in result.results if not item.success]
-        return Validation(bool(result.success), unmet, len(result.results), self.index)
-
-    @property
-    def index(self) -> Path:
-        """Return the first page of the Data Docs."""
-        return self._places.quality / "gx" / "uncommitted" / "data_docs" / "local_site" / "index.html"
+        return Validation(bool(result.success), unmet, len(result.results), page)
 
     def _context(self) -> Any:
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
@@ -94,6 +88,22 @@ class Quality:
         )
         batches = {batch.name: batch for batch in asset.batch_definitions}
         return batches.get(_BATCH) or asset.add_batch_definition_whole_dataframe(_BATCH)
+
+
+def _document(context: Any, suite: Any, result: Any) -> str:
+    """Write the Data Docs page of one result, not the whole site again, and return its address."""
+    from great_expectations.data_context.types.resource_identifiers import (
+        ExpectationSuiteIdentifier,
+        ValidationResultIdentifier,
+    )
+
+    written = ValidationResultIdentifier(
+        expectation_suite_identifier=ExpectationSuiteIdentifier(name=suite.name),
+        run_id=result.meta["run_id"],
+        batch_identifier=result.batch_id,
+    )
+    context.build_data_docs(resource_identifiers=[written])
+    return str(context.get_docs_sites_urls(resource_identifier=written)[0]["site_url"])
 
 
 def _unmet(item: Any) -> dict[str, str]:

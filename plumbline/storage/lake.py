@@ -119,7 +119,9 @@ class Lake:
         made = Committed(name, partition, kind, sha256, rows, len(data), dict(details or {}))
         folder = self.folder(name, partition)
         commit_bytes(folder / f"{sha256}.{_SUFFIX[kind]}", data)
-        commit_bytes(folder / "manifest.json", canonical_json({"schema": MANIFEST_SCHEMA, **vars(made)}).encode())
+        commit_bytes(
+            folder / "manifest.json", canonical_json({"schema": MANIFEST_SCHEMA, **vars(made)}).encode()
+        )
         return made
 
     def _read(self, name: str, partition: str, kind: str) -> bytes:

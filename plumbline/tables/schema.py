@@ -44,7 +44,9 @@ LINEAGE_COLUMNS: dict[str, pa.DataType] = {
     "scorer_id": pa.string(),
 }
 
-METRIC_SCHEMA = pa.schema([pa.field(name, kind) for name, kind in {**ESTIMATE_COLUMNS, **LINEAGE_COLUMNS}.items()])
+METRIC_SCHEMA = pa.schema(
+    [pa.field(name, kind) for name, kind in {**ESTIMATE_COLUMNS, **LINEAGE_COLUMNS}.items()]
+)
 
 REQUIRED = ("metric", "definition", "model", "dataset", "condition", "statistic")
 
@@ -69,5 +71,7 @@ def metric_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
         unknown = set(row) - set(schema)
         missing = [name for name in REQUIRED if row.get(name) is None]
         if unknown or missing:
-            raise ValueError(f"metric row {row.get('metric')!r}: unknown columns {sorted(unknown)}, missing {missing}")
+            raise ValueError(
+                f"metric row {row.get('metric')!r}: unknown columns {sorted(unknown)}, missing {missing}"
+            )
     return pl.DataFrame(rows, schema=schema, orient="row") if rows else pl.DataFrame(schema=schema)

@@ -156,7 +156,9 @@ def _trident(name: str, classes: str | None, *, readable: bool) -> Suite:
     chosen = content["classes"][classes]
     wording = {**chosen["labels"], **(chosen.get("readable", {}) if readable else {})}
     if name == "trident_composite":
-        wording = {f"{label}_{gender}": f"{text}_{gender}" for label, text in wording.items() for gender in GENDERS}
+        wording = {
+            f"{label}_{gender}": f"{text}_{gender}" for label, text in wording.items() for gender in GENDERS
+        }
     groups = [
         Candidate(id=label, text=content["class_template"].format(text), category="class")
         for label, text in wording.items()
