@@ -6,9 +6,10 @@ import polars as pl
 
 from plumbline.report.findings import Finding
 from plumbline.report.inputs import DatasetSummary, ReportInputs
+from plumbline.report.listings import Listing
 from plumbline.report.numbers import count, percent, percent_interval
 from plumbline.report.rows import where
-from plumbline.report.vocabulary import group_title
+from plumbline.report.vocabulary import event_title, group_title
 
 
 def data_findings(table: pl.DataFrame, inputs: ReportInputs) -> list[Finding]:
@@ -118,3 +119,33 @@ def _known(met: pl.DataFrame) -> Finding:
         interval_text="",
         strength=covered / met.height,
     )
+
+
+def coverage_listing(table: pl.DataFrame, planted: pl.DataFrame | None) -> Listing | None:
+    """List by model and event how often an interval covers the planted rate; None where nothing is known."""
+    met = planted_coverage(table, planted)
+    if met is None or met.is_empty():
+        return None
+    rows = []
+    for key, group in met.group_by("model", "dataset", "event", maintain_order=True):
+        error = (group["value"] - group["planted"]).abs().to_numpy()
+        covered = int(group["covered"].sum())
+        rows.append(
+            (
+                str(key[0]),
+                str(key[1]),
+                event_title(str(key[2])),
+                f"{covered} of {group.height} ({percent(covered / group.height)})",
+                f"{100 * error.mean():.1f} points",
+                f"{100 * error.max():.1f} points",
+            )
+        )
+    heads = (
+        "Model",
+        "Dataset",
+        "Event",
+        "Intervals that cover the planted rate",
+        "Mean error",
+        "Largest error",
+    )
+    return Listing(heads, rows, frozenset({3, 4, 5}))

@@ -34,7 +34,19 @@ from plumbline.report.vocabulary import (
 )
 
 # The order in which a reader meets the kinds of findings.
-TONES = ("refused", "bias", "harm", "cost", "gain", "undefined", "none", "data", "known")
+TONES = ("refused", "bias", "undefined", "cost", "gain", "harm", "data", "known", "none")
+# How many of each a reader meets at first; the rest is folded away.
+AT_FIRST = {
+    "refused": 3,
+    "bias": 6,
+    "undefined": 1,
+    "cost": 1,
+    "gain": 1,
+    "harm": 2,
+    "data": 1,
+    "known": 1,
+    "none": 2,
+}
 
 
 @dataclass(frozen=True)
@@ -44,8 +56,9 @@ class Finding:
     Attributes
     ----------
     tone : str
-        One of `TONES`: `bias` there is evidence, `none` there is none, `undefined` it cannot be said, `harm` a rate,
-        `gain` and `cost` of a mitigation, `refused` a failed check, `data` about the data, `known` against planted truth.
+        One of `TONES`: `refused` a failed check, `bias` there is evidence, `none` there is none, `undefined` it
+        cannot be said, `cost` and `gain` of a mitigation, `harm` a rate, `data` about the data, `known` against
+        planted truth.
     topic : tuple of str
         What is asked, the same for every model: findings of one topic are told together.
     short : str
@@ -91,17 +104,33 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
         _adjustments,
     )
     found = [finding for kind in kinds for finding in kind(table, reading)]
+    return in_rank_order(found)
+
+
+def in_rank_order(found: list[Finding]) -> list[Finding]:
+    """Return findings by tone, then question, then strength."""
     return sorted(found, key=_rank)
+
+
+def at_first(ranked: list[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Split ranked findings into those a reader meets at first, a few of every tone, and the rest."""
+    left = dict(AT_FIRST)
+    shown: list[Finding] = []
+    rest: list[Finding] = []
+    for finding in ranked:
+        left[finding.tone] -= 1
+        (shown if left[finding.tone] >= 0 else rest).append(finding)
+    return shown, rest
 
 
 def headlines(found: list[Finding]) -> list[Finding]:
     """Return the strongest finding of every topic, with how many models show the same, in rank order."""
-    ordered = sorted(found, key=lambda f: (f.topic, _rank(f)))
+    ordered = sorted(found, key=lambda f: (f.topic, _rank(f)))  # groupby needs topics together
     told = []
     for _, same in groupby(ordered, key=lambda f: f.topic):
         group = list(same)
         told.append(_with_company(group[0], group))
-    return sorted(told, key=_rank)
+    return in_rank_order(told)
 
 
 def findings_table(metric_table: pl.DataFrame, *, limit: int = 12) -> pl.DataFrame:
@@ -122,29 +151,47 @@ def findings_table(metric_table: pl.DataFrame, *, limit: int = 12) -> pl.DataFra
             "value": f.value_text,
             "interval": f.interval_text,
         }
-        for f in headlines(findings(metric_table))[:limit]
+        for f in at_first(headlines(findings(metric_table)))[0][:limit]
     ]
     return pl.DataFrame(
         rows, schema=dict.fromkeys(("model", "dataset", "finding", "value", "interval"), pl.String)
     )
 
 
-def _rank(finding: Finding) -> tuple[int, float, tuple[str, ...], str]:
+def _rank(finding: Finding) -> tuple[int, str, float, tuple[str, ...], str]:
     strength = finding.strength if math.isfinite(finding.strength) else -1.0
-    return (TONES.index(finding.tone), -strength, finding.topic, finding.model)
+    # A skew and a difference of shares have different units: only findings of one kind are ordered by strength.
+    return (TONES.index(finding.tone), finding.topic[0], -strength, finding.topic, finding.model)
 
 
 def _with_company(finding: Finding, group: list[Finding]) -> Finding:
-    if len(group) == 1 or finding.tone not in ("bias", "none", "undefined"):
+    if len(group) == 1:
         return finding
+    if finding.tone == "harm":
+        return replace(
+            finding, sentence=f"{finding.sentence} The largest of {len(group)} models{_least(group)}."
+        )
+    if finding.tone in ("gain", "cost"):
+        return replace(finding, sentence=f"{finding.sentence} {_gains(group)}")
     counts = {tone: sum(f.tone == tone for f in group) for tone in ("bias", "none", "undefined")}
     if finding.tone == "bias":
-        company = f"Evidence of it in {counts['bias']} of {len(group)} models."
+        company = f"Evidence of it in {counts['bias']} of {len(group)} models{_least(group)}."
     elif finding.tone == "none":
         company = f"The same for all {len(group)} models: this one has the largest value."
     else:
         company = f"Undefined in {counts['undefined']} of {len(group)} models."
     return replace(finding, sentence=f"{finding.sentence} {company}")
+
+
+def _gains(group: list[Finding]) -> str:
+    raised = sum(f.tone == "gain" for f in group)
+    return f"It raises the mean in {raised} of {len(group)} models{_least(group)}."
+
+
+def _least(group: list[Finding]) -> str:
+    known = [f for f in group if math.isfinite(f.value)]
+    least = min(known, key=lambda f: (f.value, f.model))
+    return f"; the smallest value is {least.value_text} ({least.model})"
 
 
 def _evidence(row: Row, reading: Reading) -> bool:
@@ -185,7 +232,8 @@ def _skew(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     subject = f"{row['model']} on {row['dataset']}"
     if not defined(row["value"]):
         tone, short = "undefined", f"{what}: undefined"
-        sentence = f"{subject}: {what} is undefined: {row['reason'] or 'no reason was recorded'}.{_extremes(groups, reading)}"
+        reason = row["reason"] or "no reason was recorded"
+        sentence = f"{subject}: {what} is undefined: {reason}.{_extremes(groups, reading)}"
     else:
         stated = f"{number(row['value'])} ({_uncertainty(row, reading)}; {_pairs(row, groups)})"
         if _evidence(row, reading):
@@ -323,7 +371,7 @@ def _harm(row: Row, reading: Reading) -> Finding:
         model=row["model"],
         dataset=row["dataset"],
         short=sentence_start(what),
-        sentence=f"{row['model']} on {row['dataset']}: the {what} is {stated}; no model here gives more.",
+        sentence=f"{row['model']} on {row['dataset']}: the {what} is {stated}.",
         value=_nan(row["value"]),
         value_text=percent(row["value"]),
         interval_text=ends,

@@ -1,4 +1,4 @@
-"""What the report needs besides the metric table: the audit, its datasets, its encoders, and where numbers come from."""
+"""What the report needs besides the metric table: the audit, its datasets, its encoders, its runs."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -24,20 +25,20 @@ class Listing:
     ----------
     heads : tuple of str
         Column heads; those in `numeric` are set flush right.
-    rows : list of tuple of str
+    rows : sequence of tuple of str
         One text a column; escaped where it is put into the page.
     note : str
         What to know when reading it; may be empty.
     """
 
     heads: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     numeric: frozenset[int] = frozenset()
     note: str = ""
 
 
 def _bare_p(value: float | None) -> str:
-    return p_value(value, "").strip().removeprefix("= ") if defined(value) else "–"
+    return p_value(value, "").replace("\u00a0", "").removeprefix("=") if defined(value) else "–"
 
 
 def _estimate(row: Row | None) -> str:
@@ -245,8 +246,8 @@ def _probe_rate_cost(chosen: pl.DataFrame, model: str) -> tuple[str, str]:
     if both.is_empty():
         return "–", "–"
     risen = both.filter(pl.col("new") - pl.col("old") > 0.01).height
-    change = f"{percent(_mean(chosen, model, 'before', 'probe_rate'))} → {percent(_mean(chosen, model, AFTER, 'probe_rate'))}"
-    return change, f"{risen} of {both.height}"
+    before, after = (_mean(chosen, model, condition, "probe_rate") for condition in ("before", AFTER))
+    return f"{percent(before)} → {percent(after)}", f"{risen} of {both.height}"
 
 
 def undefined_listing(table: pl.DataFrame) -> Listing:

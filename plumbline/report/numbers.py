@@ -6,6 +6,8 @@ import math
 
 UNDEFINED = "undefined"
 MINUS = "−"
+# Unbreakable, so that no line ends between a sign and its number.
+EQUALS, BELOW = "\u00a0=\u00a0", "\u00a0<\u00a0"
 
 
 def is_undefined(value: float | None) -> bool:
@@ -64,14 +66,11 @@ def percent(share: float | None, n: int | None = None) -> str:
 
     Examples
     --------
-    >>> percent(0.452, 300), percent(0.00568), percent(0.9996), percent(1.0)
-    ('45% (n = 300)', '0.57%', '>99.9%', '100%')
+    >>> percent(0.452), percent(0.00568), percent(0.9996), percent(1.0)
+    ('45%', '0.57%', '>99.9%', '100%')
     """
-    if share is None or math.isnan(share):
-        text = UNDEFINED
-    else:
-        text = _percentage(100 * share)
-    return text if n is None else f"{text} (n = {n:,})"
+    text = UNDEFINED if share is None or math.isnan(share) else _percentage(100 * share)
+    return text if n is None else f"{text} (n{EQUALS}{n:,})"
 
 
 def _percentage(value: float) -> str:
@@ -116,8 +115,8 @@ def p_value(p: float | None, name: str = "p") -> str:
     if p is None or math.isnan(p):
         return f"no {name}"
     if p < 0.001:
-        return f"{name} < 0.001"
-    return f"{name} = {p:.3f}" if p < 0.1 else f"{name} = {p:.2f}"
+        return f"{name}{BELOW}0.001"
+    return f"{name}{EQUALS}{p:.3f}" if p < 0.1 else f"{name}{EQUALS}{p:.2f}"
 
 
 def confidence(level: float) -> str:

@@ -17,12 +17,12 @@ from plumbline.report.figures.marks import (
     percent_scale,
     rows_axes,
 )
-from plumbline.report.figures.palette import BLUE, GREY, VALENCE_COLOURS, VERMILION
+from plumbline.report.figures.palette import BLUE, GREY, VERMILION
 from plumbline.report.numbers import percent
 from plumbline.report.rows import by, in_order, where
 from plumbline.report.vocabulary import probes, suite_title
 
-WIDTH = 1000
+WIDTH = 960
 AFTER = "logit_adjustment"
 
 
@@ -52,18 +52,17 @@ def adjustment_figure(
         v for v in where(rows, statistic="mean")["value"].to_list() if v is not None and math.isfinite(v)
     ]
     low = max(0.0, math.floor(10 * min(finite, default=0.0) - 0.5) / 10)
-    left = text_width(words) + 14
-    grid = fit_grid(len(names), width=WIDTH, left=left, top=58, height=10 + 17 * len(words))
+    left = text_width(words) + 18
+    grid = fit_grid(len(names), width=WIDTH, left=left, top=52, height=10 + 19 * len(words))
     with drawing():
         figure = blank(WIDTH, grid.bottom(len(names)) + 48)
         for index, name in enumerate(names):
             axes = grid.place(figure, index)
             rows_axes(axes, words, shown=index % grid.columns == 0)
-            percent_scale(axes, 1.0)
-            axes.set_xlim(low, 1.005)
+            percent_scale(axes, 1.0, low)
             panel_title(axes, name)
-            for tick, (_, valence) in zip(axes.get_yticklabels(), probes()):
-                tick.set_color(VALENCE_COLOURS[valence])
+            for end in (4.5, 9.5):
+                axes.axhline(end, color=GREY, linewidth=0.7, linestyle=(0, (2, 3)))
             _dumbbells(axes, words, {key[1:]: row for key, row in values.items() if key[0] == name})
         entries = [
             legend_dot("before", GREY, filled=False),
@@ -76,12 +75,13 @@ def adjustment_figure(
     return Picture(
         name=f"adjustment-{suite}-{dataset}",
         title=f"Before and after the logit adjustment: {suite_title(suite)}, {dataset}",
-        description="One line a probe from the accuracy before to the accuracy after, one panel a model.",
+        description="One line a probe, from the accuracy before to the accuracy after; negative, neutral and "
+        "positive probes from top to bottom, one panel a model.",
         figure=figure,
     )
 
 
-def _dumbbells(axes, words: list[str], values: dict) -> None:  # type: ignore[no-untyped-def, type-arg]
+def _dumbbells(axes, words: list[str], values: dict) -> None:  # type: ignore[no-untyped-def]
     for better, colour in ((True, BLUE), (False, VERMILION)):
         pairs = []
         for y, word in enumerate(words):

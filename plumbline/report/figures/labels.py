@@ -6,23 +6,23 @@ from plumbline.report.figures.canvas import Picture, blank, drawing, label, pane
 from plumbline.report.figures.marks import (
     Mark,
     as_float,
+    attribute_dots,
     axis_title,
     cap_of,
-    dots_with_intervals,
     legend,
     legend_dot,
     panel_title,
     percent_scale,
     rows_axes,
 )
-from plumbline.report.figures.palette import BLUE, FAINT, INK, VERMILION, attribute_colour
+from plumbline.report.figures.palette import BLUE, FAINT, INK, VERMILION
 from plumbline.report.inputs import DatasetSummary
 from plumbline.report.numbers import percent, percent_interval
 from plumbline.report.rows import Row, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
-WIDTH = 1000
-_ROW, _GAP = 19, 66
+WIDTH = 960
+_ROW, _GAP = 22, 66
 
 
 def _stacked(heights: list[int], columns: int) -> tuple[list[tuple[int, float]], float]:
@@ -45,12 +45,12 @@ def balance_figure(dataset: DatasetSummary) -> Picture | None:
         (a, where(shares, attribute=a).to_dicts()) for a in in_order(shares["attribute"], ("race", "gender"))
     ]
     texts = [label(group_title(row["label"])) for _, rows in blocks for row in rows]
-    left = text_width(texts) + 14
+    left = text_width(texts) + 18
     columns = min(2, len(blocks))
     each = (WIDTH - columns * left - 12) / columns
     places, end = _stacked([_ROW * len(rows) for _, rows in blocks], columns)
     with drawing():
-        figure = blank(WIDTH, end + 66)
+        figure = blank(WIDTH, end + 54)
         for (attribute, rows), (column, top) in zip(blocks, places):
             axes = panel(figure, left + column * (each + left), top + 22, each, _ROW * len(rows))
             rows_axes(axes, [group_title(row["label"]) for row in rows], shown=True)
@@ -81,13 +81,13 @@ def is_outside(row: Row) -> bool:
 def _bars(axes, rows: list[Row]) -> None:  # type: ignore[no-untyped-def]
     for y, row in enumerate(rows):
         colour = VERMILION if is_outside(row) else BLUE
-        axes.barh(y, as_float(row["share"]), height=0.62, color=colour, zorder=2)
+        axes.barh(y, as_float(row["share"]), height=0.74, color=colour, zorder=2)
         ends = [row[name] for name in ("expected_low", "expected_high") if defined(row[name])]
         axes.plot(
-            ends, [y] * len(ends), "|", color=INK, markersize=13, markeredgewidth=1.6, zorder=3, clip_on=False
+            ends, [y] * len(ends), "|", color=INK, markersize=17, markeredgewidth=1.6, zorder=3, clip_on=False
         )
-        note = f" {percent(row['share'])}"
-        axes.text(as_float(row["share"]), y, note, va="center", fontsize=9, color=INK, zorder=4)
+        inside = {"ha": "left", "va": "center_baseline", "fontsize": 11, "color": "white", "zorder": 4}
+        axes.annotate(percent(row["share"]), (0, y), (6, 0), textcoords="offset points", **inside)
 
 
 def label_error_figure(dataset: DatasetSummary) -> Picture | None:
@@ -115,7 +115,7 @@ def label_error_figure(dataset: DatasetSummary) -> Picture | None:
             percent_scale(axes, cap)
             panel_title(axes, attribute_title(name))
             axes.axvline(overall, color=FAINT, linewidth=1.4, zorder=0)
-            dots_with_intervals(axes, marks[name], attribute_colour(name), cap=cap, size=6)
+            attribute_dots(axes, marks[name], name, cap=cap)
         axis_title(
             figure, left, end + 28, "share of images whose automatic gender label is wrong (line: all images)"
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plumbline.report.figures.canvas import label, panel, with_tips, write
-from plumbline.report.figures.palette import GRID, INK, SOFT
+from plumbline.report.figures.palette import GRID, INK, SOFT, attribute_colour, attribute_marker
 from plumbline.report.numbers import UNDEFINED
+from plumbline.report.vocabulary import attribute_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +44,7 @@ def as_float(value: float | None) -> float:
 
 
 def dots_with_intervals(
-    axes: Axes, marks: Sequence[Mark], colour: str, *, cap: float, size: float = 6.5
+    axes: Axes, marks: Sequence[Mark], colour: str, *, cap: float, size: float = 7, shape: str = "o"
 ) -> None:
     """Draw dots with horizontal intervals; an interval beyond `cap` ends in an arrow, an undefined value in words."""
     shown = [m for m in marks if math.isfinite(m.value) and m.value <= cap]
@@ -62,10 +63,10 @@ def dots_with_intervals(
             (line,) = axes.plot(
                 [m.value for m in chosen],
                 [m.y for m in chosen],
-                "o",
+                shape,
                 color=colour,
                 markerfacecolor=colour if filled else "white",
-                markersize=size,
+                markersize=0.82 * size if shape == "D" else size,
                 markeredgewidth=1.4,
                 clip_on=False,
                 zorder=3,
@@ -73,7 +74,20 @@ def dots_with_intervals(
             with_tips(line, [m.tip for m in chosen])
     for mark in marks:
         if math.isnan(mark.value):
-            axes.text(0, mark.y, f" {UNDEFINED}", color=SOFT, fontsize=9, fontstyle="italic", va="center")
+            axes.text(0, mark.y, f" {UNDEFINED}", color=SOFT, fontsize=10, fontstyle="italic", va="center")
+
+
+def attribute_dots(axes: Axes, marks: Sequence[Mark], attribute: str, *, cap: float, size: float = 7) -> None:
+    """Draw dots with intervals in the colour and shape of an attribute."""
+    colour, shape = attribute_colour(attribute), attribute_marker(attribute)
+    dots_with_intervals(axes, marks, colour, cap=cap, size=size, shape=shape)
+
+
+def attribute_entry(attribute: str) -> Line2D:
+    """Return the legend entry of an attribute."""
+    return legend_dot(
+        attribute_title(attribute), attribute_colour(attribute), marker=attribute_marker(attribute)
+    )
 
 
 def cap_of(marks: Sequence[Mark], *, room: float = 1.05, at_most: float = 2.0) -> float:
@@ -88,28 +102,38 @@ def cap_of(marks: Sequence[Mark], *, room: float = 1.05, at_most: float = 2.0) -
 def rows_axes(axes: Axes, names: Sequence[str], *, shown: bool) -> None:
     """Give a panel one row a name, the first on top, with a pale line along each."""
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_yticks(range(len(names)), [label(name) for name in names] if shown else [""] * len(names))
+    axes.set_yticks([])
     axes.hlines(
         range(len(names)), 0, 1, transform=axes.get_yaxis_transform(), color=GRID, linewidth=0.9, zorder=0
     )
+    if shown:
+        # Plain text: a tick costs matplotlib fifty times as much, and there are thousands.
+        beside: dict[str, Any] = {"textcoords": "offset points", "xycoords": axes.get_yaxis_transform()}
+        for y, name in enumerate(names):
+            axes.annotate(
+                label(name), (0, y), (-10, 0), ha="right", va="center_baseline", color=INK, **beside
+            )
 
 
-def percent_scale(axes: Axes, cap: float) -> None:
-    """Give a panel an axis of percentages from 0 to `cap`, with at most four ticks."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    axes.set_xlim(0, cap)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=3, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}%"))
+def percent_scale(axes: Axes, cap: float, low: float = 0.0) -> None:
+    """Give a panel an axis of percentages from `low` to `cap`."""
+    _scale(axes, low, cap, lambda x: f"{100 * x:g}%")
 
 
 def number_scale(axes: Axes, cap: float) -> None:
-    """Give a panel an axis of plain numbers from 0 to `cap`, with at most five ticks."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    """Give a panel an axis of plain numbers from 0 to `cap`."""
+    _scale(axes, 0.0, cap, lambda x: f"{x:g}")
 
-    axes.set_xlim(0, cap)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+
+def _scale(axes: Axes, low: float, cap: float, words: Callable[[float], str]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    width = axes.get_window_extent().width
+    bins = 2 if width < 130 else 4
+    axes.set_xlim(low, cap)
+    ticks = [round(t, 9) for t in MaxNLocator(nbins=bins, steps=[1, 2, 5, 10]).tick_values(low, cap)]
+    ticks = [t for t in ticks if low <= t <= cap]
+    axes.set_xticks(ticks, [words(t) for t in ticks])
 
 
 @dataclass(frozen=True)
@@ -144,9 +168,9 @@ class Grid:
 def fit_grid(count: int, *, width: float, left: float, top: float, height: float, columns: int = 7) -> Grid:
     """Return a grid that spreads up to `columns` panels over the width; few panels stay narrow enough to read."""
     used = max(1, min(count, columns))
-    gap = 22.0
-    each = (width - left - 12 - gap * (used - 1)) / used
-    return Grid(columns=used, left=left, top=top, width=min(each, 330), height=height, gap_x=gap)
+    gap = 30.0 if used < 6 else 20.0
+    each = (width - left - 16 - gap * (used - 1)) / used
+    return Grid(columns=used, left=left, top=top, width=min(each, 360), height=height, gap_x=gap)
 
 
 def legend_dot(text: str, colour: str, *, filled: bool = True, marker: str = "o") -> Line2D:
@@ -154,7 +178,9 @@ def legend_dot(text: str, colour: str, *, filled: bool = True, marker: str = "o"
     from matplotlib.lines import Line2D
 
     face = colour if filled else "white"
-    style: dict[str, Any] = {"markersize": 11, "markeredgewidth": 2} if marker == "|" else {"markersize": 6.5}
+    style: dict[str, Any] = {"markersize": {"|": 11, "D": 5.8}.get(marker, 7)}
+    if marker == "|":
+        style["markeredgewidth"] = 2
     return Line2D(
         [], [], color=colour, marker=marker, markerfacecolor=face, linestyle="", label=text, **style
     )
@@ -177,9 +203,13 @@ def legend(figure: Figure, entries: Sequence[Line2D], *, left: float, top: float
 
 def axis_title(figure: Figure, x: float, y: float, text: str) -> None:
     """Write what an axis measures at a place in pixels."""
-    write(figure, x, y, text, color=SOFT, fontsize=10.5, va="center")
+    write(figure, x, y, text, color=SOFT, fontsize=12, va="center")
 
 
 def panel_title(axes: Axes, text: str) -> None:
-    """Write the name of a panel above it, from its left edge."""
-    axes.set_title(label(text, longest=26), loc="left", color=INK, pad=7)
+    """Write the name of a panel above it, from its left edge, small enough to fit."""
+    width = axes.get_window_extent().width
+    size = max(9.5, min(12.5, width / max(1, len(text)) / 0.52))
+    axes.set_title(
+        label(text, longest=max(12, int(width / (0.5 * size)))), loc="left", color=INK, pad=8, fontsize=size
+    )

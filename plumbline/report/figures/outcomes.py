@@ -8,6 +8,8 @@ from plumbline.report.figures.canvas import Picture, blank, drawing, label, text
 from plumbline.report.figures.marks import (
     Mark,
     as_float,
+    attribute_dots,
+    attribute_entry,
     axis_title,
     cap_of,
     dots_with_intervals,
@@ -18,14 +20,14 @@ from plumbline.report.figures.marks import (
     percent_scale,
     rows_axes,
 )
-from plumbline.report.figures.palette import FAINT, INK, PURPLE, attribute_colour
+from plumbline.report.figures.palette import FAINT, INK, SLATE
 from plumbline.report.numbers import percent, percent_interval
 from plumbline.report.rows import Row, defined, in_order, where
-from plumbline.report.vocabulary import attribute_title, event_title, group_title, is_composite
+from plumbline.report.vocabulary import event_title, group_title, is_composite
 
 HARM_EVENTS = ("crime", "non_human", "negative_communion", "negative_agency")
 VARIANT_SUITES = ("crime_pooled",)
-WIDTH = 1000
+WIDTH = 960
 
 
 def harm_figure(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Picture | None:
@@ -36,8 +38,8 @@ def harm_figure(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> P
         return None
     events = in_order(rows["event"], HARM_EVENTS)
     names = in_order(rows["model"], models)
-    left = text_width([label(name) for name in names]) + 14
-    grid = fit_grid(len(events), width=WIDTH, left=left, top=32, height=10 + 21 * len(names), columns=4)
+    left = text_width([label(name) for name in names]) + 18
+    grid = fit_grid(len(events), width=WIDTH, left=left, top=32, height=10 + 22 * len(names), columns=4)
     with drawing():
         figure = blank(WIDTH, grid.bottom(len(events)) + 48)
         for index, event in enumerate(events):
@@ -46,7 +48,7 @@ def harm_figure(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> P
             rows_axes(axes, names, shown=index % grid.columns == 0)
             percent_scale(axes, cap)
             panel_title(axes, event_title(event))
-            dots_with_intervals(axes, marks, PURPLE, cap=cap)
+            dots_with_intervals(axes, marks, SLATE, cap=cap)
         axis_title(
             figure, left, grid.bottom(len(events)) + 36, "share of all images (each panel has its own scale)"
         )
@@ -108,8 +110,8 @@ def proportions_figure(
     every = [mark for group in marks.values() for _, mark in group]
     cap = max(cap_of(every, at_most=3), 1.05 * max(truth.values(), default=0.0))
     texts = [group_title(group) for _, group in lines]
-    left = text_width([label(text) for text in texts]) + 14
-    grid = fit_grid(len(names), width=WIDTH, left=left, top=58, height=10 + 19 * len(lines))
+    left = text_width([label(text) for text in texts]) + 18
+    grid = fit_grid(len(names), width=WIDTH, left=left, top=52, height=10 + 21 * len(lines))
     overall = where(table, metric="harm_rate", dataset=dataset, suite=suite, event=event, condition="before")
     everyone = {row["model"]: row["value"] for row in overall.to_dicts()}
     with drawing():
@@ -123,14 +125,13 @@ def proportions_figure(
                 axes.axvline(everyone[name], color=FAINT, linewidth=1.4, zorder=0)
             for attribute in dict.fromkeys(a for a, _ in lines):
                 own = [mark for kind, mark in marks[name] if kind == attribute]
-                dots_with_intervals(axes, own, attribute_colour(attribute), cap=cap, size=5.5)
+                attribute_dots(axes, own, attribute, cap=cap, size=6.5)
             for (model, attribute, group), rate in truth.items():
                 if model == name and (attribute, group) in lines:
                     y = lines.index((attribute, group))
                     axes.plot([rate], [y], "|", color=INK, markersize=11, markeredgewidth=2, zorder=2)
-        entries = [
-            legend_dot(attribute_title(a), attribute_colour(a)) for a in dict.fromkeys(a for a, _ in lines)
-        ]
+        kinds = dict.fromkeys(attribute for attribute, _ in lines)
+        entries = [attribute_entry(a) for a in kinds]
         entries += [legend_dot("planted truth", INK, marker="|")] if truth else []
         entries += [legend_dot("all images", FAINT, marker="|")] if everyone else []
         legend(figure, entries, left=left)
@@ -139,7 +140,7 @@ def proportions_figure(
     kind = "composite" if composite else "single"
     return Picture(
         name=f"share-{dataset}-{suite}-{event}-{kind}",
-        title=f"Who gets {event_title(event)}, {dataset}",
+        title=f"Who gets {event_title(event)}, {dataset}" + (" (crossed groups)" if composite else ""),
         description="Each dot is a group's share with its Wilson interval, one panel a model.",
         figure=figure,
     )

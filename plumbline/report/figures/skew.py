@@ -8,9 +8,10 @@ from plumbline.report.figures.canvas import Picture, blank, drawing, label, text
 from plumbline.report.figures.marks import (
     Mark,
     as_float,
+    attribute_dots,
+    attribute_entry,
     axis_title,
     cap_of,
-    dots_with_intervals,
     fit_grid,
     legend,
     legend_dot,
@@ -18,7 +19,7 @@ from plumbline.report.figures.marks import (
     panel_title,
     rows_axes,
 )
-from plumbline.report.figures.palette import SOFT, attribute_colour
+from plumbline.report.figures.palette import SOFT
 from plumbline.report.inputs import Reading
 from plumbline.report.numbers import interval, number, p_value
 from plumbline.report.rows import Row, in_order, significance_level, where
@@ -26,7 +27,7 @@ from plumbline.report.vocabulary import attribute_title, event_title, is_composi
 
 EVENT_ORDER = ("crime", "negative_communion", "negative_agency", "mean_of_tasks")
 VARIANT_SUITES = ("crime_pooled",)
-WIDTH = 1000
+WIDTH = 960
 
 
 def skew_rows(table: pl.DataFrame, dataset: str) -> pl.DataFrame:
@@ -55,8 +56,8 @@ def skew_figure(
         for attribute in attributes
     }
     cap = cap_of([mark for group in marks.values() for mark in group])
-    left = text_width([label(name) for name in names]) + 14
-    grid = fit_grid(len(events), width=WIDTH, left=left, top=58, height=12 + 25 * len(names), columns=4)
+    left = text_width([label(name) for name in names]) + 18
+    grid = fit_grid(len(events), width=WIDTH, left=left, top=52, height=12 + 27 * len(names), columns=4)
     with drawing():
         figure = blank(WIDTH, grid.bottom(len(events)) + 48)
         for index, event in enumerate(events):
@@ -65,8 +66,8 @@ def skew_figure(
             number_scale(axes, cap)
             panel_title(axes, event_title(event))
             for attribute in attributes:
-                dots_with_intervals(axes, marks[event, attribute], attribute_colour(attribute), cap=cap)
-        entries = [legend_dot(attribute_title(a), attribute_colour(a)) for a in attributes]
+                attribute_dots(axes, marks[event, attribute], attribute, cap=cap)
+        entries = [attribute_entry(a) for a in attributes]
         entries.append(legend_dot("hollow: chance alone may explain it", SOFT, filled=False))
         legend(figure, entries, left=left)
         axis_title(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import polars as pl
 
@@ -14,7 +15,6 @@ from plumbline.report.figures.canvas import (
     panel,
     text_width,
     with_tips,
-    write,
 )
 from plumbline.report.figures.marks import (
     Mark,
@@ -35,8 +35,8 @@ from plumbline.report.numbers import number, p_value, percent, percent_interval
 from plumbline.report.rows import Row, by, defined, in_order, significance_level, where
 from plumbline.report.vocabulary import VALENCES, group_title, probes, suite_title
 
-WIDTH = 1000
-LARGEST_BUBBLE = 28.0
+WIDTH = 960
+LARGEST_BUBBLE = 29.0
 NORMALISATION = {"trident": "single", "trident_mixed": "mixed"}
 
 
@@ -55,14 +55,14 @@ def bubble_figure(table: pl.DataFrame, *, model: str, dataset: str, suite: str) 
         return None
     classes = list(dict.fromkeys(group for group, _ in rates))
     texts = [group_title(name) for name in classes]
-    left, row_height = text_width([label(text) for text in texts]) + 16, 32
+    left, row_height = text_width([label(text) for text in texts]) + 18, 34
     height = row_height * len(classes)
     with drawing():
-        figure = blank(WIDTH, 46 + height + 78)
-        axes = panel(figure, left, 46, WIDTH - left - 6, height)
+        figure = blank(WIDTH, 52 + height + 80)
+        axes = panel(figure, left, 52, WIDTH - left - 6, height)
         _frame(axes, texts, accuracy)
         _bubbles(axes, classes, rates, colours, accuracy)
-        _keys(figure, left, 46 + height + 52)
+        _keys(figure, left, 52 + height + 46)
     return Picture(
         name=f"trident-{suite}-{model}-{dataset}",
         title=f"{suite_title(suite)}: {model} on {dataset}",
@@ -84,16 +84,16 @@ def _frame(axes, texts: list[str], accuracy: dict[tuple[str, ...], Row]) -> None
     axes.set_xticks([])
     for word, valence in probes():
         axes.text(
-            places[word], -0.68, word, ha="center", fontsize=10.5, color=VALENCE_COLOURS[valence], va="bottom"
+            places[word], -0.68, word, ha="center", fontsize=12, color=VALENCE_COLOURS[valence], va="bottom"
         )
         share = accuracy.get((word,), {}).get("value")
         shown = percent(share) if defined(share) else "–"
-        axes.text(places[word], len(texts) - 0.28, shown, ha="center", fontsize=9.5, color=SOFT, va="center")
-    axes.text(-0.62, len(texts) - 0.28, "accuracy", ha="right", fontsize=9.5, color=SOFT, va="center")
+        axes.text(places[word], len(texts) - 0.28, shown, ha="center", fontsize=11, color=SOFT, va="center")
+    axes.text(-0.72, len(texts) - 0.28, "accuracy", ha="right", fontsize=11, color=SOFT, va="center")
     for index, valence in enumerate(VALENCES):
         middle = 5.6 * index + 2
         axes.text(
-            middle, -1.22, valence, ha="center", fontsize=11, color=VALENCE_COLOURS[valence], va="bottom"
+            middle, -1.3, valence, ha="center", fontsize=12, color=VALENCE_COLOURS[valence], va="bottom"
         )
 
 
@@ -117,7 +117,7 @@ def _bubbles(axes, classes, rates, colours, accuracy) -> None:  # type: ignore[n
         if row["value"] >= 0.005:
             ink = "white" if math.isfinite(shade) and shade > 55 else INK
             words, middle = f"{100 * row['value']:.0f}", {"ha": "center", "va": "center_baseline"}
-            axes.text(x[-1], y[-1], words, fontsize=9, color=ink, zorder=4, **middle)
+            axes.text(x[-1], y[-1], words, fontsize=10.5, color=ink, zorder=4, **middle)
     _draw_bubbles(axes, x, y, areas, shades, tips)
 
 
@@ -134,26 +134,32 @@ def _keys(figure, left: float, top: float) -> None:  # type: ignore[no-untyped-d
     import matplotlib
 
     scale = matplotlib.colormaps[SEQUENTIAL]
-    axes = panel(figure, left, top, WIDTH - left - 6, 26)
+    axes = panel(figure, left, top, WIDTH - left - 6, 30)
     axes.set_xlim(0, WIDTH - left - 6)
-    axes.set_ylim(26, 0)
+    axes.set_ylim(30, 0)
     axes.axis("off")
-    axes.text(0, 13, "area: accuracy with the probe", fontsize=10, color=SOFT, va="center")
-    place = 172.0
+    words: dict[str, Any] = {"fontsize": 11, "color": SOFT, "va": "center"}
+    axes.text(0, 15, "area: accuracy", **words)
+    place = 100.0
     for share in (0.25, 0.5, 1.0):
-        axes.scatter([place], [13], s=[LARGEST_BUBBLE**2 * share], c=GRID, edgecolors=GREY, linewidths=0.7)
-        axes.text(place + 18, 13, percent(share), fontsize=10, color=SOFT, va="center")
-        place += 62
-    start = place + 18
-    axes.text(start, 13, "colour: predicted as the probe, normalised", fontsize=10, color=SOFT, va="center")
-    start += 236
-    axes.text(start - 5, 13, "0", fontsize=10, color=SOFT, va="center", ha="right")
+        bubble: dict[str, Any] = {
+            "s": [LARGEST_BUBBLE**2 * share],
+            "c": GRID,
+            "edgecolors": GREY,
+            "linewidths": 0.7,
+        }
+        axes.scatter([place], [15], clip_on=False, **bubble)
+        axes.text(place + 19, 15, percent(share), **words)
+        place += 66
+    start = place + 8
+    axes.text(start, 15, "colour: normalised share", **words)
+    start += 158
+    axes.text(start - 6, 15, "0", ha="right", **words)
     for step in range(10):
-        axes.fill_between(
-            [start + 11 * step, start + 11 * (step + 1)], 7, 19, color=scale(0.04 + 0.1 * step), linewidth=0
-        )
-    axes.text(start + 115, 13, "100", fontsize=10, color=SOFT, va="center")
-    write(figure, left + start + 160, top + 13, "number: percent", fontsize=10, color=SOFT, va="center")
+        ends = [start + 10 * step, start + 10 * (step + 1)]
+        axes.fill_between(ends, 9, 21, color=scale(0.04 + 0.1 * step), linewidth=0)
+    axes.text(start + 105, 15, "100", **words)
+    axes.text(start + 150, 15, "number: share in %", **words)
 
 
 def gap_figure(
@@ -174,8 +180,8 @@ def gap_figure(
         for valence in VALENCES
     }
     cap = cap_of([mark for group in marks.values() for mark in group])
-    left = text_width([label(name) for name in names]) + 14
-    grid = fit_grid(len(suites), width=WIDTH, left=left, top=58, height=12 + 29 * len(names), columns=2)
+    left = text_width([label(name) for name in names]) + 18
+    grid = fit_grid(len(suites), width=WIDTH, left=left, top=52, height=12 + 32 * len(names), columns=2)
     with drawing():
         figure = blank(WIDTH, grid.bottom(len(suites)) + 48)
         for index, suite in enumerate(suites):
