@@ -94,6 +94,11 @@ class OutcomeProportions:
     reason: tuple[str | None, ...]
     unlabelled: int
 
+    @property
+    def interval(self) -> NDArray[np.float64]:
+        """Return the (g, 2) intervals."""
+        return np.stack([self.ci_low, self.ci_high], axis=1)
+
     def __getitem__(self, group: object) -> GroupProportion:
         """Return the result of one group."""
         i = self.groups.index(group)

@@ -73,6 +73,11 @@ def max_skew(
         A pair with p = 0 in exactly one group, or with an empty group (also when smoothed), is undefined:
         nan, counted, and left out. Both zero: gap 0.
 
+    Notes
+    -----
+    The gap cannot be negative, so chance alone makes it positive: two groups with equal true rates measure above
+    0. `plumbline.statistics.estimate_table` gives the interval and the p-value that take this into account.
+
     Raises
     ------
     MetricError

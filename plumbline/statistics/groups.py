@@ -33,9 +33,12 @@ class Groups:
 
 def label_codes(labels: pl.Series, names: tuple[str, ...]) -> NDArray[np.int64]:
     """Return each label's position in `names`, -1 for null and for anything else."""
-    return labels.replace_strict(
-        list(names), list(range(len(names))), default=-1, return_dtype=pl.Int64
-    ).to_numpy()
+    # A column without a single label has no String type by itself.
+    return (
+        labels.cast(pl.String)
+        .replace_strict(list(names), list(range(len(names))), default=-1, return_dtype=pl.Int64)
+        .to_numpy()
+    )
 
 
 def attribute_groups(records: pl.DataFrame) -> list[Groups]:

@@ -114,6 +114,7 @@ def test_proportions_read_polars_and_flag_small_and_empty_groups():
     )
     assert result["a"].interval[0] < 0.5 < result["a"].interval[1]
     assert len(result) == 3
+    np.testing.assert_array_equal(result.interval[1], result["b"].interval)
 
 
 def test_harm_rate_of_several_events_has_one_value_an_event():
