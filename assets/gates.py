@@ -5,6 +5,7 @@ import dagster as dg
 from assets.checks import BLOCKING_CHECKS
 
 PASSED = "SUCCEEDED"
+_VERDICTS = {"FAILED": "failed", "EXECUTION_FAILED": "could not be evaluated"}
 
 
 def require_passed(context: dg.AssetExecutionContext, dataset: str, *, of: tuple[str, ...]) -> None:
@@ -36,13 +37,13 @@ def failed_checks(instance: dg.DagsterInstance, dataset: str, *, of: tuple[str, 
     """Return `asset.check (status)` for every blocking check of these assets that has not passed for a dataset."""
     keys = [key for key in BLOCKING_CHECKS if key.asset_key.to_user_string() in of]
     # Dagster has no public call for the newest evaluation of a partitioned check; see docs/decisions.
+    # A planned or running evaluation is no verdict.
     infos = instance.event_log_storage.get_asset_check_partition_info(keys, partition_keys=[dataset])
     status = {
-        info.check_key: info.latest_execution_status.value if info.latest_execution_status else "not run"
-        for info in infos
+        info.check_key: info.latest_execution_status.value for info in infos if info.latest_execution_status
     }
     return [
-        f"{key.asset_key.to_user_string()}.{key.name} ({status.get(key, 'not run').lower()})"
+        f"{key.asset_key.to_user_string()}.{key.name} ({_VERDICTS.get(status.get(key, ''), 'not run')})"
         for key in keys
         if status.get(key) != PASSED
     ]

@@ -59,7 +59,7 @@ def tracked_run(
             "cell_id": [cell_id(places, dataset, model)],
             "model": [model],
             "dataset": [dataset],
-            "dagster_run": [context.run_id],
+            "dagster_run": [context.run.run_id],
             "mlflow_run": pl.Series([run], dtype=pl.String),
             "finished_at": [datetime.now(UTC).isoformat(timespec="seconds")],
             "forward_passes": [images["forward_passes"]],
@@ -95,8 +95,8 @@ def _tracked(context: dg.AssetExecutionContext, places: Places, frame: pl.DataFr
             "plumbline.checkpoint_sha256": logits["weights_sha256"],
             "plumbline.dataset_digest": records["dataset_digest"],
             "plumbline.labeller_sha256": extended["labeller_sha256"],
-            "plumbline.dagster_run": context.run_id,
-            "mlflow.note.content": f"Dagster run: [{context.run_id}](http://127.0.0.1:3000/runs/{context.run_id}), "
+            "plumbline.dagster_run": context.run.run_id,
+            "mlflow.note.content": f"Dagster run: [{context.run.run_id}](http://127.0.0.1:3000/runs/{context.run.run_id}), "
             f"cell `{dataset}|{model}`.",
         },
         metrics=headline_metrics(frame),

@@ -1,0 +1,66 @@
+"""A dataset whose checks have not passed is refused by hand and by the daemon alike; one that passed is not."""
+
+import dagster as dg
+import pytest
+from homes import make_home
+
+from assets.gates import failed_checks
+from assets.partitions import cell_key
+from assets.sources import report_sources
+from orchestration.audit_run import run_job
+from orchestration.definitions import build_definitions
+from orchestration.instance import register_partitions
+
+MODEL = "small-control-3k"
+UTKFACE = {"reader": "utkface", "root": "planted:utkface"}
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory):
+    """Two datasets of the same images, one declared with a balance that it does not have, both read once.
+
+    Gives definitions, instance, the daemon's cursor from before, and the outcome of the two runs.
+    """
+    home = make_home(
+        tmp_path_factory.mktemp("tried"),
+        datasets={
+            "lopsided": {**UTKFACE, "balance": {"age_group": [0.3, 0.4]}},
+            "even": {**UTKFACE, "balance": {"age_group": [0.1, 0.3]}},
+        },
+        encoders={MODEL: {"address": f"local-dir:plumbline/world/checkpoints/{MODEL}"}},
+    )
+    places = home.places
+    definitions = build_definitions(places)
+    with dg.DagsterInstance.ephemeral() as instance:
+        register_partitions(instance, places)
+        report_sources(instance, places)
+        before = dg.evaluate_automation_conditions(definitions, instance)
+        run_job(definitions, instance, "encoders", MODEL)
+        reasons = {name: run_job(definitions, instance, "datasets", name)[1] for name in ("lopsided", "even")}
+        yield definitions, instance, before.cursor, reasons
+
+
+def test_the_blocking_check_stops_what_is_downstream_in_its_own_run(tried):
+    _, instance, _, reasons = tried
+    assert reasons["even"] is None
+    assert "label_balance failed" in reasons["lopsided"]
+    assert failed_checks(instance, "even", of=("records", "extended_records")) == []
+    assert failed_checks(instance, "lopsided", of=("records",)) == ["records.label_balance (failed)"]
+    assert "extended_records.label_error (not run)" in failed_checks(
+        instance, "lopsided", of=("extended_records",)
+    )
+
+
+def test_the_daemon_never_requests_a_refused_cell(tried):
+    definitions, instance, cursor, _ = tried
+    result = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
+    requested = {str(key) for key in result.get_requested_partitions(dg.AssetKey("image_embeddings"))}
+    assert requested == {f"even|{MODEL}"}
+
+
+def test_a_cell_run_started_by_hand_is_refused_with_the_reason(tried):
+    definitions, instance, _, _ = tried
+    _, reason = run_job(definitions, instance, "cells", cell_key("lopsided", MODEL))
+    assert "refused, since these checks have not passed: records.label_balance (failed)" in reason
+    _, reason = run_job(definitions, instance, "cells", cell_key("even", MODEL))
+    assert reason is None
