@@ -51,6 +51,8 @@ def serve(places: Places, *, dagster_port: int, mlflow_port: int, console: Conso
         f"Dagster  http://{_LOOPBACK}:{dagster_port}", f"MLflow   http://{_LOOPBACK}:{mlflow_port}", sep="\n"
     )
     console.print("Ctrl-C stops both.", style="dim")
+    # A script's background processes ignore SIGINT unless they ask for it.
+    signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
     processes = {
         # Own process groups, so that the children of each server end with it.
