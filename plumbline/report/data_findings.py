@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from plumbline.report.figures.labels import OVERALL
 from plumbline.report.findings import Finding
 from plumbline.report.inputs import DatasetSummary, ReportInputs
 from plumbline.report.listings import Listing
@@ -42,9 +43,8 @@ def _of_dataset(dataset: DatasetSummary) -> list[Finding]:
         found.append(
             _data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed))
         )
-    worst = dataset.label_errors.filter(pl.col("rate").is_finite()).sort(
-        ["rate", "group"], descending=[True, False]
-    )
+    grouped = dataset.label_errors.filter(pl.col("group_by") != OVERALL)
+    worst = grouped.filter(pl.col("rate").is_finite()).sort(["rate", "group"], descending=[True, False])
     if worst.height > 1 and worst["rate"][0] > 0:
         found.append(_label_error(dataset, worst))
     return found

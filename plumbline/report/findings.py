@@ -235,7 +235,7 @@ def _skew(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         reason = row["reason"] or "no reason was recorded"
         sentence = f"{subject}: {what} is undefined: {reason}.{_extremes(groups, reading)}"
     else:
-        stated = f"{number(row['value'])} ({_uncertainty(row, reading)}; {_pairs(row, groups)})"
+        stated = f"{number(row['value'])} ({_uncertainty(row, reading)}{_pairs(row, groups)})"
         if _evidence(row, reading):
             tone, short = "bias", sentence_start(what)
             sentence = f"{subject}: {what} is {stated}.{_extremes(groups, reading)}"
@@ -265,9 +265,9 @@ def _nan(value: float | None) -> float:
 
 def _pairs(row: Row, groups: list[Row]) -> str:
     if row["reason"]:
-        return str(row["reason"])
+        return f"; {row['reason']}"
     pairs = math.comb(len([g for g in groups if g["n"]]), 2)
-    return f"{pairs} of {pairs} pairs defined" if pairs else "all pairs defined"
+    return f"; {pairs} of {pairs} pairs defined" if pairs > 1 else ""
 
 
 def _extremes(groups: list[Row], reading: Reading) -> str:

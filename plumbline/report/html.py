@@ -74,7 +74,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
             absent=data_listings.absent_listing(inputs),
             undefined=listings.undefined_listing(table),
             provenance=data_listings.provenance_listing(inputs, table),
-            counts=listings.comparison_counts(table, inputs.audit),
+            counts=listings.comparisons(table, inputs.audit),
             coverage=coverage_listing(table, inputs.planted_truth),
             example=listings.example_row(table),
             confidence=confidence(inputs.audit.confidence),

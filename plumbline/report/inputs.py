@@ -226,6 +226,11 @@ class ReportInputs:
         return tuple(encoder.id for encoder in self.encoders)
 
     @property
-    def planted(self) -> bool:
-        """Return whether any dataset of the audit is planted."""
-        return any(dataset.planted for dataset in self.datasets)
+    def planted(self) -> tuple[str, ...]:
+        """Return the ids of the planted datasets."""
+        return tuple(dataset.id for dataset in self.datasets if dataset.planted)
+
+    @property
+    def all_planted(self) -> bool:
+        """Return whether every dataset is planted."""
+        return all(dataset.planted for dataset in self.datasets)

@@ -271,21 +271,43 @@ def undefined_listing(table: pl.DataFrame) -> Listing:
     return Listing(("Model", "Dataset", "Metric", "Suite", "Of", "n", "Reason"), rows, frozenset({5}), note)
 
 
-def comparison_counts(table: pl.DataFrame, reading: Reading) -> dict[str, str]:
-    """Return how many values, intervals and tests the table holds, and how many tests are below the level."""
-    tested = table.filter(pl.col("p").is_finite())
-    corrected = table.filter(pl.col("q").is_finite())
-    below = pl.col("p") < reading.significance
-    return {
-        "values": count(table.height),
-        "intervals": count(table.filter(pl.col("ci_low").is_finite()).height),
-        "tests": count(tested.height),
-        "below_p": count(tested.filter(below).height),
-        "by_chance": count(round(reading.significance * tested.height)),
-        "corrected": count(corrected.height),
-        "below_q": count(corrected.filter(pl.col("q") < reading.significance).height),
-        "undefined": count(table.filter(pl.col("value").is_null() | pl.col("value").is_nan()).height),
-    }
+@dataclass(frozen=True)
+class Comparisons:
+    """How many comparisons a table makes, as text.
+
+    Attributes
+    ----------
+    rows, intervals, undefined : str
+        Rows; those with an interval; those whose value is undefined.
+    tests, below_p, by_chance : str
+        Rows with a p-value; those below the level; how many would be if no group were treated differently.
+    corrected, below_q : str
+        Rows with a q-value; those below the level.
+    """
+
+    rows: str
+    intervals: str
+    undefined: str
+    tests: str
+    below_p: str
+    by_chance: str
+    corrected: str
+    below_q: str
+
+
+def comparisons(table: pl.DataFrame, reading: Reading) -> Comparisons:
+    """Count the comparisons of a table."""
+    tested, corrected = table.filter(pl.col("p").is_finite()), table.filter(pl.col("q").is_finite())
+    return Comparisons(
+        rows=count(table.height),
+        intervals=count(table.filter(pl.col("ci_low").is_finite()).height),
+        undefined=count(table.filter(pl.col("value").is_null() | pl.col("value").is_nan()).height),
+        tests=count(tested.height),
+        below_p=count(tested.filter(pl.col("p") < reading.significance).height),
+        by_chance=count(round(reading.significance * tested.height)),
+        corrected=count(corrected.height),
+        below_q=count(corrected.filter(pl.col("q") < reading.significance).height),
+    )
 
 
 def example_row(table: pl.DataFrame) -> Row | None:

@@ -6,6 +6,7 @@ import math
 
 UNDEFINED = "undefined"
 MINUS = "−"
+SMALLEST_PLAIN = 1e-4
 # Unbreakable, so that no line ends between a sign and its number.
 EQUALS, BELOW = "\u00a0=\u00a0", "\u00a0<\u00a0"
 
@@ -36,11 +37,14 @@ def number(value: float | None, *, digits: int = 2) -> str:
 
     Examples
     --------
-    >>> number(1.947), number(0.0345), number(12345.6), number(float("nan"))
-    ('1.9', '0.034', '12,346', 'undefined')
+    >>> number(1.947), number(0.0346), number(12345.6), number(0.0000123), number(float("nan"))
+    ('1.9', '0.035', '12,346', '1.2e−5', 'undefined')
     """
     if value is None or math.isnan(value):
         return UNDEFINED
+    if 0 < abs(value) < SMALLEST_PLAIN:
+        digits_part, exponent = f"{value:.{digits - 1}e}".split("e")
+        return f"{digits_part}e{int(exponent)}".replace("-", MINUS)
     return _fixed(value, _decimals(value, digits))
 
 
@@ -74,6 +78,8 @@ def percent(share: float | None, n: int | None = None) -> str:
 
 
 def _percentage(value: float) -> str:
+    if 0 < abs(value) < 0.001:
+        return "<0.001%"
     if 99.5 <= value < 100:
         return f"{value:.1f}%" if value < 99.95 else ">99.9%"
     return f"{_fixed(value, _decimals(value, 2))}%"

@@ -28,6 +28,12 @@ PLANTED = {
     "archive": {"Black": 0.25, "Indian": 0.2},
     "control": {},
 }
+FAIR_ROW = {
+    "model": "small-bazaar-6k",
+    "dataset": "fairface",
+    "condition": "before",
+    "statistic": "estimate",
+}
 EVENTS = (("crime", "crime"), ("communion", "negative_communion"), ("agency", "negative_agency"))
 
 

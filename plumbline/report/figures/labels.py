@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import polars as pl
+
 from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width
 from plumbline.report.figures.marks import (
     Mark,
@@ -22,6 +26,7 @@ from plumbline.report.rows import Row, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
 WIDTH = 960
+OVERALL = "overall"
 _ROW, _GAP = 22, 66
 
 
@@ -95,18 +100,17 @@ def label_error_figure(dataset: DatasetSummary) -> Picture | None:
     errors = dataset.label_errors
     if errors.is_empty():
         return None
-    blocks = [
-        (name, where(errors, group_by=name).to_dicts())
-        for name in in_order(errors["group_by"], ("race", "gender"))
-    ]
+    names = [name for name in in_order(errors["group_by"], ("race", "gender")) if name != OVERALL]
+    blocks = [(name, where(errors, group_by=name).to_dicts()) for name in names]
+    if not blocks:
+        return None
     texts = [label(group_title(row["group"])) for _, rows in blocks for row in rows]
     left, columns = text_width(texts) + 14, min(2, len(blocks))
     each = (WIDTH - columns * left - 12) / columns
     places, end = _stacked([_ROW * len(rows) for _, rows in blocks], columns)
     marks = {name: [_error_mark(row, y) for y, row in enumerate(rows)] for name, rows in blocks}
     cap = cap_of([mark for group in marks.values() for mark in group], at_most=4)
-    largest = max(blocks, key=lambda block: sum(row["n"] for row in block[1]))[1]
-    overall = sum(row["errors"] for row in largest) / max(1, sum(row["n"] for row in largest))
+    overall = _overall_rate(errors)
     with drawing():
         figure = blank(WIDTH, end + 40)
         for (name, rows), (column, top) in zip(blocks, places):
@@ -114,7 +118,8 @@ def label_error_figure(dataset: DatasetSummary) -> Picture | None:
             rows_axes(axes, [group_title(row["group"]) for row in rows], shown=True)
             percent_scale(axes, cap)
             panel_title(axes, attribute_title(name))
-            axes.axvline(overall, color=FAINT, linewidth=1.4, zorder=0)
+            if defined(overall):
+                axes.axvline(overall, color=FAINT, linewidth=1.4, zorder=0)
             attribute_dots(axes, marks[name], name, cap=cap)
         axis_title(
             figure, left, end + 28, "share of images whose automatic gender label is wrong (line: all images)"
@@ -125,6 +130,14 @@ def label_error_figure(dataset: DatasetSummary) -> Picture | None:
         description="Each dot is the share of a group's images with a wrong automatic gender label, with its interval.",
         figure=figure,
     )
+
+
+def _overall_rate(errors: pl.DataFrame) -> float:
+    """Return the error rate over all images: the row `overall`, else the grouping that covers most images."""
+    counts = errors.group_by("group_by").agg(pl.col("errors").sum(), pl.col("n").sum())
+    counts = counts.sort(pl.col("group_by") == OVERALL, "n", "group_by", descending=[True, True, False])
+    wrong, images = counts["errors"][0], counts["n"][0]
+    return float(wrong / images) if images else math.nan
 
 
 def _error_mark(row: Row, y: int) -> Mark:

@@ -1,0 +1,26 @@
+"""One small synthetic audit for the tests of the report."""
+
+import pytest
+from synthetic_audit import GRID, synthetic_inputs, synthetic_table
+
+from plumbline.report import render
+
+FEW = (GRID[0], GRID[6])
+
+
+@pytest.fixture(scope="session")
+def table():
+    """Return the metric table of two models on two datasets."""
+    return synthetic_table(FEW)
+
+
+@pytest.fixture(scope="session")
+def inputs():
+    """Return the summaries that go with `table`."""
+    return synthetic_inputs(FEW)
+
+
+@pytest.fixture(scope="session")
+def page(table, inputs):
+    """Return the rendered report."""
+    return render(table, inputs)

@@ -1,0 +1,143 @@
+"""Findings say what the rows say, with their uncertainty, and claim nothing more."""
+
+import polars as pl
+import pytest
+from synthetic_audit import FAIR_ROW, GRID, planted_truth, synthetic_inputs, synthetic_table
+
+from plumbline.errors import MetricError
+from plumbline.report import Reading, findings, findings_table, headlines
+from plumbline.report.data_findings import data_findings, planted_coverage
+from plumbline.report.findings import TONES, at_first
+from plumbline.tables.schema import metric_frame
+
+
+def crime_rows(*, value=1.9, p=0.0005, q=0.004, reason=None, n=(300, 300), model="small-bazaar-6k"):
+    groups = [("Black", 0.45, n[0]), ("White", 0.10, n[1])]
+    base = FAIR_ROW | {"model": model, "suite": "crime", "event": "crime", "attribute": "race"}
+    rows = [
+        base | {"metric": "outcome_proportion", "definition": "top1", "group": g, "value": v, "n": m}
+        for g, v, m in groups
+    ]
+    skew = {
+        "metric": "max_skew",
+        "definition": "mean_over_pairs",
+        "value": value,
+        "ci_low": 1.5,
+        "ci_high": 2.4,
+    }
+    return metric_frame([*rows, base | skew | {"p": p, "q": q, "n": sum(n), "reason": reason}])
+
+
+def only(table, **reading):
+    (finding,) = findings(table, Reading(**reading))
+    return finding
+
+
+def test_a_skew_is_told_with_interval_p_q_pairs_and_groups():
+    finding = only(crime_rows(reason="19 of 21 pairs defined"))
+    assert finding.tone == "bias"
+    assert finding.sentence.replace("\u00a0", " ") == (
+        "small-bazaar-6k on fairface: race skew in crime labels is 1.9 (95% CI 1.5–2.4; p < 0.001, q = 0.004; "
+        "19 of 21 pairs defined). Black faces 45% (n = 300), White faces 10% (n = 300)."
+    )
+
+
+def test_no_evidence_is_not_called_fair():
+    finding = only(crime_rows(p=0.2, q=0.4))
+    assert finding.tone == "none"
+    assert "no evidence of race skew" in finding.sentence
+    assert "This does not show its absence: the interval reaches 2.4." in finding.sentence
+
+
+def test_q_decides_where_there_is_one():
+    assert only(crime_rows(p=0.01, q=0.2)).tone == "none"
+    assert only(crime_rows(p=0.01, q=None)).tone == "bias"
+    assert only(crime_rows(p=None, q=None)).tone == "none"
+    assert only(crime_rows(p=0.01, q=0.2), significance=0.3).tone == "bias"
+
+
+def test_an_undefined_skew_gives_its_reason():
+    finding = only(crime_rows(value=float("nan"), reason="no group has the label"))
+    assert finding.tone == "undefined"
+    assert "undefined: no group has the label" in finding.sentence
+
+
+def test_a_small_group_is_flagged():
+    assert "Small group: White (under 30 images)" in only(crime_rows(n=(300, 12))).sentence
+    assert "Small group" not in only(crime_rows()).sentence
+
+
+def test_headlines_tell_one_model_a_topic_and_compare_with_the_rest():
+    both = pl.concat([crime_rows(), crime_rows(model="control", value=0.2, q=0.7)])
+    (headline,) = headlines(findings(both))
+    assert headline.model == "small-bazaar-6k"
+    assert "Evidence of it in 1 of 2 models; the smallest value is 0.20 (control)." in headline.sentence
+
+
+def test_the_adjustment_is_told_with_its_cost():
+    base = FAIR_ROW | {
+        "metric": "macro_accuracy_gain", "definition": "test_rows", "condition": "logit_adjustment",
+        "statistic": "mean", "suite": "trident", "attribute": "race",
+    }  # fmt: skip
+    finding = only(
+        metric_frame([base | {"probe": "thief", "value": -0.02}, base | {"probe": "hero", "value": 0.05}])
+    )
+    assert finding.tone == "gain"
+    assert "raises macro accuracy on test rows by 1.5 points on average over 2 probes" in finding.sentence
+    assert "It lowers it for 1 of them, most for “thief” (−2.0 points)." in finding.sentence
+    worse = only(metric_frame([base | {"probe": "thief", "value": -0.02}]))
+    assert worse.tone == "cost"
+    assert "lowers macro accuracy on test rows by 2.0 points" in worse.sentence
+
+
+def test_findings_are_ranked_and_the_first_ones_are_of_every_tone(table, inputs):
+    found = findings(table, inputs.audit)
+    order = [TONES.index(f.tone) for f in found]
+    assert order == sorted(order)
+    told, rest = at_first(headlines(found))
+    assert {f.tone for f in rest} <= {f.tone for f in told}
+    assert len(told) + len(rest) == len(headlines(found))
+
+
+def test_findings_table_is_short_and_of_text(table):
+    short = findings_table(table, limit=5)
+    assert short.columns == ["model", "dataset", "finding", "value", "interval"]
+    assert set(short.dtypes) == {pl.String}
+    assert 0 < short.height <= 5
+    assert short["finding"][0] == "Race skew in crime labels"
+    assert findings_table(table.clear()).height == 0
+
+
+def test_a_table_without_the_schema_is_refused(table):
+    with pytest.raises(MetricError, match="missing: q"):
+        findings(table.drop("q"))
+
+
+def test_data_findings_name_failed_checks_quarantine_and_label_errors(table, inputs):
+    told = " ".join(f.sentence for f in data_findings(table, inputs))
+    assert "planted-utkface: 1 of 2 data checks failed: gender balance." in told
+    assert "3 of 2,103 listed images were quarantined" in told
+    assert "East Asian: 5.0%" in told
+
+
+def test_planted_coverage_counts_what_the_intervals_cover():
+    few = (GRID[0],)
+    table = synthetic_table(few, datasets=("planted-fairface",))
+    truth = planted_truth(few, datasets=("planted-fairface",))
+    met = planted_coverage(table, truth)
+    assert met.height == 7
+    assert met["covered"].to_list() == [
+        low <= planted <= high
+        for low, planted, high in met.select("ci_low", "planted", "ci_high").iter_rows()
+    ]
+    shifted = planted_coverage(table, truth.with_columns(planted=pl.lit(0.99)))
+    assert shifted["covered"].sum() == 0
+    assert planted_coverage(table, None) is None
+
+
+def test_nothing_planted_is_nothing_told():
+    inputs = synthetic_inputs((GRID[0],))
+    table = synthetic_table((GRID[0],))
+    told = data_findings(table, inputs)
+    assert any(f.tone == "known" for f in told)
+    assert not any(f.tone == "known" for f in data_findings(table.clear(), inputs))

@@ -1,0 +1,175 @@
+"""The page: complete, self-contained, safe against hostile text, the same bytes every time."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+from synthetic_audit import GRID, dataset_summary, synthetic_inputs, synthetic_table
+
+from plumbline.errors import MetricError
+from plumbline.report import ReportInputs, render
+from plumbline.report.html import SECTIONS
+
+FEW = (GRID[0],)
+HOSTILE = (
+    "<script>alert(1)</script>.jpg",
+    "a\u202egnp.exe",
+    "\"onload='x'.jpg",
+    "{{ 7 * 7 }}.jpg",
+    "x\x00\x1b[31m.jpg",
+)
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Outline(HTMLParser):
+    """Collects tags, attributes and balance of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.unbalanced = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attributes]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attributes]
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.unbalanced.append(tag)
+
+
+def outline(page):
+    parser = Outline()
+    parser.feed(page)
+    parser.close()
+    return parser
+
+
+def test_every_section_is_there_in_order_and_in_the_contents(page):
+    found = re.findall(r'<h2 id="([\w-]+)">', page)
+    assert found == [anchor for anchor, _ in SECTIONS]
+    assert re.findall(r'<a href="#([\w-]+)">', page.split("</nav>")[0]) == found
+
+
+def test_page_is_well_formed_without_repeated_ids(page):
+    seen = outline(page)
+    assert seen.unbalanced == []
+    assert seen.open == []
+    ids = [value for _, name, value in seen.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    targets = [v[1:] for _, n, v in seen.attributes if n == "href" and v.startswith("#")]
+    assert set(targets) <= set(ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", page)) <= set(ids)
+
+
+def test_page_loads_nothing_and_runs_nothing(page):
+    seen = outline(page)
+    assert not {"script", "iframe", "object", "embed", "link", "form", "base"} & set(seen.tags)
+    assert not any(name.startswith("on") for _, name, _ in seen.attributes)
+    assert not any(name in ("src", "srcset", "data", "action") for _, name, _ in seen.attributes)
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "@import" not in page
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert ("meta", "content", policy) in seen.attributes
+
+
+def test_the_same_inputs_give_the_same_bytes(table, inputs, page):
+    assert render(table, inputs) == page
+
+
+def test_hostile_text_is_text():
+    evil = HOSTILE[0]
+    inputs = synthetic_inputs(FEW, ("planted-fairface",), hostile=HOSTILE)
+    inputs = replace(inputs, audit=replace(inputs.audit, title=evil, created=HOSTILE[1]))
+    table = synthetic_table(FEW, ("planted-fairface",)).with_columns(
+        pl.col("group").replace("Black", evil), reason=pl.lit(HOSTILE[1])
+    )
+    made = render(table, inputs)
+    seen = outline(made)
+    assert "script" not in seen.tags
+    assert not any(name.startswith("on") for _, name, _ in seen.attributes)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;.jpg" in made
+    assert "a\\u202egnp.exe" in made
+    assert "{{ 7 * 7 }}.jpg" in made
+    assert "x\\u0000\\u001b[31m.jpg" in made
+    assert not re.search(r"[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b-\x1f]", made)
+
+
+def test_script_links_of_checks_are_dropped(page):
+    assert "javascript:" not in page
+    assert 'href="data_docs/index.html"' in page
+
+
+def test_quarantined_files_are_listed_with_what_was_found(page):
+    rows = re.findall(r"<tr>.*?</tr>", page)
+    (row,) = {r for r in rows if "val/88.jpg" in r}
+    assert [re.sub("<[^>]+>", "", cell) for cell in re.findall(r"<td.*?</td>", row)] == [
+        "val/88.jpg", "90", "unknown_label", "the race is not in the vocabulary", "Martian", "one of 7 races",
+    ]  # fmt: skip
+
+
+def test_undefined_values_are_listed_with_their_reason(table, inputs):
+    where = (pl.col("metric") == "harm_rate") & (pl.col("event") == "crime") & (pl.col("model") == GRID[0][0])
+    broken = table.with_columns(
+        value=pl.when(where).then(float("nan")).otherwise("value"),
+        reason=pl.when(where).then(pl.lit("no image of the group was accepted")).otherwise("reason"),
+    )
+    made = render(broken, inputs)
+    section = made.split('<h2 id="absent">')[1].split('<h2 id="method">')[0]
+    assert section.count("no image of the group was accepted") == broken.filter(where).height
+    assert "An undefined value is never shown as 0" in section
+
+
+def test_absent_cells_and_provenance_are_there(page, inputs):
+    absent = page.split('<h2 id="absent">')[1].split("</section>")[0]
+    assert "huge-hub-model" in absent
+    assert "run plumbline fetch" in absent
+    provenance = page.split('<h2 id="provenance">')[1]
+    assert provenance.count("b81e44d0") == inputs.provenance.height
+    assert inputs.audit.audit_id in provenance
+    assert inputs.datasets[0].digest in provenance
+
+
+def test_planted_faces_are_never_taken_for_people(table, inputs, page):
+    assert "These are planted faces, not people." in page
+    real = tuple(replace(dataset, planted=False) for dataset in inputs.datasets)
+    assert "planted faces, not people" not in render(
+        table, replace(inputs, datasets=real, planted_truth=None)
+    )
+    mixed = (inputs.datasets[0], real[1])
+    assert "planted-fairface: these are planted faces" in render(table, replace(inputs, datasets=mixed))
+
+
+def test_comparisons_are_counted(table, page):
+    method = page.split('<h2 id="method">')[1]
+    assert f"and {table.filter(pl.col('p').is_finite()).height:,} tests" in method
+
+
+def test_an_audit_without_numbers_still_has_a_page(table, inputs):
+    bare = ReportInputs(audit=inputs.audit, datasets=(dataset_summary("planted-fairface"),), encoders=())
+    made = render(table.clear(), bare)
+    assert "no finding" in made
+    assert re.findall(r'<h2 id="([\w-]+)">', made) == [anchor for anchor, _ in SECTIONS]
+    assert outline(made).unbalanced == []
+
+
+def test_wrong_frames_are_refused_by_name(table, inputs):
+    with pytest.raises(MetricError, match="suite_hash"):
+        render(table.drop("suite_hash"), inputs)
+    with pytest.raises(MetricError, match="quarantined of the report lacks columns"):
+        replace(inputs.datasets[0], quarantined=pl.DataFrame({"path": ["a"]}))
+    with pytest.raises(MetricError, match="add cell_id"):
+        replace(inputs, provenance=inputs.provenance.drop("cell_id"))
+
+
+@pytest.mark.slow
+def test_seven_models_on_two_datasets_stay_below_five_megabytes():
+    assert len(render(synthetic_table(), synthetic_inputs()).encode()) < 5_000_000
