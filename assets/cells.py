@@ -88,7 +88,7 @@ def with_lineage(frame: pl.DataFrame, places: Places, dataset: str, model: str) 
         "cell_id": pl.lit(cell_id(places, dataset, model)),
         "dataset_digest": pl.lit(lake.require("records", partition=dataset).details["dataset_digest"]),
         "checkpoint_sha256": pl.lit(logits["weights_sha256"]),
-        "suite_hash": pl.col("suite").replace_strict(hashes, default=digest_json(sorted(hashes.items()))),
+        "suite_hash": pl.coalesce("suite_hash", pl.col("suite").replace_strict(hashes, default=None)),
         "labeller_sha256": pl.when(mixed).then(pl.lit(labels["labeller_sha256"])),
     }
     filled = {name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS}
