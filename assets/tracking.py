@@ -96,8 +96,8 @@ def _tracked(context: dg.AssetExecutionContext, places: Places, frame: pl.DataFr
             "plumbline.dataset_digest": records["dataset_digest"],
             "plumbline.labeller_sha256": extended["labeller_sha256"],
             "plumbline.dagster_run": context.run.run_id,
-            "mlflow.note.content": f"Dagster run: [{context.run.run_id}](http://127.0.0.1:3000/runs/{context.run.run_id}), "
-            f"cell `{dataset}|{model}`.",
+            "mlflow.note.content": f"Cell `{dataset}|{model}`, made by Dagster run "
+            f"[{context.run.run_id}](http://127.0.0.1:3000/runs/{context.run.run_id}).",
         },
         metrics=headline_metrics(frame),
         files={

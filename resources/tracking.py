@@ -90,6 +90,11 @@ class Tracking:
 
     def _write(self, cell: TrackedCell) -> tuple[str, bool]:
         client, experiment = self.client(), self.experiment()
+        # What a killed process left open is closed before the cell is written again.
+        for left in client.search_runs(
+            [experiment], f"tags.`{CELL_TAG}` = '{cell.cell}' and attributes.status = 'RUNNING'"
+        ):
+            client.set_terminated(left.info.run_id, status="KILLED")
         finished = client.search_runs(
             [experiment],
             f"tags.`{CELL_TAG}` = '{cell.cell}' and attributes.status = 'FINISHED'",
