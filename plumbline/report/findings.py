@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -35,17 +36,17 @@ from plumbline.report.vocabulary import (
 
 # The order in which a reader meets the kinds of findings.
 TONES = ("refused", "bias", "undefined", "cost", "gain", "harm", "data", "known", "none")
-# How many of each a reader meets at first; the rest is folded away.
+# How many of each tone and kind a reader meets at first; the rest is folded away.
 AT_FIRST = {
     "refused": 3,
-    "bias": 6,
+    "bias": 4,
     "undefined": 1,
     "cost": 1,
     "gain": 1,
     "harm": 2,
     "data": 1,
     "known": 1,
-    "none": 2,
+    "none": 1,
 }
 
 
@@ -114,12 +115,13 @@ def in_rank_order(found: list[Finding]) -> list[Finding]:
 
 def at_first(ranked: list[Finding]) -> tuple[list[Finding], list[Finding]]:
     """Split ranked findings into those a reader meets at first, a few of every tone, and the rest."""
-    left = dict(AT_FIRST)
+    met: Counter[tuple[str, str]] = Counter()
     shown: list[Finding] = []
     rest: list[Finding] = []
     for finding in ranked:
-        left[finding.tone] -= 1
-        (shown if left[finding.tone] >= 0 else rest).append(finding)
+        kind = (finding.tone, finding.topic[0])
+        met[kind] += 1
+        (shown if met[kind] <= AT_FIRST[finding.tone] else rest).append(finding)
     return shown, rest
 
 
@@ -264,10 +266,9 @@ def _nan(value: float | None) -> float:
 
 
 def _pairs(row: Row, groups: list[Row]) -> str:
-    if row["reason"]:
-        return f"; {row['reason']}"
-    pairs = math.comb(len([g for g in groups if g["n"]]), 2)
-    return f"; {pairs} of {pairs} pairs defined" if pairs > 1 else ""
+    reason, pairs = row["reason"] or "", math.comb(len([g for g in groups if g["n"]]), 2)
+    parts = [f"{pairs} of {pairs} pairs defined"] if pairs > 1 and "pairs" not in reason else []
+    return "".join(f"; {part}" for part in [*parts, reason] if part)
 
 
 def _extremes(groups: list[Row], reading: Reading) -> str:
@@ -275,7 +276,7 @@ def _extremes(groups: list[Row], reading: Reading) -> str:
     if len(known) < 2:
         return ""
     top, low = max(known, key=lambda g: g["value"]), min(known, key=lambda g: g["value"])
-    text = f" {_group_share(top)}, {_group_share(low)}."
+    text = f" {sentence_start(_group_share(top))}, {_group_share(low)}."
     small = [g for g in (top, low) if g["n"] < reading.minimum_group]
     if small:
         names = " and ".join(group_title(g["group"]) for g in small)
@@ -284,7 +285,7 @@ def _extremes(groups: list[Row], reading: Reading) -> str:
 
 
 def _group_share(row: Row) -> str:
-    return f"{sentence_start(group_faces(row['attribute'], row['group']))} {percent(row['value'], row['n'])}"
+    return f"{group_faces(row['attribute'], row['group'])} {percent(row['value'], row['n'])}"
 
 
 # --- Trident gaps

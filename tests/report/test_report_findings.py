@@ -42,6 +42,23 @@ def test_a_skew_is_told_with_interval_p_q_pairs_and_groups():
     )
 
 
+def test_pairs_are_counted_where_nothing_else_is_said_of_them():
+    three = crime_rows().vstack(
+        crime_rows().filter(group="White").with_columns(group=pl.lit("Indian"), value=0.2)
+    )
+    assert "; 3 of 3 pairs defined)" in only(three).sentence
+    parity = three.with_columns(reason=pl.lit("interval reaches parity"))
+    assert "; 3 of 3 pairs defined; interval reaches parity)" in only(parity).sentence
+    assert "pairs defined" not in only(crime_rows()).sentence
+
+
+def test_women_and_men_are_named_as_people_are():
+    gender = crime_rows().with_columns(
+        attribute=pl.lit("gender"), group=pl.col("group").replace({"Black": "man", "White": "woman"})
+    )
+    assert "Faces of men 45% (n = 300), faces of women 10%" in only(gender).sentence.replace("\u00a0", " ")
+
+
 def test_no_evidence_is_not_called_fair():
     finding = only(crime_rows(p=0.2, q=0.4))
     assert finding.tone == "none"
