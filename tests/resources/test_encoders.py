@@ -1,0 +1,69 @@
+"""The encoder pool: a model stays loaded, and is never stale."""
+
+import shutil
+
+import pytest
+import yaml
+
+from plumbline.errors import CheckpointError
+from resources.encoders import EncoderPool
+from resources.places import PROJECT, Places
+
+SHIPPED = PROJECT / "plumbline" / "world" / "checkpoints"
+WEIGHTS = "open_clip_model.safetensors"
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Three ids; two name folders with the same content."""
+    for name in ("a", "b"):
+        shutil.copytree(SHIPPED / "small-bazaar-3k", tmp_path / name)
+    encoders = {
+        "a": {"address": f"local-dir:{tmp_path / 'a'}"},
+        "b": {"address": f"local-dir:{tmp_path / 'b'}"},
+        "c": {"address": "local-dir:plumbline/world/checkpoints/small-atlas-3k"},
+    }
+    audit = {"labeller": "a", "datasets": {}, "encoders": encoders, "audit": [], "device": "cpu"}
+    (tmp_path / "audit.yaml").write_text(yaml.safe_dump(audit))
+    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path)
+
+
+def test_a_model_is_loaded_once(places):
+    pool = EncoderPool(places)
+    assert pool.get("a") is pool.get("a")
+
+
+def test_names_do_not_make_identity(places):
+    pool = EncoderPool(places)
+    assert pool.get("a").identity == pool.get("b").identity != pool.get("c").identity
+
+
+def test_a_checkpoint_replaced_under_the_same_name_is_noticed(places, tmp_path):
+    pool = EncoderPool(places)
+    before = pool.get("a")
+    shutil.copyfile(SHIPPED / "small-atlas-3k" / WEIGHTS, tmp_path / "a" / WEIGHTS)
+    after = pool.get("a")
+    assert after is not before
+    assert after.weights_sha256 == pool.get("c").weights_sha256 != before.weights_sha256
+
+
+def test_a_checkpoint_replaced_while_loading_stops_the_run(places, tmp_path, monkeypatch):
+    from resources import encoders
+
+    load = encoders.load_encoder
+
+    def load_and_replace(files, *, device):
+        loaded = load(files, device=device)
+        shutil.copyfile(SHIPPED / "small-atlas-3k" / WEIGHTS, tmp_path / "a" / WEIGHTS)
+        return loaded
+
+    monkeypatch.setattr(encoders, "load_encoder", load_and_replace)
+    with pytest.raises(CheckpointError, match="replaced while it was loading"):
+        EncoderPool(places).get("a")
+
+
+def test_only_the_most_recent_stay_in_memory(places):
+    pool = EncoderPool(places, keep=1)
+    first = pool.get("a")
+    pool.get("c")
+    assert pool.get("a") is not first
