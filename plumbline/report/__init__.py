@@ -4,7 +4,8 @@
 """
 
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.findings import Finding, findings, findings_table, headlines
+from plumbline.report.finding import Finding, headlines
+from plumbline.report.findings import findings, findings_table
 from plumbline.report.html import render
 from plumbline.report.inputs import (
     AbsentCell,

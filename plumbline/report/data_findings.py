@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.figures.labels import OVERALL
-from plumbline.report.findings import Finding
+from plumbline.report.finding import Finding
 from plumbline.report.inputs import DatasetSummary, ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import count, percent, percent_interval

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from plumbline.report import data_listings, listings
+from plumbline.report import accounting, data_listings
 from plumbline.report.data_findings import coverage_listing, data_findings
-from plumbline.report.findings import Finding, at_first, findings, headlines, in_rank_order
+from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
+from plumbline.report.findings import findings
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import confidence, count
@@ -34,6 +35,7 @@ SECTIONS = (
     ("provenance", "Where every number comes from"),
 )
 LONGEST_TEXT = 2000
+LONGEST_CELL = 240
 
 
 def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
@@ -72,11 +74,11 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
             datasets=data_listings.dataset_listing(inputs),
             encoders=data_listings.encoder_listing(inputs),
             absent=data_listings.absent_listing(inputs),
-            undefined=listings.undefined_listing(table),
+            undefined=accounting.undefined_listing(table),
             provenance=data_listings.provenance_listing(inputs, table),
-            counts=listings.comparisons(table, inputs.audit),
+            counts=accounting.comparisons(table, inputs.audit),
             coverage=coverage_listing(table, inputs.planted_truth),
-            example=listings.example_row(table),
+            example=accounting.example_row(table),
             confidence=confidence(inputs.audit.confidence),
             resamples=count(inputs.audit.resamples),
             significance=f"{inputs.audit.significance:g}",
@@ -111,6 +113,7 @@ def _environment() -> Environment:
     # Only our own drawings and our own style sheet pass unescaped: an XML writer has escaped their text.
     environment.filters["drawn"] = lambda picture: Markup(picture.svg)  # noqa: S704
     environment.filters["counted"] = count
+    environment.filters["shortened"] = lambda cell: visible(cell, longest=LONGEST_CELL)
     return environment
 
 

@@ -7,7 +7,7 @@ from synthetic_audit import FAIR_ROW, GRID, planted_truth, synthetic_inputs, syn
 from plumbline.errors import MetricError
 from plumbline.report import Reading, findings, findings_table, headlines
 from plumbline.report.data_findings import data_findings, planted_coverage
-from plumbline.report.findings import TONES, at_first
+from plumbline.report.finding import TONES, at_first
 from plumbline.tables.schema import metric_frame
 
 

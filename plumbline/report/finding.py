@@ -1,0 +1,118 @@
+"""A finding in words, and the order in which findings are told."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+# The order in which a reader meets the kinds of findings.
+TONES = ("refused", "bias", "undefined", "cost", "gain", "harm", "data", "known", "none")
+# How many of each tone and kind a reader meets at first; the rest is folded away.
+AT_FIRST = {
+    "refused": 3,
+    "bias": 4,
+    "undefined": 1,
+    "cost": 1,
+    "gain": 1,
+    "harm": 2,
+    "data": 1,
+    "known": 1,
+    "none": 1,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding.
+
+    Attributes
+    ----------
+    tone : str
+        One of `TONES`: `refused` a failed check, `bias` there is evidence, `none` there is none, `undefined` it
+        cannot be said, `cost` and `gain` of a mitigation, `harm` a rate, `data` about the data, `known` against
+        planted truth.
+    topic : tuple of str
+        What is asked, the same for every model: findings of one topic are told together.
+    short : str
+        The finding without numbers, for a table.
+    sentence : str
+        The finding in full, with number, interval, p and sample sizes.
+    strength : float
+        Orders findings of one tone; the lower end of the interval where there is one.
+    """
+
+    tone: str
+    topic: tuple[str, ...]
+    model: str
+    dataset: str
+    short: str
+    sentence: str
+    value: float
+    value_text: str
+    interval_text: str
+    strength: float
+
+
+def in_rank_order(found: list[Finding]) -> list[Finding]:
+    """Return findings by tone, then question, then strength."""
+    return sorted(found, key=_rank)
+
+
+def at_first(ranked: list[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Split ranked findings into those a reader meets at first, a few of every tone, and the rest."""
+    met: Counter[tuple[str, str]] = Counter()
+    shown: list[Finding] = []
+    rest: list[Finding] = []
+    for finding in ranked:
+        kind = (finding.tone, finding.topic[0])
+        met[kind] += 1
+        (shown if met[kind] <= AT_FIRST[finding.tone] else rest).append(finding)
+    return shown, rest
+
+
+def headlines(found: list[Finding]) -> list[Finding]:
+    """Return the strongest finding of every topic, with how many models show the same, in rank order."""
+    ordered = sorted(found, key=lambda f: (f.topic, _rank(f)))  # groupby needs topics together
+    told = []
+    for _, same in groupby(ordered, key=lambda f: f.topic):
+        group = list(same)
+        told.append(_with_company(group[0], group))
+    return in_rank_order(told)
+
+
+def _rank(finding: Finding) -> tuple[int, str, float, tuple[str, ...], str]:
+    strength = finding.strength if math.isfinite(finding.strength) else -1.0
+    # A skew and a difference of shares have different units: only findings of one kind are ordered by strength.
+    return (TONES.index(finding.tone), finding.topic[0], -strength, finding.topic, finding.model)
+
+
+def _with_company(finding: Finding, group: list[Finding]) -> Finding:
+    if len(group) == 1:
+        return finding
+    if finding.tone == "harm":
+        return replace(
+            finding, sentence=f"{finding.sentence} The largest of {len(group)} models{_least(group)}."
+        )
+    if finding.tone in ("gain", "cost"):
+        return replace(finding, sentence=f"{finding.sentence} {_gains(group)}")
+    counts = {tone: sum(f.tone == tone for f in group) for tone in ("bias", "none", "undefined")}
+    if finding.tone == "bias":
+        company = f"Evidence of it in {counts['bias']} of {len(group)} models{_least(group)}."
+    elif finding.tone == "none":
+        company = f"The same for all {len(group)} models: this one has the largest value."
+    else:
+        company = f"Undefined in {counts['undefined']} of {len(group)} models."
+    return replace(finding, sentence=f"{finding.sentence} {company}")
+
+
+def _gains(group: list[Finding]) -> str:
+    raised = sum(f.tone == "gain" for f in group)
+    return f"It raises the mean in {raised} of {len(group)} models{_least(group)}."
+
+
+def _least(group: list[Finding]) -> str:
+    known = [f for f in group if math.isfinite(f.value)]
+    least = min(known, key=lambda f: (f.value, f.model))
+    return f"; the smallest value is {least.value_text} ({least.model})"

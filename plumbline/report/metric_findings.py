@@ -1,0 +1,270 @@
+"""What the rows of a metric table say, one finding a model, dataset and question."""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from plumbline.report.figures.outcomes import HARM_EVENTS, VARIANT_SUITES
+from plumbline.report.figures.skew import skew_rows
+from plumbline.report.finding import Finding
+from plumbline.report.inputs import Reading
+from plumbline.report.numbers import (
+    confidence,
+    count,
+    interval,
+    number,
+    p_value,
+    percent,
+    percent_interval,
+    points,
+)
+from plumbline.report.rows import Row, defined, significance_level, where
+from plumbline.report.vocabulary import (
+    attribute_title,
+    event_title,
+    group_faces,
+    group_title,
+    probes,
+    sentence_start,
+    suite_title,
+)
+
+
+def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return what a metric table says about skew, Trident gaps, harm rates and the logit adjustment."""
+    kinds = (_skews, _gaps, _harms, _adjustments)
+    return [finding for kind in kinds for finding in kind(table, reading)]
+
+
+def _evidence(row: Row, reading: Reading) -> bool:
+    level = significance_level(row)
+    return level is not None and level < reading.significance
+
+
+def _uncertainty(row: Row, reading: Reading, *, share: bool = False) -> str:
+    ends = (percent_interval if share else interval)(row["ci_low"], row["ci_high"])
+    parts = [f"{confidence(reading.confidence)} CI {ends}" if ends != "no interval" else ends]
+    parts.append(", ".join(p_value(row[name], name) for name in ("p", "q") if defined(row[name])) or "no p")
+    return "; ".join(parts)
+
+
+# --- max skew
+
+
+def _skews(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    found = []
+    for dataset in table["dataset"].unique().sort().to_list():
+        rows = skew_rows(table, dataset).filter(pl.col("event") != "mean_of_tasks")
+        found += [_skew(row, table, reading) for row in rows.to_dicts()]
+    return found
+
+
+def _skew(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
+    what = f"{attribute_title(row['attribute'])} skew in {event_title(row['event'])}"
+    groups = where(
+        table,
+        metric="outcome_proportion",
+        model=row["model"],
+        dataset=row["dataset"],
+        suite=row["suite"],
+        attribute=row["attribute"],
+        event=row["event"],
+        condition="before",
+    ).to_dicts()
+    subject = f"{row['model']} on {row['dataset']}"
+    if not defined(row["value"]):
+        tone, short = "undefined", f"{what}: undefined"
+        reason = row["reason"] or "no reason was recorded"
+        sentence = f"{subject}: {what} is undefined: {reason}.{_extremes(groups, reading)}"
+    else:
+        stated = f"{number(row['value'])} ({_uncertainty(row, reading)}{_pairs(row, groups)})"
+        if _evidence(row, reading):
+            tone, short = "bias", sentence_start(what)
+            sentence = f"{subject}: {what} is {stated}.{_extremes(groups, reading)}"
+        else:
+            tone, short = "none", f"no evidence of {what}"
+            sentence = (
+                f"{subject}: no evidence of {what}; the estimate is {stated}. "
+                f"This does not show its absence: the interval reaches {number(row['ci_high'])}."
+            )
+    return Finding(
+        tone=tone,
+        topic=("skew", row["dataset"], row["suite"], row["event"], row["attribute"]),
+        model=row["model"],
+        dataset=row["dataset"],
+        short=short,
+        sentence=sentence,
+        value=_nan(row["value"]),
+        value_text=number(row["value"]),
+        interval_text=interval(row["ci_low"], row["ci_high"]),
+        strength=_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+    )
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _pairs(row: Row, groups: list[Row]) -> str:
+    reason, pairs = row["reason"] or "", math.comb(len([g for g in groups if g["n"]]), 2)
+    parts = [f"{pairs} of {pairs} pairs defined"] if pairs > 1 and "pairs" not in reason else []
+    return "".join(f"; {part}" for part in [*parts, reason] if part)
+
+
+def _extremes(groups: list[Row], reading: Reading) -> str:
+    known = [g for g in groups if defined(g["value"])]
+    if len(known) < 2:
+        return ""
+    top, low = max(known, key=lambda g: g["value"]), min(known, key=lambda g: g["value"])
+    text = f" {sentence_start(_group_share(top))}, {_group_share(low)}."
+    small = [g for g in (top, low) if g["n"] < reading.minimum_group]
+    if small:
+        names = " and ".join(group_title(g["group"]) for g in small)
+        text += f" Small group: {names} (under {reading.minimum_group} images); read with care."
+    return text
+
+
+def _group_share(row: Row) -> str:
+    return f"{group_faces(row['attribute'], row['group'])} {percent(row['value'], row['n'])}"
+
+
+# --- Trident gaps
+
+
+def _gaps(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    rows = where(table, metric="probe_rate_gap", definition="by_valence", condition="before")
+    return [_gap(row, table, reading) for row in rows.to_dicts()]
+
+
+def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
+    what = f"gap between {attribute_title(row['attribute'])} classes in being taken for a {row['event']} probe word"
+    subject = f"{row['model']} on {row['dataset']} ({suite_title(row['suite'])})"
+    stated = f"{percent(row['value'])} of images ({_uncertainty(row, reading, share=True)})"
+    if not defined(row["value"]):
+        tone, sentence = (
+            "undefined",
+            f"{subject}: the {what} is undefined: {row['reason'] or 'no reason was recorded'}.",
+        )
+    elif _evidence(row, reading):
+        tone, sentence = "bias", f"{subject}: the {what} is {stated}.{_strongest_probe(row, table)}"
+    else:
+        tone, sentence = "none", f"{subject}: no evidence of a {what}; the estimate is {stated}."
+    short = f"{row['event']} probe words: gap between {attribute_title(row['attribute'])} classes"
+    return Finding(
+        tone=tone,
+        topic=("trident", row["dataset"], row["suite"], row["event"]),
+        model=row["model"],
+        dataset=row["dataset"],
+        short=sentence_start(short) if tone == "bias" else f"{tone_word(tone)}{short}",
+        sentence=sentence,
+        value=_nan(row["value"]),
+        value_text=percent(row["value"]),
+        interval_text=percent_interval(row["ci_low"], row["ci_high"]),
+        strength=_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+    )
+
+
+def tone_word(tone: str) -> str:
+    """Return how a table introduces a finding of that tone."""
+    return {"none": "no evidence: ", "undefined": "undefined: "}.get(tone, "")
+
+
+def _strongest_probe(row: Row, table: pl.DataFrame) -> str:
+    words = tuple(word for word, valence in probes() if valence == row["event"])
+    rates = where(
+        table,
+        metric="probe_rate",
+        definition="dot",
+        model=row["model"],
+        dataset=row["dataset"],
+        suite=row["suite"],
+        probe=words,
+        condition="before",
+    ).filter(pl.col("value").is_finite())
+    if rates.height < 2:
+        return ""
+    top = rates.sort(["value", "group", "probe"], descending=[True, False, False]).row(0, named=True)
+    same = where(rates, probe=top["probe"]).sort(["value", "group"]).row(0, named=True)
+    return (
+        f" Most for “{top['probe']}”: {group_title(top['group'])} {percent(top['value'], top['n'])}, "
+        f"{group_title(same['group'])} {percent(same['value'], same['n'])}."
+    )
+
+
+# --- harm rates
+
+
+def _harms(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    rows = where(table, metric="harm_rate", condition="before", event=HARM_EVENTS)
+    rows = rows.filter(~pl.col("suite").is_in(list(VARIANT_SUITES)))
+    return [
+        _harm(row, reading) for row in rows.to_dicts() if row["event"] == "non_human" or defined(row["value"])
+    ]
+
+
+def _harm(row: Row, reading: Reading) -> Finding:
+    what = f"share of images given {event_title(row['event'])}"
+    ends = percent_interval(row["ci_low"], row["ci_high"])
+    stated = f"{percent(row['value'], row['n'])} ({confidence(reading.confidence)} CI {ends})"
+    return Finding(
+        tone="harm" if defined(row["value"]) else "undefined",
+        topic=("harm", row["dataset"], row["suite"], row["event"]),
+        model=row["model"],
+        dataset=row["dataset"],
+        short=sentence_start(what),
+        sentence=f"{row['model']} on {row['dataset']}: the {what} is {stated}.",
+        value=_nan(row["value"]),
+        value_text=percent(row["value"]),
+        interval_text=ends,
+        strength=_nan(row["value"]),
+    )
+
+
+# --- logit adjustment
+
+
+def _adjustments(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    gains = where(
+        table,
+        metric="macro_accuracy_gain",
+        definition="test_rows",
+        condition="logit_adjustment",
+        statistic="mean",
+    ).filter(pl.col("value").is_finite())
+    found = []
+    for (dataset, suite, model), rows in sorted(
+        ((key, group) for key, group in gains.group_by("dataset", "suite", "model")),
+        key=lambda item: str(item[0]),
+    ):
+        found.append(_adjustment(str(dataset), str(suite), str(model), rows.sort("value")))
+    return found
+
+
+def _adjustment(dataset: str, suite: str, model: str, rows: pl.DataFrame) -> Finding:
+    values = rows["value"].to_numpy()
+    mean, worst = float(values.mean()), rows.row(0, named=True)
+    lowered = int((values < 0).sum())
+    ends = f"{points(values.min())} to {points(values.max())}"
+    verb = "raises" if mean > 0 else "lowers"
+    sentence = (
+        f"{model} on {dataset} ({suite_title(suite)}): the logit adjustment {verb} macro accuracy on test rows by "
+        f"{points(abs(mean)).lstrip('+')} on average over {count(rows.height)} probes (from {ends} a probe)."
+    )
+    if lowered:
+        sentence += (
+            f" It lowers it for {lowered} of them, most for “{worst['probe']}” ({points(worst['value'])})."
+        )
+    return Finding(
+        tone="gain" if mean > 0 else "cost",
+        topic=("adjustment", dataset, suite),
+        model=model,
+        dataset=dataset,
+        short=f"Macro accuracy gained by logit adjustment ({suite_title(suite)})",
+        sentence=sentence,
+        value=mean,
+        value_text=points(mean),
+        interval_text=f"probes {ends}",
+        strength=abs(mean),
+    )
