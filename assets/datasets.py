@@ -6,7 +6,7 @@ import polars as pl
 
 from assets.partitions import DATASETS
 from assets.progress import progress_of
-from assets.results import OWNERS, markdown_table, materialised
+from assets.results import OWNERS, markdown_table, materialised, same_columns
 from plumbline.datasets import dataset_digest, extend_records, ingest, label_error_table, reader_for
 from plumbline.encoders.embedding import embed_images, embed_texts
 from plumbline.tables.suites import load_suite
@@ -113,6 +113,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
             frame=extended.drop("path", "image_id"),
             labeller=places.audit.labeller,
             label_error=dg.MetadataValue.md(markdown_table(error)),
+            **{"dagster/column_lineage": same_columns(records, "records")},
             **images.counters(),
         )
 

@@ -9,7 +9,7 @@ from upath import UPath
 from assets.cells import cell_id
 from assets.gates import failed_checks
 from assets.report_inputs import report_inputs
-from assets.results import OWNERS, materialised
+from assets.results import OWNERS, markdown_table, materialised, same_columns
 from assets.tracking import CELL_TABLES
 from plumbline import __version__
 from plumbline.digests import digest_json
@@ -83,7 +83,8 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
         audit_id=audit_id,
         cells=len(current),
         absent=dg.MetadataValue.json([f"{c.dataset}|{c.model}: {c.reason}" for c in absent]),
-        findings=dg.MetadataValue.md(_as_markdown(findings_table(table))),
+        findings=dg.MetadataValue.md(markdown_table(findings_table(table))),
+        **{"dagster/column_lineage": same_columns(table.drop("audit_id", "q"), *CELL_TABLES)},
     )
 
 
@@ -114,13 +115,7 @@ def audit_report(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
             "report": dg.MetadataValue.url(places.report.as_uri()),
             "bytes": len(page),
             "audit_id": places.lake.require("metric_table").details["audit_id"],
-            "findings": dg.MetadataValue.md(_as_markdown(findings_table(table))),
+            "findings": dg.MetadataValue.md(markdown_table(findings_table(table))),
         },
         data_version=dg.DataVersion(places.lake.require("metric_table").sha256),
     )
-
-
-def _as_markdown(frame: pl.DataFrame) -> str:
-    from assets.results import markdown_table
-
-    return markdown_table(frame.head(12))

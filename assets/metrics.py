@@ -6,6 +6,7 @@ import dagster as dg
 
 from assets.cells import read_cell, with_lineage
 from assets.partitions import GRID, cell_of
+from assets.pictures import draw_pictures
 from assets.results import OWNERS, materialised
 from plumbline.metrics.registry import FAMILIES, MetricFamily, MetricSettings
 from resources.places import Places
@@ -41,6 +42,7 @@ def metric_asset(family: MetricFamily) -> dg.AssetsDefinition:
             lake=places.lake,
             frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
             seconds=seconds,
+            **draw_pictures(places, frame, asset=family.name, partition=context.partition_key),
         )
 
     return compute

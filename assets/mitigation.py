@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets.cells import read_cell, with_lineage
 from assets.partitions import GRID, cell_of
+from assets.pictures import draw_pictures
 from assets.results import OWNERS, materialised
 from plumbline.mitigation import LogitAdjustment, adjustment_rows, fit_cell
 from resources.places import Places
@@ -52,7 +53,12 @@ def mitigated_metrics(
     )
     frame = with_lineage(frame, places, dataset, model)
     made = lake.write_table("mitigated_metrics", frame, partition=context.partition_key)
-    return materialised(made, lake=lake, frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"))
+    return materialised(
+        made,
+        lake=lake,
+        frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
+        **draw_pictures(places, frame, asset="mitigated_metrics", partition=context.partition_key),
+    )
 
 
 def read_adjustments(places: Places, partition: str) -> list[LogitAdjustment]:

@@ -35,6 +35,15 @@ def materialised(
     )
 
 
+def same_columns(frame: pl.DataFrame, *upstream: str) -> dg.TableColumnLineage:
+    """Return the lineage of a table whose columns are those of its upstream tables."""
+    deps = {
+        c: [dg.TableColumnDep(asset_key=dg.AssetKey(a), column_name=c) for a in upstream]
+        for c in frame.columns
+    }
+    return dg.TableColumnLineage(deps_by_column=deps)
+
+
 def markdown_table(frame: pl.DataFrame) -> str:
     """Return a frame as a Markdown table; columns that are null throughout are left out."""
     shown = frame.select(

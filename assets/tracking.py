@@ -8,8 +8,8 @@ import polars as pl
 
 from assets.cells import cell_id
 from assets.partitions import GRID, cell_of
+from assets.pictures import read_pictures
 from assets.results import OWNERS, materialised
-from plumbline.report import thumbnails
 from plumbline.storage.arrays import table_bytes
 from resources.places import Places
 from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
@@ -78,6 +78,7 @@ def _tracked(context: dg.AssetExecutionContext, places: Places, frame: pl.DataFr
     records = lake.require("records", partition=dataset).details
     extended = lake.require("extended_records", partition=dataset).details
     entry, cell = audit.encoders[model], cell_id(places, dataset, model)
+    pictures = read_pictures(places, assets=CELL_TABLES, partition=context.partition_key)
     return TrackedCell(
         cell=cell,
         name=f"{model}__{dataset}__{audit.digest[:8]}",
@@ -103,7 +104,7 @@ def _tracked(context: dg.AssetExecutionContext, places: Places, frame: pl.DataFr
         files={
             "metrics.parquet": table_bytes(frame),
             "metrics.csv": frame.write_csv().encode(),
-            **figures(frame, dataset=dataset, model=model),
+            **{f"figures/{name}.png": png for name, png in pictures.items()},
         },
     )
 
@@ -123,9 +124,3 @@ def headline_metrics(frame: pl.DataFrame) -> dict[str, float]:
             key = "/".join(str(row[p]) for p in parts if row[p] and row[p] != "before").replace(" ", "_")
             metrics[key] = row["value"]
     return metrics
-
-
-def figures(frame: pl.DataFrame, *, dataset: str, model: str) -> dict[str, bytes]:
-    """Return the figures of a cell as small PNGs by artifact path; one without data is left out."""
-    drawn = thumbnails(frame, dataset=dataset, model=model)
-    return {f"figures/{name}.png": picture for name, picture in drawn.items()}

@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from plumbline.errors import PlumblineError
-from resources.places import PROJECT, Places
+from resources.places import Places
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode="markdown",
     help="""Plumbline audits the social bias of vision-language models.
 
@@ -179,7 +180,6 @@ def status(config: ConfigOption = None) -> None:
 
 def main() -> None:
     """Run the command line; errors that have a remedy are shown without a traceback."""
-    os.chdir(PROJECT)
     try:
         app()
     except PlumblineError as error:

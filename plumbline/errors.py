@@ -71,7 +71,3 @@ class StorageError(PlumblineError):
 
 class MetricError(PlumblineError, ValueError):
     """A metric was asked for something that its definition excludes."""
-
-
-class CheckRefused(PlumblineError):
-    """A blocking quality check has not passed for this partition, so nothing downstream may run."""

@@ -137,7 +137,8 @@ def test_unusable_rows_stop_the_shard_and_are_named(images, cache, value):
 
 def test_results_do_not_depend_on_the_batch_size(images, tmp_path):
     results = [
-        embed(MeanColour(), images, ShardCache(UPath(tmp_path / str(b))), batch_rows=b).array for b in (1, 5, 100)
+        embed(MeanColour(), images, ShardCache(UPath(tmp_path / str(b))), batch_rows=b).array
+        for b in (1, 5, 100)
     ]
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], rtol=1e-6)

@@ -1,0 +1,36 @@
+"""Small pictures of a cell's metrics: drawn once, shown in the UI, kept for the tracking run."""
+
+import base64
+
+import dagster as dg
+import polars as pl
+
+from plumbline.report import thumbnails
+from resources.places import Places
+
+_SCHEMA = {"name": pl.String, "png": pl.Binary}
+
+
+def draw_pictures(
+    places: Places, frame: pl.DataFrame, *, asset: str, partition: str
+) -> dict[str, dg.MetadataValue]:
+    """Draw what a frame of one cell has to show, keep it in the lake, and return it as metadata.
+
+    Each picture is under 30 KB, since metadata lives in the event database.
+    """
+    dataset, model = partition.split("|")
+    drawn = thumbnails(frame, dataset=dataset, model=model)
+    table = pl.DataFrame({"name": list(drawn), "png": list(drawn.values())}, schema=_SCHEMA)
+    places.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
+    return {
+        f"picture_{name}": dg.MetadataValue.md(
+            f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})"
+        )
+        for name, png in drawn.items()
+    }
+
+
+def read_pictures(places: Places, *, assets: tuple[str, ...], partition: str) -> dict[str, bytes]:
+    """Return the pictures of a cell by name."""
+    tables = [places.lake.read_table("pictures", partition=f"{partition}|{asset}") for asset in assets]
+    return dict(pl.concat(tables).iter_rows())
