@@ -10,7 +10,7 @@ from assets.cells import cell_id
 from assets.partitions import GRID, cell_of
 from assets.pictures import read_pictures
 from assets.results import OWNERS, materialised
-from plumbline.storage.arrays import table_bytes
+from plumbline.storage.arrays import csv_bytes, table_bytes
 from resources.places import Places
 from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
 
@@ -103,7 +103,7 @@ def _tracked(context: dg.AssetExecutionContext, places: Places, frame: pl.DataFr
         metrics=headline_metrics(frame),
         files={
             "metrics.parquet": table_bytes(frame),
-            "metrics.csv": frame.write_csv().encode(),
+            "metrics.csv": csv_bytes(frame),
             **{f"figures/{name}.png": png for name, png in pictures.items()},
         },
     )

@@ -23,6 +23,18 @@ def table_from_bytes(data: bytes) -> pl.DataFrame:
     return pl.read_parquet(io.BytesIO(data))
 
 
+def csv_bytes(frame: pl.DataFrame) -> bytes:
+    """Return a frame as CSV in which no text cell is a formula to a spreadsheet.
+
+    Names and labels come from outside: a cell that starts with ``= + - @``, tab or return gets an apostrophe.
+    """
+    text = pl.col(pl.String)
+    risky = text.str.contains(r"^[=+\-@\t\r]")
+    return (
+        frame.with_columns(pl.when(risky).then("'" + text).otherwise(text).name.keep()).write_csv().encode()
+    )
+
+
 def arrays_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return named arrays as safetensors, in name order."""
     from safetensors.numpy import save

@@ -2,6 +2,7 @@
 
 import errno
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ from upath import UPath
 
 from plumbline.errors import StorageError
 from plumbline.storage import Lake
+from plumbline.storage.arrays import csv_bytes
 from plumbline.storage.atomic import commit_bytes
 
 FRAME = pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"], "c": [0.5, float("nan"), -1.0]})
@@ -113,3 +115,23 @@ def test_a_torn_manifest_is_an_error_with_its_place(lake):
     (lake.folder("t") / "manifest.json").write_text(json.dumps({"schema": 1})[:-3])
     with pytest.raises(StorageError, match=r"manifest\.json"):
         lake.read_table("t")
+
+
+def test_two_writers_of_one_partition_leave_one_result_whole(lake):
+    frames = [pl.DataFrame({"writer": [i] * 500}) for i in range(4)]
+
+    def write_often(frame):
+        for _ in range(20):
+            lake.write_table("t", frame)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write_often, frames))
+    assert lake.read_table("t")["writer"].n_unique() == 1
+
+
+def test_csv_has_no_formula_in_a_text_cell():
+    frame = pl.DataFrame(
+        {"group": ["=cmd()", "Black", None, "@x", "-1"], "value": [-1.0, 2.0, 3.0, 4.0, 5.0]}
+    )
+    lines = csv_bytes(frame).decode().splitlines()
+    assert lines == ["group,value", "'=cmd(),-1.0", "Black,2.0", ",3.0", "'@x,4.0", "'-1,5.0"]
