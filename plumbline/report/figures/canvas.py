@@ -168,7 +168,8 @@ def to_png(picture: Picture, *, limit: int = PNG_LIMIT) -> bytes:
             picture.figure.savefig(buffer, format="png", dpi=72 * scale, metadata={"Software": None})
         with Image.open(buffer) as image:
             opaque = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
-            small = opaque.convert("RGB").quantize(colors=48)
+        # Maximum coverage keeps rare saturated colours, of which the scales are made; median cut greys them.
+        small = opaque.convert("RGB").quantize(colors=160, method=Image.Quantize.MAXCOVERAGE)
         out = io.BytesIO()
         small.save(out, format="PNG", optimize=True)
         if out.tell() <= limit:

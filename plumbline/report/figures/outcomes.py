@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from plumbline.report.figures.canvas import Picture, blank, drawing, label, text_width
@@ -24,6 +27,10 @@ from plumbline.report.figures.palette import FAINT, INK, SLATE
 from plumbline.report.numbers import percent, percent_interval
 from plumbline.report.rows import Row, defined, in_order, where
 from plumbline.report.vocabulary import event_title, group_title, is_composite
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 HARM_EVENTS = ("crime", "non_human", "negative_communion", "negative_agency")
 VARIANT_SUITES = ("crime_pooled",)
@@ -81,6 +88,48 @@ def proportion_rows(
     return rows.filter(pl.col("attribute").is_in(attributes))
 
 
+@dataclass(frozen=True)
+class _Shares:
+    """What the panels of one event show: lines of (attribute, group), marks and rates by model."""
+
+    lines: list[tuple[str, str]]
+    marks: dict[str, list[tuple[str, Mark]]]
+    everyone: dict[str, float | None]
+    planted: dict[tuple[str, str, str], float]
+
+    @property
+    def cap(self) -> float:
+        every = [mark for own in self.marks.values() for _, mark in own]
+        return max(cap_of(every, at_most=3), 1.05 * max(self.planted.values(), default=0.0))
+
+    def draw(self, axes: Axes, model: str) -> None:
+        if defined(everyone := self.everyone.get(model)):
+            axes.axvline(as_float(everyone), color=FAINT, linewidth=1.4, zorder=0)
+        for attribute in dict.fromkeys(a for a, _ in self.lines):
+            own = [mark for kind, mark in self.marks[model] if kind == attribute]
+            attribute_dots(axes, own, attribute, cap=self.cap, size=6.5)
+        for (name, attribute, group), rate in self.planted.items():
+            if name == model and (attribute, group) in self.lines:
+                y = self.lines.index((attribute, group))
+                axes.plot([rate], [y], "|", color=INK, markersize=11, markeredgewidth=2, zorder=2)
+
+    def entries(self) -> list[Line2D]:
+        found = [attribute_entry(attribute) for attribute in dict.fromkeys(a for a, _ in self.lines)]
+        found += [legend_dot("planted truth", INK, marker="|")] if self.planted else []
+        return found + ([legend_dot("all images", FAINT, marker="|")] if self.everyone else [])
+
+
+def _shares(rows: pl.DataFrame, table: pl.DataFrame, planted: pl.DataFrame | None, **event: str) -> _Shares:
+    lines = _lines(rows)
+    marks: dict[str, list[tuple[str, Mark]]] = {}
+    for row in rows.to_dicts():
+        mark = _mark(row, lines.index((row["attribute"], row["group"])))
+        marks.setdefault(row["model"], []).append((row["attribute"], mark))
+    overall = where(table, metric="harm_rate", condition="before", **event).to_dicts()
+    everyone = {row["model"]: row["value"] for row in overall}
+    return _Shares(lines=lines, marks=marks, everyone=everyone, planted=_planted(planted, **event))
+
+
 def proportions_figure(
     table: pl.DataFrame,
     planted: pl.DataFrame | None,
@@ -98,22 +147,10 @@ def proportions_figure(
     rows = proportion_rows(table, dataset, suite, event, composite=composite)
     if rows.is_empty():
         return None
-    names, lines = in_order(rows["model"], models), _lines(rows)
-    truth = _planted(planted, dataset=dataset, suite=suite, event=event)
-    marks = {
-        name: [
-            (row["attribute"], _mark(row, lines.index((row["attribute"], row["group"]))))
-            for row in where(rows, model=name).to_dicts()
-        ]
-        for name in names
-    }
-    every = [mark for group in marks.values() for _, mark in group]
-    cap = max(cap_of(every, at_most=3), 1.05 * max(truth.values(), default=0.0))
-    texts = [group_title(group) for _, group in lines]
-    left = text_width([label(text) for text in texts]) + 18
-    grid = fit_grid(len(names), width=WIDTH, left=left, top=52, height=10 + 21 * len(lines))
-    overall = where(table, metric="harm_rate", dataset=dataset, suite=suite, event=event, condition="before")
-    everyone = {row["model"]: row["value"] for row in overall.to_dicts()}
+    shares = _shares(rows, table, planted, dataset=dataset, suite=suite, event=event)
+    names, texts = in_order(rows["model"], models), [group_title(group) for _, group in shares.lines]
+    left, cap = text_width([label(text) for text in texts]) + 18, shares.cap
+    grid = fit_grid(len(names), width=WIDTH, left=left, top=52, height=10 + 21 * len(texts))
     with drawing():
         figure = blank(WIDTH, grid.bottom(len(names)) + 48)
         for index, name in enumerate(names):
@@ -121,25 +158,12 @@ def proportions_figure(
             rows_axes(axes, texts, shown=index % grid.columns == 0)
             percent_scale(axes, cap)
             panel_title(axes, name)
-            if defined(everyone.get(name)):
-                axes.axvline(everyone[name], color=FAINT, linewidth=1.4, zorder=0)
-            for attribute in dict.fromkeys(a for a, _ in lines):
-                own = [mark for kind, mark in marks[name] if kind == attribute]
-                attribute_dots(axes, own, attribute, cap=cap, size=6.5)
-            for (model, attribute, group), rate in truth.items():
-                if model == name and (attribute, group) in lines:
-                    y = lines.index((attribute, group))
-                    axes.plot([rate], [y], "|", color=INK, markersize=11, markeredgewidth=2, zorder=2)
-        kinds = dict.fromkeys(attribute for attribute, _ in lines)
-        entries = [attribute_entry(a) for a in kinds]
-        entries += [legend_dot("planted truth", INK, marker="|")] if truth else []
-        entries += [legend_dot("all images", FAINT, marker="|")] if everyone else []
-        legend(figure, entries, left=left)
+            shares.draw(axes, name)
+        legend(figure, shares.entries(), left=left)
         words = f"share of the group's images given {event_title(event)}"
         axis_title(figure, left, grid.bottom(len(names)) + 36, words)
-    kind = "composite" if composite else "single"
     return Picture(
-        name=f"share-{dataset}-{suite}-{event}-{kind}",
+        name=f"share-{dataset}-{suite}-{event}-{'crossed' if composite else 'single'}",
         title=f"Who gets {event_title(event)}, {dataset}" + (" (crossed groups)" if composite else ""),
         description="Each dot is a group's share with its Wilson interval, one panel a model.",
         figure=figure,

@@ -84,7 +84,7 @@ def _frame(axes, texts: list[str], accuracy: dict[tuple[str, ...], Row]) -> None
     axes.set_xticks([])
     for word, valence in probes():
         axes.text(
-            places[word], -0.68, word, ha="center", fontsize=10.8, color=VALENCE_COLOURS[valence], va="bottom"
+            places[word], -0.68, word, ha="center", fontsize=10, color=VALENCE_COLOURS[valence], va="bottom"
         )
         share = accuracy.get((word,), {}).get("value")
         shown = percent(share) if defined(share) else "–"
