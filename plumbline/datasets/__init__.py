@@ -7,7 +7,6 @@ from plumbline.datasets.ingestion import dataset_digest, folder_digest, ingest
 from plumbline.datasets.records import (
     EXTENDED_SCHEMA,
     LABEL_COLUMNS,
-    QUARANTINE_SCHEMA,
     RECORD_SCHEMA,
     Entry,
     Ingested,
@@ -15,6 +14,7 @@ from plumbline.datasets.records import (
     Refusal,
 )
 from plumbline.datasets.registry import reader_for, reader_names
+from plumbline.tables.schema import QUARANTINE_SCHEMA
 
 __all__ = [
     "EXTENDED_SCHEMA",

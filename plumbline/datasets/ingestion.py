@@ -17,7 +17,6 @@ import polars as pl
 from plumbline.datasets.containment import dataset_root, inside
 from plumbline.datasets.records import (
     LABEL_COLUMNS,
-    QUARANTINE_SCHEMA,
     RECORD_SCHEMA,
     Entry,
     Ingested,
@@ -27,6 +26,7 @@ from plumbline.datasets.records import (
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images import check, read_image_file
+from plumbline.tables.schema import QUARANTINE_SCHEMA
 
 Progress = Callable[[int, int], None]
 

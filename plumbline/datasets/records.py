@@ -12,25 +12,12 @@ import polars as pl
 
 from plumbline.datasets.declaration import Declaration
 from plumbline.errors import ImageRejected
-
-Schema = dict[str, type[pl.DataType]]
+from plumbline.tables.schema import Schema
 
 LABEL_COLUMNS = ("gender", "race", "age", "age_group", "occupation", "scene", "physical", "set_id", "caption")
 
 RECORD_SCHEMA: Schema = dict.fromkeys(("image_id", "dataset", "path", "split", *LABEL_COLUMNS), pl.String)
 """One row an accepted image. `image_id` is the sha256 of the file, `path` starts at the dataset's root."""
-
-QUARANTINE_SCHEMA: Schema = {
-    "dataset": pl.String,
-    "path": pl.String,
-    "line": pl.Int64,
-    "stage": pl.String,
-    "code": pl.String,
-    "message": pl.String,
-    "found": pl.String,
-    "expected": pl.String,
-}
-"""One row an input that was listed and refused. `path` is the index file where the line names no image."""
 
 EXTENDED_SCHEMA: Schema = {
     **RECORD_SCHEMA,

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from plumbline.errors import MetricError
+from plumbline.tables.schema import QUARANTINE_SCHEMA, Schema
 
-QUARANTINE_SCHEMA: dict[str, type[pl.DataType]] = {
-    "dataset": pl.String,
-    "path": pl.String,
-    "line": pl.Int64,
-    "stage": pl.String,
-    "code": pl.String,
-    "message": pl.String,
-    "found": pl.String,
-    "expected": pl.String,
-}
-LABEL_SHARES_SCHEMA: dict[str, type[pl.DataType]] = {
+LABEL_SHARES_SCHEMA: Schema = {
     "attribute": pl.String,
     "label": pl.String,
     "n": pl.Int64,
@@ -27,7 +17,7 @@ LABEL_SHARES_SCHEMA: dict[str, type[pl.DataType]] = {
     "expected_low": pl.Float64,
     "expected_high": pl.Float64,
 }
-LABEL_ERRORS_SCHEMA: dict[str, type[pl.DataType]] = {
+LABEL_ERRORS_SCHEMA: Schema = {
     "group_by": pl.String,
     "group": pl.String,
     "n": pl.Int64,
@@ -36,14 +26,14 @@ LABEL_ERRORS_SCHEMA: dict[str, type[pl.DataType]] = {
     "ci_low": pl.Float64,
     "ci_high": pl.Float64,
 }
-CHECKS_SCHEMA: dict[str, type[pl.DataType]] = {
+CHECKS_SCHEMA: Schema = {
     "check": pl.String,
     "passed": pl.Boolean,
     "observed": pl.String,
     "expected": pl.String,
     "link": pl.String,
 }
-PROVENANCE_SCHEMA: dict[str, type[pl.DataType]] = {
+PROVENANCE_SCHEMA: Schema = {
     "cell_id": pl.String,
     "model": pl.String,
     "dataset": pl.String,
@@ -54,7 +44,7 @@ PROVENANCE_SCHEMA: dict[str, type[pl.DataType]] = {
     "cached_shards": pl.Int64,
     "device": pl.String,
 }
-PLANTED_SCHEMA: dict[str, type[pl.DataType]] = {
+PLANTED_SCHEMA: Schema = {
     "model": pl.String,
     "dataset": pl.String,
     "suite": pl.String,
@@ -65,7 +55,7 @@ PLANTED_SCHEMA: dict[str, type[pl.DataType]] = {
 }
 
 
-def _require(frame: pl.DataFrame, schema: Mapping[str, type[pl.DataType]], *, what: str) -> None:
+def _require(frame: pl.DataFrame, schema: Schema, *, what: str) -> None:
     missing = [name for name in schema if name not in frame.columns]
     if missing:
         raise MetricError(
@@ -76,7 +66,7 @@ def _require(frame: pl.DataFrame, schema: Mapping[str, type[pl.DataType]], *, wh
         )
 
 
-def _empty(schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+def _empty(schema: Schema) -> pl.DataFrame:
     return pl.DataFrame(schema=dict(schema))
 
 

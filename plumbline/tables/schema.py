@@ -1,9 +1,23 @@
-"""The one schema of every metric row: what was measured, the estimate, and where it comes from."""
+"""The schemas that several parts share: the metric row (measured, estimate, lineage) and the quarantine row."""
 
 from __future__ import annotations
 
 import polars as pl
 import pyarrow as pa
+
+Schema = dict[str, type[pl.DataType]]
+
+QUARANTINE_SCHEMA: Schema = {
+    "dataset": pl.String,
+    "path": pl.String,
+    "line": pl.Int64,
+    "stage": pl.String,
+    "code": pl.String,
+    "message": pl.String,
+    "found": pl.String,
+    "expected": pl.String,
+}
+"""One row an input that was listed and refused. `path` is the index file where the line names no image."""
 
 ESTIMATE_COLUMNS: dict[str, pa.DataType] = {
     # what was measured
@@ -53,7 +67,7 @@ REQUIRED = ("metric", "definition", "model", "dataset", "condition", "statistic"
 _POLARS = {pa.string(): pl.String, pa.int64(): pl.Int64, pa.float64(): pl.Float64}
 
 
-def polars_schema() -> dict[str, type[pl.DataType]]:
+def polars_schema() -> Schema:
     """Return the metric schema as Polars column types, in order."""
     return {field.name: _POLARS[field.type] for field in METRIC_SCHEMA}
 
