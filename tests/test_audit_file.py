@@ -26,7 +26,10 @@ def write(tmp_path, **changes):
 def test_the_shipped_file_audits_the_whole_grid():
     audit = read_audit(SHIPPED)
     assert len(audit.cells) == 14
-    sizes = {(e.factors["size"], e.factors["data_amount"], e.factors["data_source"]) for e in audit.encoders.values()}
+    sizes = {
+        (e.factors["size"], e.factors["data_amount"], e.factors["data_source"])
+        for e in audit.encoders.values()
+    }
     grid = {(s, a, d) for s in ("small", "large") for a in ("3k", "6k") for d in ("atlas", "bazaar")}
     assert grid - sizes == {("small", "6k", "atlas"), ("large", "6k", "atlas")}
 

@@ -75,7 +75,9 @@ def test_weights_of_another_activation_are_refused(tmp_path):
 
 def test_a_repository_without_safetensors_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="no safetensors"):
-        fetch_checkpoint(places(tmp_path, f"hf-hub:o/n@{COMMIT}"), "e", hub=Hub({"open_clip_config.json": b"{}"}))
+        fetch_checkpoint(
+            places(tmp_path, f"hf-hub:o/n@{COMMIT}"), "e", hub=Hub({"open_clip_config.json": b"{}"})
+        )
 
 
 def test_an_unreachable_hub_is_a_clear_error(tmp_path):
@@ -84,7 +86,9 @@ def test_an_unreachable_hub_is_a_clear_error(tmp_path):
         fetch_checkpoint(places(tmp_path, f"hf-hub:o/n@{COMMIT}"), "e", hub=hub)
 
 
-@pytest.mark.parametrize(("address", "said"), [("local-dir:x", "needs no fetching"), ("ViT-B-32/none", "no such")])
+@pytest.mark.parametrize(
+    ("address", "said"), [("local-dir:x", "needs no fetching"), ("ViT-B-32/none", "no such")]
+)
 def test_what_cannot_be_fetched_says_so(tmp_path, address, said):
     with pytest.raises(CheckpointError, match=said):
         fetch_checkpoint(places(tmp_path, address), "e", hub=Hub({}))

@@ -28,7 +28,9 @@ def test_a_cell_is_written_once_and_found_again(tracking):
     again, written_again = tracking.write(TrackedCell("c1", "x", tags={"plumbline.dagster_run": "r2"}))
     assert (written, written_again) == (True, False) and run == again
     found = tracking.client().get_run(run)
-    assert found.info.status == "FINISHED" and len(found.data.metrics) == 1200 and len(found.data.params) == 120
+    assert (
+        found.info.status == "FINISHED" and len(found.data.metrics) == 1200 and len(found.data.params) == 120
+    )
     assert found.data.tags["plumbline.dagster_run"] == "r2"
 
 
@@ -47,7 +49,9 @@ def test_a_run_that_died_halfway_is_never_taken_for_a_finished_one(tracking, mon
     run, written = tracking.write(CELL)
     assert written
     client = tracking.client()
-    runs = client.search_runs([client.get_experiment_by_name(EXPERIMENT).experiment_id], f"tags.`{CELL_TAG}` = 'c1'")
+    runs = client.search_runs(
+        [client.get_experiment_by_name(EXPERIMENT).experiment_id], f"tags.`{CELL_TAG}` = 'c1'"
+    )
     assert {r.info.status for r in runs} == {"FAILED", "FINISHED"} and run in {r.info.run_id for r in runs}
 
 
