@@ -7,6 +7,7 @@ from plumbline.datasets import reader_for, row_filter
 from plumbline.digests import digest_json
 from plumbline.errors import StorageError
 from plumbline.metrics.cell import Cell, SuiteLogits
+from plumbline.metrics.registry import FAMILIES
 from plumbline.tables.schema import LINEAGE_COLUMNS, polars_schema
 from plumbline.tables.suites import Suite, load_suite
 from resources.places import Places
@@ -71,7 +72,7 @@ def cell_id(places: Places, dataset: str, model: str) -> str:
             "labeller": lake.require("extended_records", partition=dataset).details["labeller_digest"],
             "suites": [suite.hash for suite in cell_suites(places, dataset, model)],
             "settings": [audit.statistics.model_dump(mode="json"), audit.adjustment.model_dump(mode="json")],
-            "code": __version__,
+            "code": [__version__, {name: family.code_version for name, family in FAMILIES.items()}],
         }
     )
 

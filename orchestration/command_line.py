@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -27,7 +28,8 @@ assets in Dagster and as runs in MLflow.
 `plumbline fetch ID` if the checkpoint is on a hub, then `plumbline audit`.
 """,
 )
-console = Console()
+# Piped output has no width of its own: 80 columns would break every row of a table.
+console = Console(width=None if sys.stdout.isatty() else 120)
 errors = Console(stderr=True)
 
 ConfigOption = Annotated[
@@ -91,12 +93,11 @@ def _conclude(places: Places, outcome, *, seconds: float) -> None:
 def _print_findings(places: Places) -> None:
     from plumbline.report import findings_table
 
-    table = Table(title="Findings", title_justify="left", show_lines=False)
-    frame = findings_table(places.lake.read_table("metric_table")).head(12)
-    for name in frame.columns:
+    table = Table(title="Findings, the strongest of each kind", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("finding", "value", "interval", "dataset | encoder"):
         table.add_column(name, overflow="fold")
-    for row in frame.iter_rows():
-        table.add_row(*("" if value is None else str(value) for value in row))
+    for row in findings_table(places.lake.read_table("metric_table")).iter_rows(named=True):
+        table.add_row(row["finding"], row["value"], row["interval"], f"{row['dataset']} | {row['model']}")
     console.print(table)
 
 

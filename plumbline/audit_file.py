@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -186,6 +186,12 @@ def read_audit(path: Path) -> Audit:
         text = path.read_text("utf-8")
     except OSError as error:
         raise ConfigError("the audit file cannot be read", where=path, found=error.strerror) from error
+    return _parse(text, path)
+
+
+# Every step of an audit reads the file anew, so that an edit is seen; equal text need not be parsed again.
+@lru_cache(maxsize=4)
+def _parse(text: str, path: Path) -> Audit:
     try:
         content, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
