@@ -63,13 +63,10 @@ class Home:
         output, _ = process.communicate(timeout=300)
         return process.returncode, output
 
-    def shards(self) -> list[Path]:
-        """Manifests of the image shards that are committed (a text shard has one batch per prompt suite)."""
-        return [
-            path
-            for path in self.places.home.glob("lake/embeddings/*/*.json")
-            if json.loads(path.read_text())["details"]["rows"] == AUDIT["storage"]["shard_rows"]
-        ]
+    def shards(self) -> list[int]:
+        """Forward passes behind each committed shard, of images and of texts."""
+        manifests = self.places.home.glob("lake/embeddings/*/*.json")
+        return [json.loads(path.read_text())["details"]["batches"] for path in manifests]
 
     def table_sha256(self) -> str:
         return self.places.lake.require("metric_table").sha256

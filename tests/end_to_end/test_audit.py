@@ -18,7 +18,7 @@ def test_an_audit_ends_with_findings_and_the_path_of_a_report(audited):
     assert code == 0, output
     assert "Findings" in output and str(home.places.report) in output
     page = home.places.report.read_text("utf-8")
-    assert page.startswith("<!doctype html>") and "<script" not in page.lower()
+    assert page.lower().startswith("<!doctype html>") and "<script" not in page.lower()
 
 
 def test_every_row_carries_its_lineage(audited):
@@ -119,25 +119,23 @@ def test_one_mlflow_run_a_cell_linked_both_ways(audited):
 
 def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, tmp_path):
     undisturbed, _, _ = audited
+    total = undisturbed.shards()
     home = make_home(tmp_path / "killed")
     process = home.start("audit")
     deadline = time.monotonic() + 240
-    while len(home.shards()) < 14 and process.poll() is None and time.monotonic() < deadline:
+    # Late enough that one encoder is done, early enough that the other is in the middle of its images.
+    while len(home.shards()) < len(total) - 6 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     output, _ = process.communicate()
-    done = len(home.shards())
-    assert process.returncode == -signal.SIGKILL and 14 <= done < 20, output
+    done = home.shards()
+    assert process.returncode == -signal.SIGKILL and len(total) - 6 <= len(done) < len(total), output
 
     code, output = home.run("audit")
     assert code == 0, output
     assert "closed 1 run(s) whose process was gone" in output
-    # Ten full shards an encoder; a full shard has four batches. What was committed is not done again.
-    images = home.places.lake.require("records", partition="fairface").rows
-    full, rest = divmod(images, 256)
-    batches = 2 * (4 * full + -(-rest // 64))
-    texts = forward_passes(output) - (batches - 4 * done)
-    assert 0 <= texts <= 12, (forward_passes(output), batches, done)
+    # Exactly what was not committed is computed: at most the one shard in flight is done twice.
+    assert forward_passes(output) == sum(total) - sum(done)
     assert home.table_sha256() == undisturbed.table_sha256()
 
     os.environ["DAGSTER_HOME"] = str(home.places.dagster_home)
