@@ -171,11 +171,12 @@ def _asset_check(
 def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
     shown = frame if frame.height <= 40 else frame.head(0)
     return {
-        "expectations": outcome.expectations,
-        "rows": frame.height,
+        "met": f"{outcome.expectations - len(outcome.unmet)} of {outcome.expectations} expectations, "
+        f"over {frame.height} rows",
         "facts": dg.MetadataValue.md(markdown_table(shown)),
         "unmet": dg.MetadataValue.json(outcome.unmet),
-        "data_docs": dg.MetadataValue.url(outcome.docs),
+        # A path to copy: browsers do not follow file links from a served page.
+        "data_docs": dg.MetadataValue.path(outcome.docs.removeprefix("file://")),
     }
 
 

@@ -112,7 +112,7 @@ def audit_report(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     commit_bytes(UPath(places.report), page)
     return dg.MaterializeResult(
         metadata={
-            "report": dg.MetadataValue.url(places.report.as_uri()),
+            "report": dg.MetadataValue.path(str(places.report)),
             "bytes": len(page),
             "audit_id": places.lake.require("metric_table").details["audit_id"],
             "findings": dg.MetadataValue.md(markdown_table(findings_table(table))),

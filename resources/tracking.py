@@ -11,6 +11,9 @@ from resources.places import Places
 EXPERIMENT = "plumbline"
 CELL_TAG = "plumbline.cell"
 _MOST_METRICS, _MOST_PARAMETERS = 1000, 100
+_TAGS_OF_THE_NEWEST_RUN = {"plumbline.dagster_run", "mlflow.note.content"}
+# Without it MLflow shows its pages for chat traces instead of metrics and comparisons.
+_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Tracking:
             return str(found.experiment_id)
         local = self._places.tracking_uri.startswith("sqlite:")
         location = self._places.tracking_artifacts.as_uri() if local else None
-        return str(client.create_experiment(EXPERIMENT, artifact_location=location))
+        return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS))
 
     def write(self, cell: TrackedCell) -> tuple[str, bool]:
         """Write a cell's run, or find the finished run that already has this content.
@@ -102,7 +105,8 @@ class Tracking:
         )
         if finished:
             run = finished[0].info.run_id
-            client.set_tag(run, "plumbline.dagster_run", cell.tags.get("plumbline.dagster_run", ""))
+            for name in _TAGS_OF_THE_NEWEST_RUN & set(cell.tags):
+                client.set_tag(run, name, cell.tags[name])
             return str(run), False
         run = client.create_run(
             experiment, run_name=cell.name, tags={CELL_TAG: cell.cell, **cell.tags}
