@@ -8,7 +8,8 @@ import polars as pl
 from assets.partitions import DATASETS
 from assets.results import markdown_table
 from plumbline.audit_file import DatasetEntry
-from plumbline.datasets import composite_labels, reader_for
+from plumbline.datasets import LABEL_COLUMNS, composite_labels, reader_for
+from plumbline.errors import ConfigError
 from resources.places import Places
 from resources.quality import Quality, Validation
 
@@ -32,6 +33,13 @@ def label_shares(frame: pl.DataFrame, entry: DatasetEntry, *, composite: bool) -
     tables = []
     for attribute, (low, high) in entry.balance.items():
         base = attribute.removesuffix("_gender")
+        if attribute not in frame.columns and base not in frame.columns:
+            raise ConfigError(
+                "a balance is declared for a label that records do not have",
+                where="audit file, datasets, balance",
+                found=attribute,
+                expected=f"one of {', '.join(LABEL_COLUMNS)}, or one of them with `_gender`",
+            )
         if (attribute not in frame.columns) != composite:
             continue
         labels = composite_labels(frame[base], frame["auto_gender"]) if composite else frame[attribute]

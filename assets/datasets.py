@@ -4,6 +4,7 @@ import dagster as dg
 import numpy as np
 import polars as pl
 
+from assets.gates import require_passed
 from assets.partitions import DATASETS
 from assets.progress import progress_of
 from assets.results import OWNERS, markdown_table, materialised, same_columns
@@ -91,6 +92,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         The labels are guesses. Their error against the dataset's own gender is shown by group and checked.
         """
         dataset, lake = context.partition_key, places.lake
+        require_passed(context, dataset, of=("records",))
         records, encoder = lake.read_table("records", partition=dataset), encoders.get(places.audit.labeller)
         images = embed_records(places, encoder, dataset, records)
         suite = load_suite("gender_labels")
