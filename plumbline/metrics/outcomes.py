@@ -24,6 +24,7 @@ from plumbline.metrics.rates import (
     shares,
 )
 from plumbline.metrics.skew import MaxSkew, max_skew
+from plumbline.statistics.counts import count_table
 from plumbline.statistics.intervals import wilson
 
 __all__ = [
@@ -183,19 +184,39 @@ def outcome_proportions(
     if unknown := found - set(names):
         raise MetricError("a group is not among the levels", found=sorted(map(str, unknown)), expected=names)
     position = {name: i for i, name in enumerate(names)}
-    code = np.array([position[label] for label, keep in zip(labels, labelled) if keep], dtype=np.int64)
-    n = np.bincount(code, minlength=len(names))
-    count = np.bincount(code[event[labelled]], minlength=len(names))
+    codes = [position[label] if keep else -1 for label, keep in zip(labels, labelled)]
+    # Outcome 0 is the event, so that column 0 of the table holds the event counts.
+    table = count_table(codes, np.where(event, 0, 1), n_groups=len(names), n_outcomes=2)
+    return proportions_of_counts(
+        names,
+        table[:, 0],
+        table.sum(axis=1),
+        confidence=confidence,
+        min_group=min_group,
+        unlabelled=int((~labelled).sum()),
+    )
+
+
+def proportions_of_counts(
+    groups: tuple[Any, ...],
+    count: NDArray[np.int64],
+    n: NDArray[np.int64],
+    *,
+    confidence: float = 0.95,
+    min_group: int = MIN_GROUP,
+    unlabelled: int = 0,
+) -> OutcomeProportions:
+    """Return the outcome proportions of groups whose images, (g,) in the event and (g,) in all, are counted."""
     low, high = wilson(count, n, confidence=confidence)
     return OutcomeProportions(
-        groups=names,
+        groups=groups,
         count=count,
         n=n,
         proportion=shares(count, n),
         ci_low=low,
         ci_high=high,
         reason=tuple(group_size_reason(int(size), min_group) for size in n),
-        unlabelled=int((~labelled).sum()),
+        unlabelled=unlabelled,
     )
 
 

@@ -30,7 +30,8 @@ def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str) -> pl.DataFra
     -------
     DataFrame
         The schema of `plumbline.tables.schema`, sorted, with min-max normalised probe rates added and q-values
-        filled. Equal inputs give equal rows in equal order, so the stored table is byte-identical.
+        filled. Both depend on the whole audit: their identity is `audit_id`, not the `cell_id` they carry along.
+        Equal inputs give equal rows in equal order, so the stored table is byte-identical.
     """
     schema = polars_schema()
     joined = pl.concat(frames) if frames else pl.DataFrame(schema=schema)

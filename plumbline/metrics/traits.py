@@ -9,7 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.metrics.outcomes import harm_rate, impact_ratio, outcome_proportions, parity_difference
+from plumbline.metrics.outcomes import (
+    OutcomeProportions,
+    harm_rate,
+    impact_ratio,
+    outcome_proportions,
+    parity_difference,
+)
 from plumbline.metrics.skew import max_skew
 from plumbline.metrics.trident import normalise_probe_rates, probe_rate_gap, trident_scores
 from plumbline.tables.schema import metric_frame
@@ -55,16 +61,14 @@ class MetricTraits:
     ties: Literal["lower index wins"] = "lower index wins"
 
 
-def _counts(
-    responses: NDArray[np.float64], groups: NDArray[np.int64], g: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    result = outcome_proportions(responses.argmax(axis=1) == g, groups.tolist(), levels=range(g))
-    return result.count, result.n
+def _proportions(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> OutcomeProportions:
+    return outcome_proportions(responses.argmax(axis=1) == g, groups.tolist(), levels=range(g))
 
 
 def _on_counts(value: Callable[..., Any]) -> Measure:
     def measure(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
-        return np.asarray(value(*_counts(responses, groups, g)))
+        result = _proportions(responses, groups, g)
+        return np.asarray(value(result.count, result.n))
 
     return measure
 
@@ -96,7 +100,7 @@ METRICS: dict[str, MetricTraits] = {
         MetricTraits(
             name="outcome_proportion",
             function=outcome_proportions,
-            measure=_on_counts(lambda x, n: np.divide(x, n, out=np.full(len(n), np.nan), where=n > 0)),
+            measure=lambda responses, groups, g: _proportions(responses, groups, g).proportion,
             bounds=(0, 1),
             shape="by_group",
             when_identical="equal",

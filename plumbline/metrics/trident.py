@@ -13,53 +13,56 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.rates import shares
-from plumbline.statistics.counts import confusion_counts
+from plumbline.statistics.counts import count_table
 from plumbline.statistics.intervals import wilson
 from plumbline.tables.schema import metric_frame, polars_schema
+
+RIGHT, PROBE, OTHER = range(3)
+"""What became of an image in a one-probe test: its own class won, the probe, or another class."""
 
 
 @dataclass(frozen=True)
 class TridentScores:
-    """Scores of one encoder, dataset and probe, see `trident_scores`.
+    """Scores of one-probe tests: of one from `trident_scores`, of many at once from `score_tables`.
+
+    Leading axes (...) are the tests; a single test has none, and its scalars are 0-d arrays. Groups are the C
+    classes, or classes crossed with another label.
 
     Attributes
     ----------
-    accuracy : float
+    accuracy : (...) float64
         Share of images whose top-1 is their class.
-    accuracy_interval : (2,) float64
-    class_accuracy : (C,) float64
-        The same by class; nan for an empty class.
-    class_accuracy_interval : (C, 2) float64
-    macro_accuracy : float
-        Mean of `class_accuracy` over the classes that are not empty (the paper's formula).
-    macro_accuracy_released : float
+    accuracy_interval : (..., 2) float64
+    class_accuracy : (..., g) float64
+        The same by group; nan for an empty group.
+    class_accuracy_interval : (..., g, 2) float64
+    macro_accuracy : (...) float64
+        Mean of `class_accuracy` over the groups that are not empty (the paper's formula).
+    macro_accuracy_released : (...) float64
         Their sum over C + 1, as the released code divides: never above C / (C + 1).
-    probe_rate : (C,) float64
-        P(class → probe) = images of the class whose top-1 is the probe / images of the class.
-    probe_rate_interval : (C, 2) float64
-    n : int
-    class_n : (C,) int64
-    confusion : (C, C + 1) int64
-        Images by class and top-1.
+    probe_rate : (..., g) float64
+        P(class → probe) = images of the group whose top-1 is the probe / images of the group.
+    probe_rate_interval : (..., g, 2) float64
+    n : (...) int64
+    class_n : (..., g) int64
     """
 
-    accuracy: float
+    accuracy: NDArray[np.float64]
     accuracy_interval: NDArray[np.float64]
     class_accuracy: NDArray[np.float64]
     class_accuracy_interval: NDArray[np.float64]
-    macro_accuracy: float
-    macro_accuracy_released: float
+    macro_accuracy: NDArray[np.float64]
+    macro_accuracy_released: NDArray[np.float64]
     probe_rate: NDArray[np.float64]
     probe_rate_interval: NDArray[np.float64]
-    n: int
+    n: NDArray[np.int64]
     class_n: NDArray[np.int64]
-    confusion: NDArray[np.int64]
 
 
 def trident_scores(
     logits: ArrayLike, labels: ArrayLike, *, n_classes: int, confidence: float = 0.95
 ) -> TridentScores:
-    """Score one probe test.
+    """Score one probe test; the rows of an audit come from the same two steps, for all probes at once.
 
     Parameters
     ----------
@@ -82,27 +85,75 @@ def trident_scores(
         If the shapes disagree, a label is not a class, or a logit is nan.
     """
     responses, classes = checked_logits(logits, labels, n_classes=n_classes)
-    confusion = confusion_counts(
-        classes, responses.argmax(axis=1), n_classes=n_classes, n_columns=n_classes + 1
-    )
-    class_n = confusion.sum(axis=1)
-    right, became_probe = np.diagonal(confusion), confusion[:, -1]
-    n = int(class_n.sum())
-    recall = shares(right, class_n)
-    defined = recall[class_n > 0]
+    outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes)
+    tables = count_table(classes, outcomes, n_groups=n_classes, n_outcomes=3)
+    return score_tables(tables[0], divisor=n_classes + 1, confidence=confidence)
+
+
+def probe_outcomes(
+    class_logits: NDArray[np.floating], probe_logits: NDArray[np.floating], classes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return what became of every image in many one-probe tests over the same classes.
+
+    Parameters
+    ----------
+    class_logits : (n, C)
+    probe_logits : (n, p)
+    classes : (n,) int
+        True class; -1 where it is unknown (never `RIGHT`).
+
+    Returns
+    -------
+    (p, n) int64
+        `RIGHT`, `PROBE` or `OTHER`.
+
+    Raises
+    ------
+    MetricError
+        If a logit is nan.
+    """
+    predicted = probe_predictions(class_logits, probe_logits)
+    lost = np.where(predicted == class_logits.shape[1], PROBE, OTHER)
+    return np.where(predicted == classes, RIGHT, lost)
+
+
+def score_tables(tables: NDArray[np.int64], *, divisor: int, confidence: float = 0.95) -> TridentScores:
+    """Score tests from their counts.
+
+    Parameters
+    ----------
+    tables : (..., g, 3) int
+        Images by group and outcome (`RIGHT`, `PROBE`, `OTHER`).
+    divisor : int
+        What the released code divides the sum of group accuracies by.
+    """
+    class_n = tables.sum(axis=-1)
+    n, right, became = class_n.sum(axis=-1), tables[..., RIGHT], tables[..., PROBE]
+    macro = macro_accuracies(tables)
+
+    def interval(count: NDArray[np.int64], of: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.stack(wilson(count, of, confidence=confidence), axis=-1)
+
     return TridentScores(
-        accuracy=float(right.sum() / n) if n else float("nan"),
-        accuracy_interval=np.stack(wilson(right.sum(), n, confidence=confidence)),
-        class_accuracy=recall,
-        class_accuracy_interval=np.stack(wilson(right, class_n, confidence=confidence), axis=1),
-        macro_accuracy=float(defined.mean()) if defined.size else float("nan"),
-        macro_accuracy_released=float(defined.sum() / (n_classes + 1)) if defined.size else float("nan"),
-        probe_rate=shares(became_probe, class_n),
-        probe_rate_interval=np.stack(wilson(became_probe, class_n, confidence=confidence), axis=1),
+        accuracy=shares(right.sum(axis=-1), n),
+        accuracy_interval=interval(right.sum(axis=-1), n),
+        class_accuracy=shares(right, class_n),
+        class_accuracy_interval=interval(right, class_n),
+        macro_accuracy=macro,
+        macro_accuracy_released=macro * ((class_n > 0).sum(axis=-1) / divisor),
+        probe_rate=shares(became, class_n),
+        probe_rate_interval=interval(became, class_n),
         n=n,
         class_n=class_n,
-        confusion=confusion,
     )
+
+
+def macro_accuracies(tables: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the mean share of outcome `RIGHT` over the groups that are not empty, (..., g, c) to (...)."""
+    n = tables.sum(axis=-1)
+    recall = np.divide(tables[..., RIGHT], n, out=np.zeros(n.shape), where=n > 0)
+    seen = (n > 0).sum(axis=-1)
+    return np.divide(recall.sum(axis=-1), seen, out=np.full(seen.shape, np.nan), where=seen > 0)
 
 
 def probe_predictions(
@@ -119,7 +170,15 @@ def probe_predictions(
     -------
     (p, n) int64
         0 .. C - 1 is a class, C the probe; ties take the lower index, as in `trident_scores`.
+
+    Raises
+    ------
+    MetricError
+        If a logit is nan, which would compare as smaller than every other.
     """
+    missing = np.isnan(class_logits).any(axis=1) | np.isnan(probe_logits).any(axis=1)
+    if missing.any():
+        raise MetricError("a logit is nan", where=f"rows {np.flatnonzero(missing)[:5].tolist()}")
     best = class_logits.argmax(axis=1)
     highest = class_logits[np.arange(len(best)), best]
     return np.where(highest < probe_logits.T, class_logits.shape[1], best).astype(np.int64)
@@ -163,6 +222,10 @@ def normalise_probe_rates(table: pl.DataFrame) -> pl.DataFrame:
     single tests (definition `single`) and the mixed tests (`mixed`) apart, as in the two figures, and both
     together (`joint`).
 
+    The scale belongs to the whole audit (`audit_id`), not to one cell: minimum and maximum run over all datasets
+    of the encoder, so a row changes when a dataset joins the audit, though its `cell_id` stays. `joint` rows of
+    suite `trident` depend on the labeller as well, since mixed rates stretch their scale, and name it.
+
     Parameters
     ----------
     table : DataFrame
@@ -185,7 +248,10 @@ def normalise_probe_rates(table: pl.DataFrame) -> pl.DataFrame:
     if used.is_empty():
         return metric_frame([])
     single, mixed = (used.filter(pl.col("suite") == suite) for suite in ("trident", "trident_mixed"))
-    parts = [_stretch(part, name) for part, name in ((single, "single"), (mixed, "mixed"), (used, "joint"))]
+    # The least digest rather than the first: frames may come in any order.
+    labeller = pl.col("labeller_sha256")
+    joint = used.with_columns(labeller.fill_null(labeller.min().over("model", "condition")))
+    parts = [_stretch(part, name) for part, name in ((single, "single"), (mixed, "mixed"), (joint, "joint"))]
     return pl.concat(parts).select(list(polars_schema()))
 
 
@@ -233,7 +299,4 @@ def checked_logits(
             expected=f"integers 0 .. {n_classes - 1}",
             hint="leave unlabelled images out",
         )
-    if np.isnan(responses).any():
-        rows = np.flatnonzero(np.isnan(responses).any(axis=1))[:5]
-        raise MetricError("a logit is nan", where=f"rows {rows.tolist()}")
     return responses, classes.astype(np.int64)

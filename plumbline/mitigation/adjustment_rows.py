@@ -144,7 +144,8 @@ def adjustment_rows(
     Parameters
     ----------
     adjustments : sequence of LogitAdjustment
-        From `fit_cell` on this cell, with the same training rows.
+        From `fit_cell` on this cell, with the same training rows. None where the cell has no Trident suite or no
+        labels for it: there are then no rows.
 
     Returns
     -------
@@ -156,11 +157,17 @@ def adjustment_rows(
     Raises
     ------
     MetricError
-        If adjustments were fitted on different rows, or the cell has nothing to adjust.
+        If adjustments were fitted on different rows, or on another cell: this one has nothing to adjust.
     """
+    if not adjustments:
+        return metric_frame([])
     found = _labelled(cell)
-    if found is None or not adjustments:
-        raise MetricError("there is nothing to adjust in this cell", where=f"{cell.model} on {cell.dataset}")
+    if found is None:
+        raise MetricError(
+            "there is nothing to adjust in this cell",
+            where=f"{cell.model} on {cell.dataset}",
+            found=f"{len(adjustments)} adjustments, but no Trident logits or no labels for them",
+        )
     if any(not np.array_equal(a.train_rows, adjustments[0].train_rows) for a in adjustments):
         raise MetricError(
             "adjustments of one cell must share their training rows",

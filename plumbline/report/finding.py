@@ -39,6 +39,8 @@ class Finding:
         The finding without numbers, for a table.
     sentence : str
         The finding in full, with number, interval, p and sample sizes.
+    interval_text : str
+        The interval as text; where the value is a mean over probes, their range, called so.
     strength : float
         Orders findings of one tone; the lower end of the interval where there is one.
     """

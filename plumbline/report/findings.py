@@ -32,6 +32,8 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
 def findings_table(metric_table: pl.DataFrame, *, limit: int = 12) -> pl.DataFrame:
     """Return a short table of the strongest findings for a terminal: model, dataset, finding, value, interval.
 
+    A mean over probes has no interval of its own; the column then says "range over probes" and gives that.
+
     Parameters
     ----------
     metric_table : DataFrame

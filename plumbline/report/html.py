@@ -88,7 +88,8 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
 
 def _every(found: list[Finding]) -> Listing:
     rows = [(f.model, f.dataset, f.short, f.value_text, f.interval_text) for f in found]
-    return Listing(("Model", "Dataset", "Finding", "Value", "Interval"), rows, frozenset({3, 4}))
+    heads = ("Model", "Dataset", "Finding", "Value", "Interval, or range over probes")
+    return Listing(heads, rows, frozenset({3, 4}))
 
 
 def _finalize(value: Any) -> Any:

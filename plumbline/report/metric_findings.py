@@ -246,11 +246,12 @@ def _adjustment(dataset: str, suite: str, model: str, rows: pl.DataFrame) -> Fin
     values = rows["value"].to_numpy()
     mean, worst = float(values.mean()), rows.row(0, named=True)
     lowered = int((values < 0).sum())
-    ends = f"{points(values.min())} to {points(values.max())}"
+    # The probes share their images, so their spread is a range and no interval of the mean.
+    ends = f"range over probes {points(values.min()).removesuffix(' points')} to {points(values.max())}"
     verb = "raises" if mean > 0 else "lowers"
     sentence = (
         f"{model} on {dataset} ({suite_title(suite)}): the logit adjustment {verb} macro accuracy on test rows by "
-        f"{points(abs(mean)).lstrip('+')} on average over {count(rows.height)} probes (from {ends} a probe)."
+        f"{points(abs(mean)).lstrip('+')} on average over {count(rows.height)} probes ({ends})."
     )
     if lowered:
         sentence += (
@@ -265,6 +266,6 @@ def _adjustment(dataset: str, suite: str, model: str, rows: pl.DataFrame) -> Fin
         sentence=sentence,
         value=mean,
         value_text=points(mean),
-        interval_text=f"probes {ends}",
+        interval_text=ends,
         strength=abs(mean),
     )

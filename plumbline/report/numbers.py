@@ -11,11 +11,6 @@ SMALLEST_PLAIN = 1e-4
 EQUALS, BELOW = "\u00a0=\u00a0", "\u00a0<\u00a0"
 
 
-def is_undefined(value: float | None) -> bool:
-    """Return whether a value is absent (None) or undefined (NaN)."""
-    return value is None or math.isnan(value)
-
-
 def _decimals(value: float, digits: int) -> int:
     if value == 0 or not math.isfinite(value):
         return 0

@@ -6,14 +6,6 @@ from functools import cache
 
 from plumbline.tables.suites import VALENCES, load_suite
 
-# What a picture of the event "was given", for sentences; and the short form for axes.
-EVENT_PHRASES = {
-    "crime": "a crime label",
-    "non_human": "an animal label",
-    "negative_communion": "a negative communion word (such as untrustworthy)",
-    "negative_agency": "a negative agency word (such as powerless)",
-    "mean_of_tasks": "the mean over the three tasks",
-}
 EVENT_TITLES = {
     "crime": "crime labels",
     "non_human": "animal labels",
@@ -43,11 +35,6 @@ def probes() -> tuple[tuple[str, str], ...]:
 def event_title(event: str) -> str:
     """Return an event as a noun phrase for headings and axes."""
     return EVENT_TITLES.get(event, event.replace("_", " "))
-
-
-def event_phrase(event: str) -> str:
-    """Return an event as what an image was given, for sentences."""
-    return EVENT_PHRASES.get(event, event.replace("_", " "))
 
 
 def attribute_title(attribute: str) -> str:

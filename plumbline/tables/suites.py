@@ -64,8 +64,15 @@ class Suite:
 
     @cached_property
     def hash(self) -> str:
-        """Return the sha256 of the rendered prompts with their roles: the suite's identity."""
-        return digest_json([[c.id, c.text, c.category] for c in self.candidates])
+        """Return the sha256 of all that its numbers depend on: prompts, roles, attribute, events."""
+        return digest_json(
+            {
+                "candidates": [[c.id, c.text, c.category] for c in self.candidates],
+                "attribute": self.attribute,
+                "events": self.events,
+                "skewed_events": sorted(self.skewed_events),
+            }
+        )
 
     @property
     def texts(self) -> tuple[str, ...]:

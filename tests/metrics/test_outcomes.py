@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from plumbline import metrics
 from plumbline.errors import MetricError
 from plumbline.metrics import harm_rate, impact_ratio, max_skew, outcome_proportions, parity_difference
+from plumbline.metrics.families.outcome_rows import RANGES, SKEWS
 from plumbline.metrics.rates import impact_ratios, parity_differences
-from plumbline.metrics.skew import skew_values
+from plumbline.metrics.skew import skew_sums, skew_values
 
 KNOWN = Path(__file__).parents[1] / "known_answers"
 
@@ -86,6 +88,40 @@ def test_replicates_at_once_equal_one_by_one():
         (impact_ratios(counts, totals), lambda x, n: impact_ratio(x, n).value),
     ):
         np.testing.assert_allclose(many, [one(x, n) for x, n in zip(counts, totals)], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("reading", [*SKEWS, *RANGES], ids=lambda r: f"{r.metric}-{r.definition}")
+def test_the_readings_of_the_rows_equal_the_public_functions(reading):
+    """On random tables with zeros, empty groups and ties, of one event and of three at once."""
+    public = {
+        "mean_over_pairs": max_skew,
+        "max_over_pairs": partial(max_skew, over_pairs="max"),
+        "smoothed": partial(max_skew, smoothing=0.5),
+        "max_minus_min": parity_difference,
+        "min_over_max": impact_ratio,
+    }[reading.definition]
+    rng = np.random.default_rng(6)
+    seen = {"empty": 0, "zero": 0, "tied": 0, "undefined": 0}
+    for trial in range(300):
+        totals = rng.integers(0, 7, rng.integers(2, 6))
+        counts = rng.integers(
+            0, totals + 1, (3 if reading.metric == "max_skew" and trial % 2 else 1, totals.size)
+        )
+        value, expected = (
+            float(reading.value(counts, totals[None])),
+            np.ravel(public(counts, totals).value)[0],
+        )
+        assert value == pytest.approx(expected, rel=1e-12, abs=1e-12, nan_ok=True)
+        if reading.pairs:
+            _, cells = skew_sums(counts, totals[None])
+            pairs = counts.shape[0] * totals.size * (totals.size - 1) // 2
+            assert pairs - cells.sum() == max_skew(counts, totals).undefined_pairs
+        rates = counts[0][totals > 0] / totals[totals > 0]
+        seen["empty"] += (totals == 0).any()
+        seen["zero"] += (rates == 0).any()
+        seen["tied"] += len(set(rates)) < len(rates)
+        seen["undefined"] += np.isnan(expected)
+    assert min(seen.values()) > 5
 
 
 def test_pairs_keep_the_axis_of_events():

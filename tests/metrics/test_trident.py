@@ -1,6 +1,7 @@
 """Trident scores against fractions worked by hand, the obvious loop, and the paper's min-max normalisation."""
 
 import json
+from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 from plumbline.errors import MetricError
 from plumbline.metrics import normalise_probe_rates, probe_rate_gap, trident_scores
-from plumbline.metrics.trident import probe_predictions
+from plumbline.metrics.trident import probe_outcomes, probe_predictions, score_tables
+from plumbline.statistics.counts import count_table
 from plumbline.tables.schema import metric_frame
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "trident.json").read_text())
@@ -117,6 +119,36 @@ def test_an_undefined_rate_stays_undefined_and_does_not_move_the_scale():
     single = normalise_probe_rates(table).filter(definition="single")
     np.testing.assert_allclose(single["value"].to_numpy(), [0, np.nan, 100])
     assert single["reason"].to_list() == [None, "rate undefined", None]
+
+
+def test_joint_rows_name_the_labeller_whose_mixed_rates_set_their_scale():
+    """Whatever the order of the frames; rows of a model without mixed tests depend on no labeller."""
+    table = metric_frame(
+        [rate("a", "trident", 0.1), rate("a", "trident_mixed", 0.6, labeller_sha256="e" * 64),
+         rate("b", "trident", 0.2), rate("b", "trident", 0.4)]
+    )  # fmt: skip
+    for ordered in (table, table.reverse()):
+        result = normalise_probe_rates(ordered)
+        joint = result.filter(definition="joint", model="a")
+        assert joint.height == 2 and set(joint["labeller_sha256"]) == {"e" * 64}
+        assert result.filter(definition="single")["labeller_sha256"].null_count() == 3
+        assert result.filter(definition="joint", model="b")["labeller_sha256"].null_count() == 2
+
+
+def test_many_tests_over_groups_score_like_one_test_each():
+    """The core of the rows, on tables with empty groups, ties and probes that never win."""
+    rng = np.random.default_rng(4)
+    for n in (0, 7, 60):
+        logits, labels = rng.integers(0, 3, (n, 4 + 5)).astype(float), rng.choice([0, 1, 3], n)
+        logits[:, 4] = -1
+        outcomes = probe_outcomes(logits[:, :4], logits[:, 4:], labels)
+        tables = count_table(labels, outcomes, n_groups=4, n_outcomes=3)
+        together = score_tables(tables, divisor=5)
+        for i in range(5):
+            alone = trident_scores(logits[:, [0, 1, 2, 3, 4 + i]], labels, n_classes=4)
+            for field in fields(alone):
+                both = getattr(together, field.name)[i], getattr(alone, field.name)
+                np.testing.assert_array_equal(*both, err_msg=field.name)
 
 
 def test_nothing_to_normalise():

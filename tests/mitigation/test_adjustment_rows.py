@@ -144,8 +144,13 @@ def test_cells_without_probes_or_labels_have_nothing_to_adjust():
     assert fit_cell(empty, **SETTINGS) is None and fit_cell(unlabelled, **SETTINGS) is None
     with pytest.raises(MetricError):
         adjustment_rows(empty, [fit_cell(cell, **SETTINGS)])
-    with pytest.raises(MetricError):
-        adjustment_rows(cell, [])
+
+
+def test_an_audit_without_a_trident_suite_has_an_empty_frame_of_the_schema():
+    cell = make_cell(60)
+    for each in (cell, replace(cell, logits={}), replace(cell, records=cell.records.drop("race"))):
+        rows = adjustment_rows(each, [])
+        assert rows.height == 0 and rows.columns == METRIC_SCHEMA.names
 
 
 def test_adjustments_of_other_images_are_not_mixed():

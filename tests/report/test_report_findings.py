@@ -102,6 +102,8 @@ def test_the_adjustment_is_told_with_its_cost():
     assert finding.tone == "gain"
     assert "raises macro accuracy on test rows by 1.5 points on average over 2 probes" in finding.sentence
     assert "It lowers it for 1 of them, most for “thief” (−2.0 points)." in finding.sentence
+    assert "(range over probes −2.0 to +5.0 points)" in finding.sentence
+    assert finding.interval_text == "range over probes −2.0 to +5.0 points"
     worse = only(metric_frame([base | {"probe": "thief", "value": -0.02}]))
     assert worse.tone == "cost"
     assert "lowers macro accuracy on test rows by 2.0 points" in worse.sentence

@@ -9,8 +9,10 @@ import pytest
 from synthetic_audit import GRID, dataset_summary, synthetic_inputs, synthetic_table
 
 from plumbline.errors import MetricError
-from plumbline.report import ReportInputs, render
+from plumbline.report import AbsentCell, ReportInputs, render
+from plumbline.report.data_listings import provenance_listing
 from plumbline.report.html import SECTIONS
+from plumbline.report.inputs import LABEL_ERRORS_SCHEMA, LABEL_SHARES_SCHEMA
 
 FEW = (GRID[0],)
 HOSTILE = (
@@ -159,6 +161,87 @@ def test_an_audit_without_numbers_still_has_a_page(table, inputs):
     assert "no finding" in made
     assert re.findall(r'<h2 id="([\w-]+)">', made) == [anchor for anchor, _ in SECTIONS]
     assert outline(made).unbalanced == []
+
+
+def test_provenance_names_the_labeller_though_most_rows_have_none(table, inputs):
+    assert table["labeller_sha256"][0] is None
+    listing = provenance_listing(inputs, table)
+    assert {row[listing.heads.index("Labeller")] for row in listing.rows} == {"e" * 12}
+    single = provenance_listing(inputs, table.filter(suite="trident"))
+    assert {row[single.heads.index("Labeller")] for row in single.rows} == {"–"}
+    assert {row[single.heads.index("Checkpoint")] for row in single.rows} == {"c" * 12}
+
+
+REFUSED = {
+    "nothing accepted": {
+        "accepted": 0,
+        "label_shares": pl.DataFrame(schema=LABEL_SHARES_SCHEMA),
+    },
+    "labels unknown": {
+        "label_shares": pl.DataFrame(
+            [("race", "White", 0, None, 0.1, 0.3), ("race", "Black", 0, float("nan"), None, None)],
+            schema=LABEL_SHARES_SCHEMA,
+            orient="row",
+        )
+    },
+    "base labels": {},
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_dataset_without_automatic_labels_is_shown_with_its_failing_checks(table, inputs, case):
+    refused = replace(
+        dataset_summary("planted-utkface"),
+        label_errors=pl.DataFrame(schema=LABEL_ERRORS_SCHEMA),
+        **REFUSED[case],
+    )
+    absent = tuple(
+        AbsentCell(name, refused.id, "the dataset failed its check gender balance") for name in inputs.models
+    )
+    own = table.filter(pl.col("dataset") != refused.id)
+    truth = inputs.planted_truth.filter(pl.col("dataset") != refused.id)
+    made = render(
+        own, replace(inputs, datasets=(inputs.datasets[0], refused), absent=absent, planted_truth=truth)
+    )
+    assert outline(made).unbalanced == []
+    data = made.split('<h2 id="data">')[1].split("</section>")[0].split("<h3>planted-utkface</h3>")[1]
+    assert '<td>gender balance</td><td class="fail">failed</td>' in data
+    assert "unknown_label" in data
+    assert ("Label balance, planted-utkface" in data) == (refused.label_shares.height > 0)
+    errors = made.split('<h2 id="label-error">')[1].split("</section>")[0]
+    assert "No error rates" in errors.split("<h3>planted-utkface</h3>")[1]
+    listed = made.split('<h2 id="absent">')[1].split("</section>")[0]
+    assert listed.count("failed its check gender balance") == len(inputs.models)
+    assert "planted-utkface: 1 of 2 data checks failed: gender balance." in made
+
+
+TRIDENT = ("trident", "trident_mixed", "trident_composite")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told", "untold"),
+    [
+        (~pl.col("suite").is_in(TRIDENT), "Max skew by model and event", "Gap between classes by valence"),
+        (pl.col("suite").is_in(TRIDENT), "Gap between classes by valence", "Max skew by model and event"),
+        (pl.col("suite") == "trident", "No mixed test was run", "Max skew by model and event"),
+        (pl.col("suite") == "crime", "No single-attribute test was run", "Gap between classes by valence"),
+        (pl.col("metric") == "harm_rate", "Harm rate", "Max skew by model and event"),
+    ],
+    ids=["outcomes", "both Trident suites", "single tests", "crime alone", "harm rates alone"],
+)
+def test_an_audit_of_some_suites_has_a_page(table, inputs, chosen, told, untold):
+    made = render(table.filter(chosen), replace(inputs, provenance=inputs.provenance.clear()))
+    assert re.findall(r'<h2 id="([\w-]+)">', made) == [anchor for anchor, _ in SECTIONS]
+    assert outline(made).unbalanced == []
+    assert told in made and untold not in made
+    assert "No run was recorded." in made
+
+
+def test_one_model_on_one_dataset_has_a_page():
+    only = {"datasets": ("planted-fairface",)}
+    made = render(synthetic_table(FEW, **only), replace(synthetic_inputs(FEW, **only), absent=()))
+    assert "1 model on 1 dataset" in made and outline(made).unbalanced == []
+    assert "Every planned combination of model and dataset has its numbers." in made
 
 
 def test_wrong_frames_are_refused_by_name(table, inputs):

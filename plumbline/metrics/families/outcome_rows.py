@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from plumbline.digests import digest_json
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.families.rows import Row, base_row, estimate_columns, joined, small_groups_reason
-from plumbline.metrics.outcomes import harm_rate
+from plumbline.metrics.outcomes import harm_rate, proportions_of_counts
 from plumbline.metrics.rates import (
     adverse_impact_reason,
-    group_size_reason,
+    empty_groups_reason,
     impact_ratios,
     parity_differences,
     undefined_pairs_reason,
@@ -27,7 +27,6 @@ from plumbline.statistics.bootstrap import resample_tables
 from plumbline.statistics.counts import count_table
 from plumbline.statistics.estimates import estimate_table
 from plumbline.statistics.groups import Groups, attribute_groups
-from plumbline.statistics.intervals import wilson
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.seeds import generator
 from plumbline.tables.schema import metric_frame
@@ -173,21 +172,26 @@ def _event_rows(cell: Cell, event: TestedEvent, groups: Groups, settings: Metric
 def _proportion_rows(
     common: Row, groups: Groups, table: NDArray[np.int64], settings: MetricSettings
 ) -> list[Row]:
-    n = table.sum(axis=1)
-    low, high = wilson(table[:, 0], n, confidence=settings.confidence)
+    found = proportions_of_counts(
+        groups.names,
+        table[:, 0],
+        table.sum(axis=1),
+        confidence=settings.confidence,
+        min_group=settings.min_group,
+    )
     return [
         common
         | {
             "metric": "outcome_proportion",
             "definition": "top1",
-            "group": name,
-            "value": table[i, 0] / n[i] if n[i] else float("nan"),
-            "ci_low": low[i],
-            "ci_high": high[i],
-            "n": int(n[i]),
-            "reason": group_size_reason(int(n[i]), settings.min_group),
+            "group": group.group,
+            "value": group.proportion,
+            "ci_low": group.ci_low,
+            "ci_high": group.ci_high,
+            "n": group.n,
+            "reason": group.reason,
         }
-        for i, name in enumerate(groups.names)
+        for group in found
     ]
 
 
@@ -266,8 +270,7 @@ def _reasons(
 ) -> str | None:
     counts, sizes = holds @ table.T, table.sum(axis=1)
     pairs = len(holds) * len(sizes) * (len(sizes) - 1) // 2
-    empty = int((sizes == 0).sum())
-    left_out = f"{empty} of {len(sizes)} groups empty, left out" if empty else None
+    left_out = empty_groups_reason(sizes)
     if reading.pairs:
         _, cells = skew_sums(counts, sizes[None, :])
         return joined(left_out, undefined_pairs_reason(pairs - int(cells.sum()), pairs))

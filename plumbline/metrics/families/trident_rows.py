@@ -10,20 +10,25 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.rows import Row, base_row, estimate_columns, small_groups_reason
-from plumbline.metrics.rates import group_size_reason, shares
+from plumbline.metrics.rates import group_size_reason
 from plumbline.metrics.settings import MetricSettings
-from plumbline.metrics.trident import probe_predictions, probe_rate_gap
+from plumbline.metrics.trident import (
+    PROBE,
+    RIGHT,
+    TridentScores,
+    macro_accuracies,
+    probe_outcomes,
+    probe_rate_gap,
+    score_tables,
+)
 from plumbline.statistics.bootstrap import resample_tables
 from plumbline.statistics.counts import count_table
 from plumbline.statistics.estimates import Estimate, estimate_table
 from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes
-from plumbline.statistics.intervals import wilson
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.seeds import generator
 from plumbline.tables.schema import metric_frame
 from plumbline.tables.suites import VALENCES, Suite
-
-RIGHT, PROBE, OTHER = range(3)
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class ProbeTest:
     suite_name : str
         As the rows say it: `trident`, `trident_mixed`, `trident_composite`.
     outcomes : (p, n) int64
-        For each probe and image: 0 its class won, 1 the probe, 2 another class.
+        For each probe and image, see `probe_outcomes`.
     groups : Groups
     divisor : int
         What the released code divides the sum of class accuracies by.
@@ -117,8 +122,7 @@ def _probe_test(
     divisor: int,
 ) -> ProbeTest:
     n_classes = len(logits.suite.class_labels)
-    predicted = probe_predictions(responses[:, :n_classes], responses[:, n_classes:])
-    outcomes = np.where(predicted == classes.codes, RIGHT, np.where(predicted == n_classes, PROBE, OTHER))
+    outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes.codes)
     base_classes = len(groups.names) // divisor
     return ProbeTest(name, logits.suite, outcomes, groups, divisor * (base_classes + 1))
 
@@ -132,18 +136,20 @@ def _score_rows(
     gaps: bool = True,
 ) -> list[Row]:
     tables = test.tables
+    scores = score_tables(tables, divisor=test.divisor, confidence=settings.confidence)
     plain = definitions.get("plain", definitions["paper"])
-    rows = _accuracy_rows(cell, test, tables, plain, settings)
-    rows += _group_rows(cell, test, tables, "class_accuracy", plain, RIGHT, settings)
-    rows += _group_rows(cell, test, tables, "probe_rate", plain, PROBE, settings)
-    rows += _macro_rows(cell, test, tables, definitions, settings)
+    rows = _accuracy_rows(cell, test, scores, plain)
+    rows += _group_rows(cell, test, scores, "class_accuracy", plain, settings)
+    rows += _group_rows(cell, test, scores, "probe_rate", plain, settings)
+    rows += _macro_rows(cell, test, tables, scores, definitions, settings)
     return rows + (_gap_rows(cell, test, settings) if gaps else [])
 
 
 def _confident_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> list[Row]:
     tables = test.tables
-    rows = _group_rows(cell, test, tables, "probe_rate", "confident_labels", PROBE, settings)
-    return rows + _macro_rows(cell, test, tables, {"paper": "confident_labels"}, settings)
+    scores = score_tables(tables, divisor=test.divisor, confidence=settings.confidence)
+    rows = _group_rows(cell, test, scores, "probe_rate", "confident_labels", settings)
+    return rows + _macro_rows(cell, test, tables, scores, {"paper": "confident_labels"}, settings)
 
 
 def _common(cell: Cell, test: ProbeTest, **columns: object) -> Row:
@@ -160,12 +166,7 @@ def _probes(suite: Suite) -> list[str]:
     return [candidate.id for candidate in suite.candidates if candidate.category != "class"]
 
 
-def _accuracy_rows(
-    cell: Cell, test: ProbeTest, tables: NDArray[np.int64], definition: str, settings: MetricSettings
-) -> list[Row]:
-    right, n = tables[..., RIGHT].sum(axis=1), tables.sum(axis=(1, 2))
-    low, high = wilson(right, n, confidence=settings.confidence)
-    value = shares(right, n)
+def _accuracy_rows(cell: Cell, test: ProbeTest, scores: TridentScores, definition: str) -> list[Row]:
     return [
         _common(
             cell,
@@ -173,11 +174,11 @@ def _accuracy_rows(
             metric="accuracy",
             definition=definition,
             probe=probe,
-            value=value[i],
-            ci_low=low[i],
-            ci_high=high[i],
-            n=int(n[i]),
-            reason=None if n[i] else "no images",
+            value=scores.accuracy[i],
+            ci_low=scores.accuracy_interval[i, 0],
+            ci_high=scores.accuracy_interval[i, 1],
+            n=int(scores.n[i]),
+            reason=None if scores.n[i] else "no images",
         )
         for i, probe in enumerate(_probes(test.suite))
     ]
@@ -186,15 +187,12 @@ def _accuracy_rows(
 def _group_rows(
     cell: Cell,
     test: ProbeTest,
-    tables: NDArray[np.int64],
+    scores: TridentScores,
     metric: str,
     definition: str,
-    outcome: int,
     settings: MetricSettings,
 ) -> list[Row]:
-    count, n = tables[..., outcome], tables.sum(axis=2)
-    low, high = wilson(count, n, confidence=settings.confidence)
-    value = shares(count, n)
+    value, ends, n = getattr(scores, metric), getattr(scores, f"{metric}_interval"), scores.class_n
     return [
         _common(
             cell,
@@ -204,8 +202,8 @@ def _group_rows(
             probe=probe,
             group=group,
             value=value[i, g],
-            ci_low=low[i, g],
-            ci_high=high[i, g],
+            ci_low=ends[i, g, 0],
+            ci_high=ends[i, g, 1],
             n=int(n[i, g]),
             reason=group_size_reason(int(n[i, g]), settings.min_group),
         )
@@ -214,29 +212,24 @@ def _group_rows(
     ]
 
 
-def _macro(tables: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the mean share of column 0 over the groups that are not empty, (..., g, c) to (...)."""
-    n = tables.sum(axis=-1)
-    recall = np.divide(tables[..., 0], n, out=np.zeros(n.shape), where=n > 0)
-    seen = (n > 0).sum(axis=-1)
-    return np.divide(recall.sum(axis=-1), seen, out=np.full(seen.shape, np.nan), where=seen > 0)
-
-
 def _macro_rows(
     cell: Cell,
     test: ProbeTest,
     tables: NDArray[np.int64],
+    scores: TridentScores,
     definitions: dict[str, str],
     settings: MetricSettings,
 ) -> list[Row]:
-    right = np.stack([tables[..., RIGHT], tables[..., PROBE] + tables[..., OTHER]], axis=-1)
-    sizes = right.sum(axis=-1)
+    sizes = scores.class_n
+    right = np.stack([tables[..., RIGHT], sizes - tables[..., RIGHT]], axis=-1)
     names = (cell.model, cell.dataset, test.suite_name, test.groups.attribute, *definitions.values())
     rng = generator(settings.seed, *names, "macro_accuracy", "bootstrap")
     resampled = resample_tables(right, resamples=settings.resamples, rng=rng)
     rows = []
     for i, probe in enumerate(_probes(test.suite)):
-        estimate = estimate_table(right[i], _macro, resampled=resampled[:, i], confidence=settings.confidence)
+        estimate = estimate_table(
+            right[i], macro_accuracies, resampled=resampled[:, i], confidence=settings.confidence
+        )
         filled = int((sizes[i] > 0).sum())
         empty = len(test.groups.names) - filled
         reasons = (
@@ -247,13 +240,11 @@ def _macro_rows(
             if variant == "plain":
                 continue
             # The released formula divides the same sum by another number, so that it and its interval scale.
-            scale = filled / test.divisor if variant == "released" else 1.0
+            released = variant == "released"
+            scale = filled / test.divisor if released else 1.0
+            value = scores.macro_accuracy_released[i] if released else scores.macro_accuracy[i]
             scaled = Estimate(
-                estimate.value * scale,
-                estimate.ci_low * scale,
-                estimate.ci_high * scale,
-                None,
-                estimate.reason,
+                float(value), estimate.ci_low * scale, estimate.ci_high * scale, None, estimate.reason
             )
             columns = estimate_columns(scaled, *reasons)
             rows.append(

@@ -60,8 +60,7 @@ def balance_figure(dataset: DatasetSummary) -> Picture | None:
             axes = panel(figure, left + column * (each + left), top + 22, each, _ROW * len(rows))
             rows_axes(axes, [group_title(row["label"]) for row in rows], shown=True)
             panel_title(axes, attribute_title(attribute))
-            cap = max(max(as_float(r[n]) for n in ("share", "expected_high") if defined(r[n])) for r in rows)
-            percent_scale(axes, 1.05 * cap)
+            percent_scale(axes, 1.05 * _largest(rows))
             _bars(axes, rows)
         entries = [
             legend_dot("share, as declared", BLUE, marker="s"),
@@ -78,9 +77,17 @@ def balance_figure(dataset: DatasetSummary) -> Picture | None:
 
 
 def is_outside(row: Row) -> bool:
-    """Return whether a label's share lies outside its declared range."""
+    """Return whether a label's share lies outside its declared range; an undefined share does not."""
     low, high = row["expected_low"], row["expected_high"]
+    if not defined(row["share"]):
+        return False
     return (defined(low) and row["share"] < low) or (defined(high) and row["share"] > high)
+
+
+def _largest(rows: list[Row]) -> float:
+    ends = [row[name] for row in rows for name in ("share", "expected_high") if defined(row[name])]
+    # Where no image was accepted and no range declared there is nothing to scale to: the whole.
+    return max(ends, default=0.0) or 1.0
 
 
 def _bars(axes, rows: list[Row]) -> None:  # type: ignore[no-untyped-def]

@@ -1,0 +1,103 @@
+"""What the contracts prove of a declared metric holds for the rows: both give the same values on hard cells."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from plumbline.metrics.registry import FAMILIES
+from plumbline.metrics.traits import METRICS
+from plumbline.metrics.trident import normalise_probe_rates
+from plumbline.statistics.groups import Groups, label_codes
+
+DEFAULTS = {
+    "max_skew": "mean_over_pairs", "accuracy": "dot", "class_accuracy": "dot", "macro_accuracy": "paper",
+    "probe_rate": "dot", "probe_rate_normalised": "single",
+}  # fmt: skip
+PROBE = "thief"
+
+
+@pytest.fixture(scope="module", params=[0, 1], ids=["many", "few"])
+def hard(request, make_cell):
+    """Return a cell full of ties, with groups that are small, answered alike, without event, or empty."""
+    cell = make_cell(n=(300, 40)[request.param], seed=request.param, suites=("communion", "trident"))
+    race = pl.col("race").replace({"White": "Black"})
+    logits = {
+        # Whole numbers tie; equal norms keep the ties of the cosines exact.
+        name: replace(
+            each,
+            dot=np.round(each.dot / 3),
+            image_norm=np.ones_like(each.image_norm),
+            text_norm=np.ones_like(each.text_norm),
+        )
+        for name, each in cell.logits.items()
+    }
+    return replace(cell, records=cell.records.with_columns(race), logits=logits)
+
+
+@pytest.fixture(scope="module")
+def rows(hard, quick):
+    """Return all rows of the cell."""
+    frames = [family.compute(hard, settings=quick) for family in FAMILIES.values()]
+    frame = pl.concat(frames)
+    one_probe = frame.filter(metric="probe_rate", definition="dot", suite="trident", probe=PROBE)
+    return pl.concat([frame, normalise_probe_rates(one_probe)])
+
+
+def classes(cell):
+    suite = cell.logits["trident"].suite
+    return Groups("race", suite.class_labels, label_codes(cell.records["race"], suite.class_labels))
+
+
+def is_trident(metric):
+    return metric in FAMILIES["trident_metrics"].metrics or metric == "probe_rate_normalised"
+
+
+def responses_and_groups(cell, metric):
+    """Return what the declared metric reads: responses to the groups' classes and the event or probe."""
+    groups = classes(cell)
+    if is_trident(metric):
+        logits = cell.logits["trident"]
+        column = [c.id for c in logits.suite.candidates].index(PROBE)
+        responses = logits.dot[:, [*range(len(groups.names)), column]]
+    else:
+        logits = cell.logits["communion"]
+        hit = np.isin(logits.cosine.argmax(axis=1), logits.suite.columns("negative"))
+        responses = np.concatenate([np.zeros((len(hit), len(groups.names))), 2.0 * hit[:, None] - 1], axis=1)
+    # An unlabelled image counts in the harm rate, as a group of its own.
+    everyone = metric == "harm_rate"
+    names = (*groups.names, None) if everyone else groups.names
+    codes = np.where(groups.codes < 0, len(groups.names), groups.codes) if everyone else groups.codes
+    if everyone:
+        responses = np.insert(responses, 0, 0.0, axis=1)
+    return responses[codes >= 0], codes[codes >= 0], names
+
+
+# The rows of `probe_rate_gap` call the declared function itself.
+@pytest.mark.parametrize("metric", [name for name in METRICS if name != "probe_rate_gap"])
+def test_rows_hold_what_the_declared_function_gives(metric, rows, hard):
+    responses, codes, names = responses_and_groups(hard, metric)
+    expected = METRICS[metric].measure(responses.astype(float), codes, len(names))
+    chosen = rows.filter(metric=metric)
+    if metric in DEFAULTS:
+        chosen = chosen.filter(definition=DEFAULTS[metric])
+    if is_trident(metric):
+        chosen = chosen.filter(suite="trident", probe=PROBE)
+    elif metric != "harm_rate":
+        chosen = chosen.filter(attribute="race")
+    if METRICS[metric].shape == "scalar":
+        assert chosen.height == 1
+        assert chosen["value"][0] == pytest.approx(float(expected), rel=1e-12, nan_ok=True)
+        return
+    found = dict(zip(chosen["group"], chosen["value"]))
+    for name, value in zip(names, expected):
+        # The outcome family reports the groups that occur, the Trident family every class.
+        assert found.get(name, float("nan")) == pytest.approx(value, rel=1e-12, nan_ok=True), name
+
+
+def test_the_cells_are_hard(hard):
+    responses, codes, names = responses_and_groups(hard, "accuracy")
+    top = np.sort(responses, axis=1)
+    assert (top[:, -1] == top[:, -2]).mean() > 0.1
+    assert (np.bincount(codes, minlength=len(names)) == 0).any()
