@@ -144,7 +144,7 @@ def adjustment_rows(
     Parameters
     ----------
     adjustments : sequence of LogitAdjustment
-        From `fit_cell` on this cell, with the same training rows. None where the cell has no Trident suite or no
+        From `fit_cell` on this cell, with the same training rows. Empty where the cell has no Trident suite or no
         labels for it: there are then no rows.
 
     Returns
