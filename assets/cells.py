@@ -1,96 +1,184 @@
-"""One encoder on one dataset: which suites are asked of it, what was computed for it, and its identity."""
+"""One encoder on one dataset: what is stored of it, which suites are asked of it, and its identity."""
 
+from dataclasses import dataclass
+from functools import cached_property
+
+import dagster as dg
 import polars as pl
 
+from assets.gates import require_passed
+from assets.partitions import cell_of
 from plumbline import __version__
-from plumbline.datasets import reader_for, row_filter
+from plumbline.datasets import Declaration, reader_for, row_filter
 from plumbline.digests import digest_json
 from plumbline.errors import StorageError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.registry import FAMILIES
+from plumbline.storage import Committed
 from plumbline.tables.schema import LINEAGE_COLUMNS, polars_schema
 from plumbline.tables.suites import Suite, load_suite
 from resources.places import Places
 
+# Raised whenever the same logits would be adjusted otherwise.
+ADJUSTMENT_VERSION = "1"
+_OF_LABELS = ("trident_mixed", "trident_composite")
+
+
+def declaration_of(places: Places, dataset: str) -> Declaration:
+    """Return the data file of a dataset's reader."""
+    return reader_for(places.dataset_entry(dataset).reader).declaration
+
 
 def cell_suites(places: Places, dataset: str, model: str) -> tuple[Suite, ...]:
     """Return the suites that the audit file asks of a cell, the Trident ones over the dataset's own label set."""
-    classes = reader_for(places.dataset_entry(dataset).reader).declaration.class_set
+    classes = declaration_of(places, dataset).class_set
     names = places.audit.cells.get((dataset, model), ())
     return tuple(load_suite(name, classes=classes if name.startswith("trident") else None) for name in names)
 
 
-def read_cell(places: Places, dataset: str, model: str) -> Cell:
-    """Read records, labels and logits of a cell from the lake.
+@dataclass(frozen=True)
+class StoredCell:
+    """A cell as it is in the lake, by manifests that were read once, so that what is used belongs together.
 
-    Raises
-    ------
-    StorageError
-        If the logits were computed on other records than those of now.
+    Attributes
+    ----------
+    records, extended, logits : Committed
+        Of `records`, `extended_records` and `probe_logits`.
     """
-    lake, partition = places.lake, f"{dataset}|{model}"
-    made = lake.require("probe_logits", partition=partition)
-    records = lake.read_table("extended_records", partition=dataset)
-    now = lake.require("records", partition=dataset).sha256
-    labelled = lake.require("extended_records", partition=dataset).details["records_sha256"]
-    if not made.details["records_sha256"] == labelled == now:
-        raise StorageError(
-            "logits, labels and records of this cell do not belong together",
-            where=partition,
-            found=f"logits of {made.details['records_sha256'][:12]}, labels of {labelled[:12]}",
-            expected=f"records {now[:12]}",
-            hint="run `plumbline audit`, or materialise the stale assets of this cell",
-        )
-    arrays = lake.read_arrays("probe_logits", partition=partition)
-    column = {text: i for i, text in enumerate(made.details["texts"])}
-    declaration = reader_for(places.dataset_entry(dataset).reader).declaration
-    filters = {**declaration.filters, **places.dataset_entry(dataset).filters}
-    logits, keep = {}, {}
-    for suite in cell_suites(places, dataset, model):
-        chosen = [column[text] for text in suite.texts]
-        logits[suite.id] = SuiteLogits(
-            suite=suite,
-            dot=arrays["dot"][:, chosen],
-            image_norm=arrays["image_norm"],
-            text_norm=arrays["text_norm"][chosen],
-            logit_scale=made.details["logit_scale"],
-        )
-        keep[suite.id] = row_filter(filters.get(suite.id, declaration.default_filter))(records)
-    return Cell(model=model, dataset=dataset, records=records, logits=logits, keep=keep)
 
+    places: Places
+    dataset: str
+    model: str
+    records: Committed
+    extended: Committed
+    logits: Committed
 
-def cell_id(places: Places, dataset: str, model: str) -> str:
-    """Return the identity of a cell: digest of data, labels, checkpoint, prompts, settings and code version."""
-    lake = places.lake
-    logits = lake.require("probe_logits", partition=f"{dataset}|{model}").details
-    audit, entry = places.audit, places.dataset_entry(dataset)
-    return digest_json(
-        {
-            "dataset": [dataset, lake.require("records", partition=dataset).details["dataset_digest"]],
-            "filters": entry.filters,
-            "model": [model, logits["checkpoint"]],
-            "labeller": lake.require("extended_records", partition=dataset).details["labeller_digest"],
-            "suites": [suite.hash for suite in cell_suites(places, dataset, model)],
-            "settings": [audit.statistics.model_dump(mode="json"), audit.adjustment.model_dump(mode="json")],
-            "code": [__version__, {name: family.code_version for name, family in FAMILIES.items()}],
+    @classmethod
+    def find(cls, places: Places, dataset: str, model: str) -> "StoredCell":
+        """Read the manifests of a cell.
+
+        Raises
+        ------
+        StorageError
+            If one is missing, or logits and labels were computed on other records than those of now.
+        """
+        lake = places.lake
+        found = cls(
+            places=places,
+            dataset=dataset,
+            model=model,
+            records=lake.require("records", partition=dataset),
+            extended=lake.require("extended_records", partition=dataset),
+            logits=lake.require("probe_logits", partition=f"{dataset}|{model}"),
+        )
+        used = {name: getattr(found, name).details["records_sha256"] for name in ("logits", "extended")}
+        if set(used.values()) != {found.records.sha256}:
+            raise StorageError(
+                "logits, labels and records of this cell do not belong together",
+                where=found.partition,
+                found=f"logits of {used['logits'][:12]}, labels of {used['extended'][:12]}",
+                expected=f"records {found.records.sha256[:12]}",
+                hint="run `plumbline audit`, or materialise the stale assets of this cell",
+            )
+        return found
+
+    @property
+    def partition(self) -> str:
+        """Return the partition key, `dataset|encoder`."""
+        return f"{self.dataset}|{self.model}"
+
+    @cached_property
+    def suites(self) -> tuple[Suite, ...]:
+        """Return the suites that the audit file asks of this cell."""
+        return cell_suites(self.places, self.dataset, self.model)
+
+    @cached_property
+    def filters(self) -> dict[str, str]:
+        """Return suite id -> named row filter: the audit file's, or the dataset's own."""
+        declared, chosen = (
+            declaration_of(self.places, self.dataset),
+            self.places.dataset_entry(self.dataset).filters,
+        )
+        return {suite.id: chosen.get(suite.id, declared.filter_for(suite.id)) for suite in self.suites}
+
+    @cached_property
+    def identity(self) -> str:
+        """Return the cell id: digest of data, labels, embeddings, prompts, filters, settings and code versions."""
+        audit = self.places.audit
+        return digest_json(
+            {
+                "dataset": [
+                    self.dataset,
+                    self.records.details["dataset_digest"],
+                    self.records.details["padding"],
+                ],
+                "filters": {s: [name, row_filter(name).conditions] for s, name in self.filters.items()},
+                "model": [self.model, self.logits.details["checkpoint"], self.logits.details["images"]],
+                "labels": [self.extended.sha256, self.extended.details["labeller_digest"]],
+                "suites": [suite.hash for suite in self.suites],
+                "settings": [
+                    audit.statistics.model_dump(mode="json"),
+                    audit.adjustment.model_dump(mode="json"),
+                ],
+                "code": [
+                    __version__,
+                    ADJUSTMENT_VERSION,
+                    {f.name: f.code_version for f in FAMILIES.values()},
+                ],
+            }
+        )
+
+    def read(self) -> Cell:
+        """Return the cell's records, labels and logits.
+
+        Raises
+        ------
+        StorageError
+            If something stored is damaged or not of one length.
+        """
+        lake = self.places.lake
+        records = lake.read_table("extended_records", made=self.extended)
+        arrays = lake.read_arrays("probe_logits", made=self.logits)
+        if len(arrays["dot"]) != records.height:
+            raise StorageError(
+                "logits and records of this cell differ in length",
+                where=self.partition,
+                found=f"{len(arrays['dot'])} rows of logits",
+                expected=f"{records.height} records",
+                hint="materialise `image_embeddings` of this cell again",
+            )
+        column = {text: i for i, text in enumerate(self.logits.details["texts"])}
+        logits = {}
+        for suite in self.suites:
+            chosen = [column[text] for text in suite.texts]
+            logits[suite.id] = SuiteLogits(
+                suite=suite,
+                dot=arrays["dot"][:, chosen],
+                image_norm=arrays["image_norm"],
+                text_norm=arrays["text_norm"][chosen],
+                logit_scale=self.logits.details["logit_scale"],
+            )
+        keep = {suite: row_filter(name)(records) for suite, name in self.filters.items()}
+        return Cell(model=self.model, dataset=self.dataset, records=records, logits=logits, keep=keep)
+
+    def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Fill the lineage columns of metric rows of this cell; `audit_id` follows in `metric_table`."""
+        labeller = pl.lit(self.extended.details["labeller_sha256"])
+        known = {
+            "cell_id": pl.lit(self.identity),
+            "dataset_digest": pl.lit(self.records.details["dataset_digest"]),
+            "checkpoint_sha256": pl.lit(self.logits.details["weights_sha256"]),
+            "suite_hash": pl.col("suite_hash"),
+            "labeller_sha256": pl.when(pl.col("suite").is_in(_OF_LABELS)).then(labeller),
         }
-    )
+        filled = {
+            name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS
+        }
+        return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
 
 
-def with_lineage(frame: pl.DataFrame, places: Places, dataset: str, model: str) -> pl.DataFrame:
-    """Fill the lineage columns of metric rows of a cell; `audit_id` follows in `metric_table`."""
-    lake = places.lake
-    labels = lake.require("extended_records", partition=dataset).details
-    logits = lake.require("probe_logits", partition=f"{dataset}|{model}").details
-    hashes = {suite.id: suite.hash for suite in cell_suites(places, dataset, model)}
-    hashes["trident_mixed"] = hashes.get("trident", "")
-    mixed = pl.col("suite").is_in(["trident_mixed", "trident_composite"])
-    known = {
-        "cell_id": pl.lit(cell_id(places, dataset, model)),
-        "dataset_digest": pl.lit(lake.require("records", partition=dataset).details["dataset_digest"]),
-        "checkpoint_sha256": pl.lit(logits["weights_sha256"]),
-        "suite_hash": pl.coalesce("suite_hash", pl.col("suite").replace_strict(hashes, default=None)),
-        "labeller_sha256": pl.when(mixed).then(pl.lit(labels["labeller_sha256"])),
-    }
-    filled = {name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS}
-    return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
+def passed_cell(context: dg.AssetExecutionContext, places: Places) -> StoredCell:
+    """Return the running cell, whose dataset has passed its checks; refuses it otherwise."""
+    dataset, model = cell_of(context)
+    require_passed(context, places, dataset, of=("records", "extended_records"))
+    return StoredCell.find(places, dataset, model)

@@ -8,13 +8,24 @@ import polars as pl
 from assets.partitions import DATASETS
 from assets.results import markdown_table
 from plumbline.audit_file import DatasetEntry
-from plumbline.datasets import LABEL_COLUMNS, composite_labels, reader_for
-from plumbline.errors import ConfigError
+from plumbline.datasets import composite_labels, reader_for
+from plumbline.digests import digest_json
+from plumbline.tables.suites import GENDERS
 from resources.places import Places
 from resources.quality import Quality, Validation
 
 Facts = Callable[[Places, str], pl.DataFrame]
 Expectations = Callable[[object, Places, str], list]
+
+
+_SHARES = {
+    "attribute": pl.String,
+    "label": pl.String,
+    "n": pl.Int64,
+    "share": pl.Float64,
+    "expected_low": pl.Float64,
+    "expected_high": pl.Float64,
+}
 
 
 def label_shares(frame: pl.DataFrame, entry: DatasetEntry, *, composite: bool) -> pl.DataFrame:
@@ -28,35 +39,40 @@ def label_shares(frame: pl.DataFrame, entry: DatasetEntry, *, composite: bool) -
     Returns
     -------
     DataFrame
-        `attribute, label, n, share, expected_low, expected_high`; labels that no row has are not listed.
+        `attribute, label, n, share, expected_low, expected_high`; a label of the dataset's vocabulary that no row
+        has is listed with a share of 0.
     """
-    tables = []
+    vocabulary = label_vocabulary(entry)
+    tables = [pl.DataFrame(schema=_SHARES)]
     for attribute, (low, high) in entry.balance.items():
-        base = attribute.removesuffix("_gender")
-        if attribute not in frame.columns and base not in frame.columns:
-            raise ConfigError(
-                "a balance is declared for a label that records do not have",
-                where="audit file, datasets, balance",
-                found=attribute,
-                expected=f"one of {', '.join(LABEL_COLUMNS)}, or one of them with `_gender`",
-            )
         if (attribute not in frame.columns) != composite:
             continue
-        labels = composite_labels(frame[base], frame["auto_gender"]) if composite else frame[attribute]
-        counts = labels.alias("label").drop_nulls().value_counts(name="n").sort("label")
-        tables.append(
-            counts.select(
-                pl.lit(attribute).alias("attribute"),
-                "label",
-                pl.col("n").cast(pl.Int64),
-                (pl.col("n") / pl.col("n").sum()).alias("share"),
-                pl.lit(low).alias("expected_low"),
-                pl.lit(high).alias("expected_high"),
-            )
-        )
-    schema = {"attribute": pl.String, "label": pl.String, "n": pl.Int64, "share": pl.Float64,
-              "expected_low": pl.Float64, "expected_high": pl.Float64}  # fmt: skip
-    return pl.concat(tables) if tables else pl.DataFrame(schema=schema)
+        base = attribute.removesuffix("_gender")
+        labels, expected = frame[base], vocabulary.get(base, [])
+        if composite:
+            labels = composite_labels(labels, frame["auto_gender"])
+            expected = [f"{label}_{gender}" for label in expected for gender in GENDERS]
+        counts = dict(labels.drop_nulls().value_counts().iter_rows())
+        names = sorted({*expected, *counts}) or [f"(no {attribute} labels at all)"]
+        total = max(sum(counts.values()), 1)
+        rows = [
+            (attribute, name, counts.get(name, 0), counts.get(name, 0) / total, low, high) for name in names
+        ]
+        tables.append(pl.DataFrame(rows, schema=_SHARES, orient="row"))
+    return pl.concat(tables)
+
+
+def label_vocabulary(entry: DatasetEntry) -> dict[str, list[str]]:
+    """Return record column -> every label that the dataset's reader may give; columns without a list are left out."""
+    rules = reader_for(entry.reader).declaration.rules
+    return {r.column: [*r.values.values(), *r.groups] for r in rules if r.values or r.groups}
+
+
+def declared(places: Places, dataset: str) -> str:
+    """Return the digest of what the audit file demands of a dataset: a verdict holds for these demands only."""
+    audit = places.audit
+    demands = [audit.thresholds.model_dump(mode="json"), audit.statistics.min_group]
+    return digest_json([places.dataset_entry(dataset).balance, *demands])
 
 
 def _balance_facts(name: str, *, composite: bool) -> Facts:
@@ -83,14 +99,13 @@ def _records(places: Places, dataset: str) -> pl.DataFrame:
 
 
 def _vocabulary(gx, places: Places, dataset: str) -> list:
-    declaration = reader_for(places.dataset_entry(dataset).reader).declaration
-    vocabularies = {rule.column: [*rule.values.values(), *rule.groups] for rule in declaration.rules}
+    entry = places.dataset_entry(dataset)
+    base = reader_for(entry.reader).declaration.base_attribute
     expected = [
         gx.ExpectColumnValuesToBeInSet(column=column, value_set=values)
-        for column, values in vocabularies.items()
-        if values
+        for column, values in label_vocabulary(entry).items()
     ]
-    never_null = [gx.ExpectColumnValuesToNotBeNull(column=c) for c in (declaration.base_attribute, "path")]
+    never_null = [gx.ExpectColumnValuesToNotBeNull(column=c) for c in (base, "path")]
     return [
         *expected,
         *never_null,
@@ -170,6 +185,7 @@ def _asset_check(
             "checks",
             _outcome_row(asset, name, description, outcome),
             partition=f"{dataset}|{asset}.{name}",
+            details={"declared": declared(places, dataset)},
         )
         return dg.AssetCheckResult(passed=outcome.passed, metadata=_metadata(frame, outcome))
 

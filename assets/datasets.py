@@ -8,7 +8,14 @@ from assets.gates import require_passed
 from assets.partitions import DATASETS
 from assets.progress import progress_of
 from assets.results import OWNERS, markdown_table, materialised, same_columns
-from plumbline.datasets import dataset_digest, extend_records, ingest, label_error_table, reader_for
+from plumbline.datasets import (
+    dataset_digest,
+    extend_records,
+    folder_digest,
+    ingest,
+    label_error_table,
+    reader_for,
+)
 from plumbline.encoders.embedding import embed_images, embed_texts
 from plumbline.tables.suites import load_suite
 from resources.encoders import EncoderPool
@@ -44,13 +51,19 @@ _SPEC = {
 def records_and_quarantine(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]):
     """Read a dataset's index, hash and decode every file, and sort the inputs into accepted and quarantined."""
     dataset, lake = context.partition_key, places.lake
-    entry = places.dataset_entry(dataset)
+    entry, root = places.dataset_entry(dataset), places.dataset_root(dataset)
+    reader = reader_for(entry.reader)
+    # Before the files are read: a folder that changes meanwhile is then found to have changed.
+    folder = folder_digest(reader, root)
     with progress_of(f"{dataset}: reading files") as progress:
-        ingested = ingest(
-            reader_for(entry.reader), places.dataset_root(dataset), dataset=dataset, progress=progress
-        )
-    digest = dataset_digest(ingested.records, ingested.quarantine)
-    details = {"dataset_digest": digest, "listed": ingested.listed, "padding": entry.padding}
+        ingested = ingest(reader, root, dataset=dataset, progress=progress)
+    details = {
+        "dataset_digest": dataset_digest(ingested.records, ingested.quarantine),
+        "folder_digest": folder,
+        "reader": entry.reader,
+        "padding": entry.padding,
+        "listed": ingested.listed,
+    }
     for name, frame in (("records", ingested.records), ("quarantine", ingested.quarantine)):
         made = lake.write_table(name, frame, partition=dataset, details=details)
         yield materialised(
@@ -92,8 +105,9 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         The labels are guesses. Their error against the dataset's own gender is shown by group and checked.
         """
         dataset, lake = context.partition_key, places.lake
-        require_passed(context, dataset, of=("records",))
-        records, encoder = lake.read_table("records", partition=dataset), encoders.get(places.audit.labeller)
+        require_passed(context, places, dataset, of=("records",))
+        recorded, encoder = lake.require("records", partition=dataset), encoders.get(places.audit.labeller)
+        records = lake.read_table("records", made=recorded)
         images = embed_records(places, encoder, dataset, records)
         suite = load_suite("gender_labels")
         texts = embed_texts(encoder, suite.texts, places.shards, batch_rows=places.audit.storage.batch_rows)
@@ -104,7 +118,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
             "labeller_sha256": encoder.weights_sha256,
             "labeller_digest": encoder.identity.weights,
             "suite_hash": suite.hash,
-            "records_sha256": lake.require("records", partition=dataset).sha256,
+            "records_sha256": recorded.sha256,
             **images.counters(),
         }
         made = lake.write_table("extended_records", extended, partition=dataset, details=details)

@@ -72,16 +72,17 @@ def image_embeddings(
     is missing, a damaged shard alone is made again.
     """
     dataset, model = cell_of(context)
-    require_passed(context, dataset, of=("records",))
+    require_passed(context, places, dataset, of=("records",))
     lake, encoder = places.lake, encoders.get(model)
-    records = lake.read_table("records", partition=dataset)
+    recorded = lake.require("records", partition=dataset)
+    records = lake.read_table("records", made=recorded)
     embedded = embed_records(places, encoder, dataset, records)
     index = [{"key": key, "sha256": sha256} for key, sha256 in embedded.shards]
     details = {
         "shards": index,
         "checkpoint": encoder.identity.weights,
         "weights_sha256": encoder.weights_sha256,
-        "records_sha256": lake.require("records", partition=dataset).sha256,
+        "records_sha256": recorded.sha256,
         "device": encoder.device,
         **embedded.counters(),
     }

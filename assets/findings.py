@@ -6,53 +6,18 @@ import dagster as dg
 import polars as pl
 from upath import UPath
 
-from assets.cells import cell_id
-from assets.gates import failed_checks
+from assets.currency import CELL_TABLES, sort_cells
 from assets.report_inputs import report_inputs
 from assets.results import OWNERS, markdown_table, materialised, same_columns
-from assets.tracking import CELL_TABLES
 from plumbline import __version__
 from plumbline.digests import digest_json
-from plumbline.errors import PlumblineError
 from plumbline.metrics.table import metric_table as join_cells
-from plumbline.report import AbsentCell, findings_table, render
+from plumbline.report import findings_table, render
+from plumbline.report.inputs import PROVENANCE_SCHEMA
 from plumbline.storage.atomic import commit_bytes
 from resources.places import Places
 
 _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
-
-
-def sort_cells(
-    places: Places, instance: dg.DagsterInstance
-) -> tuple[list[tuple[str, str]], list[AbsentCell]]:
-    """Return the audited cells whose numbers are current, and the others with the reason.
-
-    A cell is current when its dataset has passed its checks and its stored metrics are those of today's data,
-    checkpoint, prompts and settings.
-    """
-    current, absent = [], []
-    for dataset, model in places.audit.cells:
-        reason = _why_absent(places, instance, dataset, model)
-        if reason is None:
-            current.append((dataset, model))
-        else:
-            absent.append(AbsentCell(model=model, dataset=dataset, reason=reason))
-    return current, absent
-
-
-def _why_absent(places: Places, instance: dg.DagsterInstance, dataset: str, model: str) -> str | None:
-    refused = failed_checks(instance, dataset, of=("records", "extended_records"))
-    if refused:
-        return f"refused: checks have not passed: {', '.join(refused)}"
-    try:
-        identity = cell_id(places, dataset, model)
-        for name in CELL_TABLES:
-            frame = places.lake.read_table(name, partition=f"{dataset}|{model}")
-            if frame["cell_id"].unique().to_list() != [identity]:
-                return f"out of date: {name} was computed on other inputs or settings; run the cell again"
-    except PlumblineError as error:
-        return error.what
-    return None
 
 
 @dg.asset(
@@ -62,60 +27,62 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     """Every number of the audit in one table: estimate, interval, p, q, n, reason, and the digests it comes from.
 
     Content only: equal data, checkpoints, prompts and settings give the same bytes. Run ids and times are in
-    `provenance`.
+    `provenance`. Cells whose sources have changed since, or whose dataset has not passed its checks, are left out
+    and named.
     """
-    current, absent = sort_cells(places, context.instance)
-    if not current:
-        raise dg.Failure(
-            "no cell of this audit has numbers: " + "; ".join(sorted({c.reason for c in absent}))
-        )
-    lake = places.lake
-    audit_id = digest_json(
-        [places.audit.digest, __version__, sorted(cell_id(places, *cell) for cell in current)]
-    )
-    frames = [lake.read_table(name, partition="|".join(cell)) for cell in current for name in CELL_TABLES]
+    lake, cells = places.lake, sort_cells(places, context.instance)
+    if not cells.current:
+        reasons = sorted({f"{cell.dataset}: {cell.reason}" for cell in cells.absent})
+        raise dg.Failure(f"no cell of this audit has numbers. {'; '.join(reasons)}", allow_retries=False)
+    audit_id = digest_json([places.audit.digest, __version__, sorted(cell for _, _, cell in cells.current)])
+    frames = [
+        lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES
+    ]
     table = join_cells(frames, audit_id=audit_id)
-    made = lake.write_table("metric_table", table, details={"audit_id": audit_id, "cells": len(current)})
+    absent = [vars(cell) for cell in cells.absent]
+    made = lake.write_table(
+        "metric_table", table, details={"audit_id": audit_id, "current": cells.current, "absent": absent}
+    )
     return materialised(
         made,
         lake=lake,
         frame=table,
         audit_id=audit_id,
-        cells=len(current),
-        absent=dg.MetadataValue.json([f"{c.dataset}|{c.model}: {c.reason}" for c in absent]),
+        cells=len(cells.current),
+        absent=dg.MetadataValue.json(absent),
         findings=dg.MetadataValue.md(markdown_table(findings_table(table))),
         **{"dagster/column_lineage": same_columns(table.drop("audit_id", "q"), *CELL_TABLES)},
     )
 
 
-@dg.asset(deps=["tracked_run"], kinds={"polars", "parquet"}, **_SPEC)
-def provenance(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+@dg.asset(deps=["tracked_run", "metric_table"], kinds={"polars", "parquet"}, **_SPEC)
+def provenance(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """Which Dagster and MLflow runs made each cell, when, on what device, and how much work it was."""
-    current, _ = sort_cells(places, context.instance)
-    frames = []
-    for dataset, model in current:
-        if places.lake.committed("tracked_run", partition=f"{dataset}|{model}"):
-            frames.append(places.lake.read_table("tracked_run", partition=f"{dataset}|{model}"))
-    table = pl.concat(frames) if frames else pl.DataFrame({"cell_id": []}, schema={"cell_id": pl.String})
-    made = places.lake.write_table("provenance", table)
-    passes = int(table["forward_passes"].sum()) if frames else 0
-    return materialised(made, lake=places.lake, frame=table, forward_passes=passes)
+    lake = places.lake
+    frames = [pl.DataFrame(schema=PROVENANCE_SCHEMA)]
+    for dataset, model, cell in lake.require("metric_table").details["current"]:
+        if lake.committed("tracked_run", partition=f"{dataset}|{model}"):
+            tracked = lake.read_table("tracked_run", partition=f"{dataset}|{model}")
+            frames.append(tracked.filter(pl.col("cell_id") == cell).cast(PROVENANCE_SCHEMA))
+    table = pl.concat(frames)
+    made = lake.write_table("provenance", table)
+    return materialised(made, lake=lake, frame=table, forward_passes=int(table["forward_passes"].sum()))
 
 
 @dg.asset(deps=["metric_table", "provenance", "records", "quarantine"], kinds={"html"}, **_SPEC)
-def audit_report(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+def audit_report(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """The report: one HTML file that works offline, from headline findings to the provenance of every number."""
-    table = places.lake.read_table("metric_table")
-    _, absent = sort_cells(places, context.instance)
+    made = places.lake.require("metric_table")
+    table = places.lake.read_table("metric_table", made=made)
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    page = render(table, report_inputs(places, table, absent=tuple(absent), created=created)).encode()
+    page = render(table, report_inputs(places, made, created=created)).encode()
     commit_bytes(UPath(places.report), page)
     return dg.MaterializeResult(
         metadata={
             "report": dg.MetadataValue.path(str(places.report)),
             "bytes": len(page),
-            "audit_id": places.lake.require("metric_table").details["audit_id"],
+            "audit_id": made.details["audit_id"],
             "findings": dg.MetadataValue.md(markdown_table(findings_table(table))),
         },
-        data_version=dg.DataVersion(places.lake.require("metric_table").sha256),
+        data_version=dg.DataVersion(made.sha256),
     )

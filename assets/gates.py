@@ -2,14 +2,16 @@
 
 import dagster as dg
 
-from assets.checks import BLOCKING_CHECKS
+from assets.checks import BLOCKING_CHECKS, declared
+from resources.places import Places
 
-PASSED = "SUCCEEDED"
 _VERDICTS = {"FAILED": "failed", "EXECUTION_FAILED": "could not be evaluated"}
 
 
-def require_passed(context: dg.AssetExecutionContext, dataset: str, *, of: tuple[str, ...]) -> None:
-    """Stop the step unless the newest evaluation of every blocking check of this dataset has passed.
+def require_passed(
+    context: dg.AssetExecutionContext, places: Places, dataset: str, *, of: tuple[str, ...]
+) -> None:
+    """Stop the step unless every blocking check of this dataset has passed on what is there now.
 
     Dagster's blocking checks act inside one run only; a cell is a run of its own, so it asks here.
 
@@ -23,7 +25,7 @@ def require_passed(context: dg.AssetExecutionContext, dataset: str, *, of: tuple
     dagster.Failure
         With the checks that failed or never ran. Not retried.
     """
-    refused = failed_checks(context.instance, dataset, of=of)
+    refused = failed_checks(context.instance, places, dataset, of=of)
     if refused:
         raise dg.Failure(
             description=f"{dataset}: refused, since these checks have not passed: {', '.join(refused)}. "
@@ -33,17 +35,32 @@ def require_passed(context: dg.AssetExecutionContext, dataset: str, *, of: tuple
         )
 
 
-def failed_checks(instance: dg.DagsterInstance, dataset: str, *, of: tuple[str, ...]) -> list[str]:
-    """Return `asset.check (status)` for every blocking check of these assets that has not passed for a dataset."""
+def failed_checks(
+    instance: dg.DagsterInstance, places: Places, dataset: str, *, of: tuple[str, ...]
+) -> list[str]:
+    """Return `asset.check (why)` for every blocking check of these assets that has not passed for a dataset.
+
+    A verdict counts only if it is about the newest materialisation, and about the ranges that the audit file
+    declares now.
+    """
     keys = [key for key in BLOCKING_CHECKS if key.asset_key.to_user_string() in of]
     # Dagster has no public call for the newest evaluation of a partitioned check; see docs/decisions.
-    # A planned or running evaluation is no verdict.
     infos = instance.event_log_storage.get_asset_check_partition_info(keys, partition_keys=[dataset])
-    status = {
-        info.check_key: info.latest_execution_status.value for info in infos if info.latest_execution_status
-    }
-    return [
-        f"{key.asset_key.to_user_string()}.{key.name} ({_VERDICTS.get(status.get(key, ''), 'not run')})"
-        for key in keys
-        if status.get(key) != PASSED
-    ]
+    by_key = {info.check_key: info for info in infos}
+    reasons = {key: _why_not(by_key.get(key), places, dataset, key) for key in keys}
+    return [f"{key.asset_key.to_user_string()}.{key.name} ({why})" for key, why in reasons.items() if why]
+
+
+def _why_not(info, places: Places, dataset: str, key: dg.AssetCheckKey) -> str | None:
+    status = info.latest_execution_status.value if info and info.latest_execution_status else None
+    if status != "SUCCEEDED":
+        # A planned or running evaluation is no verdict.
+        return _VERDICTS.get(str(status), "not run")
+    if info.latest_target_materialization_storage_id != info.latest_materialization_storage_id:
+        return "not run on the newest materialisation"
+    stored = places.lake.committed(
+        "checks", partition=f"{dataset}|{key.asset_key.to_user_string()}.{key.name}"
+    )
+    if stored is None or stored.details.get("declared") != declared(places, dataset):
+        return "not run with the ranges that the audit file declares now"
+    return None

@@ -7,6 +7,7 @@ from assets.cells import cell_suites
 from assets.gates import require_passed
 from assets.partitions import GRID, cell_of
 from assets.results import OWNERS, materialised
+from plumbline.digests import digest_json
 from plumbline.encoders.embedding import read_embedded
 from plumbline.errors import CheckpointError
 from resources.places import Places
@@ -27,7 +28,7 @@ def probe_logits(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     contrastive audit uses. No model is loaded.
     """
     dataset, model = cell_of(context)
-    require_passed(context, dataset, of=("records", "extended_records"))
+    require_passed(context, places, dataset, of=("records", "extended_records"))
     lake = places.lake
     images = lake.require("image_embeddings", partition=context.partition_key)
     texts = lake.require("text_embeddings", partition=model)
@@ -43,7 +44,7 @@ def probe_logits(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     )
     rows = [texts.details["texts"].index(text) for text in wanted]
     image = read_embedded([(s["key"], s["sha256"]) for s in images.details["shards"]], places.shards)
-    text = lake.read_arrays("text_embeddings", partition=model)["embedding"][rows]
+    text = lake.read_arrays("text_embeddings", made=texts)["embedding"][rows]
     arrays = {
         "dot": image @ text.T,
         "image_norm": np.linalg.norm(image, axis=1),
@@ -54,6 +55,7 @@ def probe_logits(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
         "checkpoint": texts.details["checkpoint"],
         "weights_sha256": texts.details["weights_sha256"],
         "logit_scale": texts.details["logit_scale"],
+        "images": digest_json(images.details["shards"]),
         "records_sha256": images.details["records_sha256"],
     }
     made = lake.write_arrays("probe_logits", arrays, partition=context.partition_key, details=details)

@@ -4,8 +4,8 @@ import time
 
 import dagster as dg
 
-from assets.cells import read_cell, with_lineage
-from assets.partitions import GRID, cell_of
+from assets.cells import passed_cell
+from assets.partitions import GRID
 from assets.pictures import draw_pictures
 from assets.results import OWNERS, materialised
 from plumbline.metrics.registry import FAMILIES, MetricFamily, MetricSettings
@@ -31,12 +31,14 @@ def metric_asset(family: MetricFamily) -> dg.AssetsDefinition:
         code_version=family.code_version,
     )
     def compute(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
-        dataset, model = cell_of(context)
-        cell, start = read_cell(places, dataset, model), time.perf_counter()
+        stored = passed_cell(context, places)
+        cell, start = stored.read(), time.perf_counter()
         frame = family.compute(cell, settings=metric_settings(places))
         seconds = time.perf_counter() - start
-        frame = with_lineage(frame, places, dataset, model)
-        made = places.lake.write_table(family.name, frame, partition=context.partition_key)
+        frame = stored.with_lineage(frame)
+        made = places.lake.write_table(
+            family.name, frame, partition=stored.partition, details={"cell_id": stored.identity}
+        )
         return materialised(
             made,
             lake=places.lake,

@@ -2,15 +2,21 @@
 
 import dagster as dg
 
-from assets.cells import read_cell, with_lineage
-from assets.partitions import GRID, cell_of
+from assets.cells import ADJUSTMENT_VERSION, StoredCell, passed_cell
+from assets.partitions import GRID
 from assets.pictures import draw_pictures
 from assets.results import OWNERS, materialised
+from plumbline.errors import StorageError
 from plumbline.mitigation import LogitAdjustment, adjustment_rows, fit_cell
 from resources.places import Places
 
 _SELECTIONS = ("train_loss", "released")
-_SPEC = {"partitions_def": GRID, "group_name": "mitigation", "owners": OWNERS, "code_version": "1"}
+_SPEC = {
+    "partitions_def": GRID,
+    "group_name": "mitigation",
+    "owners": OWNERS,
+    "code_version": ADJUSTMENT_VERSION,
+}
 
 
 @dg.asset(deps=["probe_logits", "extended_records"], kinds={"numpy", "safetensors"}, **_SPEC)
@@ -22,8 +28,8 @@ def logit_adjustment(
     Fitted on a few images a class for all probes and trials at once. Two fits are kept: the default one, chosen by
     training loss alone, and the variant `released`, which lets test accuracy choose and is marked as leaking.
     """
-    dataset, model = cell_of(context)
-    cell, audit = read_cell(places, dataset, model), places.audit
+    stored, audit = passed_cell(context, places), places.audit
+    cell = stored.read()
     arrays, details = {}, {}
     for selection in _SELECTIONS:
         fitted = fit_cell(
@@ -33,7 +39,10 @@ def logit_adjustment(
             arrays |= {f"{selection}.{name}": array for name, array in fitted.parameters().items()}
             details[selection] = fitted.metadata()
     made = places.lake.write_arrays(
-        "logit_adjustment", arrays, partition=context.partition_key, details={"fits": details}
+        "logit_adjustment",
+        arrays,
+        partition=stored.partition,
+        details={"fits": details, "cell_id": stored.identity},
     )
     return materialised(made, lake=places.lake, fits=dg.MetadataValue.json(details))
 
@@ -43,16 +52,17 @@ def mitigated_metrics(
     context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
 ) -> dg.MaterializeResult:
     """Accuracy and P(class → probe) before and after the adjustment, on images that it was not fitted on."""
-    dataset, model = cell_of(context)
-    lake, statistics = places.lake, places.audit.statistics
+    stored, lake, statistics = passed_cell(context, places), places.lake, places.audit.statistics
     frame = adjustment_rows(
-        read_cell(places, dataset, model),
-        read_adjustments(places, context.partition_key),
+        stored.read(),
+        read_adjustments(stored),
         confidence=statistics.confidence,
         min_group=statistics.min_group,
     )
-    frame = with_lineage(frame, places, dataset, model)
-    made = lake.write_table("mitigated_metrics", frame, partition=context.partition_key)
+    frame = stored.with_lineage(frame)
+    made = lake.write_table(
+        "mitigated_metrics", frame, partition=stored.partition, details={"cell_id": stored.identity}
+    )
     return materialised(
         made,
         lake=lake,
@@ -61,10 +71,23 @@ def mitigated_metrics(
     )
 
 
-def read_adjustments(places: Places, partition: str) -> list[LogitAdjustment]:
-    """Return the stored fits of a cell, the default one first."""
-    fits = places.lake.require("logit_adjustment", partition=partition).details["fits"]
-    arrays = places.lake.read_arrays("logit_adjustment", partition=partition)
+def read_adjustments(stored: StoredCell) -> list[LogitAdjustment]:
+    """Return the stored fits of a cell, the default one first.
+
+    Raises
+    ------
+    StorageError
+        If they were fitted on other content than the cell has now.
+    """
+    lake = stored.places.lake
+    made = lake.require("logit_adjustment", partition=stored.partition)
+    if made.details["cell_id"] != stored.identity:
+        raise StorageError(
+            "the stored adjustment was fitted on other inputs or settings",
+            where=stored.partition,
+            hint="materialise `logit_adjustment` of this cell again",
+        )
+    fits, arrays = made.details["fits"], lake.read_arrays("logit_adjustment", made=made)
     return [
         LogitAdjustment.from_parameters(
             {

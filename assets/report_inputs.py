@@ -11,21 +11,20 @@ from plumbline.report import (
     EncoderSummary,
     ReportInputs,
 )
-from plumbline.report.inputs import CHECKS_SCHEMA, PLANTED_SCHEMA, PROVENANCE_SCHEMA
+from plumbline.report.inputs import CHECKS_SCHEMA, LABEL_ERRORS_SCHEMA, PLANTED_SCHEMA
+from plumbline.storage import Committed
 from plumbline.world.truth import planted_rates
 from resources.places import PLANTED, Places
 
 
-def report_inputs(
-    places: Places, table: pl.DataFrame, *, absent: tuple[AbsentCell, ...], created: str
-) -> ReportInputs:
-    """Gather everything that the report shows besides the metric rows."""
+def report_inputs(places: Places, table: Committed, *, created: str) -> ReportInputs:
+    """Gather everything that the report shows besides the rows of the committed metric table `table`."""
     audit = places.audit
-    datasets = [d for d in audit.datasets if places.lake.committed("extended_records", partition=d)]
+    datasets = [d for d in audit.datasets if places.lake.committed("records", partition=d)]
     encoders = [e for e in audit.encoders if places.lake.committed("text_embeddings", partition=e)]
     return ReportInputs(
         audit=AuditSummary(
-            audit_id=places.lake.require("metric_table").details["audit_id"],
+            audit_id=table.details["audit_id"],
             title=audit.title,
             created=created,
             config_path=places.audit_path.name,
@@ -37,17 +36,24 @@ def report_inputs(
         ),
         datasets=tuple(_dataset(places, dataset) for dataset in datasets),
         encoders=tuple(_encoder(places, encoder) for encoder in encoders),
-        absent=absent,
-        provenance=places.lake.read_table("provenance").select(list(PROVENANCE_SCHEMA)),
-        planted_truth=_planted(places, table),
+        absent=tuple(AbsentCell(**cell) for cell in table.details["absent"]),
+        provenance=places.lake.read_table("provenance"),
+        planted_truth=_planted(places),
     )
 
 
 def _dataset(places: Places, dataset: str) -> DatasetSummary:
     lake, entry = places.lake, places.dataset_entry(dataset)
-    extended = lake.read_table("extended_records", partition=dataset)
     made = lake.require("records", partition=dataset)
-    error = lake.read_table("label_error", partition=dataset)
+    shares = [label_shares(lake.read_table("records", made=made), entry, composite=False)]
+    errors = pl.DataFrame(schema=LABEL_ERRORS_SCHEMA)
+    extended = lake.committed("extended_records", partition=dataset)
+    # A dataset that was refused has no automatic labels, or those of an earlier version.
+    if extended and extended.details["records_sha256"] == made.sha256:
+        labelled = lake.read_table("extended_records", made=extended)
+        shares.append(label_shares(labelled, entry, composite=True))
+        errors = lake.read_table("label_error", partition=dataset)
+        errors = errors.rename({"attribute": "group_by"}).with_columns(pl.col("group").fill_null("all"))
     return DatasetSummary(
         id=dataset,
         reader=entry.reader,
@@ -55,10 +61,8 @@ def _dataset(places: Places, dataset: str) -> DatasetSummary:
         accepted=made.rows,
         digest=made.details["dataset_digest"],
         quarantined=lake.read_table("quarantine", partition=dataset),
-        label_shares=pl.concat(
-            [label_shares(extended, entry, composite=False), label_shares(extended, entry, composite=True)]
-        ),
-        label_errors=error.rename({"attribute": "group_by"}).with_columns(pl.col("group").fill_null("all")),
+        label_shares=pl.concat(shares),
+        label_errors=errors,
         checks=_checks(places, dataset),
         planted=entry.root.startswith(PLANTED),
     )
@@ -90,7 +94,7 @@ def _encoder(places: Places, encoder: str) -> EncoderSummary:
     )
 
 
-def _planted(places: Places, table: pl.DataFrame) -> pl.DataFrame | None:
+def _planted(places: Places) -> pl.DataFrame | None:
     """Return the planted rates of the cells of the planted world, so that the report can mark the truth."""
     audit = places.audit
     frames = [

@@ -6,15 +6,17 @@ from datetime import UTC, datetime
 import dagster as dg
 import polars as pl
 
-from assets.cells import cell_id
-from assets.partitions import GRID, cell_of
+from assets.cells import StoredCell, passed_cell
+from assets.currency import CELL_TABLES
+from assets.partitions import GRID
 from assets.pictures import read_pictures
 from assets.results import OWNERS, materialised
+from plumbline.digests import digest_json
+from plumbline.errors import StorageError
 from plumbline.storage.arrays import csv_bytes, table_bytes
 from resources.places import Places
 from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
 
-CELL_TABLES = ("outcome_metrics", "trident_metrics", "mitigated_metrics")
 _HEADLINES = (
     "max_skew",
     "harm_rate",
@@ -42,23 +44,29 @@ def tracked_run(
     A cell whose content has not changed keeps its run. If MLflow cannot be reached, the numbers are safe in the
     lake, this says so, and the next run of the cell delivers them.
     """
-    dataset, model = cell_of(context)
-    lake, partition = places.lake, context.partition_key
+    stored, lake = passed_cell(context, places), places.lake
+    partition = stored.partition
     frame = pl.concat([lake.read_table(name, partition=partition) for name in CELL_TABLES])
+    if frame.height and frame["cell_id"].unique().to_list() != [stored.identity]:
+        raise StorageError(
+            "the metrics of this cell were computed on other inputs or settings",
+            where=partition,
+            hint="materialise its metrics and mitigations again",
+        )
     images = lake.require("image_embeddings", partition=partition).details
     try:
-        run, written = tracking.write(_tracked(context, places, frame))
+        run, written = tracking.write(_tracked(context, stored, frame))
         experiment = tracking.experiment()
-        link = f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{run}"
+        link = f"{places.tracking_page}/#/experiments/{experiment}/runs/{run}"
         state = {"tracking": "written" if written else "found", "mlflow_run": dg.MetadataValue.url(link)}
     except TrackingUnavailable as error:
         context.log.warning("MLflow could not be written; run this cell again to deliver it: %s", error)
         run, state = None, {"tracking": f"not delivered: {error}"}
     provenance = pl.DataFrame(
         {
-            "cell_id": [cell_id(places, dataset, model)],
-            "model": [model],
-            "dataset": [dataset],
+            "cell_id": [stored.identity],
+            "model": [stored.model],
+            "dataset": [stored.dataset],
             "dagster_run": [context.run.run_id],
             "mlflow_run": pl.Series([run], dtype=pl.String),
             "finished_at": [datetime.now(UTC).isoformat(timespec="seconds")],
@@ -68,17 +76,17 @@ def tracked_run(
         }
     )
     made = lake.write_table("tracked_run", provenance, partition=partition)
-    return materialised(made, lake=lake, **state)
+    # Run ids and times are shown, but a cell whose content is the same makes nothing downstream stale.
+    return materialised(made, lake=lake, **state)._replace(
+        data_version=dg.DataVersion(digest_json([stored.identity, run]))
+    )
 
 
-def _tracked(context: dg.AssetExecutionContext, places: Places, frame: pl.DataFrame) -> TrackedCell:
-    dataset, model = cell_of(context)
-    lake, audit = places.lake, places.audit
-    logits = lake.require("probe_logits", partition=context.partition_key).details
-    records = lake.require("records", partition=dataset).details
-    extended = lake.require("extended_records", partition=dataset).details
-    entry, cell = audit.encoders[model], cell_id(places, dataset, model)
-    pictures = read_pictures(places, assets=CELL_TABLES, partition=context.partition_key)
+def _tracked(context: dg.AssetExecutionContext, stored: StoredCell, frame: pl.DataFrame) -> TrackedCell:
+    dataset, model, audit = stored.dataset, stored.model, stored.places.audit
+    logits, records, extended = stored.logits.details, stored.records.details, stored.extended.details
+    entry, cell = audit.encoders[model], stored.identity
+    pictures = read_pictures(stored.places, assets=CELL_TABLES, partition=stored.partition)
     return TrackedCell(
         cell=cell,
         name=f"{model}__{dataset}__{audit.digest[:8]}",
@@ -121,6 +129,8 @@ def headline_metrics(frame: pl.DataFrame) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for row in chosen.iter_rows(named=True):
         if row["value"] is not None and math.isfinite(row["value"]):
-            key = "/".join(str(row[p]) for p in parts if row[p] and row[p] != "before").replace(" ", "_")
-            metrics[key] = row["value"]
+            named = [str(row[part]) for part in parts if row[part]]
+            # The plain audit needs no word; the same metric on the adjustment's test rows does.
+            named = [part for part in named if part != "before" or row["definition"] == "test_rows"]
+            metrics["/".join(named).replace(" ", "_")] = row["value"]
     return metrics

@@ -1,6 +1,6 @@
 """Files per second of ingestion, beside two plain loops over the same files in the same run.
 
-Run `python benchmarks/ingestion.py [--files 3000] [--workers 2]`. `hash + verify` reads a file, hashes it and
+Run `python -m benchmarks.ingestion [--files 3000] [--workers 2]`. `hash + verify` reads a file, hashes it and
 lets Pillow look at its header, so a JPEG that ends in the middle passes. `hash + load` decodes it in full, the
 plain way to find what ingestion finds. Rounds alternate and the fastest of each counts, so that other load
 decides less.

@@ -1,1 +1,1 @@
-"""Definitions, jobs, schedules and the command line."""
+"""Definitions, jobs, automation and the command line."""

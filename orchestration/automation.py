@@ -13,7 +13,7 @@ def automated(*assets: dg.AssetsDefinition) -> list[dg.AssetsDefinition]:
     ]
 
 
-# Declared and off: switched on in the UI under Automation, once the sources are observed on a schedule.
+# Declared and off: switch it on in the UI under Automation. It acts on what is observed or materialised there.
 automation_sensor = dg.AutomationConditionSensorDefinition(
     "re_audit_what_changed", target=dg.AssetSelection.all(), default_status=dg.DefaultSensorStatus.STOPPED
 )

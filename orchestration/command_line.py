@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from plumbline.errors import PlumblineError
@@ -41,7 +42,7 @@ def _places(config: Path | None) -> Places:
     if config is not None:
         os.environ["PLUMBLINE_AUDIT"] = str(config.resolve())
     # Nothing is downloaded in the middle of a run: only `plumbline fetch` goes to a hub.
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ["HF_HUB_OFFLINE"] = "1"
     return Places.from_environment()
 
 
@@ -58,7 +59,7 @@ def audit(config: ConfigOption = None) -> None:
     start, places = time.monotonic(), _places(config)
     audited = places.audit
     console.print(
-        f"[bold]{audited.title}[/]: {len(audited.cells)} cells of {len(audited.encoders)} encoders × "
+        f"[bold]{escape(audited.title)}[/]: {len(audited.cells)} cells of {len(audited.encoders)} encoders × "
         f"{len(audited.datasets)} datasets, from {places.audit_path.name}"
     )
     from orchestration.instance import set_up
@@ -67,10 +68,10 @@ def audit(config: ConfigOption = None) -> None:
     import dagster as dg
 
     from orchestration.audit_run import AuditRun
-    from orchestration.definitions import build_definitions
+    from orchestration.definitions import defs
 
     with dg.DagsterInstance.get() as instance:
-        outcome = AuditRun(build_definitions(places), instance, places, console=console).execute()
+        outcome = AuditRun(defs, instance, places, console=console).execute()
     _conclude(places, outcome, seconds=time.monotonic() - start)
     raise typer.Exit(1 if outcome.failures else 0)
 
@@ -94,10 +95,11 @@ def _print_findings(places: Places) -> None:
     from plumbline.report import findings_table
 
     table = Table(title="Findings, the strongest of each kind", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("finding", "value", "interval", "dataset | encoder"):
+    for name in ("finding", "value", "interval, or range over probes", "dataset | encoder"):
         table.add_column(name, overflow="fold")
     for row in findings_table(places.lake.read_table("metric_table")).iter_rows(named=True):
-        table.add_row(row["finding"], row["value"], row["interval"], f"{row['dataset']} | {row['model']}")
+        texts = (row["finding"], row["value"], row["interval"], f"{row['dataset']} | {row['model']}")
+        table.add_row(*(escape(text or "") for text in texts))
     console.print(table)
 
 
@@ -131,10 +133,11 @@ def fetch(
 
     The only command that downloads anything. Repeating it resumes.
     """
+    places = _places(config)
+    # huggingface_hub reads the variable when it is imported: here, for the first time.
     os.environ["HF_HUB_OFFLINE"] = "0"
     from resources.fetching import fetch_checkpoint
 
-    places = _places(config)
     for encoder in encoders:
         console.print(f"{encoder}: {fetch_checkpoint(places, encoder)}", soft_wrap=True, highlight=False)
 
@@ -152,10 +155,10 @@ def report(
     import dagster as dg
 
     from orchestration.audit_run import run_job
-    from orchestration.definitions import build_definitions
+    from orchestration.definitions import defs
 
     with audit_lock(places), dg.DagsterInstance.get() as instance:
-        _, reason = run_job(build_definitions(places), instance, "findings", None)
+        _, reason = run_job(defs, instance, "findings", None)
     if reason is not None:
         raise PlumblineError("the report could not be written", found=reason)
     _print_findings(places)

@@ -1,15 +1,17 @@
 """The Dagster instance and tracking store of a home: set up once, locked while an audit runs, healed after a crash."""
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import dagster as dg
 
 from plumbline.errors import PlumblineError
 from resources.places import PROJECT, Places
-from resources.tracking import Tracking
+from resources.tracking import Tracking, TrackingUnavailable
 
 OWNER = {"plumbline/owner": "cli"}
 
@@ -18,22 +20,33 @@ class AuditAlreadyRunning(PlumblineError):
     """Another `plumbline audit` holds this home."""
 
 
-def set_up(places: Places) -> None:
-    """Make the home, link the instance's settings into it, and initialise the tracking store once.
+class PoolHeld(PlumblineError):
+    """A run that may be alive holds the slot that this audit needs."""
 
-    Sets `DAGSTER_HOME`: without it Dagster keeps its runs in a folder that it deletes on exit.
+
+def set_up(places: Places) -> None:
+    """Make the home, link the instance's settings into it, and initialise a local tracking store once.
+
+    Sets `DAGSTER_HOME`: without it Dagster keeps its runs in a folder that it deletes on exit. A `dagster.yaml`
+    that someone put into the home themselves is left alone.
     """
     places.dagster_home.mkdir(parents=True, exist_ok=True)
     link = places.dagster_home / "dagster.yaml"
-    target = os.path.relpath(PROJECT / "dagster.yaml", places.dagster_home)
-    if not link.is_symlink() or link.readlink().as_posix() != target:
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
+    if link.is_symlink() or not link.exists():
+        _link(link, Path(os.path.relpath(PROJECT / "dagster.yaml", places.dagster_home)))
     os.environ["DAGSTER_HOME"] = str(places.dagster_home)
     os.environ["PLUMBLINE_HOME"] = str(places.home)
     os.environ["PLUMBLINE_AUDIT"] = str(places.audit_path)
-    if not (places.home / "mlflow.db").exists():
-        Tracking(places).experiment()
+    # Several processes that meet a fresh SQLite store at once would fail; a server needs nothing from here.
+    if places.tracking_uri.startswith("sqlite:") and not (places.home / "mlflow.db").exists():
+        with contextlib.suppress(TrackingUnavailable):
+            Tracking(places).experiment()
+
+
+def _link(link: Path, target: Path) -> None:
+    temporary = link.with_name(f".{link.name}.{os.getpid()}")
+    temporary.symlink_to(target)
+    temporary.replace(link)
 
 
 @contextmanager
@@ -57,24 +70,42 @@ def audit_lock(places: Places) -> Iterator[None]:
 
 
 def close_orphans(instance: dg.DagsterInstance) -> int:
-    """Fail the runs whose process is gone and free their pool slots; returns how many. Needs `audit_lock`.
+    """Fail the runs whose process is gone and free the pool slots of runs that are over. Needs `audit_lock`.
 
     After `kill -9` a run stays STARTED and its slot of the GPU pool claimed, on which the next run would wait
     for ever.
+
+    Returns
+    -------
+    int
+        How many runs were closed.
+
+    Raises
+    ------
+    PoolHeld
+        If a run that may be alive holds a slot: one of the UI or the daemon.
     """
     live = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING]
     orphans = instance.get_runs(filters=dg.RunsFilter(statuses=live, tags=OWNER))
     for run in orphans:
         instance.report_run_failed(run, "its process is gone")
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+    for pool in instance.event_log_storage.get_concurrency_keys():
+        for slot in instance.event_log_storage.get_concurrency_info(pool).claimed_slots:
+            run = instance.get_run_by_id(slot.run_id)
+            if run is not None and not run.is_finished:
+                raise PoolHeld(
+                    f"the pool `{pool}` is held by another run",
+                    where=f"run {run.run_id}, {run.status.value.lower()}",
+                    hint="wait for it, or cancel it in the UI under Runs (`plumbline ui`)",
+                )
+            instance.event_log_storage.free_concurrency_slots_for_run(slot.run_id)
     return len(orphans)
 
 
 def register_partitions(instance: dg.DagsterInstance, places: Places) -> None:
-    """Add the datasets and encoders of the audit file as partitions, and drop those that it no longer names."""
+    """Add the datasets and encoders of the audit file as partitions; those of other audit files stay."""
     audit = places.audit
-    for name, wanted in (("dataset", list(audit.datasets)), ("encoder", list(audit.encoders))):
+    for name, wanted in (("dataset", audit.datasets), ("encoder", audit.encoders)):
         known = set(instance.get_dynamic_partitions(name))
         instance.add_dynamic_partitions(name, [key for key in wanted if key not in known])
-        for key in known - set(wanted):
-            instance.delete_dynamic_partition(name, key)

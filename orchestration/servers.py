@@ -23,7 +23,8 @@ class PortTaken(PlumblineError):
 
 def serve(places: Places, *, dagster_port: int, mlflow_port: int, console: Console) -> int:
     """Start both servers and wait; when one ends, or on Ctrl-C, stop the other. Returns an exit code."""
-    for port in (dagster_port, mlflow_port):
+    local = places.tracking_uri.startswith("sqlite:")
+    for port in (dagster_port, mlflow_port) if local else (dagster_port,):
         _require_free(port)
     set_up(places)
     import dagster as dg
@@ -47,9 +48,10 @@ def serve(places: Places, *, dagster_port: int, mlflow_port: int, console: Conso
             "--artifacts-destination", places.tracking_artifacts.as_uri(),
         ],
     }  # fmt: skip
-    console.print(
-        f"Dagster  http://{_LOOPBACK}:{dagster_port}", f"MLflow   http://{_LOOPBACK}:{mlflow_port}", sep="\n"
-    )
+    if not local:  # A tracking server of one's own needs none beside it.
+        del commands["MLflow"]
+    mlflow = f"http://{_LOOPBACK}:{mlflow_port}" if local else places.tracking_uri
+    console.print(f"Dagster  http://{_LOOPBACK}:{dagster_port}", f"MLflow   {mlflow}", sep="\n")
     console.print("Ctrl-C stops both.", style="dim")
     # A script's background processes ignore SIGINT unless they ask for it.
     signal.signal(signal.SIGINT, _interrupt)

@@ -4,7 +4,7 @@ import dagster as dg
 from rich.console import Console
 from rich.table import Table
 
-from assets.findings import sort_cells
+from assets.currency import sort_cells
 from assets.gates import failed_checks
 from plumbline.errors import PlumblineError
 from resources.places import Places
@@ -22,13 +22,13 @@ def print_status(places: Places, instance: dg.DagsterInstance, *, console: Conso
     datasets = Table("dataset", "listed", "accepted", "checks", title="Datasets", title_justify="left")
     for dataset in audit.datasets:
         made = places.lake.committed("records", partition=dataset)
-        failed = failed_checks(instance, dataset, of=("records", "extended_records"))
+        failed = failed_checks(instance, places, dataset, of=("records", "extended_records"))
         listed = (str(made.details["listed"]), str(made.rows)) if made else ("not read", "")
         datasets.add_row(dataset, *listed, "passed" if not failed else "; ".join(failed))
-    current, absent = sort_cells(places, instance)
+    cells = sort_cells(places, instance)
     console.print(encoders, datasets)
-    console.print(f"{len(current)} of {len(audit.cells)} cells are current", highlight=False)
-    for cell in absent:
+    console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
+    for cell in cells.absent:
         console.print(f"  {cell.dataset}|{cell.model}: {cell.reason}", markup=False, highlight=False)
     exists = places.report.is_file()
     console.print(f"Report: {places.report if exists else 'none yet; run `plumbline audit`'}", soft_wrap=True)

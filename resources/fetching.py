@@ -6,8 +6,7 @@ from typing import Any
 
 from upath import UPath
 
-from plumbline.digests import digest_file
-from plumbline.encoders.addresses import CONFIG, Address, parse_address
+from plumbline.encoders.addresses import CONFIG, Address, locate, parse_address
 from plumbline.errors import CheckpointError
 from plumbline.storage.atomic import commit_bytes
 from plumbline.torchvision_operators import declare_missing_operators
@@ -32,7 +31,7 @@ def fetch_checkpoint(places: Places, encoder: str, *, hub: Any = None) -> Path:
     Raises
     ------
     CheckpointError
-        If the address is a local folder, the hub cannot be reached, or it has no safetensors weights.
+        If the address is a local folder, the hub cannot be reached, or what it gave cannot be audited.
     """
     entry = places.audit.encoders.get(encoder)
     if entry is None:
@@ -42,30 +41,49 @@ def fetch_checkpoint(places: Places, encoder: str, *, hub: Any = None) -> Path:
         raise CheckpointError("a local folder needs no fetching", found=entry.address)
     if hub is None:
         import huggingface_hub as hub
+    from huggingface_hub import errors
+
     folder = places.fetched / address.slug
     repository, config = _source(address)
     try:
         commit = hub.model_info(repository, revision=address.revision).sha
         hub.snapshot_download(repository, revision=commit, local_dir=folder, allow_patterns=_WANTED)
-    except (OSError, ValueError) as error:
+    # A failed connection is the HTTP client's own error, one of xet's transfers a RuntimeError.
+    except (OSError, ValueError, RuntimeError, errors.HTTPError, errors.RevisionResolutionError) as error:
         raise CheckpointError(
             f"the hub did not give the checkpoint of `{encoder}`",
             where=f"{repository}@{address.revision or 'newest commit'}",
             found=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
             hint="check the network and the address; `plumbline fetch` can be repeated, it resumes",
         ) from error
-    weights = sorted(folder.glob("*.safetensors"))
-    if not weights:
+    _require_audited_files(folder, encoder, repository, written=config is not None)
+    if config is not None:
+        commit_bytes(UPath(folder / CONFIG), json.dumps(config, indent=2).encode())
+    files = locate(address, fetched=places.fetched, encoder=encoder)
+    note = {
+        "repository": repository,
+        "commit": commit,
+        "sha256": {files.weights.name: files.weights_sha256},
+    }
+    commit_bytes(UPath(folder / "fetched.json"), json.dumps(note, indent=2).encode())
+    return folder
+
+
+def _require_audited_files(folder: Path, encoder: str, repository: str, *, written: bool) -> None:
+    found = sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
+    if not any(name.endswith(".safetensors") for name in found):
         raise CheckpointError(
             f"the repository of `{encoder}` has no safetensors weights, and no other format is opened",
             where=repository,
-            found=", ".join(sorted(p.name for p in folder.iterdir() if p.is_file())),
+            found=", ".join(found) or "none of " + ", ".join(_WANTED),
         )
-    if config is not None:
-        commit_bytes(UPath(folder / CONFIG), json.dumps(config, indent=2).encode())
-    note = {"repository": repository, "commit": commit, "sha256": {p.name: digest_file(p) for p in weights}}
-    commit_bytes(UPath(folder / "fetched.json"), json.dumps(note, indent=2).encode())
-    return folder
+    if not written and CONFIG not in found:
+        raise CheckpointError(
+            f"the repository of `{encoder}` is no open_clip checkpoint",
+            where=repository,
+            found=", ".join(found),
+            expected=CONFIG,
+        )
 
 
 def _source(address: Address) -> tuple[str, dict[str, Any] | None]:

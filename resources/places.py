@@ -89,6 +89,11 @@ class Places:
         return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.home / 'mlflow.db'}"
 
     @property
+    def tracking_page(self) -> str:
+        """Return where a browser finds the store: the server itself, or what `plumbline ui` serves by default."""
+        return self.tracking_uri if self.tracking_uri.startswith("http") else "http://127.0.0.1:5000"
+
+    @property
     def tracking_artifacts(self) -> Path:
         """Return where MLflow's artifacts go when the store is the local one."""
         return self.home / "artifacts"

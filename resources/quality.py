@@ -1,8 +1,9 @@
 """Great Expectations: one validation a check, kept with its Data Docs on disk."""
 
+import fcntl
 import os
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,6 @@ import polars as pl
 from resources.places import Places
 
 _DATASOURCE, _BATCH = "plumbline", "whole table"
-_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Quality:
             Given `great_expectations.expectations`, returns the expectations. A callable, since importing the
             package takes seconds.
         """
-        with _LOCK:
+        with self._alone():
             context = self._context()
             import great_expectations as gx
 
@@ -69,12 +69,19 @@ class Quality:
         unmet = [_unmet(item) for item in result.results if not item.success]
         return Validation(bool(result.success), unmet, len(result.results), page)
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes out: Great Expectations rewrites its project file in place."""
+        self._places.quality.mkdir(parents=True, exist_ok=True)
+        with (self._places.quality / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
     def _context(self) -> Any:
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
         import great_expectations as gx
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
-        self._places.quality.mkdir(parents=True, exist_ok=True)
         context = gx.get_context(mode="file", project_root_dir=str(self._places.quality))
         context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
         return context

@@ -1,7 +1,8 @@
 """MLflow: one run a cell and condition, found again by its tag, over the plain client."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,14 +60,23 @@ class Tracking:
         return MlflowClient(self._places.tracking_uri)
 
     def experiment(self) -> str:
-        """Return the id of the experiment, made on first use."""
-        client = self.client()
-        found = client.get_experiment_by_name(EXPERIMENT)
-        if found:
-            return str(found.experiment_id)
-        local = self._places.tracking_uri.startswith("sqlite:")
-        location = self._places.tracking_artifacts.as_uri() if local else None
-        return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS))
+        """Return the id of the experiment, made on first use.
+
+        Raises
+        ------
+        TrackingUnavailable
+            If the store cannot be used.
+        """
+        with _unavailable_on_error():
+            client = self.client()
+            found = client.get_experiment_by_name(EXPERIMENT)
+            if found:
+                return str(found.experiment_id)
+            local = self._places.tracking_uri.startswith("sqlite:")
+            location = self._places.tracking_artifacts.as_uri() if local else None
+            return str(
+                client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS)
+            )
 
     def write(self, cell: TrackedCell) -> tuple[str, bool]:
         """Write a cell's run, or find the finished run that already has this content.
@@ -81,15 +91,8 @@ class Tracking:
         TrackingUnavailable
             If the store cannot be used. A half-written run is marked as failed and never found again.
         """
-        from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
+        with _unavailable_on_error():
             return self._write(cell)
-        except (MlflowException, SQLAlchemyError, OSError) as error:
-            raise TrackingUnavailable(
-                f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"
-            ) from error
 
     def _write(self, cell: TrackedCell) -> tuple[str, bool]:
         client, experiment = self.client(), self.experiment()
@@ -131,6 +134,17 @@ class Tracking:
             client.log_batch(run, metrics=metrics[first : first + _MOST_METRICS])
         for path, content in cell.files.items():
             _log_file(client, run, path, content)
+
+
+@contextmanager
+def _unavailable_on_error() -> Iterator[None]:
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        raise TrackingUnavailable(f"{type(error).__name__}: {str(error).splitlines()[0][:300]}") from error
 
 
 def _log_file(client: Any, run: str, path: str, content: bytes) -> None:

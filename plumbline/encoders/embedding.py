@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.digests import digest_sequence
+from plumbline.digests import digest_bytes, digest_sequence
 from plumbline.encoders.encoder import Encoder
 from plumbline.errors import EncodingError, StorageError
-from plumbline.images import decode
+from plumbline.images import decode, read_image_file
 from plumbline.storage import ShardCache
 
 if TYPE_CHECKING:
@@ -25,6 +25,13 @@ Progress = Callable[[int, int], None]
 TEXT_SHARD_ROWS = 256
 # Batches that are decoded while one is in the model: bounds memory whatever the size of a shard.
 DECODED_AHEAD = 2
+
+
+class Cut(NamedTuple):
+    """How inputs are cut: rows of a shard, and of a forward pass inside one."""
+
+    shard_rows: int
+    batch_rows: int
 
 
 @dataclass(frozen=True)
@@ -87,14 +94,24 @@ def embed_images(
     Raises
     ------
     EncodingError
-        If a row is NaN, infinite or of zero norm; names the files.
+        If a row is NaN, infinite or of zero norm, or a file is no longer the one that was recorded; names the
+        files.
     """
 
     def compute(start: int, stop: int, pool: ThreadPoolExecutor) -> Iterator[NDArray[np.float32]]:
         import torch
 
         def load(i: int) -> torch.Tensor:
-            return encoder.prepare(decode(paths[i]))
+            data = read_image_file(paths[i])
+            if digest_bytes(data) != image_ids[i]:
+                raise EncodingError(
+                    "an image has changed since it was recorded",
+                    where=paths[i],
+                    found=f"sha256 {digest_bytes(data)}",
+                    expected=f"sha256 {image_ids[i]}",
+                    hint="materialise `records` of this dataset again",
+                )
+            return encoder.prepare(decode(data))
 
         ahead: deque[list[Future[torch.Tensor]]] = deque()
         for first in range(start, stop, batch_rows):
@@ -106,7 +123,7 @@ def embed_images(
 
     with ThreadPoolExecutor(workers) as pool:
         return _embed(
-            "image", encoder, image_ids, [str(p) for p in paths], cache, shard_rows,
+            "image", encoder, image_ids, [str(p) for p in paths], cache, Cut(shard_rows, batch_rows),
             lambda start, stop: compute(start, stop, pool), progress,
         )  # fmt: skip
 
@@ -118,7 +135,7 @@ def embed_texts(encoder: Encoder, texts: Sequence[str], cache: ShardCache, *, ba
         for batch in range(start, stop, batch_rows):
             yield encoder.embed_texts(texts[batch : min(batch + batch_rows, stop)])
 
-    return _embed("text", encoder, texts, texts, cache, TEXT_SHARD_ROWS, compute, None)
+    return _embed("text", encoder, texts, texts, cache, Cut(TEXT_SHARD_ROWS, batch_rows), compute, None)
 
 
 def _embed(
@@ -127,15 +144,17 @@ def _embed(
     inputs: Sequence[str],
     names: Sequence[str],
     cache: ShardCache,
-    shard_rows: int,
+    cut: Cut,
     compute: Callable[[int, int], Iterator[NDArray[np.float32]]],
     progress: Progress | None,
 ) -> Embedded:
     arrays, shards = [], []
     passes = computed = cached = repaired = 0
-    for start in range(0, len(inputs), shard_rows):
-        stop = min(start + shard_rows, len(inputs))
-        key = encoder.identity.cache_key(kind, digest_sequence(inputs[start:stop]))
+    for start in range(0, len(inputs), cut.shard_rows):
+        stop = min(start + cut.shard_rows, len(inputs))
+        key = encoder.identity.cache_key(
+            kind, inputs=digest_sequence(inputs[start:stop]), batch_rows=cut.batch_rows
+        )
         shard = cache.load(key)
         if shard is None:
             repaired += cache.is_listed(key)

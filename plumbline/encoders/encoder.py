@@ -40,9 +40,14 @@ class EncoderIdentity:
     decoder: str
     dtype: str
 
-    def cache_key(self, kind: str, inputs: str) -> str:
-        """Return the key of a shard: sha256 of canonical JSON of the identity, the kind and the inputs' digest."""
-        return digest_json({"kind": kind, "schema": 1, "inputs": inputs, **asdict(self)})
+    def cache_key(self, kind: str, *, inputs: str, batch_rows: int) -> str:
+        """Return the key of a shard: sha256 of canonical JSON of identity, kind, inputs' digest and batch size.
+
+        The batch size is part of it because the last bits of a product depend on it.
+        """
+        return digest_json(
+            {"kind": kind, "schema": 1, "inputs": inputs, "batch_rows": batch_rows, **asdict(self)}
+        )
 
 
 class Encoder(Protocol):

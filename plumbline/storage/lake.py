@@ -47,8 +47,10 @@ class Committed:
 class Lake:
     """Tables and arrays under a root folder or object-store address.
 
-    A data file is named by the sha256 of its bytes and never rewritten; `manifest.json` beside it is replaced last.
-    No manifest, no data. Two writers of one partition leave one of the two results, never a mix.
+    A data file is named by the sha256 of its bytes; `manifest.json` beside it is replaced last. No manifest, no data.
+    Two writers of one partition leave one of the two results, never a mix. Data files that a newer manifest no
+    longer names are kept (docs/decisions, 5), so whoever read a manifest can read its data, whatever is written
+    meanwhile: pass it as `made` where digest and data must belong together.
     """
 
     root: UPath
@@ -75,31 +77,40 @@ class Lake:
         rows = max((array.shape[0] for array in arrays.values() if array.ndim), default=0)
         return self._write(name, partition, "arrays", arrays_bytes(arrays), rows, details)
 
-    def read_table(self, name: str, *, partition: str = "") -> pl.DataFrame:
-        """Return a committed frame.
+    def read_table(self, name: str, *, partition: str = "", made: Committed | None = None) -> pl.DataFrame:
+        """Return a committed frame: the newest, or the one of a manifest that was read before.
 
         Raises
         ------
         StorageError
             If it was never committed, or its bytes are not those of the manifest.
         """
-        return table_from_bytes(self._read(name, partition, "table"))
+        return table_from_bytes(self._read(made or self.require(name, partition=partition)))
 
-    def read_arrays(self, name: str, *, partition: str = "") -> dict[str, NDArray[Any]]:
-        """Return committed arrays; raises as `read_table` does."""
-        return arrays_from_bytes(self._read(name, partition, "arrays"))
+    def read_arrays(
+        self, name: str, *, partition: str = "", made: Committed | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Return committed arrays, as `read_table` does."""
+        return arrays_from_bytes(self._read(made or self.require(name, partition=partition)))
 
     def committed(self, name: str, *, partition: str = "") -> Committed | None:
         """Return the manifest of a partition, or None where nothing was committed."""
         manifest = self.folder(name, partition) / "manifest.json"
         try:
             content = json.loads(manifest.read_text("utf-8"))
+            if content.pop("schema") != MANIFEST_SCHEMA:
+                raise ValueError("the manifest has another schema")
+            return Committed(**content)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            raise StorageError("a manifest cannot be read", where=manifest, found=error) from error
-        content.pop("schema")
-        return Committed(**content)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StorageError(
+                "a manifest cannot be read",
+                where=manifest,
+                found=f"{type(error).__name__}: {error}",
+                expected=f"a manifest of schema {MANIFEST_SCHEMA}",
+                hint=f"materialise `{name}` again",
+            ) from error
 
     def require(self, name: str, *, partition: str = "") -> Committed:
         """Return the manifest of a partition that must be there."""
@@ -124,14 +135,15 @@ class Lake:
         )
         return made
 
-    def _read(self, name: str, partition: str, kind: str) -> bytes:
-        made = self.require(name, partition=partition)
-        path = self.folder(name, partition) / f"{made.sha256}.{_SUFFIX[kind]}"
+    def _read(self, made: Committed) -> bytes:
+        path = self.folder(made.name, made.partition) / f"{made.sha256}.{_SUFFIX[made.kind]}"
         try:
             data = path.read_bytes()
         except FileNotFoundError as error:
             raise StorageError(
-                "a data file that its manifest names is gone", where=path, hint=f"materialise `{name}` again"
+                "a data file that its manifest names is gone",
+                where=path,
+                hint=f"materialise `{made.name}` again",
             ) from error
         found = digest_bytes(data)
         if found != made.sha256:
@@ -140,6 +152,6 @@ class Lake:
                 where=path,
                 found=f"sha256 {found}",
                 expected=f"sha256 {made.sha256}",
-                hint=f"materialise `{name}` again",
+                hint=f"materialise `{made.name}` again",
             )
         return data

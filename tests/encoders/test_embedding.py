@@ -153,3 +153,19 @@ def test_texts_are_cached_by_content(cache):
 
 def test_no_images_give_an_empty_array(cache):
     assert embed(MeanColour(), ([], []), cache).array.shape == (0, 3)
+
+
+def test_an_image_that_changed_since_it_was_recorded_is_never_cached_under_its_old_id(
+    images, cache, tmp_path
+):
+    paths, ids = images
+    changed = tmp_path / "changed.png"
+    Image.fromarray(np.zeros((8, 8, 3), dtype=np.uint8)).save(changed)
+    with pytest.raises(EncodingError, match=r"has changed since it was recorded[\s\S]*changed\.png"):
+        embed(MeanColour(), ([changed, *paths[1:]], ids), cache)
+    assert not list(Path(cache.root).rglob("*.safetensors"))
+
+
+def test_another_batch_size_is_another_computation(images, cache):
+    embed(MeanColour(), images, cache, batch_rows=3)
+    assert embed(MeanColour(), images, cache, batch_rows=5).computed_shards == 3

@@ -117,7 +117,7 @@ def test_one_mlflow_run_a_cell_linked_both_ways(audited):
     assert any(key.startswith("max_skew") for key in shared)
 
 
-def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, tmp_path):
+def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, tmp_path, monkeypatch):
     undisturbed, _, _ = audited
     total = undisturbed.shards()
     home = make_home(tmp_path / "killed")
@@ -138,7 +138,7 @@ def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, tmp_path
     assert forward_passes(output) == sum(total) - sum(done)
     assert home.table_sha256() == undisturbed.table_sha256()
 
-    os.environ["DAGSTER_HOME"] = str(home.places.dagster_home)
+    monkeypatch.setenv("DAGSTER_HOME", str(home.places.dagster_home))
     with dg.DagsterInstance.get() as instance:
         live = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING], tags=OWNER)
         assert instance.get_runs(filters=live) == []

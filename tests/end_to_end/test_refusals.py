@@ -37,30 +37,50 @@ def tried(tmp_path_factory):
         before = dg.evaluate_automation_conditions(definitions, instance)
         run_job(definitions, instance, "encoders", MODEL)
         reasons = {name: run_job(definitions, instance, "datasets", name)[1] for name in ("lopsided", "even")}
-        yield definitions, instance, before.cursor, reasons
+        yield definitions, instance, before.cursor, reasons, places
 
 
 def test_the_blocking_check_stops_what_is_downstream_in_its_own_run(tried):
-    _, instance, _, reasons = tried
+    _, instance, _, reasons, places = tried
     assert reasons["even"] is None
     assert "label_balance failed" in reasons["lopsided"]
-    assert failed_checks(instance, "even", of=("records", "extended_records")) == []
-    assert failed_checks(instance, "lopsided", of=("records",)) == ["records.label_balance (failed)"]
+    assert failed_checks(instance, places, "even", of=("records", "extended_records")) == []
+    assert failed_checks(instance, places, "lopsided", of=("records",)) == ["records.label_balance (failed)"]
     assert "extended_records.label_error (not run)" in failed_checks(
-        instance, "lopsided", of=("extended_records",)
+        instance, places, "lopsided", of=("extended_records",)
     )
 
 
 def test_the_daemon_never_requests_a_refused_cell(tried):
-    definitions, instance, cursor, _ = tried
+    definitions, instance, cursor, _, _ = tried
     result = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
     requested = {str(key) for key in result.get_requested_partitions(dg.AssetKey("image_embeddings"))}
     assert requested == {f"even|{MODEL}"}
 
 
 def test_a_cell_run_started_by_hand_is_refused_with_the_reason(tried):
-    definitions, instance, _, _ = tried
+    definitions, instance, _, _, _ = tried
     _, reason = run_job(definitions, instance, "cells", cell_key("lopsided", MODEL))
     assert "refused, since these checks have not passed: records.label_balance (failed)" in reason
     _, reason = run_job(definitions, instance, "cells", cell_key("even", MODEL))
     assert reason is None
+
+
+def test_a_verdict_on_older_records_opens_nothing(tried):
+    _, instance, _, _, places = tried
+    assert failed_checks(instance, places, "even", of=("records",)) == []
+    newer = dg.AssetMaterialization("records", partition="even")
+    instance.report_runless_asset_event(newer)
+    refused = failed_checks(instance, places, "even", of=("records",))
+    assert len(refused) == 4 and all("not run on the newest materialisation" in reason for reason in refused)
+
+
+def test_a_verdict_on_other_ranges_opens_nothing(tried):
+    _, instance, _, _, places = tried
+    before = failed_checks(instance, places, "even", of=("extended_records",))
+    assert before == []
+    text = places.audit_path.read_text()
+    places.audit_path.write_text(text.replace("- 0.1\n", "- 0.11\n", 1))
+    after = failed_checks(instance, places, "even", of=("extended_records",))
+    places.audit_path.write_text(text)
+    assert after and all("ranges that the audit file declares now" in reason for reason in after)

@@ -1,0 +1,71 @@
+"""Audits of a part of the suites, and audits whose sources change afterwards."""
+
+import shutil
+
+import polars as pl
+import pytest
+import yaml
+from homes import AUDIT, make_home
+
+from assets.tracking import headline_metrics
+from resources.places import PROJECT
+
+MODEL = "small-control-3k"
+UTKFACE = {"reader": "utkface", "root": "planted:utkface"}
+
+
+def home_of(folder, **changes):
+    small = {
+        "datasets": {"utkface": UTKFACE},
+        "encoders": {MODEL: AUDIT["encoders"][MODEL]},
+        "statistics": {"resamples": 200, "permutations": 200},
+    }
+    return make_home(folder, **{**small, **changes})
+
+
+@pytest.mark.parametrize(("suites", "metrics"), [(["crime"], "max_skew"), (["trident"], "probe_rate_gap")])
+def test_an_audit_of_one_suite_has_a_report(tmp_path, suites, metrics):
+    home = home_of(tmp_path / "home", audit=[{"suites": suites}])
+    code, output = home.run("audit")
+    assert code == 0, output
+    table = home.places.lake.read_table("metric_table")
+    assert metrics in set(table["metric"])
+    assert home.places.report.is_file()
+
+
+def test_what_changed_since_is_no_longer_current(tmp_path):
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(PROJECT / "plumbline/world/checkpoints" / MODEL, folder)
+    home = home_of(
+        tmp_path / "home",
+        encoders={MODEL: {"address": f"local-dir:{folder}"}},
+        audit=[{"suites": ["crime"]}],
+    )
+    assert home.run("audit")[0] == 0
+    assert "1 of 1 cells are current" in home.run("status")[1]
+
+    config = folder / "open_clip_config.json"
+    config.write_text(config.read_text() + " ")
+    code, output = home.run("status")
+    assert code == 0 and "0 of 1 cells are current" in output
+    assert "out of date: checkpoint, labeller changed" in output
+
+    content = yaml.safe_load(home.places.audit_path.read_text())
+    content["datasets"]["utkface"]["balance"] = {"race": [0.5, 0.6]}
+    home.places.audit_path.write_text(yaml.safe_dump(content))
+    assert "refused, since checks have not passed" in home.run("status")[1]
+
+
+def test_every_headline_number_has_a_key_of_its_own(audited):
+    home, _, _ = audited
+    lake, partition = home.places.lake, "fairface|small-bazaar-3k"
+    names = ("outcome_metrics", "trident_metrics", "mitigated_metrics")
+    frame = pl.concat([lake.read_table(name, partition=partition) for name in names])
+    headlines = headline_metrics(frame)
+    accuracy = frame.filter(
+        (pl.col("metric") == "macro_accuracy")
+        & pl.col("definition").is_in(["paper", "test_rows"])
+        & pl.col("statistic").is_in(["estimate", "mean"])
+        & (pl.col("suite") != "trident_composite")
+    )
+    assert sum(key.startswith("macro_accuracy/") for key in headlines) == accuracy.height
