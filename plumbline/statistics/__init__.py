@@ -1,7 +1,7 @@
 """Uncertainty on counts: intervals, resampling, permutation tests, multiplicity, and seeds."""
 
 from plumbline.statistics.bootstrap import Jackknife, jackknife_tables, resample_tables
-from plumbline.statistics.counts import confusion_counts, count_table
+from plumbline.statistics.counts import count_table
 from plumbline.statistics.estimates import Estimate, estimate_table
 from plumbline.statistics.intervals import Interval, bca, percentile, wilson
 from plumbline.statistics.multiplicity import FAMILY, add_q_values, q_values
@@ -15,7 +15,6 @@ __all__ = [
     "Jackknife",
     "add_q_values",
     "bca",
-    "confusion_counts",
     "count_table",
     "estimate_table",
     "generator",

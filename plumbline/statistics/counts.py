@@ -41,25 +41,6 @@ def count_table(
     )
 
 
-def confusion_counts(
-    labels: ArrayLike, predictions: ArrayLike, *, n_classes: int, n_columns: int
-) -> NDArray[np.int64]:
-    """Count images by class and predicted candidate.
-
-    Parameters
-    ----------
-    labels : (n,) int
-        Class of each image, 0 .. n_classes - 1; -1 is left out.
-    predictions : (..., n) int
-        Predicted candidate, 0 .. n_columns - 1.
-
-    Returns
-    -------
-    (..., n_classes, n_columns) int64
-    """
-    return count_table(labels, predictions, n_groups=n_classes, n_outcomes=n_columns)
-
-
 def _check_codes(
     group: NDArray[np.int64], outcome: NDArray[np.int64], n_groups: int, n_outcomes: int
 ) -> None:
