@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from plumbline.audit_values import (
+    AUDITED_SUITES,
+    BalancedLabel,
+    CheckpointAddress,
+    FilterName,
+    ReaderName,
+    Root,
+    Shares,
+    Slug,
+    SourceName,
+    SuiteName,
+    SuiteNames,
+    suggestion,
+)
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
-from plumbline.tables.suites import suite_names
 
-_SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_AUDITED_SUITES = tuple(name for name in suite_names() if name != "gender_labels")
-
-
-def _slug(value: str) -> str:
-    if not _SLUG.fullmatch(value):
-        raise ValueError(
-            "an id is lower-case letters, digits, `.`, `_` and `-`, and starts with a letter or digit"
-        )
-    return value
-
-
-def _share_range(value: tuple[float, float]) -> tuple[float, float]:
-    if not 0 <= value[0] < value[1] <= 1:
-        raise ValueError("a range of shares is [low, high] with 0 <= low < high <= 1")
-    return value
-
-
-def _suite(value: str) -> str:
-    if value not in _AUDITED_SUITES:
-        raise ValueError(f"one of {', '.join(_AUDITED_SUITES)}" + _suggestion(value, _AUDITED_SUITES))
-    return value
-
-
-def _suggestion(found: str, known: tuple[str, ...] | list[str]) -> str:
-    close = difflib.get_close_matches(str(found), known, n=1)
-    return f"; did you mean `{close[0]}`?" if close else ""
-
-
-Slug = Annotated[str, AfterValidator(_slug)]
-Shares = Annotated[tuple[float, float], AfterValidator(_share_range)]
-SuiteName = Annotated[str, AfterValidator(_suite)]
+_BASE, _COMPOSITE = "trident", "trident_composite"
 
 
 class _Part(BaseModel):
@@ -57,26 +38,28 @@ class _Part(BaseModel):
 class DatasetEntry(_Part):
     """A dataset: its reader, its folder, and the shares its labels must have before anything is computed on it."""
 
-    reader: str
-    root: str = Field(description="a folder, or `planted:NAME` for a folder of the planted world")
-    balance: dict[str, Shares] = Field(
+    reader: ReaderName
+    root: Root = Field(description="a folder, or `planted:NAME` for a folder of the planted world")
+    balance: dict[BalancedLabel, Shares] = Field(
         default_factory=dict,
-        description="record column or composite -> allowed share of every one of its labels",
+        description="record column, or `COLUMN_gender` with the automatic label -> allowed share of each label",
     )
-    filters: dict[SuiteName, str] = Field(default_factory=dict, description="suite -> named row filter")
+    filters: dict[SuiteName, FilterName] = Field(
+        default_factory=dict, description="suite -> named row filter"
+    )
     padding: float | None = Field(
         default=None, description="FairFace exists with 0.25 and 1.25: part of its identity"
     )
 
 
 class EncoderEntry(_Part):
-    """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@REVISION` or an open_clip `ARCHITECTURE/TAG`."""
+    """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or an open_clip `ARCHITECTURE/TAG`."""
 
-    address: str
+    address: CheckpointAddress
     factors: dict[str, str] = Field(
         default_factory=dict, description="design factors, such as size or data source"
     )
-    planted_source: str | None = Field(
+    planted_source: SourceName | None = Field(
         default=None, description="for checkpoints of the planted world: their source"
     )
 
@@ -86,7 +69,7 @@ class AuditEntry(_Part):
 
     encoders: Literal["all"] | tuple[Slug, ...] = "all"
     datasets: Literal["all"] | tuple[Slug, ...] = "all"
-    suites: tuple[SuiteName, ...] = _AUDITED_SUITES
+    suites: SuiteNames = AUDITED_SUITES
 
 
 class Storage(_Part):
@@ -143,28 +126,55 @@ class Audit(_Part):
     audit: tuple[AuditEntry, ...]
 
     @model_validator(mode="after")
-    def _names_exist(self) -> Audit:
-        defined = {"encoders": list(self.encoders), "datasets": list(self.datasets)}
-        wanted = [("labeller", self.labeller, defined["encoders"])]
+    def _parts_fit(self) -> Audit:
+        mistakes = [*self._undefined_names()]
+        # Cells are made of defined names only.
+        mistakes += [] if mistakes else self._composites_alone()
+        if mistakes:
+            raise ValidationError.from_exception_data("Audit", mistakes)
+        return self
+
+    def _undefined_names(self) -> Iterator[InitErrorDetails]:
+        defined = {"encoders": tuple(self.encoders), "datasets": tuple(self.datasets)}
+        wanted: list[tuple[tuple[str | int, ...], str, tuple[str, ...]]]
+        wanted = [(("labeller",), self.labeller, defined["encoders"])]
         for i, entry in enumerate(self.audit):
             for key, names in defined.items():
                 chosen = getattr(entry, key)
-                wanted += [(f"audit.{i}.{key}", name, names) for name in (chosen if chosen != "all" else ())]
-        for key, name, names in wanted:
+                if not chosen:
+                    yield _mistake(("audit", i, key), [], f"`all`, or at least one of {', '.join(names)}")
+                wanted += [
+                    (("audit", i, key, j), name, names)
+                    for j, name in enumerate(chosen if chosen != "all" else ())
+                ]
+        for location, name, names in wanted:
             if name not in names:
-                raise ValueError(
-                    f"{key}: `{name}` is not defined; one of {', '.join(names)}{_suggestion(name, names)}"
+                yield _mistake(location, name, f"one of {', '.join(names)}{suggestion(name, names)}")
+
+    def _composites_alone(self) -> Iterator[InitErrorDetails]:
+        lacking = {
+            cell for cell, suites in self.cells.items() if _COMPOSITE in suites and _BASE not in suites
+        }
+        for i, entry in enumerate(self.audit):
+            if _COMPOSITE in entry.suites and lacking.intersection(self._rectangle(entry)):
+                yield _mistake(
+                    ("audit", i, "suites", entry.suites.index(_COMPOSITE)),
+                    _COMPOSITE,
+                    f"`{_BASE}` beside it for the same datasets and encoders: alone it has no results",
                 )
-        return self
+
+    def _rectangle(self, entry: AuditEntry) -> list[tuple[str, str]]:
+        datasets = self.datasets if entry.datasets == "all" else entry.datasets
+        encoders = self.encoders if entry.encoders == "all" else entry.encoders
+        return [(dataset, encoder) for dataset in datasets for encoder in encoders]
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """Return (dataset, encoder) -> suites, in file order; suites of overlapping entries are joined."""
         joined: dict[tuple[str, str], dict[str, None]] = {}
         for entry in self.audit:
-            for dataset in self.datasets if entry.datasets == "all" else entry.datasets:
-                for encoder in self.encoders if entry.encoders == "all" else entry.encoders:
-                    joined.setdefault((dataset, encoder), {}).update(dict.fromkeys(entry.suites))
+            for cell in self._rectangle(entry):
+                joined.setdefault(cell, {}).update(dict.fromkeys(entry.suites))
         return {cell: tuple(suites) for cell, suites in joined.items()}
 
     @cached_property
@@ -173,14 +183,20 @@ class Audit(_Part):
         return digest_json(self.model_dump(mode="json", exclude={"storage": {"root"}, "title": True}))
 
 
+def _mistake(location: tuple[str | int, ...], found: object, expected: str) -> InitErrorDetails:
+    # An expectation may hold braces, which a template would replace: it goes in as a value.
+    kind = PydanticCustomError("unfit", "{expected}", {"expected": expected})
+    return InitErrorDetails(type=kind, loc=location, input=found)
+
+
 def read_audit(path: Path) -> Audit:
     """Read and validate an audit file.
 
     Raises
     ------
     ConfigError
-        If the file is absent, is not YAML, or any key in it is unknown, missing or of a wrong value. All mistakes
-        are listed at once, each with line, key, found and expected.
+        If the file is absent, is not YAML, or any key in it is unknown, missing, repeated or of a wrong value. All
+        mistakes are listed at once, each with line, key, found and expected.
     """
     try:
         text = path.read_text("utf-8")
@@ -198,31 +214,65 @@ def _parse(text: str, path: Path) -> Audit:
         raise ConfigError("the audit file is not valid YAML", where=path, found=error) from error
     if not isinstance(content, dict):
         raise ConfigError("the audit file must be a mapping", where=path, found=type(content).__name__)
+    repeated = list(_repeated_keys(node))
     try:
-        return Audit.model_validate(content)
+        audit = Audit.model_validate(content)
     except ValidationError as error:
-        mistakes = "\n".join(_describe(mistake, node) for mistake in error.errors())
-        raise ConfigError(
-            f"the audit file has {error.error_count()} mistake(s)\n{mistakes}", where=path
+        raise _refusal(
+            [*repeated, *(_describe(mistake, node) for mistake in error.errors())], path
         ) from error
+    if repeated:
+        raise _refusal(repeated, path)
+    return audit
+
+
+def _refusal(mistakes: list[str], path: Path) -> ConfigError:
+    shown = "\n".join(mistakes)
+    return ConfigError(f"the audit file has {len(mistakes)} mistake(s)\n{shown}", where=path)
+
+
+def _repeated_keys(root: yaml.Node | None) -> Iterator[str]:
+    """Say every key that its mapping has already: YAML's own reader lets the last one win without a word."""
+    waiting: list[tuple[yaml.Node, tuple[str, ...]]] = [(root, ())] if root else []
+    # An alias is the same node again, and may even lie within what it stands for.
+    met: set[int] = set()
+    while waiting:
+        node, location = waiting.pop()
+        if id(node) in met:
+            continue
+        met.add(id(node))
+        first: dict[str, int] = {}
+        for name, (key, value) in _children(node):
+            line, place = key.start_mark.line + 1, (*location, name)
+            if name in first and isinstance(node, yaml.MappingNode):
+                found = f"a second `{name}`; the first is on line {first[name]}"
+                yield _said(line, ".".join(place), found, "every key once")
+            first.setdefault(name, line)
+            waiting.append((value, place))
 
 
 def _describe(mistake: Any, node: yaml.Node | None) -> str:
     location = [
-        part for part in mistake["loc"] if not str(part).startswith(("literal[", "tuple[", "function-"))
+        part
+        for part in mistake["loc"]
+        if not str(part).startswith(("literal[", "tuple[", "function-")) and part != "[key]"
     ]
     kind, found = mistake["type"], mistake["input"]
     key = ".".join(str(part) for part in location) or "(whole file)"
     if kind == "extra_forbidden":
         known = _known_keys(location[:-1])
-        expected = f"one of {', '.join(known)}{_suggestion(str(location[-1]), known)}"
+        expected = f"one of {', '.join(known)}{suggestion(str(location[-1]), known)}"
         found = f"unknown key `{location[-1]}`"
     elif kind == "missing":
         expected, found = f"the key `{location[-1]}`", "nothing"
     else:
         expected = mistake["msg"].removeprefix("Value error, ")
         found = "see expected" if isinstance(found, dict) else repr(found)
-    return f"  - line {_line(node, location)}, key {key}\n      found:    {found}\n      expected: {expected}"
+    return _said(_line(node, location), key, found, expected)
+
+
+def _said(line: int, key: str, found: object, expected: str) -> str:
+    return f"  - line {line}, key {key}\n      found:    {found}\n      expected: {expected}"
 
 
 def _known_keys(location: list[Any]) -> list[str]:

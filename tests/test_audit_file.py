@@ -1,5 +1,7 @@
 """The audit file: what is shipped is valid, and every mistake is said with line, key, found and expected."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,67 @@ def test_the_shipped_file_audits_the_whole_grid():
         ("small-control-3k:", "Small Control:", "lower-case"),
         ("device: auto", "device: tpu", "key device"),
         ("title: The", "title: [The", "not valid YAML"),
+        (
+            "device: auto",
+            "device: auto\ndevice: cpu",
+            r"line 5, key device\n.*a second `device`.* line 4\n.*once",
+        ),
+        ("  utkface:\n", "  fairface:\n", r"line \d+, key datasets\.fairface\n.*a second `fairface`"),
+        ("padding: 0.25", "padding: 0.25\n    padding: 1.25", r"key datasets\.fairface\.padding\n.*a second"),
+        (
+            "reader: utkface",
+            "reader: nope",
+            r"line \d+, key datasets\.utkface\.reader\n.*'nope'\n.*fairface, utkf",
+        ),
+        (
+            "planted:utkface",
+            "planted:nope",
+            r"key datasets\.utkface\.root\n.*'planted:nope'\n.*planted:fairface",
+        ),
+        ("root: planted:utkface", "root: ''", r"key datasets\.utkface\.root\n.*''\n.*a folder"),
+        (
+            "padding: 0.25",
+            "filters: {crime: nope}",
+            r"key datasets\.fairface\.filters\.crime\n.*'nope'\n.*all, ",
+        ),
+        ("padding: 0.25", "filters: {crimes: all}", r"filters\.crimes\n.*'crimes'\n.*did you mean `crime`"),
+        (
+            "{race: [0.10",
+            "{races: [0.10",
+            r"line \d+, key datasets\.fairface\.balance\.races\n.*\n.*mean `race`",
+        ),
+        (
+            "race_gender: [",
+            "gender_race: [",
+            r"key datasets\.fairface\.balance\.gender_race\n.*\n.*race_gender",
+        ),
+        ("address: local-dir:p", "address: local-folder:p", r"address\n.*local-folder.*\n.*ARCHITECTURE/TAG"),
+        (
+            "address: local-dir:p",
+            "address: hf-hub:o/n@main  #",
+            r"address\n.*hf-hub:o/n@main'\n.*40 hexadecimal",
+        ),
+        ("planted_source: atlas", "planted_source: atlass", r"planted_source\n.*'atlass'\n.*mean `atlas`"),
+        (
+            "suites: [t",
+            "suites: []  # [t",
+            r"line \d+, key audit\.0\.suites\n.*\[\]\n.*at least one of agency",
+        ),
+        (
+            "encoders: all",
+            "encoders: []",
+            r"line \d+, key audit\.0\.encoders\n.*\[\]\n.*at least one of small",
+        ),
+        (
+            "datasets: all",
+            "datasets: [fairfaces]",
+            r"line \d+, key audit\.0\.datasets\.0\n.*\n.*mean `fairface`",
+        ),
+        (
+            "[trident, t",
+            "[t",
+            r"line \d+, key audit\.0\.suites\.0\n.*'trident_composite'\n.*`trident` beside",
+        ),
     ],
 )
 def test_a_mistake_is_said_with_its_place_and_remedy(tmp_path, old, new, said):
@@ -62,6 +125,54 @@ def test_all_mistakes_are_listed_at_once(tmp_path):
     path = write(tmp_path, device="tpu", storage={"shards": 3}, labeller=None)
     with pytest.raises(ConfigError, match=r"3 mistake\(s\)"):
         read_audit(path)
+
+
+def test_repeated_keys_are_listed_with_the_other_mistakes(tmp_path):
+    path = tmp_path / "audit.yaml"
+    path.write_text(SHIPPED.read_text().replace("device: auto", "device: tpu\nlabeller: large-atlas-3k"))
+    with pytest.raises(ConfigError, match=r"2 mistake\(s\)[\s\S]*a second `labeller`[\s\S]*'tpu'"):
+        read_audit(path)
+
+
+def test_an_alias_and_a_merge_repeat_no_key(tmp_path):
+    path = tmp_path / "audit.yaml"
+    text = SHIPPED.read_text()
+    text = text.replace(
+        "  utkface:\n", "  again: &d\n    reader: fairface\n    root: here\n  utkface:\n    <<: *d\n"
+    )
+    path.write_text(text)
+    assert read_audit(path).datasets["utkface"].reader == "utkface"
+
+
+@pytest.mark.parametrize(
+    ("entries", "valid"),
+    [
+        ([{"suites": ["trident_composite"]}, {"suites": ["trident"]}], True),
+        ([{"suites": ["trident_composite"]}, {"suites": ["trident"], "datasets": ["utkface"]}], False),
+        ([{"suites": ["crime", "trident_composite"], "datasets": ["fairface"]}], False),
+        ([], True),
+    ],
+)
+def test_composites_need_the_single_tests_of_the_same_cells(tmp_path, entries, valid):
+    path = write(tmp_path, audit=entries)
+    if valid:
+        read_audit(path)
+    else:
+        with pytest.raises(ConfigError, match=r"1 mistake\(s\)[\s\S]*`trident` beside it"):
+            read_audit(path)
+
+
+@pytest.mark.parametrize("balance", ["age", "caption", "occupation_gender", "gender"])
+def test_a_balance_may_be_of_any_label_that_records_have(tmp_path, balance):
+    dataset = {"reader": "utkface", "root": "~/faces", "balance": {balance: [0.1, 0.2]}}
+    path = write(tmp_path, datasets={"utkface": dataset})
+    assert read_audit(path).datasets["utkface"].balance == {balance: (0.1, 0.2)}
+
+
+def test_reading_an_audit_file_needs_no_torch():
+    code = f"import sys; from pathlib import Path; from plumbline.audit_file import read_audit; \
+read_audit(Path({str(SHIPPED)!r})); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=SHIPPED.parent)
 
 
 def test_an_absent_file_is_said(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -33,22 +34,25 @@ class OpenClipEncoder:
     Raises
     ------
     CheckpointError
-        If open_clip cannot load it; random weights are never used.
+        If open_clip cannot load it, or would load another file than `files.weights`; random weights are never
+        used, and nothing is downloaded.
     """
 
     def __init__(self, files: CheckpointFiles, *, device: str = "cpu") -> None:
+        _go_offline()
         declare_missing_operators()
         import open_clip
         import torch
         from safetensors import SafetensorError
 
+        _require_same_file(files)
         address = f"local-dir:{files.folder}"
         try:
             model, _, self._transform = open_clip.create_model_and_transforms(
                 address, device=device, precision="fp32", require_pretrained=True, weights_only=True
             )
             self._tokenizer = open_clip.get_tokenizer(address)
-        except (RuntimeError, ValueError, OSError, KeyError, SafetensorError) as error:
+        except (RuntimeError, ValueError, TypeError, OSError, KeyError, SafetensorError) as error:
             raise CheckpointError(
                 "open_clip could not load this checkpoint",
                 where=files.folder,
@@ -88,3 +92,26 @@ class OpenClipEncoder:
         with self._torch.inference_mode():
             embedded = self._model.encode_text(self._tokenizer(list(texts)).to(self.device), normalize=False)
         return np.asarray(embedded.float().cpu().numpy(), dtype=np.float32)
+
+
+def _go_offline() -> None:
+    """Keep this process from downloading, whatever its environment says: a run uses what is on disk."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from huggingface_hub import constants
+
+    # The variable is read once, at import, which may have been long ago.
+    constants.HF_HUB_OFFLINE = True
+
+
+def _require_same_file(files: CheckpointFiles) -> None:
+    from open_clip.factory import _find_checkpoint_in_dir
+
+    chosen = _find_checkpoint_in_dir(files.folder)
+    if chosen != str(files.weights):
+        raise CheckpointError(
+            "open_clip would load another file than the one that was digested",
+            where=files.folder,
+            found=chosen,
+            expected=files.weights.name,
+            hint="keep only the safetensors file in the folder",
+        )

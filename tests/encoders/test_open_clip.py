@@ -1,6 +1,7 @@
 """The open_clip adapter on small checkpoints saved to disk and loaded through `local-dir:`."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -8,7 +9,6 @@ import pytest
 import torch
 from PIL import Image
 
-from plumbline.encoders.addresses import parse_address
 from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.errors import CheckpointError
 from plumbline.torchvision_operators import declare_missing_operators
@@ -101,19 +101,40 @@ def test_truncated_weights_are_a_clear_error(checkpoint, tmp_path):
         load_encoder(files_of(copy, tmp_path), device="cpu")
 
 
+def test_a_configuration_that_open_clip_does_not_know_is_a_clear_error(checkpoint, tmp_path):
+    copy = shutil.copytree(checkpoint, tmp_path / "c")
+    odd = {**CONFIG["model_cfg"], "text_cfg": {**CONFIG["model_cfg"]["text_cfg"], "unheard_of": 1}}
+    (copy / "open_clip_config.json").write_text(json.dumps({**CONFIG, "model_cfg": odd}))
+    with pytest.raises(CheckpointError, match="could not load"):
+        load_encoder(files_of(copy, tmp_path), device="cpu")
+
+
 def test_an_absent_checkpoint_says_how_to_fetch_it(tmp_path):
     with pytest.raises(CheckpointError, match="plumbline fetch clip-b32"):
         checkpoint_files("clip-b32", "ViT-B-32-quickgelu/openai", project=tmp_path, fetched=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), [("hf-hub:org/name", "revision"), ("just-a-name", "not a checkpoint address")]
-)
-def test_addresses_that_cannot_be_audited_are_refused(text, message, tmp_path):
-    with pytest.raises(CheckpointError, match=message):
-        parse_address(text, project=tmp_path)
+@pytest.mark.parametrize("variable", ["0", None])
+def test_loading_keeps_the_process_offline_whatever_its_environment(
+    checkpoint, tmp_path, monkeypatch, variable
+):
+    from huggingface_hub import constants, get_session, is_offline_mode
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    if variable is None:
+        monkeypatch.delenv("HF_HUB_OFFLINE")
+    load_encoder(files_of(checkpoint, tmp_path), device="cpu")
+    assert is_offline_mode() and os.environ["HF_HUB_OFFLINE"] == "1"
+    with pytest.raises(OfflineModeIsEnabled):
+        get_session().get("http://127.0.0.1:9")
 
 
-def test_addresses_name_their_fetched_folder(tmp_path):
-    assert parse_address("hf-hub:org/name@abc", project=tmp_path).slug == "org--name--abc"
-    assert parse_address("ViT-B-32-quickgelu/openai", project=tmp_path).slug == "ViT-B-32-quickgelu--openai"
+def test_weights_that_appear_after_the_digest_are_not_loaded(checkpoint, tmp_path):
+    copy = shutil.copytree(checkpoint, tmp_path / "c")
+    (copy / "open_clip_model.safetensors").rename(copy / "model.safetensors")
+    files = files_of(copy, tmp_path)
+    (copy / "open_clip_pytorch_model.bin").write_bytes(b"a pickle")
+    with pytest.raises(CheckpointError, match=r"another file[\s\S]*open_clip_pytorch_model\.bin"):
+        load_encoder(files, device="cpu")

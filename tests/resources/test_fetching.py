@@ -1,6 +1,10 @@
 """Fetching a checkpoint, with a hub that is a folder: pinned, safetensors only, loadable by the one way there is."""
 
 import json
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +13,7 @@ import pytest
 from plumbline.digests import digest_bytes
 from plumbline.errors import CheckpointError
 from resources.fetching import fetch_checkpoint
-from resources.places import Places
+from resources.places import PROJECT, Places
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -80,10 +84,53 @@ def test_a_repository_without_safetensors_is_refused(tmp_path):
         )
 
 
-def test_an_unreachable_hub_is_a_clear_error(tmp_path):
-    hub = Hub({}, error=OSError("no route to host"))
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"open_clip_model.safetensors": b"w"}, "no open_clip checkpoint"),
+        (
+            {
+                "open_clip_model.safetensors": b"w",
+                "open_clip_config.json": b'{"model_cfg": {"text_cfg": {"hf_model_name": "roberta-base"}}}',
+            },
+            "hf_model_name: roberta-base",
+        ),
+    ],
+)
+def test_what_could_not_be_loaded_from_disk_is_said_when_it_is_fetched(tmp_path, files, said):
+    home = places(tmp_path, f"hf-hub:o/n@{COMMIT}")
+    with pytest.raises(CheckpointError, match=said):
+        fetch_checkpoint(home, "e", hub=Hub(files))
+    assert not list(home.fetched.glob("*/fetched.json"))
+
+
+def test_an_unreachable_hub_is_a_clear_error_of_the_command_line(tmp_path):
+    """With the real client, which the command line lets go online, and a port at which nobody listens."""
+    home = places(tmp_path, f"hf-hub:o/n@{COMMIT}")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        environment = {
+            **os.environ,
+            "PLUMBLINE_AUDIT": str(home.audit_path),
+            "PLUMBLINE_HOME": str(home.home),
+            "HF_ENDPOINT": f"http://127.0.0.1:{closed.getsockname()[1]}",
+            "HF_HUB_OFFLINE": "1",
+            "NO_PROXY": "127.0.0.1",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestration", "fetch", "e"],
+            cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "the hub did not give the checkpoint of `e`" in done.stderr
+    assert "ConnectError" in done.stderr and "check the network" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("error", [OSError("no route to host"), RuntimeError("xet: no route to host")])
+def test_a_hub_that_breaks_off_is_a_clear_error(tmp_path, error):
     with pytest.raises(CheckpointError, match=r"did not give[\s\S]*no route to host"):
-        fetch_checkpoint(places(tmp_path, f"hf-hub:o/n@{COMMIT}"), "e", hub=hub)
+        fetch_checkpoint(places(tmp_path, f"hf-hub:o/n@{COMMIT}"), "e", hub=Hub({}, error=error))
 
 
 @pytest.mark.parametrize(

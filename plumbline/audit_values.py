@@ -1,0 +1,90 @@
+"""The kinds of values in an audit file; each knows what it may be, and says so of a value that it is not."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from plumbline.datasets.filters import filter_names
+from plumbline.datasets.records import LABEL_COLUMNS
+from plumbline.datasets.registry import reader_names
+from plumbline.encoders.addresses import parse_address
+from plumbline.errors import CheckpointError
+from plumbline.tables.suites import suite_names
+from plumbline.world.folders import KINDS
+from plumbline.world.sources import source_names
+
+_SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
+AUDITED_SUITES = tuple(name for name in suite_names() if name != "gender_labels")
+"""What an audit can compute; the gender labels are made once for a dataset."""
+_PLANTED = "planted:"
+_BALANCED = (*LABEL_COLUMNS, *(f"{column}_gender" for column in LABEL_COLUMNS if column != "gender"))
+
+
+def _slug(value: str) -> str:
+    if not _SLUG.fullmatch(value):
+        raise ValueError(
+            "an id is lower-case letters, digits, `.`, `_` and `-`, and starts with a letter or digit"
+        )
+    return value
+
+
+def _share_range(value: tuple[float, float]) -> tuple[float, float]:
+    if not 0 <= value[0] < value[1] <= 1:
+        raise ValueError("a range of shares is [low, high] with 0 <= low < high <= 1")
+    return value
+
+
+def _one_of(known: tuple[str, ...]) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in known:
+            raise ValueError(f"one of {', '.join(known)}{suggestion(value, known)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def suggestion(found: str, known: tuple[str, ...] | list[str]) -> str:
+    """Return `; did you mean ...?` if a known name is close, else nothing."""
+    close = difflib.get_close_matches(str(found), known, n=1)
+    return f"; did you mean `{close[0]}`?" if close else ""
+
+
+def _root(value: str) -> str:
+    name = value.removeprefix(_PLANTED)
+    if name != value and name not in KINDS:
+        worlds = tuple(_PLANTED + kind for kind in KINDS)
+        raise ValueError(f"a folder, or one of {', '.join(worlds)}{suggestion(value, worlds)}")
+    if not value.strip():
+        raise ValueError("a folder")
+    return value
+
+
+def _address(value: str) -> str:
+    try:
+        parse_address(value, project=Path())
+    except CheckpointError as error:
+        raise ValueError(f"{error.expected} ({error.what})") from error
+    return value
+
+
+def _some(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        raise ValueError(f"at least one of {', '.join(AUDITED_SUITES)}; without the key all are meant")
+    return value
+
+
+Slug = Annotated[str, AfterValidator(_slug)]
+Shares = Annotated[tuple[float, float], AfterValidator(_share_range)]
+SuiteName = Annotated[str, _one_of(AUDITED_SUITES)]
+ReaderName = Annotated[str, _one_of(reader_names())]
+FilterName = Annotated[str, _one_of(filter_names())]
+SourceName = Annotated[str, _one_of(source_names())]
+BalancedLabel = Annotated[str, _one_of(_BALANCED)]
+Root = Annotated[str, AfterValidator(_root)]
+CheckpointAddress = Annotated[str, AfterValidator(_address)]
+SuiteNames = Annotated[tuple[SuiteName, ...], AfterValidator(_some)]
