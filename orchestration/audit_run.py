@@ -10,7 +10,6 @@ from rich.console import Console
 from assets.partitions import cell_key
 from assets.sources import report_sources
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions
-from plumbline.datasets import reader_for, row_filter
 from resources.places import Places
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -63,11 +62,12 @@ class AuditRun:
         Raises
         ------
         PlumblineError
-            Before anything runs: a checkpoint that is not on disk, an unknown reader or filter, another audit in
-            this home.
+            Before anything runs: a checkpoint that is not on disk, another audit in this home, a GPU pool that is
+            held by another run.
         """
         audit = self._places.audit
-        _require_inputs(self._places)
+        for encoder in dict.fromkeys([audit.labeller, *(model for _, model in audit.cells)]):
+            self._places.checkpoint(encoder)
         with audit_lock(self._places):
             if closed := close_orphans(self._instance):
                 self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
@@ -110,16 +110,6 @@ class AuditRun:
                 self.outcome.forward_passes += int(metadata["forward_passes"].value)
             if "tracking" in metadata and str(metadata["tracking"].value).startswith("not delivered"):
                 self.outcome.undelivered.append(str(partition))
-
-
-def _require_inputs(places: Places) -> None:
-    audit = places.audit
-    for encoder in dict.fromkeys([audit.labeller, *(model for _, model in audit.cells)]):
-        places.checkpoint(encoder)
-    for entry in audit.datasets.values():
-        reader_for(entry.reader)
-        for name in entry.filters.values():
-            row_filter(name)
 
 
 def run_job(
