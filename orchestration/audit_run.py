@@ -48,12 +48,10 @@ class AuditRun:
     def __init__(
         self, definitions: dg.Definitions, instance: dg.DagsterInstance, places: Places, *, console: Console
     ) -> None:
-        self._definitions, self._instance, self._places, self._console = (
-            definitions,
-            instance,
-            places,
-            console,
-        )
+        self._definitions = definitions
+        self._instance = instance
+        self._places = places
+        self._console = console
         self.outcome = Outcome()
 
     def execute(self) -> Outcome:
