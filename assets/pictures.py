@@ -8,6 +8,8 @@ import polars as pl
 from plumbline.report import thumbnails
 from resources.places import Places
 
+# The bubble charts are left to the report: their colours need all datasets of a model.
+_OF_A_CELL = ("skew", "harm", "crime_by_group", "gap", "adjustment")
 _SCHEMA = {"name": pl.String, "png": pl.Binary}
 
 
@@ -19,7 +21,7 @@ def draw_pictures(
     Each picture is under 30 KB, since metadata lives in the event database.
     """
     dataset, model = partition.split("|")
-    drawn = thumbnails(frame, dataset=dataset, model=model)
+    drawn = thumbnails(frame, dataset=dataset, model=model, names=_OF_A_CELL)
     table = pl.DataFrame({"name": list(drawn), "png": list(drawn.values())}, schema=_SCHEMA)
     places.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
     return {
