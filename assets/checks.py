@@ -183,11 +183,13 @@ def _asset_check(
         outcome = quality.validate(f"{dataset}.{name}", frame, lambda gx: expectations(gx, places, dataset))
         places.lake.write_table(
             "checks",
-            _outcome_row(asset, name, description, outcome),
+            _outcome_row(asset, name, description, frame, outcome),
             partition=f"{dataset}|{asset}.{name}",
             details={"declared": declared(places, dataset)},
         )
-        return dg.AssetCheckResult(passed=outcome.passed, metadata=_metadata(frame, outcome))
+        return dg.AssetCheckResult(
+            passed=outcome.passed, description=_told(frame, outcome), metadata=_metadata(frame, outcome)
+        )
 
     return check
 
@@ -204,13 +206,28 @@ def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
     }
 
 
-def _outcome_row(asset: str, name: str, description: str, outcome: Validation) -> pl.DataFrame:
-    unmet = "; ".join(f"{u['expectation']}: {u['observed']}" for u in outcome.unmet)
+def _told(frame: pl.DataFrame, outcome: Validation) -> str:
+    """Return what was found, in words: for shares the labels outside their range, else what was not met."""
+    if outcome.passed:
+        return f"{outcome.expectations} expectations met over {frame.height} rows"
+    if "share" not in frame.columns:
+        return "; ".join(f"{u['expectation']} on {u['on']}: {u['observed']}" for u in outcome.unmet)
+    outside = frame.filter(~pl.col("share").is_between(pl.col("expected_low"), pl.col("expected_high")))
+    return "; ".join(
+        f"{row['attribute']} {row['label']}: {row['share']:.1%} (n = {row['n']}), "
+        f"expected {row['expected_low']:.0%} to {row['expected_high']:.0%}"
+        for row in outside.iter_rows(named=True)
+    )
+
+
+def _outcome_row(
+    asset: str, name: str, description: str, frame: pl.DataFrame, outcome: Validation
+) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "check": [f"{asset}.{name}"],
             "passed": [outcome.passed],
-            "observed": [unmet or f"{outcome.expectations} expectations met"],
+            "observed": [_told(frame, outcome)],
             "expected": [description],
             "link": [outcome.docs],
         }

@@ -123,7 +123,8 @@ def headline_metrics(frame: pl.DataFrame) -> dict[str, float]:
         pl.col("metric").is_in(_HEADLINES)
         & pl.col("definition").is_in(_DEFAULT_DEFINITIONS)
         & pl.col("statistic").is_in(["estimate", "mean"])
-        & ~pl.col("suite").is_in(["trident_composite"])
+        & ~pl.col("suite").is_in(["trident_mixed", "trident_composite"])
+        & (pl.col("condition") != "logit_adjustment_released")
     )
     parts = ("metric", "suite", "event", "attribute", "probe", "condition")
     metrics: dict[str, float] = {}

@@ -1,10 +1,11 @@
 """The driver of `plumbline audit`: every stage and cell as a Dagster run of its own, all in one process."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import dagster as dg
+from dagster._utils.error import SerializableErrorInfo
 from rich.console import Console
 
 from assets.partitions import cell_key
@@ -12,6 +13,7 @@ from assets.sources import report_sources
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions
 from resources.places import Places
 
+_INTERRUPTED = {"DagsterExecutionInterruptedError", "KeyboardInterrupt"}
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -113,26 +115,40 @@ class AuditRun:
 def run_job(
     definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, partition: str | None
 ) -> tuple[dg.ExecuteInProcessResult, str | None]:
-    """Execute one run in this process; returns its result, and why it failed or None."""
+    """Execute one run in this process; returns its result, and why it failed or None.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If it was interrupted: Dagster ends the run and swallows the signal, and the rest must not go on.
+    """
     result = definitions.resolve_job_def(job).execute_in_process(
         instance=instance, partition_key=partition, tags=OWNER, run_config=_QUIET, raise_on_error=False
     )
+    failures = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    if any(error.cls_name in _INTERRUPTED for failure in failures for error in _chain(failure)):
+        raise KeyboardInterrupt
     return result, None if result.success else _reason(result)
 
 
+def _chain(error: SerializableErrorInfo | None) -> Iterator[SerializableErrorInfo]:
+    while error is not None:
+        yield error
+        error = error.cause
+
+
 def _reason(result: dg.ExecuteInProcessResult) -> str:
-    """Return the innermost messages of what failed, checks included."""
+    """Return the innermost messages of what failed, checks included, one a line."""
     reasons = []
     for event in result.all_events:
-        if event.is_step_failure:
-            error = event.step_failure_data.error
-            while error is not None and error.cause is not None:
-                error = error.cause
-            shown = event.step_failure_data.user_failure_data
-            reasons.append(shown.description if shown and shown.description else error.message.strip())
-        evaluation = (
-            event.asset_check_evaluation_data if event.event_type_value == "ASSET_CHECK_EVALUATION" else None
-        )
-        if evaluation is not None and not evaluation.passed:
-            reasons.append(f"check {evaluation.check_name} failed: {evaluation.metadata['unmet'].value}")
+        if event.event_type_value == "ASSET_CHECK_EVALUATION":
+            check = event.asset_check_evaluation_data
+            if not check.passed:
+                reasons.append(f"check {check.check_name} failed: {check.description}")
+        elif event.is_step_failure:
+            failure = event.step_failure_data
+            *_, error = _chain(failure.error)
+            if error.cls_name != "DagsterAssetCheckFailedError":  # said by the check itself, better
+                said = failure.user_failure_data
+                reasons.append(said.description if said and said.description else error.message.strip())
     return "\n        ".join(dict.fromkeys(reasons)) or "the run failed; see `plumbline ui`"

@@ -18,6 +18,7 @@ from resources.places import Places
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="""Plumbline audits the social bias of vision-language models.
 
@@ -59,8 +60,8 @@ def audit(config: ConfigOption = None) -> None:
     start, places = time.monotonic(), _places(config)
     audited = places.audit
     console.print(
-        f"[bold]{escape(audited.title)}[/]: {len(audited.cells)} cells of {len(audited.encoders)} encoders × "
-        f"{len(audited.datasets)} datasets, from {places.audit_path.name}"
+        f"[bold]{escape(audited.title)}[/]: encoders × datasets to audit: {len(audited.cells)}, "
+        f"from {places.audit_path.name}"
     )
     from orchestration.instance import set_up
 
@@ -71,7 +72,13 @@ def audit(config: ConfigOption = None) -> None:
     from orchestration.definitions import defs
 
     with dg.DagsterInstance.get() as instance:
-        outcome = AuditRun(defs, instance, places, console=console).execute()
+        try:
+            outcome = AuditRun(defs, instance, places, console=console).execute()
+        except KeyboardInterrupt:
+            errors.print(
+                "Interrupted. What was computed is kept; run the same command to go on.", style="yellow"
+            )
+            raise typer.Exit(130) from None
     _conclude(places, outcome, seconds=time.monotonic() - start)
     raise typer.Exit(1 if outcome.failures else 0)
 
@@ -80,7 +87,9 @@ def _conclude(places: Places, outcome, *, seconds: float) -> None:
     if "findings" not in outcome.failures:
         _print_findings(places)
         console.print(f"\nReport:  {places.report}", soft_wrap=True, highlight=False)
-        console.print("Explore: make ui   (Dagster and MLflow on this machine)", highlight=False)
+        console.print(
+            f"Explore: {_ui_command(places)}   (Dagster and MLflow on this machine)", highlight=False
+        )
     if outcome.undelivered:
         errors.print(
             f"MLflow could not be written for {len(outcome.undelivered)} cell(s); the numbers are in the lake, and "
@@ -89,6 +98,14 @@ def _conclude(places: Places, outcome, *, seconds: float) -> None:
     console.print(f"{outcome.forward_passes} forward passes, {seconds:.0f} s", style="dim", highlight=False)
     if outcome.failures:
         errors.print(f"{len(outcome.failures)} step(s) failed: {', '.join(outcome.failures)}", style="red")
+
+
+def _ui_command(places: Places) -> str:
+    standard = Places.standard()
+    if places == standard:
+        return "make ui"
+    home = "" if places.home == standard.home else f"PLUMBLINE_HOME={places.home} "
+    return f"{home}{Path(sys.executable).parent / 'plumbline'} ui --config {places.audit_path}"
 
 
 def _print_findings(places: Places) -> None:
@@ -112,8 +129,8 @@ def ui(
 ) -> None:
     """Serve Dagster and MLflow side by side, on this machine only, over the same store as `plumbline audit`.
 
-    In Dagster look at *Assets → Global asset lineage*, click an asset and pick a partition `dataset|encoder`.
-    In MLflow open the experiment `plumbline`, tick two runs and press *Compare*.
+    In Dagster look at *Lineage*, expand a group, click an asset and pick a partition `dataset|encoder`.
+    In MLflow, on the page that is printed, tick two runs and press *Compare*.
     """
     from orchestration.servers import serve
 
@@ -189,6 +206,3 @@ def main() -> None:
     except PlumblineError as error:
         errors.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        errors.print("Interrupted. What was computed is kept; run the same command to go on.", style="yellow")
-        sys.exit(130)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from rich.console import Console
 from orchestration.instance import register_partitions, set_up
 from plumbline.errors import PlumblineError
 from resources.places import PROJECT, Places
+from resources.tracking import Tracking
 
 _LOOPBACK = "127.0.0.1"
 _STOP_S = 10.0
@@ -48,29 +50,58 @@ def serve(places: Places, *, dagster_port: int, mlflow_port: int, console: Conso
             "--artifacts-destination", places.tracking_artifacts.as_uri(),
         ],
     }  # fmt: skip
-    if not local:  # A tracking server of one's own needs none beside it.
+    pages = {"Dagster": (dagster_port, f"http://{_LOOPBACK}:{dagster_port}")}
+    if local:
+        pages["MLflow"] = (
+            mlflow_port,
+            f"http://{_LOOPBACK}:{mlflow_port}/#/experiments/{Tracking(places).experiment()}/runs",
+        )
+    else:  # A tracking server of one's own needs none beside it.
         del commands["MLflow"]
-    mlflow = f"http://{_LOOPBACK}:{mlflow_port}" if local else places.tracking_uri
-    console.print(f"Dagster  http://{_LOOPBACK}:{dagster_port}", f"MLflow   {mlflow}", sep="\n")
-    console.print("Ctrl-C stops both.", style="dim")
+        console.print(f"MLflow   {places.tracking_uri}")
     # A script's background processes ignore SIGINT unless they ask for it.
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
-    processes = {
-        # Own process groups, so that the children of each server end with it.
-        name: subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)  # noqa: S603
-        for name, command in commands.items()
-    }
+    log = places.home / "ui.log"
+    console.print(f"starting; what the servers say goes to {log}", style="dim", soft_wrap=True)
+    with log.open("w") as output:
+        processes = {
+            # Own process groups, so that the children of each server end with it.
+            name: subprocess.Popen(  # noqa: S603
+                command, cwd=PROJECT, env=environment, stdout=output, stderr=output, start_new_session=True
+            )
+            for name, command in commands.items()
+        }
     try:
-        while all(process.poll() is None for process in processes.values()):
-            time.sleep(0.5)
-        ended = next(name for name, process in processes.items() if process.poll() is not None)
-        console.print(f"{ended} ended with code {processes[ended].returncode}", style="red")
-        return 1
+        return _watch(processes, pages, console)
     except KeyboardInterrupt:
         return 0
     finally:
         _stop(list(processes.values()))
+
+
+def _watch(
+    processes: dict[str, subprocess.Popen], pages: dict[str, tuple[int, str]], console: Console
+) -> int:
+    """Print each page once it answers, then wait until a server ends."""
+    waiting = dict(pages)
+    while all(process.poll() is None for process in processes.values()):
+        for name, (port, address) in list(waiting.items()):
+            if _answers(port):
+                del waiting[name]
+                console.print(f"{name:<8} {address}", soft_wrap=True)
+                if not waiting:
+                    console.print("Ctrl-C stops everything.", style="dim")
+        time.sleep(0.5)
+    ended = next(name for name, process in processes.items() if process.poll() is not None)
+    console.print(f"{ended} ended with code {processes[ended].returncode}; see the log", style="red")
+    return 1
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.2)
+        return probe.connect_ex((_LOOPBACK, port)) == 0
 
 
 def _interrupt(*_: object) -> None:
@@ -78,8 +109,6 @@ def _interrupt(*_: object) -> None:
 
 
 def _require_free(port: int) -> None:
-    import socket
-
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -4,7 +4,7 @@ import dagster as dg
 from rich.console import Console
 from rich.table import Table
 
-from assets.currency import sort_cells
+from assets.currency import Currency, sort_cells
 from assets.gates import failed_checks
 from plumbline.errors import PlumblineError
 from resources.places import Places
@@ -30,5 +30,13 @@ def print_status(places: Places, instance: dg.DagsterInstance, *, console: Conso
     console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
     for cell in cells.absent:
         console.print(f"  {cell.dataset}|{cell.model}: {cell.reason}", markup=False, highlight=False)
-    exists = places.report.is_file()
-    console.print(f"Report: {places.report if exists else 'none yet; run `plumbline audit`'}", soft_wrap=True)
+    console.print(_report_line(places, cells), soft_wrap=True, markup=False, highlight=False)
+
+
+def _report_line(places: Places, cells: Currency) -> str:
+    table = places.lake.committed("metric_table")
+    if table is None or not places.report.is_file():
+        return "Report: none yet; run `plumbline audit`"
+    if table.details["current"] != [list(cell) for cell in cells.current]:
+        return f"Report: {places.report} is of an earlier audit and no longer current; run `plumbline audit`"
+    return f"Report: {places.report}"

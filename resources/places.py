@@ -41,6 +41,11 @@ class Places:
             home=(PROJECT / os.environ.get("PLUMBLINE_HOME", ".plumbline")).resolve(),
         )
 
+    @classmethod
+    def standard(cls) -> Places:
+        """Return the places of the checkout itself: `audit.yaml` and `.plumbline`."""
+        return cls(audit_path=PROJECT / "audit.yaml", home=PROJECT / ".plumbline")
+
     @property
     def audit(self) -> Audit:
         """Read the audit file anew, so that an edit is seen by the next step."""

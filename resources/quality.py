@@ -115,8 +115,9 @@ def _document(context: Any, suite: Any, result: Any) -> str:
 
 def _unmet(item: Any) -> dict[str, str]:
     config = item.expectation_config
-    on = {key: value for key, value in config.kwargs.items() if key not in ("batch_id",)}
-    observed = item.result.get(
-        "observed_value", item.result.get("partial_unexpected_list", item.exception_info)
-    )
-    return {"expectation": config.type, "on": str(on)[:200], "observed": str(observed)[:200]}
+    on = ", ".join(str(value) for key, value in config.kwargs.items() if key.startswith("column"))
+    result = item.result
+    observed = result.get("observed_value", result.get("partial_unexpected_list", item.exception_info))
+    if isinstance(observed, list):
+        observed = ", ".join(str(getattr(value, "item", lambda v=value: v)()) for value in observed[:5])
+    return {"expectation": config.type.removeprefix("expect_"), "on": on, "observed": str(observed)[:200]}

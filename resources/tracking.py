@@ -9,6 +9,14 @@ from typing import Any
 
 from resources.places import Places
 
+# Before the first import of mlflow, which happens in functions: nothing is sent anywhere, and only warnings are said.
+for _name, _value in (
+    ("MLFLOW_DISABLE_TELEMETRY", "true"),
+    ("DO_NOT_TRACK", "true"),
+    ("MLFLOW_LOGGING_LEVEL", "WARNING"),
+):
+    os.environ.setdefault(_name, _value)
+
 EXPERIMENT = "plumbline"
 CELL_TAG = "plumbline.cell"
 _MOST_METRICS, _MOST_PARAMETERS = 1000, 100
@@ -52,9 +60,6 @@ class Tracking:
 
     def client(self) -> Any:
         """Return a client of the store; set-up of a fresh SQLite store happens here, once."""
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        os.environ.setdefault("DO_NOT_TRACK", "true")
-        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         from mlflow import MlflowClient
 
         return MlflowClient(self._places.tracking_uri)
