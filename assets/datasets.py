@@ -111,6 +111,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         images = embed_records(places, encoder, dataset, records)
         suite = load_suite("gender_labels")
         texts = embed_texts(encoder, suite.texts, places.shards, batch_rows=places.audit.storage.batch_rows)
+        work = images.counters() | {"forward_passes": images.forward_passes + texts.forward_passes}
         extended = extend_records(records, _probabilities(images.array, texts.array, encoder.logit_scale))
         error = label_error_table(extended)
         details = {
@@ -119,7 +120,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
             "labeller_digest": encoder.identity.weights,
             "suite_hash": suite.hash,
             "records_sha256": recorded.sha256,
-            **images.counters(),
+            **work,
         }
         made = lake.write_table("extended_records", extended, partition=dataset, details=details)
         lake.write_table("label_error", error, partition=dataset)
@@ -130,7 +131,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
             labeller=places.audit.labeller,
             label_error=dg.MetadataValue.md(markdown_table(error)),
             **{"dagster/column_lineage": same_columns(records, "records")},
-            **images.counters(),
+            **work,
         )
 
     return extended_records
