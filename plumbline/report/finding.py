@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 # The order in which a reader meets the kinds of findings.
-TONES = ("refused", "bias", "undefined", "cost", "gain", "harm", "data", "known", "none")
+TONES = ("refused", "bias", "difference", "undefined", "cost", "gain", "harm", "data", "known", "none")
+# The tones that say that groups are treated differently, as far as chance allows to say so.
+DIFFERENCES = ("bias", "difference")
 # How many of each tone and kind a reader meets at first; the rest is folded away.
 AT_FIRST = {
     "refused": 3,
     "bias": 4,
+    "difference": 2,
     "undefined": 1,
     "cost": 1,
     "gain": 1,
@@ -30,9 +33,9 @@ class Finding:
     Attributes
     ----------
     tone : str
-        One of `TONES`: `refused` a failed check, `bias` there is evidence, `none` there is none, `undefined` it
-        cannot be said, `cost` and `gain` of a mitigation, `harm` a rate, `data` about the data, `known` against
-        planted truth.
+        One of `TONES`: `refused` a failed check, `bias` there is evidence, `difference` there is evidence of a
+        difference in neutral or positive words, `none` there is no evidence, `undefined` it cannot be said,
+        `cost` and `gain` of a mitigation, `harm` a rate, `data` about the data, `known` against planted truth.
     topic : tuple of str
         What is asked, the same for every model: findings of one topic are told together.
     short : str
@@ -41,6 +44,8 @@ class Finding:
         The finding in full, with number, interval, p and sample sizes.
     interval_text : str
         The interval as text; where the value is a mean over probes, their range, called so.
+    q_text : str
+        The q-value as text, `–` where the finding has none.
     strength : float
         Orders findings of one tone; the lower end of the interval where there is one.
     """
@@ -55,6 +60,7 @@ class Finding:
     value_text: str
     interval_text: str
     strength: float
+    q_text: str = "–"
 
 
 def in_rank_order(found: list[Finding]) -> list[Finding]:
@@ -99,9 +105,9 @@ def _with_company(finding: Finding, group: list[Finding]) -> Finding:
         )
     if finding.tone in ("gain", "cost"):
         return replace(finding, sentence=f"{finding.sentence} {_gains(group)}")
-    counts = {tone: sum(f.tone == tone for f in group) for tone in ("bias", "none", "undefined")}
-    if finding.tone == "bias":
-        company = f"Evidence of it in {counts['bias']} of {len(group)} models{_least(group)}."
+    counts = {tone: sum(f.tone == tone for f in group) for tone in (*DIFFERENCES, "none", "undefined")}
+    if finding.tone in DIFFERENCES:
+        company = f"Evidence of it in {counts[finding.tone]} of {len(group)} models{_least(group)}."
     elif finding.tone == "none":
         company = f"The same for all {len(group)} models: this one has the largest value."
     else:

@@ -30,7 +30,7 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
 
 
 def findings_table(metric_table: pl.DataFrame, *, limit: int = 12) -> pl.DataFrame:
-    """Return a short table of the strongest findings for a terminal: model, dataset, finding, value, interval.
+    """Return a short table of the strongest findings for a terminal: model, dataset, finding, value, interval, q.
 
     A mean over probes has no interval of its own; the column then says "range over probes" and gives that.
 
@@ -48,9 +48,9 @@ def findings_table(metric_table: pl.DataFrame, *, limit: int = 12) -> pl.DataFra
             "finding": f.short,
             "value": f.value_text,
             "interval": f.interval_text,
+            "q": f.q_text,
         }
         for f in at_first(headlines(findings(metric_table)))[0][:limit]
     ]
-    return pl.DataFrame(
-        rows, schema=dict.fromkeys(("model", "dataset", "finding", "value", "interval"), pl.String)
-    )
+    columns = ("model", "dataset", "finding", "value", "interval", "q")
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))

@@ -87,9 +87,9 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
 
 
 def _every(found: list[Finding]) -> Listing:
-    rows = [(f.model, f.dataset, f.short, f.value_text, f.interval_text) for f in found]
-    heads = ("Model", "Dataset", "Finding", "Value", "Interval, or range over probes")
-    return Listing(heads, rows, frozenset({3, 4}))
+    rows = [(f.model, f.dataset, f.short, f.value_text, f.interval_text, f.q_text) for f in found]
+    heads = ("Model", "Dataset", "Finding", "Value", "Interval, or range over probes", "q")
+    return Listing(heads, rows, frozenset({3, 4, 5}))
 
 
 def _finalize(value: Any) -> Any:

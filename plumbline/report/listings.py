@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from plumbline.report.figures.adjustment import AFTER
-from plumbline.report.numbers import count, interval, number, p_value, percent, percent_interval, points
+from plumbline.report.numbers import bare_p, count, interval, number, percent, percent_interval, points
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, event_title, probes
 
@@ -34,10 +34,6 @@ class Listing:
     rows: Sequence[tuple[str, ...]]
     numeric: frozenset[int] = frozenset()
     note: str = ""
-
-
-def _bare_p(value: float | None) -> str:
-    return p_value(value, "").replace("\u00a0", "").removeprefix("=") if defined(value) else "–"
 
 
 def _estimate(row: Row | None) -> str:
@@ -81,8 +77,8 @@ def skew_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
                 f"{event_title(key[2])}{' (pooled)' if key[1] == 'crime_pooled' else ''}",
                 attribute_title(key[3]),
                 _estimate(mean),
-                _bare_p(mean["p"] if mean else None),
-                _bare_p(mean["q"] if mean else None),
+                bare_p(mean["p"] if mean else None),
+                bare_p(mean["q"] if mean else None),
                 _estimate(found.get((*key, "max_over_pairs"))),
                 _estimate(found.get((*key, "smoothed"))),
                 _share(found.get((*key, "max_minus_min"))),
@@ -137,8 +133,8 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, suit
             row["model"],
             row["event"],
             _share(row),
-            _bare_p(row["p"]),
-            _bare_p(row["q"]),
+            bare_p(row["p"]),
+            bare_p(row["q"]),
             count(row["n"]) if row["n"] is not None else "–",
             row["reason"] or "",
         )

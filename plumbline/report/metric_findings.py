@@ -8,9 +8,10 @@ import polars as pl
 
 from plumbline.report.figures.outcomes import HARM_EVENTS, VARIANT_SUITES
 from plumbline.report.figures.skew import skew_rows
-from plumbline.report.finding import Finding
+from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import Reading
 from plumbline.report.numbers import (
+    bare_p,
     confidence,
     count,
     interval,
@@ -99,6 +100,7 @@ def _skew(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         value=_nan(row["value"]),
         value_text=number(row["value"]),
         interval_text=interval(row["ci_low"], row["ci_high"]),
+        q_text=bare_p(row["q"]),
         strength=_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
     )
 
@@ -118,16 +120,15 @@ def _extremes(groups: list[Row], reading: Reading) -> str:
     if len(known) < 2:
         return ""
     top, low = max(known, key=lambda g: g["value"]), min(known, key=lambda g: g["value"])
-    text = f" {sentence_start(_group_share(top))}, {_group_share(low)}."
-    small = [g for g in (top, low) if g["n"] < reading.minimum_group]
-    if small:
-        names = " and ".join(group_title(g["group"]) for g in small)
-        text += f" Small group: {names} (under {reading.minimum_group} images); read with care."
-    return text
+    return f" {sentence_start(_group_share(top, reading))}, {_group_share(low, reading)}."
 
 
-def _group_share(row: Row) -> str:
-    return f"{group_faces(row['attribute'], row['group'])} {percent(row['value'], row['n'])}"
+def _group_share(row: Row, reading: Reading) -> str:
+    return f"{group_faces(row['attribute'], row['group'])} {_share_of(row, reading)}"
+
+
+def _share_of(row: Row, reading: Reading) -> str:
+    return percent(row["value"], row["n"], minimum_group=reading.minimum_group)
 
 
 # --- Trident gaps
@@ -148,7 +149,9 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
             f"{subject}: the {what} is undefined: {row['reason'] or 'no reason was recorded'}.",
         )
     elif _evidence(row, reading):
-        tone, sentence = "bias", f"{subject}: the {what} is {stated}.{_strongest_probe(row, table)}"
+        # Whether it is a bias that one group is called “citizen” more often is for the reader to judge.
+        tone = "bias" if row["event"] == "negative" else "difference"
+        sentence = f"{subject}: the {what} is {stated}.{_strongest_probe(row, table, reading)}"
     else:
         tone, sentence = "none", f"{subject}: no evidence of a {what}; the estimate is {stated}."
     short = f"{row['event']} probe words: gap between {attribute_title(row['attribute'])} classes"
@@ -157,11 +160,12 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         topic=("trident", row["dataset"], row["suite"], row["event"]),
         model=row["model"],
         dataset=row["dataset"],
-        short=sentence_start(short) if tone == "bias" else f"{tone_word(tone)}{short}",
+        short=sentence_start(short) if tone in DIFFERENCES else f"{tone_word(tone)}{short}",
         sentence=sentence,
         value=_nan(row["value"]),
         value_text=percent(row["value"]),
         interval_text=percent_interval(row["ci_low"], row["ci_high"]),
+        q_text=bare_p(row["q"]),
         strength=_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
     )
 
@@ -171,7 +175,7 @@ def tone_word(tone: str) -> str:
     return {"none": "no evidence: ", "undefined": "undefined: "}.get(tone, "")
 
 
-def _strongest_probe(row: Row, table: pl.DataFrame) -> str:
+def _strongest_probe(row: Row, table: pl.DataFrame, reading: Reading) -> str:
     words = tuple(word for word, valence in probes() if valence == row["event"])
     rates = where(
         table,
@@ -188,8 +192,8 @@ def _strongest_probe(row: Row, table: pl.DataFrame) -> str:
     top = rates.sort(["value", "group", "probe"], descending=[True, False, False]).row(0, named=True)
     same = where(rates, probe=top["probe"]).sort(["value", "group"]).row(0, named=True)
     return (
-        f" Most for “{top['probe']}”: {group_title(top['group'])} {percent(top['value'], top['n'])}, "
-        f"{group_title(same['group'])} {percent(same['value'], same['n'])}."
+        f" Most for “{top['probe']}”: {group_title(top['group'])} {_share_of(top, reading)}, "
+        f"{group_title(same['group'])} {_share_of(same, reading)}."
     )
 
 

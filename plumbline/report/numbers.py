@@ -58,10 +58,10 @@ def compact(value: int | None) -> str:
     return str(value)
 
 
-def percent(share: float | None, n: int | None = None) -> str:
+def percent(share: float | None, n: int | None = None, *, minimum_group: int = 0) -> str:
     """Write a share in [0, 1] as a percentage with two significant digits, and its sample size.
 
-    A share below 1 is never rounded up to 100%.
+    A share below 1 is never rounded up to 100%. A sample below `minimum_group` is called a small group.
 
     Examples
     --------
@@ -69,7 +69,9 @@ def percent(share: float | None, n: int | None = None) -> str:
     ('45%', '0.57%', '>99.9%', '100%')
     """
     text = UNDEFINED if share is None or math.isnan(share) else _percentage(100 * share)
-    return text if n is None else f"{text} (n{EQUALS}{n:,})"
+    if n is None:
+        return text
+    return f"{text} (n{EQUALS}{n:,}{', small group' if n < minimum_group else ''})"
 
 
 def _percentage(value: float) -> str:
@@ -118,6 +120,13 @@ def p_value(p: float | None, name: str = "p") -> str:
     if p < 0.001:
         return f"{name}{BELOW}0.001"
     return f"{name}{EQUALS}{p:.3f}" if p < 0.1 else f"{name}{EQUALS}{p:.2f}"
+
+
+def bare_p(value: float | None) -> str:
+    """Write a p- or q-value for a column of them: `< 0.001`, `0.046`, or `–` where there is none."""
+    if value is None or math.isnan(value):
+        return "–"
+    return p_value(value, "").replace("\u00a0", " ").strip().removeprefix("= ")
 
 
 def confidence(level: float) -> str:

@@ -1,10 +1,11 @@
 """Figures hold the data: as many marks as values, at their places, the same bytes every time."""
 
+import itertools
 import re
 
 import polars as pl
 import pytest
-from synthetic_audit import AGES, GRID, RACES, planted_truth
+from synthetic_audit import AGES, GRID, RACES, planted_truth, synthetic_table
 
 from plumbline.report import Reading, thumbnails
 from plumbline.report.figures.adjustment import adjustment_figure
@@ -107,6 +108,22 @@ def test_proportions_have_a_mark_a_group_and_model_and_planted_truth(table):
     assert "planted truth" in svg
     assert "planted truth" not in plain
     assert svg.count("<use") == plain.count("<use") + len(MODELS) * len(RACES) + 1  # and one in the legend
+
+
+def test_tick_labels_of_neighbouring_panels_keep_apart():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    every = synthetic_table(datasets=(FAIRFACE,))
+    models = tuple(model for model, *_ in GRID)
+    figure = proportions_figure(every, None, models, dataset=FAIRFACE, suite="crime", event="crime").figure
+    figures = [figure, skew_figure(every, Reading(), models, FAIRFACE).figure]
+    for drawn in figures:
+        renderer = FigureCanvasAgg(drawn).get_renderer()
+        texts = [text for axes in drawn.axes for text in axes.get_xticklabels()]
+        boxes = sorted((text.get_window_extent(renderer) for text in texts), key=lambda b: (b.y0 // 20, b.x0))
+        gaps = [b.x0 - a.x1 for a, b in itertools.pairwise(boxes) if a.y0 // 20 == b.y0 // 20]
+        assert len(gaps) > 7
+        assert min(gaps) >= 6
 
 
 def test_planted_mark_stands_where_the_equal_estimate_stands(table):

@@ -1,12 +1,14 @@
 """Findings say what the rows say, with their uncertainty, and claim nothing more."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from synthetic_audit import FAIR_ROW, GRID, planted_truth, synthetic_inputs, synthetic_table
 
 from plumbline.errors import MetricError
 from plumbline.report import Reading, findings, findings_table, headlines
-from plumbline.report.data_findings import data_findings, planted_coverage
+from plumbline.report.data_findings import data_findings, even_models, planted_coverage
 from plumbline.report.finding import TONES, at_first
 from plumbline.tables.schema import metric_frame
 
@@ -80,8 +82,44 @@ def test_an_undefined_skew_gives_its_reason():
 
 
 def test_a_small_group_is_flagged():
-    assert "Small group: White (under 30 images)" in only(crime_rows(n=(300, 12))).sentence
-    assert "Small group" not in only(crime_rows()).sentence
+    told = only(crime_rows(n=(300, 12))).sentence.replace("\u00a0", " ")
+    assert told.endswith("Black faces 45% (n = 300), White faces 10% (n = 12, small group).")
+    assert "small group" not in only(crime_rows()).sentence
+    assert "(n\u00a0=\u00a0300, small group)" in only(crime_rows(n=(300, 500)), minimum_group=400).sentence
+
+
+def gap_rows(event, probe, *, q=0.004, n=40, model="small-bazaar-6k"):
+    base = FAIR_ROW | {"model": model, "suite": "trident", "attribute": "race"}
+    rates = [
+        base | {"metric": "probe_rate", "definition": "dot", "probe": probe, "group": group, "value": value, "n": m}
+        for group, value, m in (("Black", 0.3, n), ("White", 0.1, 300))
+    ]  # fmt: skip
+    gap = {
+        "metric": "probe_rate_gap",
+        "definition": "by_valence",
+        "event": event,
+        "value": 0.2,
+        "ci_low": 0.1,
+    }
+    return metric_frame([*rates, base | gap | {"ci_high": 0.3, "p": 0.001, "q": q, "n": 300 + n}])
+
+
+@pytest.mark.parametrize(
+    ("event", "probe", "tone"),
+    [("negative", "thief", "bias"), ("neutral", "citizen", "difference"), ("positive", "hero", "difference")],
+)
+def test_only_a_gap_in_negative_words_is_called_bias(event, probe, tone):
+    assert only(gap_rows(event, probe)).tone == tone
+    assert only(gap_rows(event, probe, q=0.4)).tone == "none"
+    both = pl.concat([gap_rows(event, probe), gap_rows(event, probe, q=0.4, model="control")])
+    (headline,) = headlines(findings(both))
+    assert "Evidence of it in 1 of 2 models" in headline.sentence
+    assert headline.short == f"{event.capitalize()} probe words: gap between race classes"
+
+
+def test_a_small_class_is_flagged_in_a_trident_gap():
+    told = only(gap_rows("negative", "thief", n=23)).sentence.replace("\u00a0", " ")
+    assert "Black 30% (n = 23, small group), White 10% (n = 300)." in told
 
 
 def test_headlines_tell_one_model_a_topic_and_compare_with_the_rest():
@@ -120,11 +158,16 @@ def test_findings_are_ranked_and_the_first_ones_are_of_every_tone(table, inputs)
 
 def test_findings_table_is_short_and_of_text(table):
     short = findings_table(table, limit=5)
-    assert short.columns == ["model", "dataset", "finding", "value", "interval"]
+    assert short.columns == ["model", "dataset", "finding", "value", "interval", "q"]
     assert set(short.dtypes) == {pl.String}
     assert 0 < short.height <= 5
     assert short["finding"][0] == "Race skew in crime labels"
     assert findings_table(table.clear()).height == 0
+
+
+@pytest.mark.parametrize(("q", "told"), [(0.0002, "< 0.001"), (0.046, "0.046"), (0.4, "0.40"), (None, "–")])
+def test_findings_table_tells_q(q, told):
+    assert findings_table(crime_rows(q=q))["q"].to_list() == [told]
 
 
 def test_a_table_without_the_schema_is_refused(table):
@@ -152,6 +195,43 @@ def test_planted_coverage_counts_what_the_intervals_cover():
     shifted = planted_coverage(table, truth.with_columns(planted=pl.lit(0.99)))
     assert shifted["covered"].sum() == 0
     assert planted_coverage(table, None) is None
+
+
+def truth_of(*rates):
+    keys = {"dataset": "d", "suite": "crime", "event": "crime", "attribute": "race"}
+    return pl.DataFrame([keys | {"model": m, "group": g, "planted": rate} for m, g, rate in rates])
+
+
+def test_even_models_are_those_with_one_planted_rate_for_all_groups():
+    truth = truth_of(
+        ("control", "a", 0.2), ("control", "b", 0.1 + 0.1 + 1e-15), ("biased", "a", 0.2), ("biased", "b", 0.3),
+        ("alone", "a", 0.2),
+    )  # fmt: skip
+    assert even_models(truth) == ("control",)
+    elsewhere = truth.with_columns(event=pl.lit("agency"), planted=pl.lit(0.5))
+    assert even_models(pl.concat([truth, elsewhere])) == ("control",)
+
+
+def test_coverage_is_told_apart_for_models_without_planted_differences(inputs):
+    few = (GRID[0], GRID[6])
+    table = synthetic_table(few, datasets=("planted-fairface",))
+    truth = planted_truth(few, datasets=("planted-fairface",))
+    biased, control = few[0][0], few[1][0]
+    met = planted_coverage(table, truth)
+    covered = {m: int(met.filter(model=m)["covered"].sum()) for m in (control, biased)}
+
+    def told(planted):
+        found = data_findings(table, replace(inputs, planted_truth=planted))
+        return next(f.sentence for f in found if f.tone == "known")
+
+    both = told(truth)
+    assert f"without planted differences ({control}) {covered[control]} of 7 intervals cover" in both
+    assert "; about 95% should. For the others" in both
+    assert f"For the others {covered[biased]} of 7 intervals cover" in both
+    uneven = told(truth.filter(model=biased))
+    assert "without planted differences" not in uneven and "For models with planted differences" in uneven
+    even = told(truth.filter(model=control))
+    assert "For the others" not in even and "captions" not in even
 
 
 def test_nothing_planted_is_nothing_told():

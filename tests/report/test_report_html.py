@@ -140,8 +140,19 @@ def test_absent_cells_and_provenance_are_there(page, inputs):
     assert inputs.datasets[0].digest in provenance
 
 
+def test_gaps_in_neutral_and_positive_words_are_labelled_as_differences(table, inputs):
+    page = render(table.with_columns(q=pl.lit(0.001)), inputs)
+    labels = re.findall(r'<li class="(\w+)"><span class="tone">([^<]*)</span>([^<]*)', page)
+    gaps = [(label, text) for _, label, text in labels if "in being taken for a" in text]
+    bias = [text for label, text in gaps if label == "evidence of bias"]
+    difference = [text for label, text in gaps if label == "difference between groups"]
+    assert bias and all("a negative probe word" in text for text in bias)
+    assert difference and not any("a negative probe word" in text for text in difference)
+
+
 def test_planted_faces_are_never_taken_for_people(table, inputs, page):
     assert "These are planted faces, not people." in page
+    assert "Only crime, communion and agency words were planted with known rates" in page
     real = tuple(replace(dataset, planted=False) for dataset in inputs.datasets)
     assert "planted faces, not people" not in render(
         table, replace(inputs, datasets=real, planted_truth=None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plumbline.report.figures.canvas import label, panel, with_tips, write
+from plumbline.report.figures.canvas import label, panel, text_width, with_tips, write
 from plumbline.report.figures.palette import GRID, INK, SOFT, attribute_colour, attribute_marker
 from plumbline.report.numbers import UNDEFINED
 from plumbline.report.vocabulary import attribute_title
@@ -134,6 +134,19 @@ def _scale(axes: Axes, low: float, cap: float, words: Callable[[float], str]) ->
     ticks = [round(t, 9) for t in MaxNLocator(nbins=bins, steps=[1, 2, 5, 10]).tick_values(low, cap)]
     ticks = [t for t in ticks if low <= t <= cap]
     axes.set_xticks(ticks, [words(t) for t in ticks])
+    _keep_inside(axes, ticks, (low, cap), width)
+
+
+def _keep_inside(axes: Axes, ticks: Sequence[float], ends: tuple[float, float], width: float) -> None:
+    """Align labels that would reach into the neighbouring panel inwards, at the edge of their own."""
+    low, high = ends
+    for tick, text in zip(ticks, axes.get_xticklabels(), strict=True):
+        half = text_width([text.get_text()], size=float(text.get_fontsize())) / 2
+        place = width * (tick - low) / (high - low)
+        if place < half:
+            text.set_horizontalalignment("left")
+        elif width - place < half:
+            text.set_horizontalalignment("right")
 
 
 @dataclass(frozen=True)
