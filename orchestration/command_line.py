@@ -115,7 +115,13 @@ def _print_findings(places: Places) -> None:
     for name in ("finding", "value", "interval, or range over probes", "q", "dataset | encoder"):
         table.add_column(name, overflow="fold")
     for row in findings_table(places.lake.read_table("metric_table")).iter_rows(named=True):
-        texts = (row["finding"], row["value"], row["interval"], row["q"], f"{row['dataset']} | {row['model']}")
+        texts = (
+            row["finding"],
+            row["value"],
+            row["interval"],
+            row["q"],
+            f"{row['dataset']} | {row['model']}",
+        )
         table.add_row(*(escape(text or "") for text in texts))
     console.print(table)
 
