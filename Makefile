@@ -44,4 +44,4 @@ report: $(READY) ## write the report again and print its path
 	@$(BIN)/plumbline report
 
 clean:           ## remove the environment and every result
-	rm -rf $(VENV) .plumbline .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) .plumbline .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
