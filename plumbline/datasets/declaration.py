@@ -80,10 +80,11 @@ class Declaration:
     ----------
     id, version, source : str, int, str
         Name in the registry, version of this file, and the publication that defines the dataset.
-    base_attribute : str
-        The record column whose classes the Trident suite tests.
-    class_set : str
-        Name of those classes in the Trident suite.
+    base_attribute : str or None
+        The record column that must never be null, and whose classes the Trident suite tests; None where the
+        dataset has no labels.
+    class_set : str or None
+        Name of those classes in the Trident suite; None where it tests none of them.
     rules : tuple of LabelRule
         One per record column that the dataset fills.
     indexes : mapping of str to str
@@ -99,8 +100,8 @@ class Declaration:
     id: str
     version: int
     source: str
-    base_attribute: str
-    class_set: str
+    base_attribute: str | None
+    class_set: str | None
     rules: tuple[LabelRule, ...]
     indexes: Mapping[str, str]
     path_column: str | None
@@ -145,9 +146,9 @@ def load_declaration(name: str) -> Declaration:
         id=content["id"],
         version=content["version"],
         source=content["source"],
-        base_attribute=content["base_attribute"],
-        class_set=content["class_set"],
-        rules=tuple(_rule(column, rule) for column, rule in content["labels"].items()),
+        base_attribute=content.get("base_attribute"),
+        class_set=content.get("class_set"),
+        rules=tuple(_rule(column, rule) for column, rule in content.get("labels", {}).items()),
         indexes=content.get("indexes", {}),
         path_column=content.get("path_column"),
         default_filter=content["default_filter"],

@@ -14,10 +14,16 @@ from plumbline.datasets.declaration import Declaration
 from plumbline.errors import ImageRejected
 from plumbline.tables.schema import Schema
 
-LABEL_COLUMNS = ("gender", "race", "age", "age_group", "occupation", "scene", "physical", "set_id", "caption")
+LABEL_COLUMNS = (
+    "gender", "race", "age", "age_group", "occupation", "scene", "physical", "set_id", "dimension", "level", "caption",
+)  # fmt: skip
 
 RECORD_SCHEMA: Schema = dict.fromkeys(("image_id", "dataset", "path", "split", *LABEL_COLUMNS), pl.String)
-"""One row an accepted image. `image_id` is the sha256 of the file, `path` starts at the dataset's root."""
+"""One row an accepted image. `image_id` is the sha256 of the file, `path` starts at the dataset's root.
+
+`set_id` joins the images of a counterfactual set (CausalFace: a seed); `dimension` and `level` say what was varied
+in it and how far, such as `lighting` and `-1`.
+"""
 
 EXTENDED_SCHEMA: Schema = {
     **RECORD_SCHEMA,

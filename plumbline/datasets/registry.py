@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
-from plumbline.datasets.fairface import FairFace
+from importlib import import_module
+
+from plumbline.datasets.column_map import ColumnMap
 from plumbline.datasets.records import Reader
-from plumbline.datasets.utkface import UTKFace
 from plumbline.errors import ConfigError
 
-_READERS: dict[str, type[FairFace] | type[UTKFace]] = {
-    reader.declaration.id: reader for reader in (FairFace, UTKFace)
+_READERS = {
+    "causalface": "CausalFace",
+    "celeba": "CelebA",
+    "fairface": "FairFace",
+    "folder": "MappedFolder",
+    "idenprof": "IdenProf",
+    "neutral": "NeutralPortraits",
+    "pata": "PATA",
+    "socialcounterfactuals": "SocialCounterfactuals",
+    "utkface": "UTKFace",
 }
+"""Name in the audit file and of the module, to the class in it."""
+
+_MAPPED = "folder"
 
 
 def reader_names() -> tuple[str, ...]:
     """Return the names that `reader_for` knows."""
-    return tuple(sorted(_READERS))
+    return tuple(_READERS)
 
 
-def reader_for(name: str) -> Reader:
+def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
     """Return the reader of a kind of dataset; its `declaration` has base attribute, class set and filters.
+
+    Parameters
+    ----------
+    column_map : ColumnMap, optional
+        For the reader `folder`, and only for it: which column is what.
 
     Raises
     ------
     ConfigError
-        If there is no such reader.
+        If there is no such reader, or `folder` comes without a map, or another reader with one.
     """
     if name not in _READERS:
         raise ConfigError(
             "there is no reader for this dataset", found=name, expected=", ".join(reader_names())
         )
-    return _READERS[name]()
+    if (name == _MAPPED) != (column_map is not None):
+        raise ConfigError(
+            "a column map belongs to the reader `folder`, and that reader needs one",
+            found=f"{name} {'without' if column_map is None else 'with'} `map`",
+            expected="`map` with the reader `folder` only",
+        )
+    reader = getattr(import_module(f"plumbline.datasets.{name}"), _READERS[name])
+    made: Reader = reader(column_map) if column_map is not None else reader()
+    return made

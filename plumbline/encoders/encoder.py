@@ -1,9 +1,10 @@
-"""What every encoder offers, whatever its family: the small interface between models and the embedding engine."""
+"""What an encoder offers, whatever its family: the small interface between models and the embedding engine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -16,9 +17,25 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
+class Capability(StrEnum):
+    """What can be asked of an encoder; suites, labels and mitigations say which of these they need."""
+
+    EMBED_IMAGES = "embed_images"
+    """Images as vectors in a space shared with the texts, where a cosine means something."""
+
+    EMBED_TEXTS = "embed_texts"
+    """Texts as vectors in that space."""
+
+    LOGITS = "logits"
+    """One number an image and text, higher for a better match; enough for a choice among candidates."""
+
+    TEXT_GRADIENTS = "text_gradients"
+    """Text embeddings that can be differentiated by the input embeddings, for learned prompts."""
+
+
 @dataclass(frozen=True)
 class EncoderIdentity:
-    """Everything about an encoder that its embeddings depend on, by content, never by name or time.
+    """Everything about an encoder that its results depend on, by content, never by name or time.
 
     Attributes
     ----------
@@ -50,39 +67,116 @@ class EncoderIdentity:
         )
 
 
-class Encoder(Protocol):
-    """A dual encoder on a device.
+@dataclass(frozen=True)
+class Placement:
+    """Where and how a model runs.
 
     Attributes
     ----------
+    device : str
+        `cpu`, `cuda` or `cuda:N`.
+    dtype : str
+        `float32`, or `bfloat16` for autocast; results are float32 either way.
+    compiled : bool
+        Whether the towers go through `torch.compile`.
+    """
+
+    device: str = "cpu"
+    dtype: str = "float32"
+    compiled: bool = False
+
+    @classmethod
+    def choose(cls, *, device: str = "auto", dtype: str = "auto", compiled: bool = False) -> Placement:
+        """Fill in what is `auto`: the GPU where there is one; bfloat16 on a GPU, float32 on a CPU."""
+        if device == "auto":
+            import torch
+
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        if dtype == "auto":
+            dtype = "float32" if device == "cpu" else "bfloat16"
+        return cls(device, dtype, compiled)
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A preprocessing that is only: shorter side to `size`, then the central `size` x `size` pixels.
+
+    An encoder whose own preprocessing is exactly this may offer it, so that a faster decoder can stand in.
+
+    Attributes
+    ----------
+    size : int
+        Pixels.
+    interpolation : str
+        `bicubic` or `bilinear`, antialiased.
+    """
+
+    size: int
+    interpolation: str
+
+
+class Encoder(Protocol):
+    """A vision-language model on a device: the part that every family has.
+
+    Attributes
+    ----------
+    family : str
+        Name in `plumbline.encoders.families.FAMILIES`.
     identity : EncoderIdentity
     weights_sha256 : str
         Of the weights file alone, as `sha256sum` prints it.
-    width : int
-        Length d of an embedding.
-    logit_scale : float
-        The checkpoint's own exponentiated temperature.
     parameters : int
         Number of weights.
     device : str
         Such as `cpu` or `cuda:0`.
+    crop : Crop or None
+        The image preprocessing, where it is that simple.
     """
 
+    family: str
     identity: EncoderIdentity
     weights_sha256: str
-    width: int
-    logit_scale: float
     parameters: int
     device: str
+    crop: Crop | None
 
     def prepare(self, image: Image) -> torch.Tensor:
-        """Turn an RGB image into the (3, h, w) float tensor that the checkpoint was trained on."""
-        ...
+        """Resize and crop an RGB image as the checkpoint's own preprocessing does, up to the normalisation.
+
+        Returns
+        -------
+        (3, h, w) tensor
+            uint8, 0 to 255, where the family's own resize gives whole grey levels; else float32, 0 to 1.
+        """
+
+
+class DualEncoder(Encoder, Protocol):
+    """An encoder that sees images and texts apart; a match is a product of two vectors.
+
+    Attributes
+    ----------
+    width : int
+        Length d of an embedding.
+    logit_scale : float
+        The checkpoint's own factor from cosine to logit (CLIP: the exponentiated temperature; ALIGN: one over the
+        temperature); 1 where products of the vectors are logits already.
+    """
+
+    width: int
+    logit_scale: float
 
     def embed_images(self, batch: torch.Tensor) -> NDArray[np.float32]:
-        """Return (b, d) embeddings of a (b, 3, h, w) batch, float32 and not normalised."""
-        ...
+        """Return (b, d) embeddings of a batch of `prepare`d images, float32 and not normalised."""
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (b, d) embeddings of texts, float32 and not normalised."""
-        ...
+
+
+class PairEncoder(Encoder, Protocol):
+    """An encoder that must see image and text together, so that nothing of an image can be kept for later texts."""
+
+    def score_pairs(self, batch: torch.Tensor, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the (b, m) logits of a batch of `prepare`d images against m texts, float32.
+
+        What depends on the image alone, or on a text alone, is computed once for each.
+        """

@@ -116,7 +116,7 @@ def trident_class_sets() -> tuple[str, ...]:
 
 
 @cache
-def load_suite(name: str, *, classes: str | None = None, readable: bool = False) -> Suite:
+def load_suite(name: str, *, classes: str | None = None, wording: str = "released") -> Suite:
     """Build one suite from its data file.
 
     Parameters
@@ -125,16 +125,16 @@ def load_suite(name: str, *, classes: str | None = None, readable: bool = False)
         `trident`, `trident_composite`, `crime`, `crime_pooled`, `communion`, `agency` or `gender_labels`.
     classes : str, optional
         For the Trident suites: the label set, such as `fairface`.
-    readable : bool
-        For the Trident suites: `young adult` for `young_adult`.
+    wording : str
+        For the Trident suites: one of `wordings()`. The others have one wording.
 
     Raises
     ------
     ConfigError
-        If the suite or the label set does not exist.
+        If the suite, the label set or the wording does not exist.
     """
     if name.startswith("trident"):
-        return _trident(name, classes, readable=readable)
+        return _trident(name, classes, wording)
     content = _read(name)
     candidates = tuple(
         Candidate(id=word, text=block["template"].format(with_article(word)), category=block["category"])
@@ -152,26 +152,35 @@ def load_suite(name: str, *, classes: str | None = None, readable: bool = False)
     )
 
 
-def _trident(name: str, classes: str | None, *, readable: bool) -> Suite:
+def wordings() -> tuple[str, ...]:
+    """Return the named wordings of the Trident prompts, the default first."""
+    return tuple(_read("trident")["wordings"])
+
+
+def _trident(name: str, classes: str | None, wording: str) -> Suite:
     content = _read("trident")
+    if wording not in content["wordings"]:
+        raise ConfigError(
+            "the Trident suite has no such wording", found=wording, expected=", ".join(wordings())
+        )
     if classes not in content["classes"] or name not in ("trident", "trident_composite"):
         raise ConfigError(
             "the Trident suite needs a known label set",
             found=f"{name} over {classes}",
             expected=", ".join(content["classes"]),
         )
-    chosen = content["classes"][classes]
-    wording = {**chosen["labels"], **(chosen.get("readable", {}) if readable else {})}
+    chosen, style = content["classes"][classes], content["wordings"][wording]
+    words = {**chosen["labels"], **(chosen.get("readable", {}) if style.get("readable") else {})}
     if name == "trident_composite":
-        wording = {
-            f"{label}_{gender}": f"{text}_{gender}" for label, text in wording.items() for gender in GENDERS
+        words = {
+            f"{label}_{gender}": f"{text}_{gender}" for label, text in words.items() for gender in GENDERS
         }
     groups = [
-        Candidate(id=label, text=content["class_template"].format(text), category="class")
-        for label, text in wording.items()
+        Candidate(id=label, text=style["class"].format(text), category="class")
+        for label, text in words.items()
     ]
     probes = [
-        Candidate(id=word, text=content["template"].format(with_article(word)), category=valence)
+        Candidate(id=word, text=style["probe"].format(with_article(word), bare=word), category=valence)
         for valence in VALENCES
         for word in content["probes"][valence]
     ]
@@ -186,12 +195,15 @@ def _trident(name: str, classes: str | None, *, readable: bool) -> Suite:
 
 
 def all_suites() -> tuple[Suite, ...]:
-    """Return every suite, the Trident ones over every label set, in a fixed order."""
-    return tuple(
-        load_suite(name, classes=classes)
+    """Return every suite, the Trident ones over every label set and in every wording, in a fixed order."""
+    built = [
+        load_suite(name, classes=classes, wording=wording)
         for name in suite_names()
         for classes in (trident_class_sets() if name.startswith("trident") else (None,))
-    )
+        for wording in (wordings() if name.startswith("trident") else ("released",))
+    ]
+    # A wording changes only some label sets.
+    return tuple({suite.hash: suite for suite in built}.values())
 
 
 def all_texts() -> tuple[str, ...]:

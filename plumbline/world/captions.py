@@ -49,11 +49,11 @@ def _class_suites() -> tuple[tuple[str, Suite], ...]:
     return tuple(
         (
             column if name == "trident" else f"{column}_gender",
-            load_suite(name, classes=classes, readable=readable),
+            load_suite(name, classes=classes, wording=wording),
         )
         for name, suffix in (("trident", ""), ("trident_composite", "_gender"))
         for classes, column in _CLASS_COLUMNS.items()
-        for readable in (False, True)
+        for wording in ("released", "readable")
         if (name, classes) != ("trident_composite", "celeba")
     )
 

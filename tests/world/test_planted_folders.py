@@ -125,7 +125,7 @@ def test_a_second_writing_gives_the_same_bytes(planted_utkface, tmp_path):
         return {str(p.relative_to(root.parent)): hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}
 
     assert digests(folders.ensure("utkface", tmp_path)) == digests(planted_utkface)
-    assert [path.name for path in tmp_path.iterdir()] == [f"utkface-{folders.world_version()}"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"utkface-{folders.world_version('utkface')}"]
 
 
 def test_a_folder_that_is_there_is_left_alone(planted_utkface, planted_base):
@@ -146,7 +146,7 @@ def test_a_failed_writing_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_the_loser_of_a_race_takes_the_winners_folder(planted_utkface, tmp_path, monkeypatch):
-    final = tmp_path / f"utkface-{folders.world_version()}"
+    final = tmp_path / f"utkface-{folders.world_version('utkface')}"
 
     def overtaken(root: Path) -> None:
         for folder in (root, final / "utkface"):

@@ -68,10 +68,8 @@ def test_captions_cover_every_prompt_of_every_suite():
     for name in ("crime", "crime_pooled", "communion", "agency", "gender_labels"):
         assert {text.lower() for text in load_suite(name).texts} <= texts
     for classes in trident_class_sets():
-        for readable in (False, True):
-            assert {
-                t.lower() for t in load_suite("trident", classes=classes, readable=readable).texts
-            } <= texts
+        for wording in ("released", "readable"):
+            assert {t.lower() for t in load_suite("trident", classes=classes, wording=wording).texts} <= texts
 
 
 def named_most(suite_texts: list[str], table: captions.Captions) -> np.ndarray:
