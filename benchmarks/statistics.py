@@ -106,8 +106,8 @@ def whole_cell(rng: np.random.Generator) -> Cell:
     logits = {}
     for suite in suites:
         texts = rng.normal(size=(len(suite.candidates), 64)).astype(np.float32)
-        norms = np.linalg.norm(faces, axis=1), np.linalg.norm(texts, axis=1)
-        logits[suite.id] = SuiteLogits(suite, faces @ texts.T, *norms, logit_scale=100.0)
+        cosine = faces @ texts.T / np.linalg.norm(faces, axis=1)[:, None] / np.linalg.norm(texts, axis=1)
+        logits[suite.id] = SuiteLogits(suite, faces @ texts.T, cosine, logit_scale=100.0)
     return Cell(model="encoder", dataset="fairface", records=records, logits=logits, keep={})
 
 

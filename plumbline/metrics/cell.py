@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -19,24 +18,25 @@ class SuiteLogits:
 
     Attributes
     ----------
-    dot : (n, m) float32
-        Raw image-text dot products, neither normalised nor scaled. Rows follow the records, columns the suite.
-    image_norm, text_norm : (n,), (m,) float32
-        Euclidean norms, so that cosine = dot / (image_norm * text_norm).
+    logits : (n, m) float32
+        As the released Trident code takes them from the encoder's family (CLIP: raw dot products; ALIGN:
+        `logits_per_image`; BridgeTower: image-text-matching logit 1; OWLv2: mean class logit over the patches).
+        Rows follow the records, columns the suite.
+    cosine : (n, m) float32 or None
+        Cosines of the embeddings; None where the family has no space that images and texts share.
     logit_scale : float
-        The checkpoint's own scale (the exponentiated temperature).
+        The checkpoint's own factor from cosine to logit; 1 where there is no cosine.
     """
 
     suite: Suite
-    dot: NDArray[np.float32]
-    image_norm: NDArray[np.float32]
-    text_norm: NDArray[np.float32]
-    logit_scale: float
+    logits: NDArray[np.float32]
+    cosine: NDArray[np.float32] | None = None
+    logit_scale: float = 1.0
 
-    @cached_property
-    def cosine(self) -> NDArray[np.float32]:
-        """Return the (n, m) cosines."""
-        return self.dot / self.image_norm[:, None] / self.text_norm[None, :]
+    @property
+    def ranking(self) -> NDArray[np.float32]:
+        """Return what top-1 goes by: the cosines, or where there are none the logits."""
+        return self.logits if self.cosine is None else self.cosine
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ def normalise_probe_rates(table: pl.DataFrame) -> pl.DataFrame:
     """
     used = table.filter(
         (pl.col("metric") == "probe_rate")
-        & (pl.col("definition") == "dot")
+        & (pl.col("definition") == "logit")
         & (pl.col("statistic") == "estimate")
         & pl.col("suite").is_in(["trident", "trident_mixed"])
     )

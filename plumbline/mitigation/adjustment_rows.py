@@ -40,8 +40,8 @@ class ProbeLogits(Protocol):
         """Return the suite."""
 
     @property
-    def dot(self) -> NDArray[np.float32]:
-        """Return the (n, m) raw responses."""
+    def logits(self) -> NDArray[np.float32]:
+        """Return the (n, m) logits."""
 
 
 class AuditedCell(Protocol):
@@ -205,10 +205,10 @@ def _labelled(cell: AuditedCell) -> tuple[ProbeLogits, Groups] | None:
 def _by_probe(logits: ProbeLogits) -> NDArray[np.float32]:
     """Return the (p, n, C + 1) logits of every one-probe test."""
     c = len(logits.suite.class_labels)
-    dot = logits.dot
-    probes = dot.shape[1] - c
-    classes = np.broadcast_to(dot[None, :, :c], (probes, len(dot), c))
-    return np.concatenate([classes, dot[:, c:].T[..., None]], axis=-1)
+    answers = logits.logits
+    probes = answers.shape[1] - c
+    classes = np.broadcast_to(answers[None, :, :c], (probes, len(answers), c))
+    return np.concatenate([classes, answers[:, c:].T[..., None]], axis=-1)
 
 
 def _views(cell: AuditedCell, classes: Groups) -> Iterator[tuple[str, Groups]]:

@@ -180,7 +180,7 @@ def _strongest_probe(row: Row, table: pl.DataFrame, reading: Reading) -> str:
     rates = where(
         table,
         metric="probe_rate",
-        definition="dot",
+        definition="logit",
         model=row["model"],
         dataset=row["dataset"],
         suite=row["suite"],

@@ -121,7 +121,7 @@ def _bias_page(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> BiasPag
 
 
 def _trident_page(own: pl.DataFrame, inputs: ReportInputs, dataset: str, suite: str) -> TridentPage:
-    tested = where(own, metric="probe_rate", definition="dot", suite=suite, condition="before")
+    tested = where(own, metric="probe_rate", definition="logit", suite=suite, condition="before")
     gaps = where(own, metric="probe_rate_gap", suite=suite, event="negative", condition="before")
     largest = {row["model"]: row["value"] for row in gaps.to_dicts() if row["value"] == row["value"]}
     names = in_order(tested["model"], inputs.models)

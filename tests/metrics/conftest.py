@@ -34,9 +34,9 @@ def random_cell(n=420, seed=0, suites=(*OUTCOME_SUITES, "trident", "trident_comp
         texts = rng.normal(size=(len(suite.candidates), 16)).astype(np.float32)
         logits[name] = SuiteLogits(
             suite=suite,
-            dot=images @ texts.T,
-            image_norm=np.linalg.norm(images, axis=1),
-            text_norm=np.linalg.norm(texts, axis=1),
+            logits=images @ texts.T,
+            cosine=(images / np.linalg.norm(images, axis=1, keepdims=True))
+            @ (texts / np.linalg.norm(texts, axis=1, keepdims=True)).T,
             logit_scale=100.0,
         )
     return Cell(model="encoder", dataset="faces", records=records, logits=logits, keep=keep or {})

@@ -120,7 +120,7 @@ def test_trident_rows_equal_the_obvious_loop(trident, cell):
     column = [c.id for c in logits.suite.candidates].index("thief")
     race, gender = cell.records["race"].to_list(), cell.records["auto_gender"].to_list()
     sure = (cell.records["auto_gender_margin"] >= 0.2).to_list()
-    tops = {"dot": logits.dot, "cosine": logits.cosine}
+    tops = {"logit": logits.logits, "cosine": logits.cosine}
     for definition, responses in tops.items():
         top = responses[:, [*range(len(classes)), column]].argmax(axis=1)
         labelled = [(classes.index(r), t, g, s) for r, t, g, s in zip(race, top, gender, sure) if r]
@@ -128,7 +128,7 @@ def test_trident_rows_equal_the_obvious_loop(trident, cell):
         key = {"suite": "trident", "probe": "thief"}
         accuracy = value(trident, metric="accuracy", definition=definition, **key)
         assert accuracy["value"] == pytest.approx(np.mean([label == t for label, t, _, _ in labelled]))
-        macro = "paper" if definition == "dot" else "cosine"
+        macro = "paper" if definition == "logit" else "cosine"
         row = value(trident, metric="macro_accuracy", definition=macro, **key)
         assert (
             row["value"] == pytest.approx(np.mean(recall)) and row["ci_low"] < row["value"] < row["ci_high"]
@@ -146,12 +146,12 @@ def test_trident_rows_equal_the_obvious_loop(trident, cell):
     mixed = value(
         trident,
         metric="probe_rate",
-        definition="dot",
+        definition="logit",
         suite="trident_mixed",
         probe="thief",
         group="Black_man",
     )
-    top = logits.dot[:, [*range(len(classes)), column]].argmax(axis=1)
+    top = logits.logits[:, [*range(len(classes)), column]].argmax(axis=1)
     became = [t == 7 for t, r, g in zip(top, race, gender) if r == "Black" and g == "man"]
     assert mixed["value"] == pytest.approx(np.mean(became)) and mixed["n"] == len(became)
     confident = value(
@@ -170,7 +170,7 @@ def test_composite_tests_score_the_composite_label(trident, cell):
     logits = cell.logits["trident_composite"]
     labels = list(logits.suite.class_labels)
     column = [c.id for c in logits.suite.candidates].index("person")
-    top = logits.dot[:, [*range(14), column]].argmax(axis=1)
+    top = logits.logits[:, [*range(14), column]].argmax(axis=1)
     true = [f"{r}_{g}" if r else None for r, g in zip(cell.records["race"], cell.records["auto_gender"])]
     right = [labels[t] == name if t < 14 else False for t, name in zip(top, true) if name]
     row = value(trident, metric="accuracy", suite="trident_composite", probe="person")
@@ -180,7 +180,7 @@ def test_composite_tests_score_the_composite_label(trident, cell):
 def test_gaps_between_groups_by_valence(trident):
     for valence in ("negative", "neutral", "positive"):
         gap = value(trident, metric="probe_rate_gap", suite="trident", event=valence)
-        rates = trident.filter(metric="probe_rate", definition="dot", suite="trident")
+        rates = trident.filter(metric="probe_rate", definition="logit", suite="trident")
         suite_probes = {
             "negative": ["thief", "criminal", "liar", "fraudster", "failure"],
             "neutral": ["person", "citizen", "worker", "stranger", "individual"],
@@ -200,7 +200,7 @@ def test_the_order_of_images_and_of_suites_changes_nothing(cell, quick):
         dataset=cell.dataset,
         records=cell.records[order],
         logits={
-            name: replace(logits, dot=logits.dot[order], image_norm=logits.image_norm[order])
+            name: replace(logits, logits=logits.logits[order], cosine=logits.cosine[order])
             for name, logits in reversed(list(cell.logits.items()))
         },
         keep={},

@@ -12,8 +12,8 @@ from plumbline.metrics.trident import normalise_probe_rates
 from plumbline.statistics.groups import Groups, label_codes
 
 DEFAULTS = {
-    "max_skew": "mean_over_pairs", "accuracy": "dot", "class_accuracy": "dot", "macro_accuracy": "paper",
-    "probe_rate": "dot", "probe_rate_normalised": "single",
+    "max_skew": "mean_over_pairs", "accuracy": "logit", "class_accuracy": "logit", "macro_accuracy": "paper",
+    "probe_rate": "logit", "probe_rate_normalised": "single",
 }  # fmt: skip
 PROBE = "thief"
 
@@ -24,12 +24,11 @@ def hard(request, make_cell):
     cell = make_cell(n=(300, 40)[request.param], seed=request.param, suites=("communion", "trident"))
     race = pl.col("race").replace({"White": "Black"})
     logits = {
-        # Whole numbers tie; equal norms keep the ties of the cosines exact.
+        # Whole numbers tie.
         name: replace(
             each,
-            dot=np.round(each.dot / 3),
-            image_norm=np.ones_like(each.image_norm),
-            text_norm=np.ones_like(each.text_norm),
+            logits=np.round(each.logits / 3),
+            cosine=np.round(each.logits / 3),
         )
         for name, each in cell.logits.items()
     }
@@ -41,7 +40,7 @@ def rows(hard, quick):
     """Return all rows of the cell."""
     frames = [family.compute(hard, settings=quick) for family in FAMILIES.values()]
     frame = pl.concat(frames)
-    one_probe = frame.filter(metric="probe_rate", definition="dot", suite="trident", probe=PROBE)
+    one_probe = frame.filter(metric="probe_rate", definition="logit", suite="trident", probe=PROBE)
     return pl.concat([frame, normalise_probe_rates(one_probe)])
 
 
@@ -60,7 +59,7 @@ def responses_and_groups(cell, metric):
     if is_trident(metric):
         logits = cell.logits["trident"]
         column = [c.id for c in logits.suite.candidates].index(PROBE)
-        responses = logits.dot[:, [*range(len(groups.names)), column]]
+        responses = logits.logits[:, [*range(len(groups.names)), column]]
     else:
         logits = cell.logits["communion"]
         hit = np.isin(logits.cosine.argmax(axis=1), logits.suite.columns("negative"))

@@ -87,7 +87,7 @@ def test_gap_by_hand():
 
 def rate(model, suite, value, **more):
     return {
-        "metric": "probe_rate", "definition": "dot", "model": model, "dataset": "d", "suite": suite,
+        "metric": "probe_rate", "definition": "logit", "model": model, "dataset": "d", "suite": suite,
         "condition": "before", "statistic": "estimate", "value": value, "n": 40, "cell_id": "c", **more,
     }  # fmt: skip
 

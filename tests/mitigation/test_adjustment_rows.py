@@ -29,8 +29,7 @@ def make_cell(n=500):
     dot = rng.normal(20, 1, (n, len(SUITE.candidates))).astype(np.float32)
     dot[np.arange(n), race] += 1.0
     dot[:, 7:] += np.linspace(0, 2.5, 15, dtype=np.float32)
-    ones = np.ones(n, dtype=np.float32)
-    logits = SuiteLogits(SUITE, dot, ones, np.ones(dot.shape[1], dtype=np.float32), 1.0)
+    logits = SuiteLogits(SUITE, dot)
     keep = {"trident": np.arange(n) % 10 != 3}
     return Cell(model="encoder", dataset="faces", records=records, logits={"trident": logits}, keep=keep)
 
@@ -51,7 +50,7 @@ def value(rows, **key):
 def trials(cell, fit, *, probe, adjusted, mixed=False):
     """Return macro accuracy and probe rates by group for every trial, image by image."""
     i = [c.id for c in SUITE.candidates[7:]].index(probe)
-    dot = cell.logits["trident"].dot
+    dot = cell.logits["trident"].logits
     macro, rates = [], []
     for trial in range(3):
         seen = {}
@@ -123,7 +122,7 @@ def test_the_interval_of_the_macro_accuracy_is_that_of_resampled_test_images(aud
         adjustment_rows(cell, [fit]), metric="macro_accuracy", statistic="mean", condition="before",
         suite="trident", probe="winner",
     )  # fmt: skip
-    dot, race = cell.logits["trident"].dot, cell.records["race"].to_list()
+    dot, race = cell.logits["trident"].logits, cell.records["race"].to_list()
     groups = {}
     for i in range(cell.records.height):
         if race[i] is not None and cell.keep["trident"][i] and i not in fit.train_rows[0]:

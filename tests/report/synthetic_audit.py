@@ -160,7 +160,7 @@ def trident(writer, suite, attribute, classes, source, per_class):
         right = {g: int((per_class - h) * 0.97) for g, h in hits.items()}
         n = per_class * len(classes)
         writer.add(
-            "accuracy", "dot", suite=suite, attribute=attribute, probe=probe, **share(sum(right.values()), n)
+            "accuracy", "logit", suite=suite, attribute=attribute, probe=probe, **share(sum(right.values()), n)
         )
         for definition in ("paper", "released") + (("confident_labels",) if suite == "trident_mixed" else ()):
             writer.add(
@@ -174,12 +174,12 @@ def trident(writer, suite, attribute, classes, source, per_class):
         for group, hit in hits.items():
             table[probe, group] = hit / per_class
             writer.add(
-                "class_accuracy", "dot", suite=suite, attribute=attribute, probe=probe, group=group,
+                "class_accuracy", "logit", suite=suite, attribute=attribute, probe=probe, group=group,
                 **share(right[group], per_class),
             )  # fmt: skip
             writer.add(
                 "probe_rate",
-                "dot",
+                "logit",
                 suite=suite,
                 attribute=attribute,
                 probe=probe,

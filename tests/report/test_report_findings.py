@@ -91,7 +91,7 @@ def test_a_small_group_is_flagged():
 def gap_rows(event, probe, *, q=0.004, n=40, model="small-bazaar-6k"):
     base = FAIR_ROW | {"model": model, "suite": "trident", "attribute": "race"}
     rates = [
-        base | {"metric": "probe_rate", "definition": "dot", "probe": probe, "group": group, "value": value, "n": m}
+        base | {"metric": "probe_rate", "definition": "logit", "probe": probe, "group": group, "value": value, "n": m}
         for group, value, m in (("Black", 0.3, n), ("White", 0.1, 300))
     ]  # fmt: skip
     gap = {

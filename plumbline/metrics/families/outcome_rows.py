@@ -99,7 +99,7 @@ RANGES = (
 def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     """Return the metric rows of every outcome suite that the cell has logits for.
 
-    Top-1 is by cosine, ties to the lower index. Group proportions, disparities and their uncertainty are
+    Top-1 is by cosine, by logit where the encoder has no cosine; ties go to the lower index. Group proportions, disparities and their uncertainty are
     over the labelled images, resampled within groups; harm rates over all images.
     """
     events = list(_tested_events(cell))
@@ -122,7 +122,7 @@ def _tested_events(cell: Cell) -> Iterator[TestedEvent]:
         suite = logits.suite
         if suite.family != "outcomes":
             continue
-        top = logits.cosine.argmax(axis=1)
+        top = logits.ranking.argmax(axis=1)
         for event, categories in suite.events.items():
             yield TestedEvent(
                 suite=suite.id,

@@ -74,7 +74,7 @@ def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
         rows += _class_tests(cell, logits, classes, settings)
         if (mixed := _mixed(cell, classes)) and (composite := cell.logits.get("trident_composite")):
             kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
-            test = _probe_test("trident_composite", composite, composite.dot, kept, kept, divisor=2)
+            test = _probe_test("trident_composite", composite, composite.logits, kept, kept, divisor=2)
             rows += _score_rows(cell, test, {"paper": "composite"}, settings, gaps=False)
     return metric_frame(rows)
 
@@ -87,10 +87,11 @@ def _class_tests(cell: Cell, logits: SuiteLogits, classes: Groups, settings: Met
     rows: list[Row] = []
     for name, groups in views:
         divisor = 2 if name == "trident_mixed" else 1
-        test = _probe_test(name, logits, logits.dot, kept, groups, divisor=divisor)
-        rows += _score_rows(cell, test, {"paper": "paper", "released": "released", "plain": "dot"}, settings)
-        cosine = _probe_test(name, logits, logits.cosine, kept, groups, divisor=divisor)
-        rows += _score_rows(cell, cosine, {"paper": "cosine", "plain": "cosine"}, settings, gaps=False)
+        test = _probe_test(name, logits, logits.logits, kept, groups, divisor=divisor)
+        rows += _score_rows(cell, test, {"paper": "paper", "released": "released", "plain": "logit"}, settings)
+        if logits.cosine is not None:
+            cosine = _probe_test(name, logits, logits.cosine, kept, groups, divisor=divisor)
+            rows += _score_rows(cell, cosine, {"paper": "cosine", "plain": "cosine"}, settings, gaps=False)
         if name == "trident_mixed" and "auto_gender_margin" in cell.records.columns:
             sure = cell.records["auto_gender_margin"].fill_null(-1.0).to_numpy() >= settings.label_margin
             rows += _confident_rows(cell, test.only(sure), settings)

@@ -47,10 +47,10 @@ def bubble_figure(table: pl.DataFrame, *, model: str, dataset: str, suite: str) 
     is predicted as the probe, min-max normalised to 0-100 within the model. Number: the plain percentage.
     """
     chosen = where(table, model=model, dataset=dataset, suite=suite, condition="before", statistic="estimate")
-    rates = by(where(chosen, metric="probe_rate", definition="dot"), "group", "probe")
+    rates = by(where(chosen, metric="probe_rate", definition="logit"), "group", "probe")
     normalised = where(chosen, metric="probe_rate_normalised", definition=NORMALISATION.get(suite, "joint"))
     colours = by(normalised, "group", "probe")
-    accuracy = by(where(chosen, metric="accuracy", definition="dot"), "probe")
+    accuracy = by(where(chosen, metric="accuracy", definition="logit"), "probe")
     if not rates:
         return None
     classes = list(dict.fromkeys(group for group, _ in rates))
