@@ -1,0 +1,194 @@
+"""CelebA: aligned faces beside two text files, attributes and partition."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from plumbline.datasets.containment import dataset_root, leads_out
+from plumbline.datasets.declaration import Declaration, load_declaration
+from plumbline.datasets.records import Entry, Refusal, printable
+from plumbline.datasets.text_index import Line, read_lines, refuse_line
+from plumbline.errors import DatasetError
+
+# Where the parts lie: as most copies have them, and as the authors' own folders do.
+_ATTRIBUTES = ("list_attr_celeba.txt", "Anno/list_attr_celeba.txt")
+_PARTITION = ("list_eval_partition.txt", "Eval/list_eval_partition.txt")
+_IMAGES = ("img_align_celeba", "Img/img_align_celeba")
+_EXPECTED = f"{_ATTRIBUTES[0]}, {_PARTITION[0]} and the folder {_IMAGES[0]}; also below Anno, Eval and Img"
+
+_SPLITS = {"0": "train", "1": "val", "2": "test"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """One line of the partition: its number and its value, 0, 1 or 2."""
+
+    line: int
+    code: str
+
+
+class CelebA:
+    """Reader of CelebA (Liu, Luo, Wang and Tang, ICCV 2015).
+
+    The attribute file is the index; the partition gives the split. An image that only one of the two names is
+    quarantined (`missing_partition`, `missing_attributes`), and so is one with two splits.
+    """
+
+    declaration: Declaration = load_declaration("celeba")
+
+    def index_files(self, root: Path) -> Sequence[str]:
+        """Return the attribute file and the partition.
+
+        Raises
+        ------
+        DatasetError
+            If one is not there.
+        """
+        folder = dataset_root(root)
+        return [_found(folder, names) for names in (_ATTRIBUTES, _PARTITION)]
+
+    def entries(self, root: Path) -> Sequence[Entry | Refusal]:
+        """Return one entry a line of the attribute file, then what stands in the partition alone.
+
+        Raises
+        ------
+        DatasetError
+            If a part is not there, the count in line 1 is not the number of lines that follow, line 2 lacks
+            an attribute that is read, or nothing is listed.
+        """
+        folder = dataset_root(root)
+        attributes, partition = self.index_files(folder)
+        images = _found(folder, _IMAGES)
+        names, rows = self._attributes(folder, attributes)
+        placed, refused = _partition(folder, partition)
+        listed = [
+            row if isinstance(row, Refusal) else self._row(attributes, row, names, placed, images)
+            for row in rows
+        ]
+        known = {row.text.split()[0] for row in rows if isinstance(row, Line)}
+        alone = [
+            refuse_line(
+                "missing_attributes",
+                "the partition lists an image that the attributes do not",
+                partition,
+                places[0].line,
+                name,
+                f"a line in {attributes}",
+                path=f"{images}/{name}",
+            )
+            for name, places in placed.items()
+            if name not in known
+        ]
+        return [*listed, *refused, *alone]
+
+    def labels(self, entry: Entry) -> dict[str, str]:
+        """Map `Male` to the gender.
+
+        Raises
+        ------
+        ImageRejected
+            With code `unknown_label`.
+        """
+        return self.declaration.labels(entry.raw)
+
+    def _attributes(self, folder: Path, index: str) -> tuple[list[str], list[Line | Refusal]]:
+        lines = read_lines(folder, index)
+        count = _count(index, next(lines, None))
+        names = self._names(index, next(lines, None))
+        rows = list(lines)
+        if len(rows) != count or not rows:
+            _unusable("the count in line 1 is not the number of images listed", index, len(rows), count)
+        return names, rows
+
+    def _row(
+        self,
+        index: str,
+        row: Line,
+        names: Sequence[str],
+        placed: Mapping[str, Sequence[_Placed]],
+        images: str,
+    ) -> Entry | Refusal:
+        name, *values = row.text.split()
+        if len(values) != len(names):
+            found = f"{1 + len(values)} fields: {row.text}"
+            expected = f"{1 + len(names)} fields: the name and {len(names)} attributes"
+            what = "the line has another number of fields"
+            return refuse_line("ragged_row", what, index, row.number, found, expected)
+        raw = dict(zip(names, values, strict=True))
+        own = {column: raw[column] for column in self.declaration.index_columns}
+        return _entry(index, row.number, name, own, placed.get(name, ()), images)
+
+    def _names(self, index: str, line: Line | Refusal | None) -> list[str]:
+        names = line.text.split() if isinstance(line, Line) else []
+        wanted = self.declaration.index_columns
+        if not set(wanted) <= set(names) or len(set(names)) < len(names):
+            found = line.text[:200] if isinstance(line, Line) else "nothing that can be read"
+            _unusable(
+                "line 2 does not name the attributes", index, found, f"names, {', '.join(wanted)} among them"
+            )
+        return names
+
+
+def _entry(
+    index: str, line: int, name: str, own: Mapping[str, str], placed: Sequence[_Placed], images: str
+) -> Entry | Refusal:
+    if leads_out(name):
+        # Left as it is listed, for `inside` to refuse.
+        return Entry(name, None, own, index, line)
+    path = f"{images}/{name}"
+    codes = sorted({row.code for row in placed})
+    if len(codes) == 1 and codes[0] in _SPLITS:
+        return Entry(path, _SPLITS[codes[0]], own, index, line)
+    if not codes:
+        code, what = "missing_partition", "the partition does not list this image"
+    elif len(codes) > 1:
+        code, what = "conflicting_partition", "the partition lists this image with different values"
+    else:
+        code, what = "wrong_split", "the partition's value is unknown"
+    found = " and ".join(codes) or "nothing"
+    return refuse_line(code, what, index, line, found, "one of 0 train, 1 val, 2 test", path=path)
+
+
+def _partition(folder: Path, index: str) -> tuple[dict[str, list[_Placed]], list[Refusal]]:
+    placed: defaultdict[str, list[_Placed]] = defaultdict(list)
+    refused: list[Refusal] = []
+    for line in read_lines(folder, index):
+        if isinstance(line, Refusal):
+            refused.append(line)
+            continue
+        fields = line.text.split()
+        if len(fields) == 2:
+            placed[fields[0]].append(_Placed(line.number, fields[1]))
+        else:
+            found, what = f"{len(fields)} fields: {line.text}", "the line has another number of fields"
+            refused.append(refuse_line("ragged_row", what, index, line.number, found, "2 fields: name split"))
+    return dict(placed), refused
+
+
+def _found(folder: Path, names: Sequence[str]) -> str:
+    present = next((name for name in names if (folder / name).exists()), None)
+    if present is None:
+        raise DatasetError(
+            "a part of CelebA is not there",
+            where=folder,
+            found=f"no {names[0]}",
+            expected=_EXPECTED,
+            hint="put the published files there under their own names; converted tables are not read",
+        )
+    return present
+
+
+def _count(index: str, line: Line | Refusal | None) -> int:
+    text = line.text if isinstance(line, Line) else ""
+    if not (text.isascii() and text.isdigit()):
+        _unusable("line 1 is not the number of images", index, text[:200] or "nothing", "a whole number")
+    return int(text)
+
+
+def _unusable(what: str, index: str, found: object, expected: object) -> NoReturn:
+    hint = "restore the published file; for a subset, write its own number of images into line 1"
+    raise DatasetError(what, where=index, found=printable(str(found)), expected=expected, hint=hint)
