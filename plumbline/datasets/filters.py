@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -28,17 +28,27 @@ class RowFilter:
         Its name in a config, and the study that defined it.
     conditions : mapping of str to mapping
         Column to `{"values": [...]}` or `{"years_from": int}`; all must hold, and a null fulfils none.
+    relabel : mapping of str to mapping of str to str
+        Column to the dataset's own value to what the study calls it, as where it merges two groups.
     """
 
     name: str
     source: str
     conditions: Mapping[str, Mapping[str, Any]]
+    relabel: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __call__(self, records: pl.DataFrame) -> NDArray[np.bool_]:
         """Return the (n,) bool mask of the rows that are kept."""
         terms = [_term(column, condition) for column, condition in self.conditions.items()]
         keep = pl.all_horizontal(pl.lit(True), *terms).fill_null(False)
         return records.select(pl.repeat(True, pl.len()).and_(keep)).to_series().to_numpy()
+
+    def relabelled(self, records: pl.DataFrame) -> pl.DataFrame:
+        """Return all n rows in the study's words; values that the study does not rename stay.
+
+        The conditions are about the dataset's own words, so the mask comes from the records before this.
+        """
+        return records.with_columns(pl.col(column).replace(words) for column, words in self.relabel.items())
 
 
 def _term(column: str, condition: Mapping[str, Any]) -> pl.Expr:
@@ -51,7 +61,10 @@ def _term(column: str, condition: Mapping[str, Any]) -> pl.Expr:
 @cache
 def _filters() -> dict[str, RowFilter]:
     content = yaml.safe_load((files("plumbline.datasets") / "filters.yaml").read_text("utf-8"))
-    return {name: RowFilter(name, about["source"], about["conditions"]) for name, about in content.items()}
+    return {
+        name: RowFilter(name, about["source"], about["conditions"], about.get("relabel", {}))
+        for name, about in content.items()
+    }
 
 
 def filter_names() -> tuple[str, ...]:

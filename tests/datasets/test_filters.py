@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from plumbline.datasets import (
+    LABEL_COLUMNS,
     RECORD_SCHEMA,
     filter_names,
     load_declaration,
-    reader_for,
     reader_names,
     row_filter,
 )
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError
-from plumbline.tables.suites import load_suite, suite_names
+from plumbline.tables.suites import load_suite, suite_names, trident_class_sets
 
 CHECKSUMS = {
+    "declarations/celeba.yaml": "c4b89ddbe8f02e912c7cc66b1c3c5d7bf08e5e0417f872e5250578efe3955596",
     "declarations/fairface.yaml": "d3e59dcfae7d21701e90edb24fc338dc81444040e5a71341b6d5f32a63633f93",
+    "declarations/idenprof.yaml": "32e2e8a1fd28ee81c9df674a75daf392a310fd4f21d88d69a75ed8d6d38e6c30",
+    "declarations/neutral.yaml": "da90e528f9b3b3caf26093e8506ad04f946f6a44f4b94124b40a80deea0571bf",
+    "declarations/pata.yaml": "e8adf693f18bef07eeb4b7a1182dd19259087b83a57f6021d699e3ee430994fc",
     "declarations/utkface.yaml": "86f7ea5479fcaf552f62951e0045eeafad8c893e9bd426bc465c1e0b55c326b6",
-    "filters.yaml": "2cc73a0a456a693334662d89a97ffb71a2df3e1c4929e45fe5d89e9032e8ef86",
+    "filters.yaml": "973791c210ff16279c50bd5e8677dcb38fb007c36471bc0298dfd6cd7e5bdfae",
 }
+
+# Its declaration is the user's column map.
+MAPPED = "folder"
 
 
 def records(rows: list[Mapping[str, str | None]]) -> pl.DataFrame:
@@ -54,12 +62,28 @@ UTKFACE = records(
 )
 
 
+PATA = records(
+    [
+        {"scene": "office", "race": "eastasian", "age": "old"},
+        {"scene": "gun_range", "race": "caucasian", "age": "young"},
+        {"scene": "office", "race": None, "age": "old"},
+        {"scene": "bench", "race": "indian", "age": None},
+    ]
+)
+IDENPROF = records([{"split": "train"}, {"split": "test"}, {"split": None}])
+
+
 @pytest.mark.parametrize(
     ("name", "frame", "kept"),
     [
         ("all", FAIRFACE, [0, 1, 2, 3, 4, 5, 6]),
         ("fairface-val", FAIRFACE, [0]),
         ("fairface-train", FAIRFACE, [1, 2, 3, 4, 5]),
+        ("fairface-train-val", FAIRFACE, [0, 1, 2, 3, 4, 5]),
+        ("idenprof-train-test", IDENPROF, [0, 1]),
+        ("pata-as-listed", PATA, [0, 1, 3]),
+        ("pata-both-ages", PATA, [0, 2]),
+        ("lvlm-pata", PATA, [0, 1, 3]),
         ("social-perception-fairface", FAIRFACE, [1, 3]),
         ("social-perception-utkface", UTKFACE, [0, 3]),
         ("fairface-val", UTKFACE, []),
@@ -82,25 +106,94 @@ def test_an_unknown_filter_names_the_known_ones() -> None:
         row_filter("val")
 
 
-@pytest.mark.parametrize("name", reader_names())
+ASIAN = ["White", "White", "Indian", "Asian", "Asian", "Black", "Black"]
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "races"),
+    [
+        ("social-perception-fairface", FAIRFACE, ASIAN),
+        ("lvlm-pata", PATA, ["Asian", "White", None, "indian"]),
+        ("pata-as-listed", PATA, ["eastasian", "caucasian", None, "indian"]),
+        ("all", UTKFACE, UTKFACE["race"].to_list()),
+    ],
+)
+def test_relabelling_merges_groups_and_touches_nothing_else(
+    name: str, frame: pl.DataFrame, races: list[str | None]
+) -> None:
+    relabelled = row_filter(name).relabelled(frame)
+    assert relabelled["race"].to_list() == races
+    assert relabelled.schema == frame.schema
+    assert relabelled.drop("race").equals(frame.drop("race"))
+
+
+def test_relabelling_takes_an_empty_table() -> None:
+    for name in filter_names():
+        assert row_filter(name).relabelled(FAIRFACE.head(0)).equals(FAIRFACE.head(0))
+
+
+def test_the_merged_subset_of_the_social_perception_study_has_its_three_groups() -> None:
+    chosen = row_filter("social-perception-fairface")
+    kept = chosen.relabelled(FAIRFACE.filter(chosen(FAIRFACE)))
+    assert kept["race"].to_list() == ["White", "Asian"]
+
+
+@pytest.mark.parametrize("name", filter_names())
+def test_relabelling_names_values_that_the_conditions_keep(name: str) -> None:
+    """A word that no kept row can have would be a misspelling that changes nothing in silence."""
+    chosen = row_filter(name)
+    for column, words in chosen.relabel.items():
+        assert set(words) <= set(chosen.conditions[column]["values"])
+
+
+@pytest.mark.parametrize("name", [name for name in reader_names() if name != MAPPED])
 def test_a_declaration_agrees_with_suites_and_filters(name: str) -> None:
-    declaration = reader_for(name).declaration
-    suite = load_suite("trident", classes=declaration.class_set)
-    assert suite.attribute == declaration.base_attribute
-    (rule,) = [rule for rule in declaration.rules if rule.column == declaration.base_attribute]
-    assert set(suite.class_labels) == {*rule.values.values(), *rule.groups}
+    declaration = load_declaration(name)
+    assert declaration.id == name
+    assert {rule.column for rule in declaration.rules} <= set(LABEL_COLUMNS)
     assert set(declaration.filters) <= set(suite_names())
     assert {declaration.default_filter, *declaration.filters.values()} <= set(filter_names())
+    rules = {rule.column: rule for rule in declaration.rules}
+    if declaration.base_attribute is not None:
+        assert declaration.base_attribute in rules
+    if declaration.class_set is not None:
+        suite = load_suite("trident", classes=declaration.class_set)
+        assert suite.attribute == declaration.base_attribute
+        rule = rules[suite.attribute]
+        assert set(suite.class_labels) == {*rule.values.values(), *rule.groups}
+
+
+def test_every_class_set_of_the_trident_suites_has_its_dataset() -> None:
+    names = [Path(name).stem for name in CHECKSUMS if name.startswith("declarations/")]
+    assert set(trident_class_sets()) <= {load_declaration(name).class_set for name in names}
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset"),
+    [
+        ("pata-as-listed", "pata"),
+        ("pata-both-ages", "pata"),
+        ("lvlm-pata", "pata"),
+        ("social-perception-fairface", "fairface"),
+        ("social-perception-utkface", "utkface"),
+    ],
+)
+def test_filters_name_only_values_that_their_dataset_has(name: str, dataset: str) -> None:
+    rules = {rule.column: rule for rule in load_declaration(dataset).rules}
+    for column, condition in row_filter(name).conditions.items():
+        if column in rules and "values" in condition:
+            assert set(condition["values"]) <= set(rules[column].values.values())
 
 
 def test_default_filters_are_those_of_the_studies() -> None:
-    fairface, utkface = (reader_for(name).declaration for name in ("fairface", "utkface"))
+    fairface, utkface, pata = (load_declaration(name) for name in ("fairface", "utkface", "pata"))
     for suite in ("crime", "crime_pooled", "communion", "agency"):
         assert (fairface.filter_for(suite), utkface.filter_for(suite)) == ("fairface-val", "all")
-    assert fairface.filter_for("trident") == "all"
+        assert pata.filter_for(suite) == "pata-as-listed"
+    assert fairface.filter_for("trident") == load_declaration("idenprof").filter_for("trident") == "all"
 
 
-@pytest.mark.parametrize("name", reader_names())
+@pytest.mark.parametrize("name", [name for name in reader_names() if name != MAPPED])
 def test_age_groups_cover_every_age_once(name: str) -> None:
     for rule in load_declaration(name).rules:
         if rule.groups and rule.years:
@@ -117,3 +210,8 @@ def test_an_undeclared_dataset_is_an_error() -> None:
 def test_the_data_files_are_those_that_were_checked(name: str) -> None:
     """A vocabulary, a default or a filter changes results, so that a change of one has to be meant."""
     assert digest_bytes((files("plumbline.datasets") / name).read_bytes()) == CHECKSUMS[name]
+
+
+def test_every_data_file_was_checked() -> None:
+    folder = files("plumbline.datasets") / "declarations"
+    assert {f"declarations/{item.name}" for item in folder.iterdir()} | {"filters.yaml"} == set(CHECKSUMS)
