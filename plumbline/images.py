@@ -20,6 +20,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from plumbline.errors import DatasetError, ImageRejected
+from plumbline.parquet_images import lies_in_parquet, names_row, read_row_image
 
 MAX_PIXELS = 89_478_485
 """A quarter of a GiB of RGB: where Pillow warns of a decompression bomb, here it is an error."""
@@ -122,14 +123,17 @@ def check(source: Path | str | bytes, *, suffix: str | None = None) -> None:
 
 
 def read_image_file(path: Path) -> bytes:
-    """Return a file's bytes.
+    """Return a file's bytes, or those of a picture inside a Parquet file (`FILE.parquet/ROW`).
 
     Raises
     ------
     ImageRejected
-        `missing_file`, `not_a_file` (a folder, a pipe, a device), `unreadable` or `file_too_large`.
+        `missing_file`, `not_a_file` (a folder, a pipe, a device), `unreadable` or `file_too_large`; of a
+        Parquet file also `corrupt` and `not_an_image`.
     """
     try:
+        if lies_in_parquet(path):
+            return read_row_image(path, max_bytes=MAX_FILE_BYTES)
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):
             raise ImageRejected("not_a_file", "the path is not a plain file", expected="a plain file")
@@ -153,7 +157,7 @@ def _bytes_and_suffix(source: Path | str | bytes) -> tuple[bytes, str | None]:
     if isinstance(source, bytes):
         return source, None
     path = Path(source)
-    return read_image_file(path), path.suffix
+    return read_image_file(path), None if names_row(path) else path.suffix
 
 
 def _opened(data: bytes, suffix: str | None) -> ImageFile.ImageFile:

@@ -26,6 +26,7 @@ from plumbline.datasets.records import (
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images import check, read_image_file
+from plumbline.parquet_images import names_row
 from plumbline.tables.schema import QUARANTINE_SCHEMA
 
 Progress = Callable[[int, int], None]
@@ -126,7 +127,7 @@ def _examine(reader: Reader, root: Path, item: Entry | Refusal) -> _Accepted | R
         path = inside(root, item.path)
         stage = "image"
         data = read_image_file(path)
-        check(data, suffix=Path(item.path).suffix)
+        check(data, suffix=None if names_row(item.path) else Path(item.path).suffix)
     except ImageRejected as error:
         return _refused(item, error, stage)
     return _Accepted(item, labels, digest_bytes(data))

@@ -1,0 +1,217 @@
+"""A Parquet file is a folder of images, addressed by row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from plumbline import parquet_images
+from plumbline.datasets.containment import dataset_root, inside
+from plumbline.errors import ImageRejected
+from plumbline.images import check, decode, read_image_file
+
+STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def written(path: Path, pictures: list[bytes | None], *, group: int = 3) -> Path:
+    """Write pictures as Hugging Face does, in row groups of `group`; None is a row without a picture."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = [
+        None if data is None else {"bytes": data, "path": f"{i}.jpg"} for i, data in enumerate(pictures)
+    ]
+    table = pa.table({"image": pa.array(values, STRUCT), "caption": ["words"] * len(pictures)})
+    parquet.write_table(table, path, row_group_size=group)
+    return path
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Return the row groups that are decoded from now on, with nothing kept from before."""
+    met: list[tuple[str, int]] = []
+    honest = parquet_images._pictures
+
+    def counting(file: object, layout: object, group: int) -> object:
+        met.append((Path(file.path).name, group))  # type: ignore[attr-defined]
+        return honest(file, layout, group)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(parquet_images, "_pictures", counting)
+    monkeypatch.setattr(parquet_images, "_RECENT", parquet_images._RecentGroups(parquet_images.KEPT_BYTES))
+    return met
+
+
+def refusal(path: Path) -> ImageRejected:
+    with pytest.raises(ImageRejected) as caught:
+        read_image_file(path)
+    return caught.value
+
+
+def test_each_row_gives_its_own_bytes_whatever_row_group_it_lies_in(tmp_path: Path) -> None:
+    pictures = [f"picture {i}".encode() for i in range(8)]
+    file = written(tmp_path / "a.parquet", [*pictures])
+    assert parquet.ParquetFile(file).num_row_groups == 3
+    assert [read_image_file(file / str(i)) for i in range(8)] == pictures
+    assert [read_image_file(file / str(i)) for i in reversed(range(8))] == pictures[::-1]
+
+
+def test_a_plain_column_of_bytes_is_read_as_well(tmp_path: Path) -> None:
+    parquet.write_table(
+        pa.table({"image": pa.array([b"one", b"two"], pa.large_binary())}), tmp_path / "a.parquet"
+    )
+    assert read_image_file(tmp_path / "a.parquet/1") == b"two"
+
+
+def test_a_row_is_checked_and_decoded_without_an_extension(
+    tmp_path: Path, jpeg: Callable[..., bytes]
+) -> None:
+    file = written(tmp_path / "a.parquet", [jpeg(1), jpeg(2)[:200]])
+    check(file / "0")
+    assert decode(file / "0").tobytes() == decode(jpeg(1)).tobytes()
+    with pytest.raises(ImageRejected) as caught:
+        check(file / "1")
+    assert caught.value.code == "truncated"
+
+
+@pytest.mark.parametrize("row", ["3", "17", "-1", "01", "1.0", "1.jpg", "x", "9" * 5000])
+def test_a_row_that_is_not_there_is_a_missing_file(row: str, tmp_path: Path) -> None:
+    file = written(tmp_path / "a.parquet", [b"a", b"b", b"c"])
+    error = refusal(file / row)
+    assert error.code == "missing_file"
+    assert error.expected == "a row from 0 to 2"
+
+
+def test_a_row_without_a_picture_is_a_missing_file(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.parquet", [b"a", None])
+    assert refusal(file / "1").code == "missing_file"
+    only_path = pa.array([{"bytes": None, "path": "/elsewhere/1.jpg"}], STRUCT)
+    parquet.write_table(pa.table({"image": only_path}), tmp_path / "b.parquet")
+    assert refusal(tmp_path / "b.parquet/0").code == "missing_file"
+
+
+def test_an_absent_parquet_file_is_a_missing_file(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "a.parquet/0").code == "missing_file"
+
+
+def test_a_file_without_rows_has_no_row_0(tmp_path: Path) -> None:
+    assert refusal(written(tmp_path / "a.parquet", []) / "0").code == "missing_file"
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: b"text", lambda data: data[: len(data) // 2]]
+)
+def test_a_file_that_is_no_parquet_is_corrupt(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    file = written(tmp_path / "a.parquet", [b"a"])
+    file.write_bytes(damage(file.read_bytes()))
+    assert refusal(file / "0").code == "corrupt"
+
+
+def test_damage_inside_a_row_group_is_corrupt(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.parquet", [os.urandom(500)])
+    data = bytearray(file.read_bytes())
+    data[4:400] = b"\xff" * 396
+    file.write_bytes(data)
+    assert refusal(file / "0").code == "corrupt"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [{"picture": [b"a"]}, {"image": ["text"]}, {"image": [{"path": "a.jpg"}]}, {"image": [{"bytes": 7}]}],
+)
+def test_a_file_without_a_column_of_pictures_says_what_it_has(column: dict, tmp_path: Path) -> None:
+    parquet.write_table(pa.table(column), tmp_path / "a.parquet")
+    error = refusal(tmp_path / "a.parquet/0")
+    assert error.code == "not_an_image"
+    assert str(error.found).startswith(next(iter(column)))
+
+
+def test_what_cannot_be_opened_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / "a.parquet", [b"a"])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(parquet, "ParquetFile", refuse)
+    error = refusal(file / "0")
+    assert (error.code, error.found) == ("unreadable", "Permission denied")
+
+
+def test_too_large_a_picture_and_too_large_a_row_group_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path / "a.parquet", [b"x" * 100, b"y" * 101])
+    assert parquet_images.read_row_image(file / "0", max_bytes=100) == b"x" * 100
+    with pytest.raises(ImageRejected) as caught:
+        parquet_images.read_row_image(file / "1", max_bytes=100)
+    assert (caught.value.code, caught.value.found) == ("file_too_large", "101 bytes")
+    monkeypatch.setattr(parquet_images, "MAX_GROUP_BYTES", 10)
+    monkeypatch.setattr(parquet_images, "_RECENT", parquet_images._RecentGroups(1))
+    assert refusal(file / "0").code == "file_too_large"
+
+
+def test_rows_in_order_decode_each_row_group_once(tmp_path: Path, decoded: list) -> None:
+    file = written(tmp_path / "a.parquet", [b"%d" % i for i in range(9)])
+    with ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(read_image_file, [file / str(i) for i in range(9)]))
+    assert rows == [b"%d" % i for i in range(9)]
+    assert sorted(decoded) == [("a.parquet", 0), ("a.parquet", 1), ("a.parquet", 2)]
+
+
+def test_only_the_last_row_groups_are_kept(
+    tmp_path: Path, decoded: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path / "a.parquet", [bytes([i]) * 1000 for i in range(9)])
+    recent = parquet_images._RecentGroups(1)
+    monkeypatch.setattr(parquet_images, "_RECENT", recent)
+    for row in range(9):
+        read_image_file(file / str(row))
+    assert [key[1] for key in recent._groups] == [1, 2]
+    read_image_file(file / "8")
+    assert len(decoded) == 3
+    read_image_file(file / "0")
+    assert len(decoded) == 4
+
+
+def test_a_row_group_that_fails_fails_for_every_thread_and_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path / "a.parquet", [b"a"] * 8, group=8)
+    recent = parquet_images._RecentGroups(1)
+    monkeypatch.setattr(parquet_images, "_RECENT", recent)
+    monkeypatch.setattr(parquet_images, "MAX_GROUP_BYTES", 1)
+    with ThreadPoolExecutor(4) as pool:
+        codes = list(pool.map(lambda i: refusal(file / str(i)).code, range(8)))
+    assert codes == ["file_too_large"] * 8
+    assert not recent._groups
+
+
+def test_a_file_that_was_written_again_is_read_again(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.parquet", [b"old"])
+    assert read_image_file(file / "0") == b"old"
+    written(file, [b"newer", b"second"])
+    assert [read_image_file(file / str(i)) for i in range(2)] == [b"newer", b"second"]
+
+
+def test_a_folder_of_that_name_holds_plain_files(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
+    folder = tmp_path / "a.parquet"
+    folder.mkdir()
+    (folder / "1.jpg").write_bytes(jpeg(1))
+    assert read_image_file(folder / "1.jpg") == jpeg(1)
+    assert refusal(folder / "2").code == "missing_file"
+
+
+def test_a_parquet_file_linked_from_outside_is_not_read(tmp_path: Path) -> None:
+    written(tmp_path / "outside.parquet", [b"secret"])
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "a.parquet").symlink_to(tmp_path / "outside.parquet")
+    with pytest.raises(ImageRejected) as caught:
+        inside(dataset_root(root), "a.parquet/0")
+    assert caught.value.code == "path_outside_root"
+    written(root / "data/b.parquet", [b"own"])
+    (root / "c.parquet").symlink_to(root / "data/b.parquet")
+    assert read_image_file(inside(dataset_root(root), "c.parquet/0")) == b"own"
