@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,24 @@ class Layout:
     kind: str
     write: Callable[[Path], None]
     bad_files: Mapping[str, str]
+
+
+def sample_labelled(n: int, rng: np.random.Generator, **labels: Sequence[str]) -> pl.DataFrame:
+    """Draw the attributes of `n` faces, some of them fixed.
+
+    Parameters
+    ----------
+    n : int
+        Number of faces.
+    rng : numpy.random.Generator
+        Source of the others.
+    **labels : sequence of str
+        Column of `faces.sample_attributes` to its n values. Where the race is fixed, no face is ambiguous.
+    """
+    fixed = [pl.Series(column, values, pl.String) for column, values in labels.items()]
+    if "race" in labels:
+        fixed.append(pl.Series("ambiguous", np.zeros(n, bool)))
+    return faces.sample_attributes(n, rng).with_columns(fixed)
 
 
 def bad_contents(rng: np.random.Generator) -> dict[str, bytes]:

@@ -1,0 +1,118 @@
+"""What every reader keeps, on the planted folder of its kind: nothing lost, the right code, the true labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from plumbline.datasets import (
+    QUARANTINE_SCHEMA,
+    RECORD_SCHEMA,
+    Entry,
+    Ingested,
+    Reader,
+    dataset_digest,
+    folder_digest,
+    ingest,
+    reader_for,
+    reader_names,
+)
+from plumbline.datasets.column_map import ColumnMap
+from plumbline.world import folders
+
+# Kinds that are another form of a dataset that has a reader already.
+READER_OF = {"socialcounterfactuals_parquet": "socialcounterfactuals"}
+
+CODES = {
+    "cut off": "truncated",
+    "leaves the root": "path_outside_root",
+    "malformed name": "malformed_name",
+    "missing file": "missing_file",
+    "no bytes": "empty_file",
+    "no partition": "missing_partition",
+    "same bytes, other gender": "conflicting_duplicate",
+    "same bytes, other occupation": "conflicting_duplicate",
+    "text": "not_an_image",
+    "unknown occupation": "unknown_label",
+    "unknown race": "unknown_label",
+}
+"""Planted fault, to the code that its files must be quarantined with."""
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("planted")
+
+
+def reader_of(kind: str) -> Reader:
+    if kind == "folder":
+        from plumbline.world.layouts.folder import COLUMN_MAP
+
+        return reader_for("folder", ColumnMap.model_validate(COLUMN_MAP))
+    return reader_for(READER_OF.get(kind, kind))
+
+
+def ingested_from(kind: str, planted: Path, *, workers: int = 2) -> Ingested:
+    return ingest(reader_of(kind), folders.ensure(kind, planted), dataset="planted", workers=workers)
+
+
+def test_every_reader_has_a_planted_kind() -> None:
+    assert {READER_OF.get(kind, kind) for kind in folders.KINDS} == set(reader_names())
+
+
+@pytest.mark.parametrize("kind", folders.KINDS)
+def test_accepted_and_quarantined_are_listed_and_are_what_was_planted(kind: str, planted: Path) -> None:
+    ingested = ingested_from(kind, planted)
+    truth = pl.read_csv(folders.ensure(kind, planted).parent / folders.TRUTH_FILE)
+    assert ingested.records.height + ingested.quarantine.height == ingested.listed
+    assert sorted(ingested.records["path"]) == sorted(truth["path"])
+    codes = dict(ingested.quarantine.select("path", "code").iter_rows())
+    assert codes == {path: CODES[fault] for path, fault in folders.bad_files(kind).items()}
+    assert len(codes) == ingested.quarantine.height
+
+
+@pytest.mark.parametrize("kind", folders.KINDS)
+def test_tables_have_their_schemas_and_say_why(kind: str, planted: Path) -> None:
+    ingested = ingested_from(kind, planted)
+    assert dict(ingested.records.schema) == RECORD_SCHEMA
+    assert dict(ingested.quarantine.schema) == QUARANTINE_SCHEMA
+    assert ingested.records["image_id"].is_unique().all()
+    base = reader_of(kind).declaration.base_attribute
+    assert base is None or ingested.records[base].null_count() == 0
+    told = ingested.quarantine.select("path", "stage", "code", "message", "expected")
+    assert told.null_count().sum_horizontal()[0] == 0
+    if reader_of(kind).index_files(folders.ensure(kind, planted)):
+        assert ingested.quarantine["line"].null_count() == 0
+
+
+@pytest.mark.parametrize("kind", folders.KINDS)
+def test_labels_are_the_true_ones(kind: str, planted: Path) -> None:
+    """Whatever a reader calls by the world's own words has the world's own value."""
+    records = ingested_from(kind, planted).records
+    truth = pl.read_csv(folders.ensure(kind, planted).parent / folders.TRUTH_FILE, infer_schema=False)
+    joined = records.join(truth, on="path", suffix="_true", validate="1:1")
+    own_words = {"utkface": ("gender", "age", "age_group"), "pata": ("gender", "age", "scene")}
+    for column in own_words.get(kind, ("gender", "race", "age", "age_group", "occupation")):
+        if records[column].null_count() < records.height:
+            assert joined[column].equals(joined[f"{column}_true"], check_names=False), column
+
+
+@pytest.mark.parametrize("kind", folders.KINDS)
+def test_a_second_reading_gives_the_same(kind: str, planted: Path) -> None:
+    first, second = (ingested_from(kind, planted, workers=workers) for workers in (1, 3))
+    assert dataset_digest(first.records, first.quarantine) == dataset_digest(
+        second.records, second.quarantine
+    )
+
+
+@pytest.mark.parametrize("kind", folders.KINDS)
+def test_every_entry_can_be_digested_and_names_a_place_below_the_root(kind: str, planted: Path) -> None:
+    root = folders.ensure(kind, planted)
+    reader = reader_of(kind)
+    entries = [item for item in reader.entries(root) if isinstance(item, Entry)]
+    indexes = set(reader.index_files(root))
+    assert {entry.index for entry in entries} <= indexes | {None}
+    assert all((entry.index is None) == (entry.line is None) for entry in entries)
+    assert folder_digest(reader, root, workers=1) == folder_digest(reader, root, workers=3)
