@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import TypeVar
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, TypeVar
 
 import polars as pl
 
-from plumbline.datasets.containment import dataset_root, inside
+from plumbline.datasets.containment import dataset_root, inside, leads_out
 from plumbline.datasets.records import (
     LABEL_COLUMNS,
     RECORD_SCHEMA,
@@ -22,10 +22,11 @@ from plumbline.datasets.records import (
     Ingested,
     Reader,
     Refusal,
+    unsafe_characters,
 )
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images import check, read_image_file
+from plumbline.images import MAX_FILE_BYTES, check, read_image_file
 from plumbline.parquet_images import names_row
 from plumbline.tables.schema import QUARANTINE_SCHEMA
 
@@ -34,16 +35,27 @@ Progress = Callable[[int, int], None]
 # Large enough that handing work to a thread costs little beside the work, small enough that progress is seen.
 _CHUNK = 32
 _CHUNKS_AHEAD = 4
+_LABELS_KEPT = 4096
+# A link at the end is not followed, a pipe is not waited for: both then go the way that has the reasons.
+_PLAIN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True)
-class _Accepted:
+class _Accepted(NamedTuple):
+    """An accepted image. A tuple, since there is one per file: a frozen dataclass takes four times as long to make."""
+
     entry: Entry
     labels: dict[str, str]
     image_id: str
+
+
+class _Examined(NamedTuple):
+    """What became of one input, and its line in the folder's digest."""
+
+    outcome: _Accepted | Refusal
+    content: str
 
 
 def ingest(
@@ -82,13 +94,25 @@ def ingest(
     DatasetError
         If the folder is not there, its index cannot be read, or the accounts do not balance.
     """
-    folder = dataset_root(root)
-    listed = reader.entries(folder)
-    examined = _in_order(partial(_examine, reader, folder), listed, workers=workers, progress=progress)
-    settled = _settle_duplicates(list(examined))
+    files = _Files(dataset_root(root))
+    # Before the listing is read: an index that changes meanwhile is then found to have changed.
+    indexes = _index_lines(reader, files.root)
+    listed = reader.entries(files.root)
+    examine = partial(_examine, _Labels(reader), files)
+    outcomes: list[_Accepted | Refusal] = []
+
+    def contents() -> Iterator[str]:
+        yield from indexes
+        for examined in _in_order(examine, listed, workers=workers, progress=progress):
+            outcomes.append(examined.outcome)
+            yield examined.content
+
+    digest = digest_sequence(contents())
+    settled = _settle_duplicates(outcomes)
     accepted = [item for item in settled if isinstance(item, _Accepted)]
     refused = [item for item in settled if isinstance(item, Refusal)]
-    ingested = Ingested(_record_frame(accepted, dataset), _quarantine_frame(refused, dataset), len(listed))
+    records, quarantine = _record_frame(accepted, dataset), _quarantine_frame(refused, dataset)
+    ingested = Ingested(records, quarantine, len(listed), digest)
     _require_balance(ingested, dataset)
     return ingested
 
@@ -111,41 +135,146 @@ def folder_digest(reader: Reader, root: Path | str, *, workers: int | None = Non
     DatasetError
         If the folder is not there or its index cannot be read.
     """
-    folder = dataset_root(root)
-    indexes = [canonical_json([name, digest_file(folder / name)]) for name in reader.index_files(folder)]
-    listed = _in_order(partial(_content, folder), reader.entries(folder), workers=workers)
+    files = _Files(dataset_root(root))
+    indexes = _index_lines(reader, files.root)
+    listed = _in_order(partial(_content, files), reader.entries(files.root), workers=workers)
     return digest_sequence([*indexes, *listed])
 
 
-def _examine(reader: Reader, root: Path, item: Entry | Refusal) -> _Accepted | Refusal:
-    if isinstance(item, Refusal):
-        return item
-    stage = "labels"
+class _Files:
+    """The files of one dataset while it is read.
+
+    Sound ones are read here, in as few steps as can be; `inside` and `read_image_file` have the rest and its reasons.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        # Folders without a link on the way to them. Looked at once a run: a dataset's files lie in few of them.
+        self._straight: dict[str, bool] = {}
+
+    def read_straight(self, path: str) -> bytes | None:
+        """Return a plain file's bytes in four system calls; None if anything at all is unusual about it."""
+        folder, _, name = path.rpartition("/")
+        if name in ("", ".") or leads_out(path) or unsafe_characters(path) or not self._is_straight(folder):
+            return None
+        try:
+            descriptor = os.open(f"{self.root}/{path}", _PLAIN_FILE)
+        except (OSError, ValueError):
+            return None
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
+                return None
+            data = os.read(descriptor, about.st_size + 1)
+            return data if len(data) == about.st_size else None
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+    def _is_straight(self, folder: str) -> bool:
+        known = self._straight.get(folder)
+        if known is None:
+            try:
+                known = not folder or os.path.realpath(inside(self.root, folder)) == f"{self.root}/{folder}"
+            except ImageRejected:
+                known = False
+            self._straight[folder] = known
+        return known
+
+
+class _Labels:
+    """A reader's labels. They follow from an entry's own values alone, and most datasets repeat few combinations."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._known: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+
+    def __call__(self, entry: Entry) -> dict[str, str]:
+        key = tuple(entry.raw.items())
+        labels = self._known.get(key)
+        if labels is None:
+            labels = self._reader.labels(entry)
+            if len(self._known) < _LABELS_KEPT:
+                self._known[key] = labels
+        return labels
+
+
+def _index_lines(reader: Reader, root: Path) -> list[str]:
+    return [canonical_json([name, _index_digest(root, name)]) for name in reader.index_files(root)]
+
+
+def _index_digest(root: Path, name: str) -> str:
     try:
-        labels = reader.labels(item)
-        stage = "path"
-        path = inside(root, item.path)
-        stage = "image"
-        data = read_image_file(path)
-        check(data, suffix=None if names_row(item.path) else Path(item.path).suffix)
+        return digest_file(root / name)
+    except OSError as error:
+        hint = "check that the file is readable"
+        raise DatasetError("the index cannot be read", where=name, found=error.strerror, hint=hint) from error
+
+
+def _examine(labels_of: _Labels, files: _Files, item: Entry | Refusal) -> _Examined:
+    """Say what becomes of one input. A file counts in the digest even where its labels or its path are refused."""
+    if isinstance(item, Refusal):
+        return _Examined(item, _refused_line(item))
+    labels: dict[str, str] = {}
+    refusal: Refusal | None = None
+    try:
+        labels = labels_of(item)
     except ImageRejected as error:
-        return _refused(item, error, stage)
-    return _Accepted(item, labels, digest_bytes(data))
+        refusal = _refused(item, error, "labels")
+    stage = "path"
+    try:
+        data = files.read_straight(item.path)
+        if data is None:
+            path = inside(files.root, item.path)
+            stage = "image"
+            data = read_image_file(path)
+    except ImageRejected as error:
+        return _Examined(refusal or _refused(item, error, stage), _unread_line(item, error))
+    image_id = digest_bytes(data)
+    if refusal is None:
+        try:
+            check(data, suffix=_suffix(item.path))
+        except ImageRejected as error:
+            refusal = _refused(item, error, "image")
+    return _Examined(refusal or _Accepted(item, labels, image_id), _content_line(item, image_id))
+
+
+def _content(files: _Files, item: Entry | Refusal) -> str:
+    if isinstance(item, Refusal):
+        return _refused_line(item)
+    try:
+        data = files.read_straight(item.path)
+        if data is None:
+            data = read_image_file(inside(files.root, item.path))
+    except ImageRejected as error:
+        return _unread_line(item, error)
+    return _content_line(item, digest_bytes(data))
+
+
+def _content_line(entry: Entry, image_id: str) -> str:
+    return canonical_json([entry.path, image_id])
+
+
+def _unread_line(entry: Entry, error: ImageRejected) -> str:
+    return canonical_json([ascii(entry.path), entry.line, error.code])
+
+
+def _refused_line(refusal: Refusal) -> str:
+    return canonical_json([refusal.path, refusal.line, refusal.code])
+
+
+def _suffix(path: str) -> str | None:
+    """Return the extension that the content must agree with; None for a row of a Parquet file."""
+    if suffix := os.path.splitext(path)[1]:  # noqa: PTH122  (a Path for every file costs as much as its hash)
+        return suffix
+    return None if names_row(path) else PurePosixPath(path).suffix
 
 
 def _refused(entry: Entry, error: ImageRejected, stage: str) -> Refusal:
     if entry.index is not None:
         error.where = f"{entry.index}, line {entry.line}"
     return Refusal.of(error, path=entry.path, stage=stage, line=entry.line)
-
-
-def _content(root: Path, item: Entry | Refusal) -> str:
-    if isinstance(item, Refusal):
-        return canonical_json([item.path, item.line, item.code])
-    try:
-        return canonical_json([item.path, digest_bytes(read_image_file(inside(root, item.path)))])
-    except ImageRejected as error:
-        return canonical_json([ascii(item.path), item.line, error.code])
 
 
 def _in_order(
@@ -193,6 +322,8 @@ def _settle_duplicates(items: list[_Accepted | Refusal]) -> list[_Accepted | Ref
             same_bytes[item.image_id].append(position)
     settled = list(items)
     for positions in same_bytes.values():
+        if len(positions) == 1:
+            continue
         group = [item for position in positions if isinstance(item := items[position], _Accepted)]
         agree = all(item.labels == group[0].labels for item in group)
         for position, item in list(zip(positions, group, strict=True))[1 if agree else 0 :]:

@@ -142,11 +142,14 @@ class Ingested:
         `QUARANTINE_SCHEMA`, in index order.
     listed : int
         How many inputs the index names; always records plus quarantine.
+    folder_digest : str
+        Sha256 (hex) of the index files and of the very bytes that were examined: what `folder_digest` gives.
     """
 
     records: pl.DataFrame
     quarantine: pl.DataFrame
     listed: int
+    folder_digest: str
 
 
 def unsafe_characters(text: str) -> bool:
