@@ -19,8 +19,8 @@ $(READY): pyproject.toml constraints.txt
 audit: $(READY)  ## set up what is missing, audit the planted world, write the report
 	@$(BIN)/plumbline audit
 
-audit-all: $(READY)  ## the whole planted world (today the same grid as `make audit`)
-	@$(BIN)/plumbline audit
+audit-all: $(READY)  ## the whole planted world: every encoder on every dataset
+	@$(BIN)/plumbline audit --config audit-all.yaml
 
 test: $(READY)   ## set up what is missing, run the tests
 	$(BIN)/python -m pytest -m "not slow"

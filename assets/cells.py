@@ -1,16 +1,22 @@
 """One encoder on one dataset: what is stored of it, which suites are asked of it, and its identity."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import dagster as dg
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from assets.gates import require_passed
 from assets.partitions import cell_of
 from plumbline import __version__
-from plumbline.datasets import Declaration, reader_for, row_filter
+from plumbline.datasets import Declaration, row_filter
 from plumbline.digests import digest_json
+from plumbline.encoders.encoder import Capability
+from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
+from plumbline.encoders.families import Family
 from plumbline.errors import StorageError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.registry import FAMILIES
@@ -26,14 +32,20 @@ _OF_LABELS = ("trident_mixed", "trident_composite")
 
 def declaration_of(places: Places, dataset: str) -> Declaration:
     """Return the data file of a dataset's reader."""
-    return reader_for(places.dataset_entry(dataset).reader).declaration
+    return places.dataset_entry(dataset).open_reader().declaration
 
 
-def cell_suites(places: Places, dataset: str, model: str) -> tuple[Suite, ...]:
-    """Return the suites that the audit file asks of a cell, the Trident ones over the dataset's own label set."""
-    classes = declaration_of(places, dataset).class_set
-    names = places.audit.cells.get((dataset, model), ())
-    return tuple(load_suite(name, classes=classes if name.startswith("trident") else None) for name in names)
+def cell_suites(places: Places, dataset: str, model: str, *, family: Family) -> tuple[Suite, ...]:
+    """Return the suites that the audit file asks of a cell.
+
+    The Trident ones are over the dataset's own label set, in the wording that the audit file names or the family has.
+    """
+    audit, classes = places.audit, declaration_of(places, dataset).class_set
+    wording = audit.encoders[model].wording or family.wording
+    return tuple(
+        load_suite(name, classes=classes, wording=wording) if name.startswith("trident") else load_suite(name)
+        for name in audit.cells.get((dataset, model), ())
+    )
 
 
 @dataclass(frozen=True)
@@ -87,10 +99,15 @@ class StoredCell:
         """Return the partition key, `dataset|encoder`."""
         return f"{self.dataset}|{self.model}"
 
+    @property
+    def family(self) -> Family:
+        """Return the encoder's family."""
+        return ENCODER_FAMILIES[self.logits.details["family"]]
+
     @cached_property
     def suites(self) -> tuple[Suite, ...]:
         """Return the suites that the audit file asks of this cell."""
-        return cell_suites(self.places, self.dataset, self.model)
+        return cell_suites(self.places, self.dataset, self.model, family=self.family)
 
     @cached_property
     def filters(self) -> dict[str, str]:
@@ -112,7 +129,10 @@ class StoredCell:
                     self.records.details["dataset_digest"],
                     self.records.details["padding"],
                 ],
-                "filters": {s: [name, row_filter(name).conditions] for s, name in self.filters.items()},
+                "filters": {
+                    s: [name, row_filter(name).conditions, row_filter(name).relabel]
+                    for s, name in self.filters.items()
+                },
                 "model": [self.model, self.logits.details["checkpoint"], self.logits.details["images"]],
                 "labels": [self.extended.sha256, self.extended.details["labeller_digest"]],
                 "suites": [suite.hash for suite in self.suites],
@@ -139,11 +159,11 @@ class StoredCell:
         lake = self.places.lake
         records = lake.read_table("extended_records", made=self.extended)
         arrays = lake.read_arrays("probe_logits", made=self.logits)
-        if len(arrays["dot"]) != records.height:
+        if len(arrays["raw"]) != records.height:
             raise StorageError(
                 "logits and records of this cell differ in length",
                 where=self.partition,
-                found=f"{len(arrays['dot'])} rows of logits",
+                found=f"{len(arrays['raw'])} rows of logits",
                 expected=f"{records.height} records",
                 hint="materialise `image_embeddings` of this cell again",
             )
@@ -151,15 +171,28 @@ class StoredCell:
         logits = {}
         for suite in self.suites:
             chosen = [column[text] for text in suite.texts]
-            logits[suite.id] = SuiteLogits(
-                suite=suite,
-                dot=arrays["dot"][:, chosen],
-                image_norm=arrays["image_norm"],
-                text_norm=arrays["text_norm"][chosen],
-                logit_scale=self.logits.details["logit_scale"],
-            )
+            logits[suite.id] = self._suite_logits(suite, arrays, chosen)
         keep = {suite: row_filter(name)(records) for suite, name in self.filters.items()}
-        return Cell(model=self.model, dataset=self.dataset, records=records, logits=logits, keep=keep)
+        merging = {name for name in self.filters.values() if row_filter(name).relabel}
+        renamed = {name: row_filter(name).relabelled(records) for name in merging}
+        return Cell(
+            model=self.model,
+            dataset=self.dataset,
+            records=records,
+            logits=logits,
+            keep=keep,
+            relabelled={suite: renamed[name] for suite, name in self.filters.items() if name in merging},
+        )
+
+    def _suite_logits(
+        self, suite: Suite, arrays: Mapping[str, NDArray[np.float32]], chosen: list[int]
+    ) -> SuiteLogits:
+        raw, scale = arrays["raw"][:, chosen], self.logits.details["logit_scale"]
+        if Capability.EMBED_IMAGES not in self.family.offers:
+            return SuiteLogits(suite, raw)
+        cosine = raw / arrays["image_norm"][:, None] / arrays["text_norm"][chosen][None, :]
+        scaled = self.family.logit == "scaled_cosine"
+        return SuiteLogits(suite, np.float32(scale) * cosine if scaled else raw, cosine, scale)
 
     def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Fill the lineage columns of metric rows of this cell; `audit_id` follows in `metric_table`."""

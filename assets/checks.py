@@ -8,7 +8,7 @@ import polars as pl
 from assets.partitions import DATASETS
 from assets.results import markdown_table
 from plumbline.audit_file import DatasetEntry
-from plumbline.datasets import composite_labels, reader_for
+from plumbline.datasets import composite_labels
 from plumbline.digests import digest_json
 from plumbline.tables.suites import GENDERS
 from resources.places import Places
@@ -64,15 +64,15 @@ def label_shares(frame: pl.DataFrame, entry: DatasetEntry, *, composite: bool) -
 
 def label_vocabulary(entry: DatasetEntry) -> dict[str, list[str]]:
     """Return record column -> every label that the dataset's reader may give; columns without a list are left out."""
-    rules = reader_for(entry.reader).declaration.rules
+    rules = entry.open_reader().declaration.rules
     return {r.column: [*r.values.values(), *r.groups] for r in rules if r.values or r.groups}
 
 
 def declared(places: Places, dataset: str) -> str:
     """Return the digest of what the audit file demands of a dataset: a verdict holds for these demands only."""
-    audit = places.audit
+    audit, entry = places.audit, places.dataset_entry(dataset)
     demands = [audit.thresholds.model_dump(mode="json"), audit.statistics.min_group]
-    return digest_json([places.dataset_entry(dataset).balance, *demands])
+    return digest_json([entry.balance, entry.quarantine_rate, *demands])
 
 
 def _balance_facts(name: str, *, composite: bool) -> Facts:
@@ -100,12 +100,12 @@ def _records(places: Places, dataset: str) -> pl.DataFrame:
 
 def _vocabulary(gx, places: Places, dataset: str) -> list:
     entry = places.dataset_entry(dataset)
-    base = reader_for(entry.reader).declaration.base_attribute
+    base = entry.open_reader().declaration.base_attribute
     expected = [
         gx.ExpectColumnValuesToBeInSet(column=column, value_set=values)
         for column, values in label_vocabulary(entry).items()
     ]
-    never_null = [gx.ExpectColumnValuesToNotBeNull(column=c) for c in (base, "path")]
+    never_null = [gx.ExpectColumnValuesToNotBeNull(column=c) for c in (base, "path") if c]
     return [
         *expected,
         *never_null,
@@ -135,7 +135,8 @@ def _accounts(places: Places, dataset: str) -> pl.DataFrame:
 
 
 def _accounted(gx, places: Places, dataset: str) -> list:
-    limit = places.audit.thresholds.quarantine_rate
+    own = places.dataset_entry(dataset).quarantine_rate
+    limit = places.audit.thresholds.quarantine_rate if own is None else own
     return [
         gx.ExpectColumnPairValuesToBeEqual(column_A="listed", column_B="accepted_and_quarantined"),
         gx.ExpectColumnValuesToBeBetween(column="quarantine_rate", min_value=0, max_value=limit),

@@ -54,6 +54,7 @@ def _require_todays(stored: StoredCell, datasets: dict[str, str], checkpoints: d
         "dataset folder": (records["folder_digest"], datasets.get(stored.dataset)),
         "reader": (records["reader"], entry.reader),
         "padding": (records["padding"], entry.padding),
+        "column map": (records["map"], entry.map.model_dump(mode="json") if entry.map else None),
         "checkpoint": (stored.logits.details["checkpoint"], checkpoints.get(stored.model)),
         "labeller": (labels["labeller_digest"], checkpoints.get(labeller)),
     }

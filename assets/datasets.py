@@ -2,21 +2,20 @@
 
 import dagster as dg
 import numpy as np
-import polars as pl
 
 from assets.gates import require_passed
+from assets.images import embed_listed, listed_images
 from assets.partitions import DATASETS
 from assets.progress import progress_of
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from plumbline.datasets import (
     dataset_digest,
     extend_records,
-    folder_digest,
     ingest,
     label_error_table,
-    reader_for,
 )
-from plumbline.encoders.embedding import embed_images, embed_texts
+from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
+from plumbline.encoders.suite_needs import require_suites
 from plumbline.tables.suites import load_suite
 from resources.encoders import EncoderPool
 from resources.places import Places
@@ -52,15 +51,14 @@ def records_and_quarantine(context: dg.AssetExecutionContext, places: dg.Resourc
     """Read a dataset's index, hash and decode every file, and sort the inputs into accepted and quarantined."""
     dataset, lake = context.partition_key, places.lake
     entry, root = places.dataset_entry(dataset), places.dataset_root(dataset)
-    reader = reader_for(entry.reader)
-    # Before the files are read: a folder that changes meanwhile is then found to have changed.
-    folder = folder_digest(reader, root)
+    reader = entry.open_reader()
     with progress_of(f"{dataset}: reading files") as progress:
         ingested = ingest(reader, root, dataset=dataset, progress=progress)
     details = {
         "dataset_digest": dataset_digest(ingested.records, ingested.quarantine),
-        "folder_digest": folder,
+        "folder_digest": ingested.folder_digest,
         "reader": entry.reader,
+        "map": entry.map.model_dump(mode="json") if entry.map else None,
         "padding": entry.padding,
         "listed": ingested.listed,
     }
@@ -108,9 +106,10 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         require_passed(context, places, dataset, of=("records",))
         recorded, encoder = lake.require("records", partition=dataset), encoders.get(places.audit.labeller)
         records = lake.read_table("records", made=recorded)
-        images = embed_records(places, encoder, dataset, records)
         suite = load_suite("gender_labels")
-        texts = embed_texts(encoder, suite.texts, places.shards, batch_rows=places.audit.storage.batch_rows)
+        require_suites(encoder.family, [suite])
+        images = embed_listed(places, encoder, dataset, listed_images(places, dataset))
+        texts = embed_texts(encoder, suite.texts, places.shards, batch_rows=TEXT_BATCH_ROWS)
         work = images.counters() | {"forward_passes": images.forward_passes + texts.forward_passes}
         extended = extend_records(records, _probabilities(images.array, texts.array, encoder.logit_scale))
         error = label_error_table(extended)
@@ -135,21 +134,6 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         )
 
     return extended_records
-
-
-def embed_records(places: Places, encoder, dataset: str, records: pl.DataFrame):
-    """Embed the accepted images of a dataset through the shared cache, with progress."""
-    root, storage = places.dataset_root(dataset), places.audit.storage
-    with progress_of(f"{dataset}: embedding") as progress:
-        return embed_images(
-            encoder,
-            [root / path for path in records["path"]],
-            records["image_id"].to_list(),
-            places.shards,
-            shard_rows=storage.shard_rows,
-            batch_rows=storage.batch_rows,
-            progress=progress,
-        )
 
 
 def _probabilities(images: np.ndarray, texts: np.ndarray, logit_scale: float) -> np.ndarray:

@@ -1,13 +1,16 @@
 """Images and prompts as vectors: once per content, found again ever after."""
 
 import dagster as dg
+import numpy as np
+import polars as pl
 
-from assets.datasets import embed_records
 from assets.gates import require_passed
+from assets.images import embed_listed, listed_images
 from assets.partitions import ENCODERS, GRID, cell_of
 from assets.results import OWNERS, materialised
 from plumbline.digests import digest_json
-from plumbline.encoders.embedding import embed_texts
+from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
+from plumbline.encoders.families import FAMILIES
 from plumbline.tables.suites import all_texts
 from resources.encoders import EncoderPool
 from resources.places import Places
@@ -27,28 +30,36 @@ def text_embeddings(
     places: dg.ResourceParam[Places],
     encoders: dg.ResourceParam[EncoderPool],
 ) -> dg.MaterializeResult:
-    """Every prompt of every suite, embedded by one checkpoint. Vectors as the model gives them, not normalised."""
+    """Every prompt of every suite, embedded by one checkpoint. Vectors as the model gives them, not normalised.
+
+    A model that must see image and text together (BridgeTower) has no such vectors: its prompts go with the images, in
+    `probe_logits`.
+    """
     lake, encoder, texts = places.lake, encoders.get(context.partition_key), all_texts()
-    embedded = embed_texts(encoder, texts, places.shards, batch_rows=places.audit.storage.batch_rows)
+    family = FAMILIES[encoder.family]
+    known = {
+        "family": family.name,
+        "weights_sha256": encoder.weights_sha256,
+        "parameters": encoder.parameters,
+        "device": encoder.device,
+    }
+    if family.logit == "pair":
+        array, work = np.zeros((0, 0), np.float32), {"forward_passes": 0}
+    else:
+        embedded = embed_texts(encoder, texts, places.shards, batch_rows=TEXT_BATCH_ROWS)
+        array, work = embedded.array, embedded.counters()
     details = {
         "texts": list(texts),
         "checkpoint": encoder.identity.weights,
-        "weights_sha256": encoder.weights_sha256,
-        "logit_scale": encoder.logit_scale,
-        "parameters": encoder.parameters,
-        **embedded.counters(),
+        "logit_scale": 1.0 if family.logit == "pair" else encoder.logit_scale,
+        **known,
+        **work,
     }
     made = lake.write_arrays(
-        "text_embeddings", {"embedding": embedded.array}, partition=context.partition_key, details=details
+        "text_embeddings", {"embedding": array}, partition=context.partition_key, details=details
     )
     return materialised(
-        made,
-        lake=lake,
-        width=encoder.width,
-        parameters=encoder.parameters,
-        weights_sha256=encoder.weights_sha256,
-        device=encoder.device,
-        **embedded.counters(),
+        made, lake=lake, **known | {"family": family.title}, width=int(array.shape[1]), **work
     )
 
 
@@ -69,33 +80,33 @@ def image_embeddings(
     """Every accepted image of a dataset, embedded by one checkpoint, in content-addressed shards.
 
     Computed once per content: a second run finds the shards (`forward_passes` 0), a run after a crash finishes what
-    is missing, a damaged shard alone is made again.
+    is missing, a damaged shard alone is made again. A model that must see image and text together (BridgeTower) keeps
+    nothing of an image alone: its passes are in `probe_logits`.
     """
     dataset, model = cell_of(context)
     require_passed(context, places, dataset, of=("records",))
     lake, encoder = places.lake, encoders.get(model)
-    recorded = lake.require("records", partition=dataset)
-    records = lake.read_table("records", made=recorded)
-    embedded = embed_records(places, encoder, dataset, records)
-    index = [{"key": key, "sha256": sha256} for key, sha256 in embedded.shards]
+    listed = listed_images(places, dataset)
+    known = {"weights_sha256": encoder.weights_sha256, "device": encoder.device}
+    if FAMILIES[encoder.family].logit == "pair":
+        index, work, version = [], {"forward_passes": 0}, [encoder.identity.weights, listed.image_ids]
+    else:
+        embedded = embed_listed(places, encoder, dataset, listed)
+        index = [{"key": key, "sha256": sha256} for key, sha256 in embedded.shards]
+        work, version = embedded.counters() | {"width": encoder.width}, index
     details = {
         "shards": index,
+        "images": digest_json(version),
         "checkpoint": encoder.identity.weights,
-        "weights_sha256": encoder.weights_sha256,
-        "records_sha256": recorded.sha256,
-        "device": encoder.device,
-        **embedded.counters(),
+        "records_sha256": listed.records_sha256,
+        **known,
+        **work,
     }
     made = lake.write_table(
-        "image_embeddings", records.select("image_id"), partition=context.partition_key, details=details
+        "image_embeddings",
+        pl.DataFrame({"image_id": listed.image_ids}),
+        partition=context.partition_key,
+        details=details,
     )
-    result = materialised(
-        made,
-        lake=lake,
-        width=encoder.width,
-        shards=len(index),
-        weights_sha256=encoder.weights_sha256,
-        device=encoder.device,
-        **embedded.counters(),
-    )
-    return result._replace(data_version=dg.DataVersion(digest_json(index)))
+    result = materialised(made, lake=lake, shards=len(index), **known, **work)
+    return result._replace(data_version=dg.DataVersion(details["images"]))

@@ -1,16 +1,28 @@
-"""Images against prompts: one matrix product a cell, kept for every metric to come."""
+"""Images against prompts: one matrix product a cell, or one pass a pair where a model must see both."""
+
+from typing import Any
 
 import dagster as dg
 import numpy as np
+from numpy.typing import NDArray
 
 from assets.cells import cell_suites
 from assets.gates import require_passed
+from assets.images import listed_images
 from assets.partitions import GRID, cell_of
+from assets.progress import progress_of
 from assets.results import OWNERS, materialised
-from plumbline.digests import digest_json
 from plumbline.encoders.embedding import read_embedded
+from plumbline.encoders.families import FAMILIES
+from plumbline.encoders.pairs import score_suites
+from plumbline.encoders.suite_needs import require_suites
 from plumbline.errors import CheckpointError
+from plumbline.storage import Committed
+from plumbline.tables.suites import Suite
+from resources.encoders import EncoderPool
 from resources.places import Places
+
+Arrays = dict[str, NDArray[np.float32]]
 
 
 @dg.asset(
@@ -19,19 +31,50 @@ from resources.places import Places
     group_name="logits",
     owners=OWNERS,
     kinds={"numpy", "safetensors"},
-    code_version="1",
+    pool="gpu",
+    code_version="2",
 )
-def probe_logits(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
-    """Raw dot products of every image with every prompt that the audit asks of this cell, and the norms of both.
+def probe_logits(
+    context: dg.AssetExecutionContext,
+    places: dg.ResourceParam[Places],
+    encoders: dg.ResourceParam[EncoderPool],
+) -> dg.MaterializeResult:
+    """The model's answer to every image with every prompt that the audit asks of this cell.
 
-    Dot products serve Trident as its released code takes them; divided by the norms they are the cosines that the
-    contrastive audit uses. No model is loaded.
+    From stored embeddings this is one matrix product, kept raw beside the norms of both sides, so that logits and
+    cosines follow; no model is loaded. BridgeTower must see image and text together: its pairs go through the model
+    here, once a prompt suite.
     """
     dataset, model = cell_of(context)
     require_passed(context, places, dataset, of=("records", "extended_records"))
     lake = places.lake
     images = lake.require("image_embeddings", partition=context.partition_key)
     texts = lake.require("text_embeddings", partition=model)
+    _require_one_checkpoint(model, images, texts)
+    family = FAMILIES[texts.details["family"]]
+    suites = cell_suites(places, dataset, model, family=family)
+    require_suites(family, suites)
+    wanted = list(dict.fromkeys(text for suite in suites for text in suite.texts))
+    if family.logit == "pair":
+        arrays, work = _pairs(places, encoders, dataset, model, suites, wanted)
+    else:
+        arrays, work = _products(places, images, texts, wanted), {"forward_passes": 0}
+    details = {
+        "texts": wanted,
+        "family": family.name,
+        "checkpoint": texts.details["checkpoint"],
+        "weights_sha256": texts.details["weights_sha256"],
+        "logit_scale": texts.details["logit_scale"],
+        "images": images.details["images"],
+        "records_sha256": images.details["records_sha256"],
+        **work,
+    }
+    made = lake.write_arrays("probe_logits", arrays, partition=context.partition_key, details=details)
+    rows = int(arrays["raw"].shape[0])
+    return materialised(made, lake=lake, prompts=len(wanted), family=family.title, **{"images": rows, **work})
+
+
+def _require_one_checkpoint(model: str, images: Committed, texts: Committed) -> None:
     if images.details["checkpoint"] != texts.details["checkpoint"]:
         raise CheckpointError(
             f"the checkpoint of `{model}` was replaced between its images and its prompts",
@@ -39,24 +82,38 @@ def probe_logits(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
             expected="one checkpoint",
             hint="materialise `text_embeddings` and `image_embeddings` of this encoder again",
         )
-    wanted = list(
-        dict.fromkeys(text for suite in cell_suites(places, dataset, model) for text in suite.texts)
-    )
+
+
+def _products(places: Places, images: Committed, texts: Committed, wanted: list[str]) -> Arrays:
     rows = [texts.details["texts"].index(text) for text in wanted]
     image = read_embedded([(s["key"], s["sha256"]) for s in images.details["shards"]], places.shards)
-    text = lake.read_arrays("text_embeddings", made=texts)["embedding"][rows]
-    arrays = {
-        "dot": image @ text.T,
+    text = places.lake.read_arrays("text_embeddings", made=texts)["embedding"][rows]
+    return {
+        "raw": image @ text.T,
         "image_norm": np.linalg.norm(image, axis=1),
         "text_norm": np.linalg.norm(text, axis=1),
     }
-    details = {
-        "texts": wanted,
-        "checkpoint": texts.details["checkpoint"],
-        "weights_sha256": texts.details["weights_sha256"],
-        "logit_scale": texts.details["logit_scale"],
-        "images": digest_json(images.details["shards"]),
-        "records_sha256": images.details["records_sha256"],
-    }
-    made = lake.write_arrays("probe_logits", arrays, partition=context.partition_key, details=details)
-    return materialised(made, lake=lake, prompts=len(wanted), images=int(image.shape[0]))
+
+
+def _pairs(
+    places: Places,
+    encoders: EncoderPool,
+    dataset: str,
+    model: str,
+    suites: tuple[Suite, ...],
+    wanted: list[str],
+) -> tuple[Arrays, dict[str, Any]]:
+    listed = listed_images(places, dataset)
+    with progress_of(f"{dataset}|{model}: scoring pairs") as progress:
+        scored = score_suites(
+            encoders.get(model),
+            listed.paths,
+            listed.image_ids,
+            {suite.id: suite.texts for suite in suites},
+            places.shards,
+            progress=progress,
+            # The proof that the fast decoder needs compares embeddings, and here are none.
+            **places.engine_settings() | {"decoder": "pillow"},
+        )
+    column = {text: scored[s.id].array[:, i] for s in suites for i, text in enumerate(s.texts)}
+    return {"raw": np.stack([column[text] for text in wanted], axis=1)}, scored.counters()

@@ -4,6 +4,7 @@ import polars as pl
 
 from assets.checks import BLOCKING_CHECKS, label_shares
 from plumbline import __version__
+from plumbline.encoders.families import FAMILIES
 from plumbline.report import (
     AbsentCell,
     AuditSummary,
@@ -15,6 +16,9 @@ from plumbline.report.inputs import CHECKS_SCHEMA, LABEL_ERRORS_SCHEMA, PLANTED_
 from plumbline.storage import Committed
 from plumbline.world.truth import planted_rates
 from resources.places import PLANTED, Places
+
+# Planted datasets with the seven races in equal numbers, for which the planted rates hold as they are declared.
+_DRAWN_EVENLY = (f"{PLANTED}fairface", f"{PLANTED}folder")
 
 
 def report_inputs(places: Places, table: Committed, *, created: str) -> ReportInputs:
@@ -84,7 +88,7 @@ def _encoder(places: Places, encoder: str) -> EncoderSummary:
     return EncoderSummary(
         id=encoder,
         address=entry.address,
-        family="open_clip",
+        family=FAMILIES[details["family"]].title,
         sha256=details["weights_sha256"],
         parameters=details["parameters"],
         size=entry.factors.get("size"),
@@ -102,6 +106,6 @@ def _planted(places: Places) -> pl.DataFrame | None:
             pl.lit(model).alias("model"), pl.lit(dataset).alias("dataset"), pl.exclude("model", "dataset")
         )
         for dataset, model in audit.cells
-        if audit.encoders[model].planted_source and audit.datasets[dataset].root == f"{PLANTED}fairface"
+        if audit.encoders[model].planted_source and audit.datasets[dataset].root in _DRAWN_EVENLY
     ]
     return pl.concat(frames).select(list(PLANTED_SCHEMA)) if frames else None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import dagster as dg
 
 from assets.partitions import DATASETS, ENCODERS
-from plumbline.datasets import folder_digest, reader_for
+from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
 from plumbline.errors import PlumblineError
 from plumbline.tables.suites import all_suites
@@ -50,7 +50,7 @@ def dataset_versions(places: Places) -> dict[str, str]:
     """Return dataset -> content digest; one that cannot be read is warned of and left out."""
     return _versions(
         places.audit.datasets,
-        lambda name: folder_digest(reader_for(places.dataset_entry(name).reader), places.dataset_root(name)),
+        lambda name: folder_digest(places.dataset_entry(name).open_reader(), places.dataset_root(name)),
     )
 
 

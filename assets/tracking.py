@@ -53,7 +53,8 @@ def tracked_run(
             where=partition,
             hint="materialise its metrics and mitigations again",
         )
-    images = lake.require("image_embeddings", partition=partition).details
+    # Of a family that scores pairs, the work on images is in the logits.
+    work = [lake.require("image_embeddings", partition=partition).details, stored.logits.details]
     try:
         run, written = tracking.write(_tracked(context, stored, frame))
         experiment = tracking.experiment()
@@ -70,9 +71,9 @@ def tracked_run(
             "dagster_run": [context.run.run_id],
             "mlflow_run": pl.Series([run], dtype=pl.String),
             "finished_at": [datetime.now(UTC).isoformat(timespec="seconds")],
-            "forward_passes": [images["forward_passes"]],
-            "cached_shards": [images["cached_shards"]],
-            "device": [images["device"]],
+            "forward_passes": [sum(details["forward_passes"] for details in work)],
+            "cached_shards": [sum(details.get("cached_shards", 0) for details in work)],
+            "device": [work[0]["device"]],
         }
     )
     made = lake.write_table("tracked_run", provenance, partition=partition)

@@ -8,9 +8,14 @@ import dagster as dg
 from dagster._utils.error import SerializableErrorInfo
 from rich.console import Console
 
+from assets.cells import cell_suites
 from assets.partitions import cell_key
 from assets.sources import report_sources
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions
+from plumbline.audit_file import Audit
+from plumbline.encoders.families import FAMILIES
+from plumbline.encoders.suite_needs import require_suites
+from plumbline.tables.suites import load_suite
 from resources.places import Places
 
 _INTERRUPTED = {"DagsterExecutionInterruptedError", "KeyboardInterrupt"}
@@ -66,8 +71,7 @@ class AuditRun:
             held by another run.
         """
         audit = self._places.audit
-        for encoder in dict.fromkeys([audit.labeller, *(model for _, model in audit.cells)]):
-            self._places.checkpoint(encoder)
+        self._preflight(audit)
         with audit_lock(self._places):
             if closed := close_orphans(self._instance):
                 self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
@@ -79,6 +83,17 @@ class AuditRun:
             self._stage("audit cells", "cells", [cell_key(*cell) for cell in audit.cells])
             self._stage("join findings, write the report", "findings", [None])
         return self.outcome
+
+    def _preflight(self, audit: Audit) -> None:
+        """Refuse what could only fail later: a checkpoint that is not on disk, or cannot answer what it is asked."""
+        files = {
+            encoder: self._places.checkpoint(encoder)
+            for encoder in dict.fromkeys([audit.labeller, *(model for _, model in audit.cells)])
+        }
+        require_suites(files[audit.labeller].family, [load_suite("gender_labels")])
+        for dataset, model in audit.cells:
+            family = FAMILIES[files[model].family]
+            require_suites(family, cell_suites(self._places, dataset, model, family=family))
 
     def _stage(self, title: str, job: str, partitions: Iterable[str | None]) -> None:
         keys, start = list(partitions), time.monotonic()

@@ -11,10 +11,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from plumbline.audit_mistakes import describe, repeated_keys
 from plumbline.audit_values import (
     AUDITED_SUITES,
     BalancedLabel,
     CheckpointAddress,
+    FamilyName,
     FilterName,
     ReaderName,
     Root,
@@ -23,12 +25,18 @@ from plumbline.audit_values import (
     SourceName,
     SuiteName,
     SuiteNames,
+    Wording,
     suggestion,
 )
+from plumbline.datasets.column_map import ColumnMap
+from plumbline.datasets.records import Reader
+from plumbline.datasets.registry import MAPPED, reader_for
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
 
 _BASE, _COMPOSITE = "trident", "trident_composite"
+_OF_CLASSES = (_BASE, _COMPOSITE)
+_BASE_KEY = "based_on"
 
 
 class _Part(BaseModel):
@@ -50,14 +58,39 @@ class DatasetEntry(_Part):
     padding: float | None = Field(
         default=None, description="FairFace exists with 0.25 and 1.25: part of its identity"
     )
+    quarantine_rate: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="in place of `thresholds.quarantine_rate`, as for a list with dead links",
+    )
+    map: ColumnMap | None = Field(
+        default=None, description="for the reader `folder`: which column of its table is what"
+    )
+
+    @model_validator(mode="after")
+    def _map_fits(self) -> DatasetEntry:
+        if (self.reader == MAPPED) != (self.map is not None):
+            raise ValueError(f"`map` with the reader `{MAPPED}`, and only with it")
+        return self
+
+    def open_reader(self) -> Reader:
+        """Return the reader of this dataset."""
+        return reader_for(self.reader, self.map)
 
 
 class EncoderEntry(_Part):
-    """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or an open_clip `ARCHITECTURE/TAG`."""
+    """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or an open_clip `ARCHITECTURE/TAG`; see `families`."""
 
     address: CheckpointAddress
+    family: FamilyName | None = Field(
+        default=None, description="which library reads it; found from its files when absent"
+    )
     factors: dict[str, str] = Field(
         default_factory=dict, description="design factors, such as size or data source"
+    )
+    wording: Wording | None = Field(
+        default=None, description="of the Trident prompts; that of the encoder's family when absent"
     )
     planted_source: SourceName | None = Field(
         default=None, description="for checkpoints of the planted world: their source"
@@ -79,7 +112,25 @@ class Storage(_Part):
         default=None, description="folder or fsspec address; `.plumbline/lake` when absent"
     )
     shard_rows: int = Field(default=4096, ge=1)
-    batch_rows: int = Field(default=64, ge=1)
+
+
+class Engine(_Part):
+    """How models run. What could move a number is part of the cache key."""
+
+    batch_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="images of a forward pass; when absent 64 on a CPU, found once on a GPU",
+    )
+    workers: int | None = Field(default=None, ge=1, description="decoding threads; one per core when absent")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto", description="auto: bfloat16 on a GPU, float32 on a CPU"
+    )
+    compile: bool = Field(default=False, description="run the models through torch.compile")
+    decoder: Literal["pillow", "fast"] = Field(
+        default="pillow",
+        description="fast: another JPEG decoder where an encoder only resizes and crops, if embeddings agree",
+    )
 
 
 class Statistics(_Part):
@@ -118,6 +169,7 @@ class Audit(_Part):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     labeller: Slug
     storage: Storage = Storage()
+    engine: Engine = Engine()
     statistics: Statistics = Statistics()
     adjustment: Adjustment = Adjustment()
     thresholds: Thresholds = Thresholds()
@@ -129,7 +181,7 @@ class Audit(_Part):
     def _parts_fit(self) -> Audit:
         mistakes = [*self._undefined_names()]
         # Cells are made of defined names only.
-        mistakes += [] if mistakes else self._composites_alone()
+        mistakes += [] if mistakes else [*self._without_classes(), *self._composites_alone()]
         if mistakes:
             raise ValidationError.from_exception_data("Audit", mistakes)
         return self
@@ -151,6 +203,19 @@ class Audit(_Part):
             if name not in names:
                 yield _mistake(location, name, f"one of {', '.join(names)}{suggestion(name, names)}")
 
+    def _without_classes(self) -> Iterator[InitErrorDetails]:
+        for i, entry in enumerate(self.audit):
+            named = entry.datasets if entry.datasets != "all" else ()
+            lacking = [name for name in named if name not in self.class_sets]
+            for suite in _OF_CLASSES if "suites" in entry.model_fields_set else ():
+                if suite in entry.suites and lacking:
+                    yield _mistake(
+                        ("audit", i, "suites", entry.suites.index(suite)),
+                        suite,
+                        f"suites of prompts alone for {', '.join(lacking)}: the Trident suites need a label set, which "
+                        f"{', '.join(self.class_sets)} have",
+                    )
+
     def _composites_alone(self) -> Iterator[InitErrorDetails]:
         lacking = {
             cell for cell, suites in self.cells.items() if _COMPOSITE in suites and _BASE not in suites
@@ -169,18 +234,29 @@ class Audit(_Part):
         return [(dataset, encoder) for dataset in datasets for encoder in encoders]
 
     @cached_property
+    def class_sets(self) -> dict[str, str]:
+        """Return dataset -> Trident label set, for the datasets that have one."""
+        declared = {name: entry.open_reader().declaration.class_set for name, entry in self.datasets.items()}
+        return {name: class_set for name, class_set in declared.items() if class_set is not None}
+
+    @cached_property
     def cells(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        """Return (dataset, encoder) -> suites, in file order; suites of overlapping entries are joined."""
+        """Return (dataset, encoder) -> suites, in file order; suites of overlapping entries are joined.
+
+        The Trident suites are asked of datasets that have a label set; a cell left without suites is none.
+        """
         joined: dict[tuple[str, str], dict[str, None]] = {}
         for entry in self.audit:
             for cell in self._rectangle(entry):
-                joined.setdefault(cell, {}).update(dict.fromkeys(entry.suites))
-        return {cell: tuple(suites) for cell, suites in joined.items()}
+                fitting = [s for s in entry.suites if s not in _OF_CLASSES or cell[0] in self.class_sets]
+                joined.setdefault(cell, {}).update(dict.fromkeys(fitting))
+        return {cell: tuple(suites) for cell, suites in joined.items() if suites}
 
     @cached_property
     def digest(self) -> str:
-        """Return the sha256 of the resolved file: defaults filled in, where results are stored left out."""
-        return digest_json(self.model_dump(mode="json", exclude={"storage": {"root"}, "title": True}))
+        """Return the sha256 of the resolved file: defaults filled in, what cannot move a number left out."""
+        left_out: Any = {"storage": {"root"}, "engine": {"workers"}, "title": True}
+        return digest_json(self.model_dump(mode="json", exclude=left_out))
 
 
 def _mistake(location: tuple[str | int, ...], found: object, expected: str) -> InitErrorDetails:
@@ -189,8 +265,18 @@ def _mistake(location: tuple[str | int, ...], found: object, expected: str) -> I
     return InitErrorDetails(type=kind, loc=location, input=found)
 
 
+_MODELS: dict[str, type[BaseModel]] = {
+    "": Audit, "datasets": DatasetEntry, "datasets.map": ColumnMap, "encoders": EncoderEntry, "audit": AuditEntry,
+    "storage": Storage, "engine": Engine, "statistics": Statistics, "adjustment": Adjustment,
+    "thresholds": Thresholds,
+}  # fmt: skip
+
+
 def read_audit(path: Path) -> Audit:
     """Read and validate an audit file.
+
+    A file with `based_on: OTHER.yaml` says only what differs from the other: entries of mappings, such as one more
+    dataset, are added or replaced by their key, everything else is replaced.
 
     Raises
     ------
@@ -198,110 +284,62 @@ def read_audit(path: Path) -> Audit:
         If the file is absent, is not YAML, or any key in it is unknown, missing, repeated or of a wrong value. All
         mistakes are listed at once, each with line, key, found and expected.
     """
+    text = _text(path)
+    name = _loaded(text, path)[0].get(_BASE_KEY)
+    base = path.parent / str(name) if name is not None else None
+    return _parse(text, path, base, None if base is None else _text(base))
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text("utf-8")
+        return path.read_text("utf-8")
     except OSError as error:
         raise ConfigError("the audit file cannot be read", where=path, found=error.strerror) from error
-    return _parse(text, path)
 
 
-# Every step of an audit reads the file anew, so that an edit is seen; equal text need not be parsed again.
-@lru_cache(maxsize=4)
-def _parse(text: str, path: Path) -> Audit:
+def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
     try:
         content, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise ConfigError("the audit file is not valid YAML", where=path, found=error) from error
     if not isinstance(content, dict):
         raise ConfigError("the audit file must be a mapping", where=path, found=type(content).__name__)
-    repeated = list(_repeated_keys(node))
+    return content, node
+
+
+# Every step of an audit reads the file anew, so that an edit is seen; equal text need not be parsed again.
+@lru_cache(maxsize=4)
+def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> Audit:
+    content, node = _loaded(text, path)
+    if base is not None and base_text is not None:
+        content = _laid_over(content, _loaded(base_text, base)[0], path)
+    repeated = list(repeated_keys(node))
     try:
         audit = Audit.model_validate(content)
     except ValidationError as error:
-        raise _refusal(
-            [*repeated, *(_describe(mistake, node) for mistake in error.errors())], path
-        ) from error
+        said = (describe(mistake, node, _MODELS) for mistake in error.errors())
+        raise _refusal([*repeated, *said], path) from error
     if repeated:
         raise _refusal(repeated, path)
     return audit
 
 
+def _laid_over(own: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:
+    if _BASE_KEY in base:
+        raise ConfigError(
+            "an audit file can be based on one other, not on a chain of them",
+            where=path,
+            found=f"{own[_BASE_KEY]}, based on {base[_BASE_KEY]}",
+            expected="a file that is complete in itself",
+        )
+    joined = dict(base)
+    for key, value in own.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict)
+        joined[key] = {**base[key], **value} if both else value
+    del joined[_BASE_KEY]
+    return joined
+
+
 def _refusal(mistakes: list[str], path: Path) -> ConfigError:
     shown = "\n".join(mistakes)
     return ConfigError(f"the audit file has {len(mistakes)} mistake(s)\n{shown}", where=path)
-
-
-def _repeated_keys(root: yaml.Node | None) -> Iterator[str]:
-    """Say every key that its mapping has already: YAML's own reader lets the last one win without a word."""
-    waiting: list[tuple[yaml.Node, tuple[str, ...]]] = [(root, ())] if root else []
-    # An alias is the same node again, and may even lie within what it stands for.
-    met: set[int] = set()
-    while waiting:
-        node, location = waiting.pop()
-        if id(node) in met:
-            continue
-        met.add(id(node))
-        first: dict[str, int] = {}
-        for name, (key, value) in _children(node):
-            line, place = key.start_mark.line + 1, (*location, name)
-            if name in first and isinstance(node, yaml.MappingNode):
-                found = f"a second `{name}`; the first is on line {first[name]}"
-                yield _said(line, ".".join(place), found, "every key once")
-            first.setdefault(name, line)
-            waiting.append((value, place))
-
-
-def _describe(mistake: Any, node: yaml.Node | None) -> str:
-    location = [
-        part
-        for part in mistake["loc"]
-        if not str(part).startswith(("literal[", "tuple[", "function-")) and part != "[key]"
-    ]
-    kind, found = mistake["type"], mistake["input"]
-    key = ".".join(str(part) for part in location) or "(whole file)"
-    if kind == "extra_forbidden":
-        known = _known_keys(location[:-1])
-        expected = f"one of {', '.join(known)}{suggestion(str(location[-1]), known)}"
-        found = f"unknown key `{location[-1]}`"
-    elif kind == "missing":
-        expected, found = f"the key `{location[-1]}`", "nothing"
-    else:
-        expected = mistake["msg"].removeprefix("Value error, ")
-        found = "see expected" if isinstance(found, dict) else repr(found)
-    return _said(_line(node, location), key, found, expected)
-
-
-def _said(line: int, key: str, found: object, expected: str) -> str:
-    return f"  - line {line}, key {key}\n      found:    {found}\n      expected: {expected}"
-
-
-def _known_keys(location: list[Any]) -> list[str]:
-    model: type[BaseModel] = Audit
-    named: dict[str, type[BaseModel]] = {
-        "datasets": DatasetEntry, "encoders": EncoderEntry, "audit": AuditEntry, "storage": Storage,
-        "statistics": Statistics, "adjustment": Adjustment, "thresholds": Thresholds,
-    }  # fmt: skip
-    if location:
-        model = named.get(str(location[0]), Audit)
-    return list(model.model_fields)
-
-
-def _line(node: yaml.Node | None, location: list[Any]) -> int:
-    """Return the 1-based line of the deepest part of a key path that exists in the file."""
-    line = node.start_mark.line + 1 if node else 1
-    for part in location:
-        step = next((child for name, child in _children(node) if name == str(part)), None)
-        if step is None:
-            break
-        key, node = step
-        line = key.start_mark.line + 1
-    return line
-
-
-def _children(node: yaml.Node | None) -> Iterator[tuple[str, tuple[yaml.Node, yaml.Node]]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield str(key.value), (key, value)
-    elif isinstance(node, yaml.SequenceNode):
-        for i, value in enumerate(node.value):
-            yield str(i), (value, value)

@@ -13,8 +13,9 @@ from plumbline.datasets.filters import filter_names
 from plumbline.datasets.records import LABEL_COLUMNS
 from plumbline.datasets.registry import reader_names
 from plumbline.encoders.addresses import parse_address
+from plumbline.encoders.families import FAMILIES
 from plumbline.errors import CheckpointError
-from plumbline.tables.suites import suite_names
+from plumbline.tables.suites import suite_names, wordings
 from plumbline.world.folders import KINDS
 from plumbline.world.sources import source_names
 
@@ -83,6 +84,8 @@ Shares = Annotated[tuple[float, float], AfterValidator(_share_range)]
 SuiteName = Annotated[str, _one_of(AUDITED_SUITES)]
 ReaderName = Annotated[str, _one_of(reader_names())]
 FilterName = Annotated[str, _one_of(filter_names())]
+FamilyName = Annotated[str, _one_of(tuple(FAMILIES))]
+Wording = Annotated[str, _one_of(wordings())]
 SourceName = Annotated[str, _one_of(source_names())]
 BalancedLabel = Annotated[str, _one_of(_BALANCED)]
 Root = Annotated[str, AfterValidator(_root)]

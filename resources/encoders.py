@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from plumbline.encoders.encoder import Encoder
+from plumbline.encoders.encoder import Encoder, Placement
 from plumbline.encoders.loading import load_encoder
 from plumbline.errors import CheckpointError
 from resources.places import Places
@@ -25,6 +25,10 @@ class EncoderPool:
         self._places, self._keep = places, keep
         self._loaded: OrderedDict[str, Encoder] = OrderedDict()
 
+    def _placement(self) -> Placement:
+        audit = self._places.audit
+        return Placement.choose(device=audit.device, dtype=audit.engine.dtype, compiled=audit.engine.compile)
+
     def get(self, encoder: str) -> Encoder:
         """Return an encoder whose weights are those on disk now; loads it again if they have changed.
 
@@ -35,8 +39,8 @@ class EncoderPool:
         """
         files = self._places.checkpoint(encoder)
         held = self._loaded.get(encoder)
-        if held is None or held.identity.weights != files.digest:
-            held = load_encoder(files, device=self._places.audit.device)
+        if held is None or held.identity.weights != files.digest or held.family != files.family:
+            held = load_encoder(files, placement=self._placement())
             if (now := self._places.checkpoint(encoder)).digest != files.digest:
                 raise CheckpointError(
                     f"the checkpoint of `{encoder}` was replaced while it was loading",

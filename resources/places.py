@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from upath import UPath
 
@@ -110,6 +111,12 @@ class Places:
             raise ConfigError("the audit file has no such dataset", where=self.audit_path, found=dataset)
         return entry
 
+    def engine_settings(self) -> dict[str, Any]:
+        """Return what the embedding engine is told: rows of a shard and of a batch, workers, decoder."""
+        audit = self.audit
+        engine = audit.engine.model_dump(include={"batch_rows", "workers", "decoder"})
+        return {"shard_rows": audit.storage.shard_rows, **engine}
+
     def dataset_root(self, dataset: str) -> Path:
         """Return a dataset's folder; a folder of the planted world is written on first use."""
         root = self.dataset_entry(dataset).root
@@ -124,4 +131,6 @@ class Places:
         entry = self.audit.encoders.get(encoder)
         if entry is None:
             raise ConfigError("the audit file has no such encoder", where=self.audit_path, found=encoder)
-        return checkpoint_files(encoder, entry.address, project=PROJECT, fetched=self.fetched)
+        return checkpoint_files(
+            encoder, entry.address, project=PROJECT, fetched=self.fetched, family=entry.family
+        )

@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from plumbline.audit_file import read_audit
+from plumbline.datasets import reader_names
 from plumbline.errors import ConfigError
+from plumbline.world.folders import KINDS
 
 SHIPPED = Path(__file__).parent.parent / "audit.yaml"
 
@@ -27,10 +29,10 @@ def write(tmp_path, **changes):
 
 def test_the_shipped_file_audits_the_whole_grid():
     audit = read_audit(SHIPPED)
-    assert len(audit.cells) == 14
     sizes = {
         (e.factors["size"], e.factors["data_amount"], e.factors["data_source"])
         for e in audit.encoders.values()
+        if e.factors
     }
     grid = {(s, a, d) for s in ("small", "large") for a in ("3k", "6k") for d in ("atlas", "bazaar")}
     assert grid - sizes == {("small", "6k", "atlas"), ("large", "6k", "atlas")}
@@ -182,6 +184,70 @@ def test_an_absent_file_is_said(tmp_path):
 
 def test_the_digest_is_of_what_is_computed_not_of_where_it_is_kept(tmp_path):
     base = read_audit(write(tmp_path)).digest
-    storage = {"shard_rows": 512, "batch_rows": 64}
+    storage = {"shard_rows": 512}
     assert read_audit(write(tmp_path, storage={**storage, "root": "s3://bucket/lake"})).digest == base
+    assert read_audit(write(tmp_path, engine={"workers": 7})).digest == base
     assert read_audit(write(tmp_path, statistics={"seed": 1})).digest != base
+
+
+def test_every_dataset_and_every_family_is_in_the_shipped_audit():
+    audit = read_audit(SHIPPED)
+    assert {dataset for dataset, _ in audit.cells} == set(audit.datasets)
+    assert {model for _, model in audit.cells} == set(audit.encoders)
+    assert {entry.root.removeprefix("planted:") for entry in audit.datasets.values()} == set(KINDS)
+    assert {entry.reader for entry in audit.datasets.values()} == set(reader_names())
+
+
+def test_a_file_based_on_another_says_only_what_differs(tmp_path):
+    write(tmp_path)
+    path = tmp_path / "more.yaml"
+    path.write_text(
+        "based_on: audit.yaml\ntitle: More\ndatasets: {twin: {reader: utkface, root: planted:utkface}}\n"
+        "audit: [{encoders: [small-atlas-3k], datasets: [twin, neutral]}]\n"
+    )
+    base, audit = read_audit(tmp_path / "audit.yaml"), read_audit(path)
+    assert audit.title == "More" and audit.datasets == {
+        **base.datasets,
+        "twin": base.datasets["utkface"].model_copy(update={"balance": {}}),
+    }
+    assert audit.encoders == base.encoders
+    assert [dataset for dataset, _ in audit.cells] == ["twin", "neutral"]
+    path.write_text("based_on: audit.yaml\nstatistics: {seeds: 1}\n")
+    with pytest.raises(ConfigError, match=r"line 2, key statistics\.seeds[\s\S]*did you mean `seed`"):
+        read_audit(path)
+
+
+def test_a_base_must_be_there_and_complete(tmp_path):
+    write(tmp_path)
+    (tmp_path / "one.yaml").write_text("based_on: audit.yaml\n")
+    (tmp_path / "two.yaml").write_text("based_on: one.yaml\n")
+    with pytest.raises(ConfigError, match="not on a chain"):
+        read_audit(tmp_path / "two.yaml")
+    (tmp_path / "two.yaml").write_text("based_on: none.yaml\n")
+    with pytest.raises(ConfigError, match=r"cannot be read[\s\S]*none\.yaml"):
+        read_audit(tmp_path / "two.yaml")
+
+
+def test_trident_is_asked_only_where_there_are_classes(tmp_path):
+    everything = read_audit(write(tmp_path, audit=[{}])).cells
+    assert "trident" in everything["utkface", "small-atlas-3k"]
+    assert everything["neutral", "small-atlas-3k"] == ("agency", "communion", "crime", "crime_pooled")
+    only = read_audit(write(tmp_path, audit=[{"suites": ["trident"]}])).cells
+    assert "neutral" not in {dataset for dataset, _ in only}
+    with pytest.raises(
+        ConfigError, match=r"key audit\.0\.suites\.0[\s\S]*for neutral: the Trident suites need a label"
+    ):
+        read_audit(write(tmp_path, audit=[{"datasets": ["utkface", "neutral"], "suites": ["trident"]}]))
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"reader": "folder", "root": "x"}, "`map` with the reader `folder`"),
+        ({"reader": "utkface", "root": "x", "map": {"index": "a.csv", "path": "f"}}, "and only with it"),
+        ({"reader": "folder", "root": "x", "map": {"index": "a.csv", "paths": "f"}}, "did you mean `path`"),
+    ],
+)
+def test_a_column_map_belongs_to_the_reader_folder(tmp_path, entry, said):
+    with pytest.raises(ConfigError, match=said):
+        read_audit(write(tmp_path, datasets={"mine": entry}, audit=[]))

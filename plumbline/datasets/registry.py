@@ -21,7 +21,8 @@ _READERS = {
 }
 """Name in the audit file and of the module, to the class in it."""
 
-_MAPPED = "folder"
+MAPPED = "folder"
+"""The reader that takes a column map."""
 
 
 def reader_names() -> tuple[str, ...]:
@@ -46,7 +47,7 @@ def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
         raise ConfigError(
             "there is no reader for this dataset", found=name, expected=", ".join(reader_names())
         )
-    if (name == _MAPPED) != (column_map is not None):
+    if (name == MAPPED) != (column_map is not None):
         raise ConfigError(
             "a column map belongs to the reader `folder`, and that reader needs one",
             found=f"{name} {'without' if column_map is None else 'with'} `map`",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -52,6 +52,8 @@ class Cell:
         By suite id.
     keep : mapping of str to (n,) bool
         By suite id: the rows that the audit's named filter keeps for that suite (all, where absent).
+    relabelled : mapping of str to DataFrame
+        By suite id: the records with labels merged as that filter says, where it merges any.
     """
 
     model: str
@@ -59,6 +61,11 @@ class Cell:
     records: pl.DataFrame
     logits: Mapping[str, SuiteLogits]
     keep: Mapping[str, NDArray[np.bool_]]
+    relabelled: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+
+    def labels(self, suite: str) -> pl.DataFrame:
+        """Return the records with the labels that count for a suite."""
+        return self.relabelled.get(suite, self.records)
 
     def rows(self, suite: str) -> NDArray[np.bool_]:
         """Return the (n,) bool mask of rows that count for a suite."""

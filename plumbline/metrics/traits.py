@@ -89,7 +89,9 @@ def _normalised(responses: NDArray[np.float64], groups: NDArray[np.int64], g: in
         "condition": "before",
         "statistic": "estimate",
     }
-    rows = [common | {"metric": "probe_rate", "definition": "logit", "value": rate} for rate in rates.tolist()]
+    rows = [
+        common | {"metric": "probe_rate", "definition": "logit", "value": rate} for rate in rates.tolist()
+    ]
     table = normalise_probe_rates(metric_frame(rows))
     return table["value"].to_numpy()[:g]
 

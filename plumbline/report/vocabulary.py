@@ -20,6 +20,8 @@ ATTRIBUTE_TITLES = {
     "gender_race": "gender × race",
     "race_gender": "race × gender",
     "age_group_gender": "age group × gender",
+    "occupation_gender": "occupation × gender",
+    "physical": "physical characteristic",
     "auto_gender": "automatic gender",
 }
 GROUP_NOUNS = {"man": "men", "woman": "women"}

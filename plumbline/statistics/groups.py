@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from plumbline.tables.suites import GENDERS
 
-AUDITED_ATTRIBUTES = ("gender", "race", "age_group")
+AUDITED_ATTRIBUTES = ("gender", "race", "age_group", "physical")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from resources.places import PROJECT, Places
 AUDIT = {
     "title": "A small audit of the planted world",
     "labeller": "small-control-3k",
-    "storage": {"shard_rows": 256, "batch_rows": 64},
+    "storage": {"shard_rows": 256},
     "statistics": {"resamples": 2000, "permutations": 2000},
     "datasets": {
         "fairface": {

@@ -52,8 +52,8 @@ def test_a_checkpoint_replaced_while_loading_stops_the_run(places, tmp_path, mon
 
     load = encoders.load_encoder
 
-    def load_and_replace(files, *, device):
-        loaded = load(files, device=device)
+    def load_and_replace(files, *, placement):
+        loaded = load(files, placement=placement)
         shutil.copyfile(SHIPPED / "small-atlas-3k" / WEIGHTS, tmp_path / "a" / WEIGHTS)
         return loaded
 

@@ -99,20 +99,22 @@ RANGES = (
 def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     """Return the metric rows of every outcome suite that the cell has logits for.
 
-    Top-1 is by cosine, by logit where the encoder has no cosine; ties go to the lower index. Group proportions, disparities and their uncertainty are
-    over the labelled images, resampled within groups; harm rates over all images.
+    Top-1 is by cosine, by logit where the encoder has no cosine; ties go to the lower index. Group proportions,
+    disparities and their uncertainty are over the labelled images, resampled within groups; harm rates over
+    all images.
     """
     events = list(_tested_events(cell))
-    groups = [g for g in attribute_groups(cell.records) if events]
     rows: list[Row] = []
     for event in events:
         rows.append(_harm_row(cell, event, settings))
-        for group in groups:
+        for group in attribute_groups(cell.labels(event.suite)):
             rows += _event_rows(cell, event, group, settings)
     # In the paper's order, so that the draws do not depend on the order in which suites were given.
     tasks = [event for task in TASKS for event in events if event.suite == task and event.skewed]
-    if {event.suite for event in tasks} == set(TASKS):
-        for group in groups:
+    labels = [cell.labels(task) for task in TASKS]
+    # A mean over tasks is of the same groups: none where their filters merge labels differently.
+    if {event.suite for event in tasks} == set(TASKS) and all(own is labels[0] for own in labels):
+        for group in attribute_groups(labels[0]):
             rows += _mean_of_tasks_rows(cell, tasks, group, settings)
     return metric_frame(rows)
 

@@ -88,7 +88,9 @@ def _class_tests(cell: Cell, logits: SuiteLogits, classes: Groups, settings: Met
     for name, groups in views:
         divisor = 2 if name == "trident_mixed" else 1
         test = _probe_test(name, logits, logits.logits, kept, groups, divisor=divisor)
-        rows += _score_rows(cell, test, {"paper": "paper", "released": "released", "plain": "logit"}, settings)
+        rows += _score_rows(
+            cell, test, {"paper": "paper", "released": "released", "plain": "logit"}, settings
+        )
         if logits.cosine is not None:
             cosine = _probe_test(name, logits, logits.cosine, kept, groups, divisor=divisor)
             rows += _score_rows(cell, cosine, {"paper": "cosine", "plain": "cosine"}, settings, gaps=False)

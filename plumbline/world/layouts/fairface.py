@@ -55,7 +55,7 @@ def _write(root: Path) -> None:
 
 def _write_bad_files(root: Path, rng: np.random.Generator) -> list[tuple[str, ...]]:
     contents = bad_contents(rng)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for path, fault in _BAD.items():
         if fault in contents:
             (root / path).write_bytes(contents[fault])

@@ -1,0 +1,46 @@
+"""The accepted images of a dataset as files with their hashes: what every encoder reads, and how they are embedded."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from assets.progress import progress_of
+from plumbline.encoders.embedding import Embedded, embed_images
+from plumbline.encoders.encoder import DualEncoder
+from resources.places import Places
+
+
+@dataclass(frozen=True)
+class ListedImages:
+    """The rows of `records` as files.
+
+    Attributes
+    ----------
+    paths : list of Path
+    image_ids : list of str
+        sha256 of each file's bytes, in the same order.
+    records_sha256 : str
+        Of the committed records.
+    """
+
+    paths: list[Path]
+    image_ids: list[str]
+    records_sha256: str
+
+
+def listed_images(places: Places, dataset: str) -> ListedImages:
+    """Read the accepted images of a dataset from the lake."""
+    made = places.lake.require("records", partition=dataset)
+    records, root = places.lake.read_table("records", made=made), places.dataset_root(dataset)
+    return ListedImages([root / path for path in records["path"]], records["image_id"].to_list(), made.sha256)
+
+
+def embed_listed(places: Places, encoder: DualEncoder, dataset: str, listed: ListedImages) -> Embedded:
+    """Embed images through the shared cache, with progress."""
+    settings = places.engine_settings()
+    if encoder.crop is None:
+        # No other decoder can stand in for a preprocessing that is more than a resize and a crop.
+        settings["decoder"] = "pillow"
+    with progress_of(f"{dataset}: embedding") as progress:
+        return embed_images(
+            encoder, listed.paths, listed.image_ids, places.shards, progress=progress, **settings
+        )
