@@ -2,7 +2,55 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+import difflib
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from plumbline.datasets.containment import leads_out
+from plumbline.datasets.records import LABEL_COLUMNS, unsafe_characters
+from plumbline.tables.suites import load_suite, trident_class_sets
+
+MAPPED_COLUMNS = (*LABEL_COLUMNS, "split")
+"""The record columns that a table may fill."""
+
+TABLE_KINDS = (".csv", ".parquet")
+
+# In this order: the first one that is mapped is what must never be null, unless a label set says another.
+_BASES = ("race", "gender", "age_group", "age", "occupation", "scene", "physical")
+
+
+def _text(value: str) -> str:
+    if not value.strip() or unsafe_characters(value):
+        raise ValueError("a name without control characters")
+    return value
+
+
+def _index(value: str) -> str:
+    if leads_out(value) or PurePosixPath(value).suffix not in TABLE_KINDS:
+        raise ValueError(f"a {' or '.join(TABLE_KINDS)} file below the dataset's root")
+    return value
+
+
+def _record_column(value: str) -> str:
+    if value not in MAPPED_COLUMNS:
+        close = difflib.get_close_matches(value, MAPPED_COLUMNS, n=1)
+        meant = f"; did you mean `{close[0]}`?" if close else ""
+        raise ValueError(f"one of {', '.join(MAPPED_COLUMNS)}{meant}")
+    return value
+
+
+def _class_set(value: str) -> str:
+    if value not in trident_class_sets():
+        raise ValueError(f"one of {', '.join(trident_class_sets())}")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_text)]
+Index = Annotated[str, AfterValidator(_text), AfterValidator(_index)]
+RecordColumn = Annotated[str, AfterValidator(_record_column)]
+ClassSet = Annotated[str, AfterValidator(_class_set)]
 
 
 class ColumnMap(BaseModel):
@@ -10,16 +58,59 @@ class ColumnMap(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    index: str = Field(description="CSV or Parquet table, below the dataset's root")
-    path: str = Field(description="its column with each image's path, below the root")
-    columns: dict[str, str] = Field(
+    index: Index = Field(description="CSV or Parquet table, below the dataset's root")
+    path: Text = Field(description="its column with each image's path, below the root")
+    columns: dict[RecordColumn, Text] = Field(
         default_factory=dict, description="record column, such as `gender` or `split` -> column of the table"
     )
-    values: dict[str, dict[str, str]] = Field(
+    values: dict[RecordColumn, dict[str, Text]] = Field(
         default_factory=dict,
         description="record column -> value in the table -> value in the records; without it values are kept",
     )
-    classes: str | None = Field(
+    classes: ClassSet | None = Field(
         default=None,
         description="label set of the Trident suites that one of the columns holds, such as `fairface`",
     )
+
+    @model_validator(mode="after")
+    def _values_are_of_mapped_columns(self) -> ColumnMap:
+        unmapped = [column for column in self.values if column not in self.columns]
+        if unmapped:
+            raise ValueError(
+                f"`values` only for record columns that `columns` maps, which {', '.join(unmapped)} is not"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _classes_are_mapped(self) -> ColumnMap:
+        if self.classes is None:
+            return self
+        attribute, labels = class_labels(self.classes)
+        if attribute not in self.columns:
+            raise ValueError(f"`columns` must map `{attribute}`, which the label set {self.classes} is about")
+        unknown = sorted(set(self.values.get(attribute, {}).values()) - set(labels))
+        if unknown:
+            raise ValueError(
+                f"`values` of `{attribute}` among the labels of {self.classes} ({', '.join(labels)}), "
+                f"which {', '.join(unknown)} is not"
+            )
+        return self
+
+    @property
+    def base_attribute(self) -> str | None:
+        """Return the record column that must never be null; None where nothing of that kind is mapped."""
+        if self.classes is not None:
+            return class_labels(self.classes)[0]
+        return next((column for column in _BASES if column in self.columns), None)
+
+
+def class_labels(classes: str) -> tuple[str, tuple[str, ...]]:
+    """Return the record column that a label set of the Trident suites is about, and its labels.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such label set.
+    """
+    suite = load_suite("trident", classes=classes)
+    return str(suite.attribute), suite.class_labels

@@ -31,7 +31,9 @@ def world_version(kind: str) -> str:
     import PIL
 
     package = files("plumbline.world")
-    sources = [(package / name).read_text("utf-8") for name in (*_GENERATORS, f"layouts/{kind}.py")]
+    # The Parquet form of a dataset is written with the layout of the other one.
+    layouts = dict.fromkeys(f"layouts/{name}.py" for name in (kind.removesuffix("_parquet"), kind))
+    sources = [(package / name).read_text("utf-8") for name in (*_GENERATORS, *layouts)]
     return digest_json([PIL.__version__, *sources])[:10]
 
 

@@ -60,6 +60,31 @@ def sample_labelled(n: int, rng: np.random.Generator, **labels: Sequence[str]) -
     return faces.sample_attributes(n, rng).with_columns(fixed)
 
 
+def draw_versions(attributes: pl.DataFrame, rng: np.random.Generator) -> np.ndarray:
+    """Draw one person in several versions: what differs between the rows is their attributes.
+
+    The rows share the jitter in place, size, skin and hair; a little noise of its own keeps two versions that
+    look alike from being the same file.
+
+    Parameters
+    ----------
+    attributes : polars.DataFrame
+        n rows as `faces.sample_attributes` gives them.
+    rng : numpy.random.Generator
+        Source of the person and of the noise.
+
+    Returns
+    -------
+    numpy.ndarray
+        uint8, shape (n, 64, 64, 3), RGB.
+    """
+    person = int(rng.integers(2**32))
+    rows = attributes.iter_slices(1)
+    images = np.concatenate([faces.draw(row, np.random.default_rng(person)) for row in rows])
+    noise = rng.integers(-2, 3, images.shape, np.int16)
+    return np.clip(images + noise, 0, 255).astype(np.uint8)
+
+
 def bad_contents(rng: np.random.Generator) -> dict[str, bytes]:
     """Return fault -> bytes of a file that has it, for the faults that lie in a file."""
     drawn = faces.draw(faces.sample_attributes(5, rng), rng)

@@ -1,0 +1,91 @@
+"""CausalFace: synthetic faces, one thing varied at a time; folders and names say what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from plumbline.datasets.declaration import load_declaration
+from plumbline.datasets.folder_index import FolderIndexed
+from plumbline.datasets.records import Entry, Refusal
+from plumbline.errors import DatasetError
+
+# Folder of a dimension, to what the names below it are marked with.
+_MARKS = {"age": "age", "lighting": "l", "pose": "y", "smiling": "smiling"}
+
+_PATH = re.compile(
+    r"final_picked_(?P<folder>[a-z]+)/seed_(?P<seed>[0-9]+)/"
+    r"(?P<race>[a-z]+)_(?P<gender>[a-z]+)_(?P<mark>[a-z]+)_(?P<value>-?[0-9]{1,3}(?:\.[0-9]{1,3})?)(?:_o2)?(?:_corrected)?\.png",
+    re.ASCII,
+)
+
+# The study's own script writes them beside the faces: without background, and with the brightness set right.
+_WITHOUT_BACKGROUND = "_rm_bg"
+_CORRECTED = "_corrected.png"
+
+
+class CausalFace(FolderIndexed):
+    """Reader of CausalFace (Liang, Perona and Balakrishnan, ICCV 2023).
+
+    Known from the published reader of the social perception study, and followed here: the folders
+    `final_picked_{age,lighting,pose,smiling}/seed_N`; names `race_gender_mark_value.png`, where the mark is `age`,
+    `l` (lighting), `y` (pose) or `smiling` and `_o2` follows the value of age and smiling; the levels of each
+    dimension; that a picture of a smile may have a version with the brightness set right, `_corrected`, which the
+    study uses instead; and versions without background, `_rm_bg`.
+
+    Assumed: that the number after `seed_` joins the faces of one person through all dimensions, and that a level
+    may be written with or without a decimal point (`0`, `0.0`).
+
+    A corrected picture takes the place of its original. Versions without background are other pictures of listed
+    faces and are not listed. Any other file is, and is quarantined (`malformed_name`).
+    """
+
+    declaration = load_declaration("causalface")
+    name = "CausalFace"
+    form = "final_picked_<dimension>/seed_<N>/<race>_<gender>_<age, l, y or smiling>_<value>[_o2][_corrected].png"
+
+    def entries(self, root: Path) -> Sequence[Entry | Refusal]:
+        """Return one entry a face, by path in code-point order.
+
+        Raises
+        ------
+        DatasetError
+            If there is no face at all, or a folder cannot be listed.
+        """
+        found = super().entries(root)
+        paths = {item.path for item in found}
+        listed = [item for item in found if not _is_replaced(item.path, paths)]
+        if not listed:
+            hint = f"put the images there, named {self.form}"
+            raise DatasetError(
+                "the CausalFace folder holds only pictures without background", where=root, hint=hint
+            )
+        return listed
+
+    def labels(self, entry: Entry) -> dict[str, str]:
+        """Map race, gender, dimension and level; the set is the seed.
+
+        Raises
+        ------
+        ImageRejected
+            With code `unknown_label`.
+        """
+        return {**super().labels(entry), "set_id": entry.raw["seed"]}
+
+    def entry(self, path: str) -> Entry | Refusal:
+        """Return what the folders and the name say; a dimension's folder holds only that dimension."""
+        match = _PATH.fullmatch(path)
+        if match is None or _MARKS.get(match["folder"], match["mark"]) != match["mark"]:
+            return self.malformed(path)
+        # Adding 0 makes -0 a plain 0.
+        level = f"{float(match['value']) + 0:g}"
+        raw = {name: match[name] for name in ("race", "gender", "seed")}
+        return Entry(path, None, {**raw, "dimension": match["mark"], "step": f"{match['mark']} {level}"})
+
+
+def _is_replaced(path: str, paths: set[str]) -> bool:
+    plain = path.replace(_WITHOUT_BACKGROUND, "")
+    if plain != path and _PATH.fullmatch(plain):
+        return True
+    return f"{path.removesuffix('.png')}{_CORRECTED}" in paths

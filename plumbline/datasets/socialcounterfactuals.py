@@ -1,0 +1,298 @@
+"""SocialCounterfactuals: sets of images that differ in two attributes of a person, published or extracted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from plumbline.datasets.containment import dataset_root, inside
+from plumbline.datasets.csv_index import Row, read_rows
+from plumbline.datasets.declaration import Declaration, load_declaration
+from plumbline.datasets.records import Entry, Refusal, printable
+from plumbline.errors import DatasetError, ImageRejected
+from plumbline.parquet_images import IMAGE_COLUMN
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IMAGES = "images"
+"""Folder of the extracted images; without it they lie in the root."""
+
+ROW_COLUMNS = ("caption", "counterfactual_set", "a1a2")
+"""What is read of each Parquet row besides its image."""
+
+_ROW_FORM = "string columns caption, counterfactual_set and a1a2, and the image column of Hugging Face"
+_SET_COLUMNS = ("seed", "filename", "rank")
+_CAPTION = "caption_"
+_CAPTION_FORM = "[A picture of, A photo of, An image of] a <word> <word> <occupation>"
+_OPENING = re.compile(r"(?:(?:a picture|a photo|an image) of )?an? ", re.IGNORECASE)
+_FILENAME_FORM = "[a_picture_of_, a_photo_of_, an_image_of_]{subset}_<occupation>"
+_FILENAME_OPENING = re.compile(r"(?:(?:a_picture|a_photo|an_image)_of_)?")
+_KEPT = ("occupation", "set_id", "caption")
+
+
+class SocialCounterfactuals:
+    """Reader of SocialCounterfactuals (Howard et al., CVPR 2024) in either of its two layouts.
+
+    Extracted: `{filename}_{rank}_{im_index}_{seed}.jpg` in `images` (or in the root, where there is no such
+    folder) beside `metadata_{race_gender,physical_gender,physical_race}.csv`, any of which may be absent. A row is
+    a set and lists one image for every column `caption_<im_index>`. The occupation comes from `filename`.
+
+    Published on Hugging Face: `data/*.parquet` (or in the root), one row an image. That the columns `image`,
+    `caption`, `counterfactual_set`, `a1`, `a1_type`, `a2`, `a2_type` and `a1a2` are there is known from published
+    code that reads them, and that `a1a2` is the two attribute words as they stand in the caption: the authors cut
+    it out of the caption. Assumed is only that `counterfactual_set` is one text a set; `a1` to `a2_type` are not
+    read. The occupation is what the caption ends with, in lower case, which is what `filename` says too.
+
+    In both, the two attributes come from the caption by the declared words, whose kinds say the subset: that is
+    the record's `split`. A row whose words are unknown or contradict each other is quarantined. Where the metadata
+    files are there, they count, even beside Parquet files. An incomplete set is not refused: count its records
+    against `set_size`.
+    """
+
+    declaration: Declaration = load_declaration("socialcounterfactuals")
+
+    def index_files(self, root: Path) -> Sequence[str]:
+        """Return the metadata files that are there, else the Parquet files.
+
+        Raises
+        ------
+        DatasetError
+            If there is neither.
+        """
+        folder = dataset_root(root)
+        metadata = [name for name in self.declaration.indexes.values() if (folder / name).is_file()]
+        found = metadata or sorted(
+            file.relative_to(folder).as_posix()
+            for pattern in ("*.parquet", "data/*.parquet")
+            for file in folder.glob(pattern)
+        )
+        if not found:
+            raise DatasetError(
+                "the SocialCounterfactuals folder has no index",
+                where=root,
+                expected=f"data/*.parquet or {', '.join(self.declaration.indexes.values())}",
+                hint=f"put the published Parquet files there, or the metadata files beside the folder `{IMAGES}`",
+            )
+        return found
+
+    def entries(self, root: Path) -> Sequence[Entry | Refusal]:
+        """Return one entry an image: of every caption in the metadata files, or of every Parquet row.
+
+        Raises
+        ------
+        DatasetError
+            If there is no index, one has other columns than expected or cannot be read, or they list nothing.
+        """
+        folder = dataset_root(root)
+        subsets = {name: subset for subset, name in self.declaration.indexes.items()}
+        indexes = self.index_files(folder)
+        listed: list[Entry | Refusal] = []
+        for name in indexes:
+            read = _metadata(folder, name, subsets[name]) if name in subsets else _rows(folder, name)
+            listed += read
+        if not listed:
+            hint = "put the published files there"
+            raise DatasetError(
+                "the SocialCounterfactuals index lists no image",
+                where=root,
+                found=", ".join(indexes),
+                hint=hint,
+            )
+        return listed
+
+    def labels(self, entry: Entry) -> dict[str, str]:
+        """Map the two attributes that the image's subset varies; occupation, set and caption stay as they are.
+
+        Raises
+        ------
+        ImageRejected
+            With code `unknown_label`.
+        """
+        varied = {
+            rule.column: rule.apply(entry.raw[rule.source])
+            for rule in self.declaration.rules
+            if rule.source in entry.raw
+        }
+        return {**varied, **{column: entry.raw[column] for column in _KEPT}}
+
+
+def set_size(subset: str) -> int:
+    """Return how many images a complete counterfactual set of a subset has: 12, 10 or 30.
+
+    Raises
+    ------
+    KeyError
+        If there is no such subset.
+    """
+    if subset not in SocialCounterfactuals.declaration.indexes:
+        raise KeyError(subset)
+    first, second = (len(_words()[attribute]) for attribute in subset.split("_"))
+    return first * second
+
+
+@cache
+def _words() -> dict[str, dict[str, str]]:
+    """Return attribute -> word in the caption, in lower case -> the word as declared."""
+    rules = SocialCounterfactuals.declaration.rules
+    return {rule.source: {word.lower(): word for word in rule.values} for rule in rules}
+
+
+@cache
+def _pair() -> re.Pattern[str]:
+    words = (word for of_attribute in _words().values() for word in of_attribute)
+    any_word = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    return re.compile(rf"({any_word}) ({any_word}) (\S.*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Caption:
+    """What a caption says: attribute to word, both words as they stand there, and the occupation in lower case."""
+
+    attributes: dict[str, str]
+    pair: str
+    occupation: str
+
+    @property
+    def subset(self) -> str:
+        return "_".join(self.attributes)
+
+
+def _parsed(caption: str) -> _Caption:
+    opening = _OPENING.match(caption)
+    match = opening and _pair().fullmatch(caption, opening.end())
+    if match:
+        first, second, occupation = match.groups()
+        attributes = {
+            attribute: words[word.lower()]
+            for word in (first, second)
+            for attribute, words in _words().items()
+            if word.lower() in words
+        }
+        parsed = _Caption(attributes, f"{first} {second}", occupation.lower())
+        if parsed.subset in SocialCounterfactuals.declaration.indexes:
+            return parsed
+    raise ImageRejected(
+        "unknown_label",
+        "the caption does not say two known attributes and an occupation",
+        found=repr(caption),
+        expected=f"{_CAPTION_FORM}, with words of {' or '.join(SocialCounterfactuals.declaration.indexes)}",
+    )
+
+
+def _metadata(root: Path, name: str, subset: str) -> Iterator[Entry | Refusal]:
+    folder = f"{IMAGES}/" if (root / IMAGES).is_dir() else ""
+    for row in read_rows(_index(root, name), name=name, columns=_SET_COLUMNS):
+        if isinstance(row, Refusal):
+            yield row
+            continue
+        captions = {
+            column.removeprefix(_CAPTION): caption
+            for column, caption in row.values.items()
+            if column.startswith(_CAPTION)
+        }
+        if not captions:
+            found = ", ".join(row.values)
+            _other_columns(name, found, f"{', '.join(_SET_COLUMNS)} and {_CAPTION}<im_index>")
+        for im_index, caption in captions.items():
+            yield _of_set(row, name, subset, folder, im_index, caption)
+
+
+def _of_set(row: Row, name: str, subset: str, folder: str, im_index: str, caption: str) -> Entry | Refusal:
+    seed, filename, rank = (row.values[column] for column in _SET_COLUMNS)
+    path = f"{folder}{filename}_{rank}_{im_index}_{seed}.jpg"
+    try:
+        occupation = _occupation(filename, subset)
+        parsed = _parsed(caption)
+        if parsed.subset != subset:
+            what = "the caption is of another subset than its file"
+            raise ImageRejected("unknown_label", what, found=repr(caption), expected=subset)
+    except ImageRejected as error:
+        error.where = f"{name}, line {row.line}"
+        return Refusal.of(error, path=path, stage="labels", line=row.line)
+    kept = {"occupation": occupation, "set_id": f"{filename}_{rank}_{seed}", "caption": caption}
+    return Entry(path, subset, {**parsed.attributes, **kept}, name, row.line)
+
+
+def _occupation(filename: str, subset: str) -> str:
+    opening = _FILENAME_OPENING.match(filename)
+    rest = filename[opening.end() :] if opening else filename
+    occupation = rest.removeprefix(f"{subset}_")
+    if occupation in (rest, ""):
+        expected = _FILENAME_FORM.format(subset=subset)
+        raise ImageRejected(
+            "unknown_label",
+            "the file name does not say the occupation",
+            found=repr(filename),
+            expected=expected,
+        )
+    return occupation.replace("_", " ")
+
+
+def _rows(root: Path, name: str) -> Iterator[Entry | Refusal]:
+    table = _row_table(root, name)
+    columns = (table.column(column).to_pylist() for column in ROW_COLUMNS)
+    for number, values in enumerate(zip(*columns, strict=True)):
+        yield _of_row(name, number, *values)
+
+
+def _of_row(
+    name: str, number: int, caption: str | None, set_id: str | None, pair: str | None
+) -> Entry | Refusal:
+    path, line = f"{name}/{number}", number + 1
+    try:
+        parsed = _parsed(caption or "")
+        if (pair or "").lower() != parsed.pair.lower():
+            what = "`a1a2` contradicts the caption"
+            raise ImageRejected("unknown_label", what, found=repr(pair), expected=parsed.pair)
+        if not set_id:
+            what = "the row belongs to no set"
+            raise ImageRejected("unknown_label", what, found=repr(set_id), expected="`counterfactual_set`")
+    except ImageRejected as error:
+        error.where = f"{name}, line {line}"
+        return Refusal.of(error, path=path, stage="labels", line=line)
+    kept = {"occupation": parsed.occupation, "set_id": set_id, "caption": caption or ""}
+    return Entry(path, parsed.subset, {**parsed.attributes, **kept}, name, line)
+
+
+def _row_table(root: Path, name: str) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(_index(root, name)) as file:
+            schema = file.schema_arrow
+            texts = {field.name for field in schema if field.type in (pa.string(), pa.large_string())}
+            if not texts.issuperset(ROW_COLUMNS) or IMAGE_COLUMN not in schema.names:
+                found = ", ".join(f"{field.name}: {field.type}" for field in schema)
+                _other_columns(name, found, _ROW_FORM)
+            return file.read(columns=list(ROW_COLUMNS))
+    except (pa.ArrowException, OSError) as error:
+        raise DatasetError(
+            "the Parquet file cannot be read",
+            where=name,
+            found=printable(str(error)),
+            expected="a sound Parquet file",
+            hint="fetch it again from the published dataset",
+        ) from error
+
+
+def _index(root: Path, name: str) -> Path:
+    try:
+        return inside(root, name)
+    except ImageRejected as error:
+        raise DatasetError(error.what, where=name, found=error.found, expected=error.expected) from error
+
+
+def _other_columns(name: str, found: str, expected: str) -> NoReturn:
+    raise DatasetError(
+        "the index has other columns than the published one",
+        where=name,
+        found=printable(found),
+        expected=expected,
+        hint="use the published file, or read your own table with the reader `folder`",
+    )

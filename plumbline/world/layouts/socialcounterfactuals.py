@@ -1,0 +1,210 @@
+"""The planted SocialCounterfactuals as extracted: images beside the metadata of the three subsets.
+
+A set is one person in every pair of attributes. What can be seen: race, gender, occupation, and the words `young`
+and `old` (the world's young adults and elderly; all others are middle-aged). `skinny`, `obese` and `tattooed` have
+no look: within a set, images that differ only in these differ in a little noise.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from plumbline.world import faces, sources
+from plumbline.world.layouts.layout import (
+    Layout,
+    bad_contents,
+    draw_versions,
+    sample_labelled,
+    write_images,
+    write_truth,
+)
+
+RACES = {
+    "White": "White", "Black": "Black", "Indian": "Indian", "Asian": "East Asian", "Middle Eastern": "Middle Eastern",
+    "Latino": "Latino_Hispanic",
+}  # fmt: skip
+GENDERS = {"male": "man", "female": "woman"}
+_AGE_GROUPS = {"young": "young_adult", "old": "elderly"}
+
+# Numbers of the images as in the real metadata.
+_SUBSETS = {
+    "race_gender": dict(zip(range(12), product(RACES, GENDERS))),
+    "physical_gender": {
+        start + i: (word, gender)
+        for word, start in {"skinny": 10, "young": 12, "obese": 20, "tattooed": 24, "old": 26}.items()
+        for i, gender in enumerate(GENDERS)
+    },
+    "physical_race": {
+        start + i: (word, race)
+        for word, start in {"skinny": 30, "young": 36, "obese": 60, "tattooed": 72, "old": 78}.items()
+        for i, race in enumerate(RACES)
+    },
+}
+_SETS = {"race_gender": 20, "physical_gender": 15, "physical_race": 6}
+_OPENINGS = ("", "a picture of ", "a photo of ", "an image of ")
+_SAID = {"police": "police officer"}
+_FAULTS = {
+    0: "no bytes",
+    1: "cut off",
+    2: "text",
+    3: "missing file",
+    4: "unknown race",
+    5: "same bytes, other gender",
+    6: "same bytes, other gender",
+    7: "leaves the root",
+}
+
+
+@dataclass(frozen=True)
+class CounterfactualSet:
+    """One set: who is drawn in it, and what the metadata says of each image.
+
+    Attributes
+    ----------
+    subset, filename, rank, seed : str, str, int, int
+        As in the metadata.
+    captions : dict of int to str
+        Number of the image to its caption.
+    words : list of (str, str)
+        The two attribute words of each image.
+    attributes : polars.DataFrame
+        One row an image.
+    images : numpy.ndarray
+        uint8, shape (images, 64, 64, 3).
+    """
+
+    subset: str
+    filename: str
+    rank: int
+    seed: int
+    captions: dict[int, str]
+    words: list[tuple[str, str]]
+    attributes: pl.DataFrame
+    images: np.ndarray
+
+    def path(self, number: int) -> str:
+        """Return where the image of a number lies."""
+        return f"images/{self.filename}_{self.rank}_{number}_{self.seed}.jpg"
+
+    def truth(self, paths: list[str]) -> pl.DataFrame:
+        """Return what is drawn, and in columns `listed_*` what the dataset says of it in its own words."""
+        said = self.filename.partition(f"{self.subset}_")[2].replace("_", " ")
+        race = [next((word for word in pair if word in RACES), None) for pair in self.words]
+        gender = [next((GENDERS[word] for word in pair if word in GENDERS), None) for pair in self.words]
+        physical = [
+            next((word for word in pair if word not in {*RACES, *GENDERS}), None) for pair in self.words
+        ]
+        return self.attributes.with_columns(
+            path=pl.Series(paths),
+            subset=pl.lit(self.subset),
+            listed_race=pl.Series(race, dtype=pl.String),
+            listed_gender=pl.Series(gender, dtype=pl.String),
+            listed_physical=pl.Series(physical, dtype=pl.String),
+            listed_occupation=pl.lit(said),
+        )
+
+
+def draw_sets(subset: str, count: int, rng: np.random.Generator) -> Iterator[CounterfactualSet]:
+    """Draw a number of sets; occupations and the openings of captions take turns."""
+    pairs = _SUBSETS[subset]
+    for position in range(count):
+        occupation = faces.OCCUPATIONS[position % len(faces.OCCUPATIONS)]
+        said, opening = _SAID.get(occupation, occupation), _OPENINGS[position % len(_OPENINGS)]
+        attributes = _attributes(list(pairs.values()), occupation, rng)
+        yield CounterfactualSet(
+            subset=subset,
+            filename=f"{opening}{subset} {said}".replace(" ", "_"),
+            rank=position // len(faces.OCCUPATIONS),
+            seed=1_000_000_000 + int(rng.integers(3_000_000_000)),
+            captions={number: _caption(opening, *pair, said) for number, pair in pairs.items()},
+            words=list(pairs.values()),
+            attributes=attributes,
+            images=draw_versions(attributes, rng),
+        )
+
+
+def _caption(opening: str, first: str, second: str, said: str) -> str:
+    article = "an" if first[0] in "AIOaio" else "a"
+    return f"{opening[:1].upper()}{opening[1:]}{article} {first} {second} {said}"
+
+
+def _attributes(pairs: list[tuple[str, str]], occupation: str, rng: np.random.Generator) -> pl.DataFrame:
+    person = faces.sample_attributes(1, rng)
+    race = str(rng.choice(list(RACES.values())))
+    gender = str(rng.choice(list(GENDERS.values())))
+    words = [dict.fromkeys(pair) for pair in pairs]
+    labelled = sample_labelled(
+        len(pairs),
+        rng,
+        race=[next((RACES[word] for word in pair if word in RACES), race) for pair in words],
+        gender=[next((GENDERS[word] for word in pair if word in GENDERS), gender) for pair in words],
+        age_group=[_AGE_GROUPS.get(pair[0], "middle_aged") for pair in pairs],
+        occupation=[occupation] * len(pairs),
+    )
+    return labelled.with_columns(pl.lit(person[latent].item()).alias(latent) for latent in faces.LATENTS)
+
+
+_BAD_FILENAME, _BAD_RANK, _BAD_SEED = "race_gender_librarian", 7, 4_000_000_001
+_BAD = {
+    f"images/{_BAD_FILENAME}_{_BAD_RANK}_{number}_{_BAD_SEED}.jpg": fault for number, fault in _FAULTS.items()
+}
+
+
+def _write(root: Path) -> None:
+    rng = np.random.default_rng(sources.seed("auditing", "socialcounterfactuals"))
+    truth = []
+    for subset, count in _SETS.items():
+        sets = list(draw_sets(subset, count, rng))
+        rows = [_row(drawn) for drawn in sets]
+        truth += [_write_set(root, drawn, list(drawn.captions)) for drawn in sets]
+        if subset == "race_gender":
+            row, good = _write_bad_set(root, rng)
+            rows.append(row)
+            truth.append(good)
+        header = ["seed", "p2p_threshold", "cfg_scale", "filename", "rank"]
+        header += [f"caption_{number}" for number in _SUBSETS[subset]]
+        with (root / f"metadata_{subset}.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([header, *rows])
+    write_truth(root, pl.concat(truth))
+
+
+def _row(drawn: CounterfactualSet) -> list[object]:
+    return [drawn.seed, 0.5, 10.0, drawn.filename, drawn.rank, *drawn.captions.values()]
+
+
+def _write_set(root: Path, drawn: CounterfactualSet, numbers: list[int]) -> pl.DataFrame:
+    paths = [drawn.path(number) for number in drawn.captions]
+    kept = [position for position, number in enumerate(drawn.captions) if number in numbers]
+    write_images(root, [paths[i] for i in kept], drawn.images[kept])
+    return drawn.truth(paths)[kept]
+
+
+def _write_bad_set(root: Path, rng: np.random.Generator) -> tuple[list[object], pl.DataFrame]:
+    captions = {
+        number: _caption(
+            "", "Martian" if _FAULTS.get(number) == "unknown race" else race, gender, "librarian"
+        )
+        for number, (race, gender) in _SUBSETS["race_gender"].items()
+    }
+    (other,) = draw_sets("race_gender", 1, rng)
+    drawn = replace(other, filename=_BAD_FILENAME, rank=_BAD_RANK, seed=_BAD_SEED, captions=captions)
+    truth = _write_set(root, drawn, [number for number in drawn.captions if number not in _FAULTS])
+    contents = bad_contents(rng)
+    (root.parent / "outside.jpg").write_bytes(contents["leaves the root"])
+    for path, fault in _BAD.items():
+        if fault == "leaves the root":
+            (root / path).symlink_to("../../outside.jpg")
+        elif fault in contents:
+            (root / path).write_bytes(contents[fault])
+    return _row(drawn), truth
+
+
+LAYOUT = Layout("socialcounterfactuals", _write, _BAD)
+"""574 good files: 20, 15 and 6 whole sets, and four of a set whose other images are bad."""
