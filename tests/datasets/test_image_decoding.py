@@ -116,6 +116,14 @@ def test_palette_with_and_without_a_transparent_entry() -> None:
     assert_halves(decode(encoded(palette, "PNG", transparency=blue)), RED, WHITE)
 
 
+def test_a_palette_entry_that_is_half_clear_is_half_way_to_white() -> None:
+    palette = Image.new("P", (32, 16), 0)
+    palette.paste(1, (16, 0, 32, 16))
+    palette.putpalette([*RED, *BLUE])
+    picture = decode(encoded(palette, "PNG", transparency=bytes((255, 128))))
+    assert_halves(picture, RED, (127, 127, 255))
+
+
 def test_one_bit_and_grey() -> None:
     picture = Image.new("1", (32, 16), 0)
     picture.paste(1, (16, 0, 32, 16))
@@ -138,6 +146,26 @@ def test_16_bit_colour_is_scaled_and_refused_where_its_transparent_colour_is_los
         with pytest.raises(ImageRejected) as caught:
             read(keyed)
         assert caught.value.code == "unsupported_format"
+
+
+@pytest.mark.parametrize(
+    ("colour", "values", "pixel"),
+    [
+        (4, (0x4000, 0x8000), (159, 159, 159)),
+        (4, (0x4000, 0xFFFF), (64, 64, 64)),
+        (4, (0x4000, 0), WHITE),
+        (6, (0xFFFF, 0, 0x4000, 0xFFFF), (255, 0, 64)),
+        (6, (0xFFFF, 0, 0x4000, 0), WHITE),
+        (6, (0xFFFF, 0, 0, 0x8000), (255, 127, 127)),
+    ],
+)
+def test_16_bit_with_alpha_is_composited_on_white(
+    colour: int, values: tuple[int, ...], pixel: tuple[int, ...]
+) -> None:
+    row = b"\0" + struct.pack(f">{len(values)}H", *values) * 3
+    picture = decode(png((3, 2, 16, colour), row * 2))
+    assert picture.mode == "RGB" and picture.size == (3, 2)
+    assert np.abs(np.asarray(picture).astype(int) - pixel).max() <= 1
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "progressive JPEG", "PNG", "WEBP", "lossless WEBP"])
