@@ -1,0 +1,237 @@
+"""Any folder of images with a table: the column map is checked, and nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from plumbline.datasets import Refusal, ingest, reader_for
+from plumbline.datasets.column_map import ColumnMap
+from plumbline.errors import DatasetError
+from plumbline.world import folders
+from plumbline.world.layouts.folder import COLUMN_MAP
+
+MAP: dict[str, Any] = {
+    "index": "faces.csv",
+    "path": "picture",
+    "columns": {"gender": "sex", "age": "years", "split": "part"},
+    "values": {"gender": {"m": "man", "f": "woman"}},
+}
+
+
+def mapped(**changes: Any) -> ColumnMap:
+    return ColumnMap.model_validate({**MAP, **changes})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, jpeg: Callable[..., bytes]) -> Path:
+    """Return a folder with the pictures 1.jpg to 3.jpg and no table yet."""
+    for number in (1, 2, 3):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(number))
+    return tmp_path
+
+
+def test_mapped_values_are_replaced_and_others_kept(folder: Path) -> None:
+    (folder / "faces.csv").write_text(
+        "note,years,picture,sex,part\nx, 30 ,1.jpg,m,Übung\nx,,2.jpg,f,\nx,6,3.jpg,f,Prüfung\n", "utf-8"
+    )
+    records = ingest(reader_for("folder", mapped()), folder, dataset="own").records
+    assert records.select("path", "split", "gender", "age").rows() == [
+        ("1.jpg", "Übung", "man", " 30 "),
+        ("2.jpg", None, "woman", None),
+        ("3.jpg", "Prüfung", "woman", "6"),
+    ]
+    assert (
+        records.select(
+            pl.exclude("image_id", "dataset", "path", "split", "gender", "age").is_null().all()
+        ).row(0)
+        == (True,) * 9
+    )
+
+
+def test_a_value_without_a_word_is_quarantined_with_its_line(folder: Path) -> None:
+    (folder / "faces.csv").write_text("picture,sex,years,part\n1.jpg,M,1,a\n2.jpg,,2,a\n3.jpg,f,3,a\n")
+    ingested = ingest(reader_for("folder", mapped()), folder, dataset="own")
+    assert ingested.records["path"].to_list() == ["3.jpg"]
+    refused = ingested.quarantine.select("path", "line", "code", "stage", "found", "expected").rows()
+    assert refused == [
+        ("1.jpg", 2, "unknown_label", "labels", "'M'", "m, f"),
+        ("2.jpg", 3, "unknown_label", "labels", "''", "m, f"),
+    ]
+
+
+def test_a_kept_value_that_cannot_be_shown_is_quarantined(folder: Path) -> None:
+    (folder / "faces.csv").write_text(
+        "picture,sex,years,part\n1.jpg,m,3\u202e0,a\n2.jpg,m,3,a\u0007\n", "utf-8"
+    )
+    quarantine = ingest(reader_for("folder", mapped()), folder, dataset="own").quarantine
+    assert quarantine["code"].to_list() == ["unknown_label"] * 2
+    assert quarantine["stage"].to_list() == ["labels"] * 2
+    assert quarantine["line"].to_list() == [2, 3]
+
+
+def test_splits_are_mapped_too(folder: Path) -> None:
+    (folder / "faces.csv").write_text("picture,sex,years,part\n1.jpg,m,3,A\n2.jpg,m,3,C\n")
+    values = {"split": {"A": "train", "B": "test"}}
+    ingested = ingest(reader_for("folder", mapped(values=values)), folder, dataset="own")
+    assert ingested.records.select("split", "gender").rows() == [("train", "m")]
+    assert ingested.quarantine.select("code", "found").rows() == [("unknown_label", "'C'")]
+
+
+def test_the_base_attribute_is_never_null(folder: Path) -> None:
+    (folder / "faces.csv").write_text("picture,who,years\n1.jpg,a,\n2.jpg, ,\n")
+    plain = mapped(columns={"race": "who", "age": "years"}, values={})
+    ingested = ingest(reader_for("folder", plain), folder, dataset="own")
+    assert ingested.records.select("race", "age").rows() == [("a", None)]
+    assert ingested.quarantine.select("code", "expected").rows() == [("unknown_label", "a value")]
+
+
+def test_a_label_set_is_the_vocabulary_of_its_column(folder: Path) -> None:
+    (folder / "faces.csv").write_text("picture,who\n1.jpg,East Asian\n2.jpg,Asian\n3.jpg,Latino_Hispanic\n")
+    reader = reader_for("folder", mapped(columns={"race": "who"}, values={}, classes="fairface"))
+    ingested = ingest(reader, folder, dataset="own")
+    assert ingested.records["race"].to_list() == ["East Asian", "Latino_Hispanic"]
+    assert ingested.quarantine["found"].to_list() == ["'Asian'"]
+    assert (reader.declaration.base_attribute, reader.declaration.class_set) == ("race", "fairface")
+
+
+@pytest.mark.parametrize(
+    ("columns", "classes", "base"),
+    [
+        ({"gender": "a", "race": "b"}, None, "race"),
+        ({"age": "a", "gender": "b"}, None, "gender"),
+        ({"age_group": "a", "age": "b"}, None, "age_group"),
+        ({"caption": "a", "set_id": "b", "split": "c"}, None, None),
+        ({}, None, None),
+        ({"race": "a", "gender": "b"}, "celeba", "gender"),
+        ({"race": "a", "occupation": "b"}, "idenprof", "occupation"),
+    ],
+)
+def test_the_base_attribute_follows_from_the_map(
+    columns: dict[str, str], classes: str | None, base: str | None
+) -> None:
+    declaration = reader_for("folder", mapped(columns=columns, values={}, classes=classes)).declaration
+    assert (declaration.base_attribute, declaration.class_set) == (base, classes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"columns": {"ethnicity": "a"}, "values": {}}, "one of gender, race, age"),
+        ({"columns": {"gendr": "a"}, "values": {}}, "did you mean `gender`"),
+        ({"columns": {"path": "a"}, "values": {}}, "one of gender"),
+        ({"columns": {"gender": " "}, "values": {}}, "a name without control"),
+        ({"values": {"race": {"a": "White"}}}, "which race is not"),
+        ({"values": {"gender": {"m": ""}}}, "a name without control"),
+        ({"index": "faces.xlsx"}, r"a \.csv or \.parquet file"),
+        ({"index": "../faces.csv"}, "below the dataset's root"),
+        ({"index": "/faces.csv"}, "below the dataset's root"),
+        ({"path": ""}, "a name without control"),
+        ({"classes": "imagenet"}, "one of celeba, utkface"),
+        ({"classes": "fairface"}, "must map `race`"),
+        ({"classes": "celeba", "values": {"gender": {"m": "male"}}}, "which male is not"),
+        ({"columns": {"gender": ["sex"]}}, "valid string"),
+        ({"colums": {}}, "Extra inputs"),
+    ],
+)
+def test_a_map_that_cannot_be_right_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        mapped(**changes)
+
+
+def test_a_mapped_column_that_the_table_lacks_is_an_error(folder: Path) -> None:
+    (folder / "faces.csv").write_text("picture,sex,years\n1.jpg,m,3\n")
+    with pytest.raises(DatasetError, match=r"faces\.csv, line 1") as caught:
+        ingest(reader_for("folder", mapped()), folder, dataset="own")
+    assert "part" in str(caught.value.expected)
+    pl.DataFrame({"picture": ["1.jpg"], "sex": ["m"], "years": [3]}).write_parquet(folder / "faces.parquet")
+    with pytest.raises(DatasetError, match="lacks a mapped column") as caught:
+        ingest(reader_for("folder", mapped(index="faces.parquet")), folder, dataset="own")
+    assert caught.value.found == "picture: String, sex: String, years: Int64"
+
+
+def test_a_table_that_is_not_there_or_empty_is_an_error(folder: Path) -> None:
+    with pytest.raises(DatasetError, match="no table"):
+        ingest(reader_for("folder", mapped()), folder, dataset="own")
+    (folder / "faces.csv").write_text("picture,sex,years,part\n")
+    with pytest.raises(DatasetError, match="lists no image"):
+        ingest(reader_for("folder", mapped()), folder, dataset="own")
+
+
+def test_a_table_linked_from_outside_is_not_read(folder: Path) -> None:
+    root = folder / "root"
+    root.mkdir()
+    (folder / "faces.csv").write_text("picture,sex,years,part\n1.jpg,m,3,a\n")
+    (root / "faces.csv").symlink_to(folder / "faces.csv")
+    with pytest.raises(DatasetError, match="leads out"):
+        ingest(reader_for("folder", mapped()), root, dataset="own")
+
+
+def test_bad_lines_and_paths_are_quarantined_one_by_one(folder: Path) -> None:
+    (folder / "faces.csv").write_bytes(
+        b"\xef\xbb\xbfpicture,sex,years,part\r\n1.jpg,m,3,a\r\n2.jpg,m\r\n3.j\xe4g,m,3,a\r\n../x.jpg,m,3,a\r\n"
+        b",m,3,a\r\n1.jpg,m,3,a\r\n1.jpg,m,3,a\r\n"
+    )
+    ingested = ingest(reader_for("folder", mapped()), folder, dataset="own")
+    assert ingested.listed == 7 == ingested.records.height + ingested.quarantine.height
+    assert ingested.quarantine.select("line", "code").rows() == [
+        (3, "ragged_row"),
+        (4, "wrong_encoding"),
+        (5, "path_outside_root"),
+        (6, "bad_path"),
+        (7, "duplicate_row"),
+        (8, "duplicate_row"),
+    ]
+
+
+def test_a_parquet_table_is_read_as_text(folder: Path) -> None:
+    table = {
+        "picture": ["1.jpg", "2.jpg", None],
+        "sex": pl.Series(["m", "f", "m"], dtype=pl.Categorical),
+        "years": [30, None, 4],
+        "part": ["a", "b", "c"],
+        "vector": [[1.0], [2.0], [3.0]],
+    }
+    pl.DataFrame(table).write_parquet(folder / "faces.parquet")
+    ingested = ingest(reader_for("folder", mapped(index="faces.parquet")), folder, dataset="own")
+    assert ingested.records.select("path", "gender", "age", "split").rows() == [
+        ("1.jpg", "man", "30", "a"),
+        ("2.jpg", "woman", None, "b"),
+    ]
+    assert ingested.quarantine.select("code", "line").rows() == [("bad_path", 3)]
+    listed = mapped(index="faces.parquet", columns={"age": "vector"}, values={})
+    with pytest.raises(DatasetError, match="no plain values"):
+        ingest(reader_for("folder", listed), folder, dataset="own")
+
+
+def test_a_parquet_table_that_does_not_read_is_an_error(folder: Path) -> None:
+    (folder / "faces.parquet").write_bytes(b"not a table")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        ingest(reader_for("folder", mapped(index="faces.parquet")), folder, dataset="own")
+
+
+def test_paths_may_name_rows_of_a_parquet_file(folder: Path, jpeg: Callable[..., bytes]) -> None:
+    pictures = pl.DataFrame({"image": [jpeg(7), jpeg(8)]})
+    pictures.write_parquet(folder / "pictures.parquet")
+    (folder / "faces.csv").write_text(
+        "picture,sex,years,part\npictures.parquet/1,m,3,a\npictures.parquet/2,m,3,a\n"
+    )
+    ingested = ingest(reader_for("folder", mapped()), folder, dataset="own")
+    assert ingested.records["path"].to_list() == ["pictures.parquet/1"]
+    assert ingested.quarantine["code"].to_list() == ["missing_file"]
+
+
+def test_the_planted_folder_in_german_is_read_by_its_map(tmp_path: Path) -> None:
+    root = folders.ensure("folder", tmp_path)
+    reader = reader_for("folder", ColumnMap.model_validate(COLUMN_MAP))
+    ingested = ingest(reader, root, dataset="own")
+    assert (ingested.listed, ingested.records.height) == (308, 300)
+    assert set(ingested.records["gender"]) == {"man", "woman"}
+    assert set(ingested.records["split"]) == {"train", "test"}
+    assert ingested.records["race"].n_unique() == 7
+    assert not any(isinstance(item, Refusal) for item in reader.entries(root))
