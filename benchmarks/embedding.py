@@ -15,6 +15,7 @@ from upath import UPath
 
 from plumbline.datasets import ingest, reader_for
 from plumbline.encoders.embedding import embed_images, embed_texts
+from plumbline.encoders.encoder import Placement
 from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.images import decode
 from plumbline.storage import ShardCache
@@ -33,7 +34,7 @@ def main() -> None:
         root = ensure("fairface", Path(folder) / "world")
         records = ingest(reader_for("fairface"), root, dataset="fairface").records
         files = checkpoint_files("planted", CHECKPOINT, project=PROJECT, fetched=Path(folder))
-        encoder = load_encoder(files, device="cpu")
+        encoder = load_encoder(files, placement=Placement())
         paths, ids = [root / p for p in records["path"]], records["image_id"].to_list()
 
         def whole(cache: ShardCache) -> np.ndarray:

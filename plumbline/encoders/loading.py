@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import cast
 
 from plumbline.encoders.addresses import CheckpointFiles, locate, parse_address
-from plumbline.encoders.encoder import Encoder
+from plumbline.encoders.encoder import DualEncoder, PairEncoder, Placement
+from plumbline.encoders.families import find_family
 
 
-def checkpoint_files(encoder: str, address: str, *, project: Path, fetched: Path) -> CheckpointFiles:
+def checkpoint_files(
+    encoder: str, address: str, *, project: Path, fetched: Path, family: str | None = None
+) -> CheckpointFiles:
     """Return the files of the encoder `encoder`; raises CheckpointError with the way to get them if absent."""
-    return locate(parse_address(address, project=project), fetched=fetched, encoder=encoder)
+    return locate(parse_address(address, project=project), fetched=fetched, encoder=encoder, family=family)
 
 
-def choose_device(wanted: str) -> str:
-    """Return `wanted`, or for `auto` the GPU where there is one."""
-    if wanted != "auto":
-        return wanted
-    import torch
+def load_encoder(files: CheckpointFiles, placement: Placement) -> DualEncoder | PairEncoder:
+    """Load a checkpoint from disk through the adapter of its family.
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def load_encoder(files: CheckpointFiles, *, device: str) -> Encoder:
-    """Load a checkpoint from disk."""
-    from plumbline.encoders.open_clip import OpenClipEncoder
-
-    return OpenClipEncoder(files, device=choose_device(device))
+    Raises
+    ------
+    CheckpointError
+        If it cannot be loaded whole, from the digested file alone; nothing is downloaded and nothing is random.
+    """
+    module, name = find_family(files.family).adapter.split(":")
+    adapter = getattr(import_module(f"plumbline.encoders.{module}"), name)
+    return cast("DualEncoder | PairEncoder", adapter(files, placement))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.digests import digest_json
 from plumbline.encoders.addresses import CheckpointFiles
-from plumbline.encoders.encoder import EncoderIdentity
+from plumbline.encoders.encoder import Crop, Placement
+from plumbline.encoders.learned_tokens import replaced_embeddings, with_placeholders
+from plumbline.encoders.pixels import Normalisation, grey_levels
+from plumbline.encoders.torch_encoder import TorchEncoder, as_rows, first_line, go_offline
 from plumbline.errors import CheckpointError
 from plumbline.torchvision_operators import declare_missing_operators
 
@@ -21,15 +21,14 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-class OpenClipEncoder:
-    """A checkpoint loaded by open_clip's `local-dir:`. Implements `plumbline.encoders.encoder.Encoder`.
+class OpenClipEncoder(TorchEncoder):
+    """A checkpoint loaded by open_clip's `local-dir:`. Implements `plumbline.encoders.encoder.DualEncoder`.
 
     Parameters
     ----------
     files : CheckpointFiles
         Where it is, with the digests that were read before loading.
-    device : str
-        `cpu`, `cuda` or `cuda:N`.
+    placement : Placement
 
     Raises
     ------
@@ -38,69 +37,110 @@ class OpenClipEncoder:
         used, and nothing is downloaded.
     """
 
-    def __init__(self, files: CheckpointFiles, *, device: str = "cpu") -> None:
-        _go_offline()
+    def __init__(self, files: CheckpointFiles, placement: Placement) -> None:
+        go_offline()
         declare_missing_operators()
         import open_clip
-        import torch
         from safetensors import SafetensorError
 
         _require_same_file(files)
         address = f"local-dir:{files.folder}"
         try:
-            model, _, self._transform = open_clip.create_model_and_transforms(
-                address, device=device, precision="fp32", require_pretrained=True, weights_only=True
+            model, _, transform = open_clip.create_model_and_transforms(
+                address, device=placement.device, precision="fp32", require_pretrained=True, weights_only=True
             )
             self._tokenizer = open_clip.get_tokenizer(address)
         except (RuntimeError, ValueError, TypeError, OSError, KeyError, SafetensorError) as error:
             raise CheckpointError(
                 "open_clip could not load this checkpoint",
                 where=files.folder,
-                found=str(error).splitlines()[0] if str(error) else type(error).__name__,
+                found=first_line(error),
                 expected="open_clip_config.json, safetensors weights and, if the config names one, a tokenizer",
             ) from error
-        self._model: Any = model.eval()
-        self._torch = torch
-        self.device = device
-        self.weights_sha256 = files.weights_sha256
-        self.logit_scale = float(model.logit_scale.exp().item())
-        self.parameters = sum(p.numel() for p in model.parameters())
-        self.identity = EncoderIdentity(
-            weights=files.digest,
-            processor=digest_json(
-                {"image": open_clip.get_model_preprocess_cfg(model), "text": type(self._tokenizer).__name__}
-            ),
-            backend=f"open_clip-{version('open_clip_torch')}/torch-{version('torch').split('+')[0]}/{device[:4]}",
-            decoder=f"pillow-{version('pillow')}",
-            dtype="float32",
+        self._to_grey_levels, normalisation = _split(transform, files)
+        super().__init__(
+            files,
+            placement,
+            model=model,
+            library="open_clip_torch",
+            processor={
+                "image": open_clip.get_model_preprocess_cfg(model),
+                "text": type(self._tokenizer).__name__,
+            },
+            normalisation=normalisation,
+            crop=_simple_crop(self._to_grey_levels),
         )
+        self.logit_scale = float(model.logit_scale.exp().item())
         self.width = int(self.embed_texts(["a photo"]).shape[1])
+        self._compile((model.visual, model.text if hasattr(model, "text") else model.transformer))
 
     def prepare(self, image: Image) -> torch.Tensor:
-        """Apply the checkpoint's own evaluation transform to an RGB image."""
-        tensor: torch.Tensor = self._transform(image)
-        return tensor
+        """Apply the checkpoint's own evaluation transform to an RGB image, up to its normalisation: uint8."""
+        for step in self._to_grey_levels:
+            image = step(image)
+        return grey_levels(image)
 
     def embed_images(self, batch: torch.Tensor) -> NDArray[np.float32]:
         """Return (b, d) image embeddings, float32, not normalised."""
-        with self._torch.inference_mode():
-            embedded = self._model.encode_image(batch.to(self.device), normalize=False)
-        return np.asarray(embedded.float().cpu().numpy(), dtype=np.float32)
+        with self._forward():
+            return as_rows(self._model.encode_image(self._pixels(batch), normalize=False))
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (b, d) text embeddings, float32, not normalised."""
-        with self._torch.inference_mode():
-            embedded = self._model.encode_text(self._tokenizer(list(texts)).to(self.device), normalize=False)
-        return np.asarray(embedded.float().cpu().numpy(), dtype=np.float32)
+        with self._forward():
+            return as_rows(self._model.encode_text(self._ids(texts), normalize=False))
+
+    def token_vectors(self, word: str) -> torch.Tensor:
+        """Return the (k, w) input embeddings of a word's tokens, to start learned tokens from."""
+        ids = self._ids([word])[0]
+        bare = self._ids([""])[0]
+        # The word's tokens stand where an empty text has its end token and padding.
+        count = int((ids != bare[-1]).sum() - (bare != bare[-1]).sum())
+        return self._token_layer()(ids[1 : 1 + count]).detach()
+
+    def differentiable_texts(self, texts: Sequence[str], learned: torch.Tensor) -> torch.Tensor:
+        """Return (b, d) embeddings of texts that begin with (k, w) learned vectors; gradients reach `learned`."""
+        ids = with_placeholders(self._ids(texts), learned.shape[0])
+        with self._forward(gradients=True), replaced_embeddings(self._token_layer(), learned):
+            embedded: torch.Tensor = self._model.encode_text(ids, normalize=False).float()
+        return embedded
+
+    def _ids(self, texts: Sequence[str]) -> torch.Tensor:
+        ids: torch.Tensor = self._tokenizer(list(texts)).to(self.device)
+        return ids
+
+    def _token_layer(self) -> Any:
+        text = getattr(self._model, "text", self._model)
+        if hasattr(text, "token_embedding"):
+            return text.token_embedding
+        return text.transformer.get_input_embeddings()
 
 
-def _go_offline() -> None:
-    """Keep this process from downloading, whatever its environment says: a run uses what is on disk."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    from huggingface_hub import constants
+def _split(transform: Any, files: CheckpointFiles) -> tuple[list[Any], Normalisation]:
+    """Cut open_clip's evaluation transform before its tensor: what comes before gives grey levels."""
+    names = [type(step).__name__ for step in getattr(transform, "transforms", [])]
+    if names[-2:] != ["MaybeToTensor", "Normalize"]:
+        raise CheckpointError(
+            "the image transform of this checkpoint has other last steps than open_clip's own",
+            where=files.folder,
+            found=", ".join(names),
+            expected="…, MaybeToTensor, Normalize",
+        )
+    last = transform.transforms[-1]
+    mean, std = ([float(v) for v in values] for values in (last.mean, last.std))
+    return list(transform.transforms[:-2]), Normalisation(mean=mean, std=std)
 
-    # The variable is read once, at import, which may have been long ago.
-    constants.HF_HUB_OFFLINE = True
+
+def _simple_crop(steps: Sequence[Any]) -> Crop | None:
+    """Return the crop where the steps are exactly: shorter side, centre, RGB."""
+    if [type(step).__name__ for step in steps] != ["Resize", "CenterCrop", "MaybeConvertMode"]:
+        return None
+    resize, crop = steps[:2]
+    interpolation = str(resize.interpolation.value)
+    whole = isinstance(resize.size, int) and tuple(crop.size) == (resize.size, resize.size)
+    if not whole or resize.max_size is not None or interpolation not in ("bicubic", "bilinear"):
+        return None
+    return Crop(resize.size, interpolation)
 
 
 def _require_same_file(files: CheckpointFiles) -> None:

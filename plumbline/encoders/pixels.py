@@ -1,4 +1,4 @@
-"""The last step of preprocessing, on the device: from grey levels to the numbers that a model was trained on."""
+"""Pixels on their way into a model: whole grey levels, then on the device the numbers it was trained on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     import torch
+    from PIL.Image import Image
 
 
 @dataclass(frozen=True)
@@ -38,3 +41,10 @@ class Normalisation:
             pixels = pixels.mul_(self.scale).add_(self.offset)
         mean, std = (torch.tensor(v, device=pixels.device).view(1, 3, 1, 1) for v in (self.mean, self.std))
         return pixels.sub(mean).div_(std)
+
+
+def grey_levels(image: Image) -> torch.Tensor:
+    """Return an RGB image as a (3, h, w) uint8 tensor."""
+    import torch
+
+    return torch.from_numpy(np.array(image, dtype=np.uint8)).permute(2, 0, 1).contiguous()

@@ -24,9 +24,9 @@ def folder_of(tmp_path, *names, config=None):
     return folder
 
 
-def located(folder):
+def located(folder, *, family=None):
     address = parse_address(f"local-dir:{folder}", project=folder.parent)
-    return locate(address, fetched=folder.parent / "fetched", encoder="e")
+    return locate(address, fetched=folder.parent / "fetched", encoder="e", family=family)
 
 
 @pytest.mark.parametrize(

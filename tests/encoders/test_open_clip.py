@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from plumbline.encoders.encoder import Crop, Placement
 from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.errors import CheckpointError
 from plumbline.torchvision_operators import declare_missing_operators
@@ -47,16 +48,24 @@ def files_of(folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def encoder(checkpoint, tmp_path_factory):
-    return load_encoder(files_of(checkpoint, tmp_path_factory.mktemp("p")), device="cpu")
+    return load_encoder(files_of(checkpoint, tmp_path_factory.mktemp("p")), Placement())
 
 
 def picture(seed):
     return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (40, 48, 3), dtype=np.uint8))
 
 
-def test_embeddings_equal_the_models_own_forward_pass(encoder):
-    batch = torch.stack([encoder.prepare(picture(i)) for i in range(5)])
-    images, texts = encoder.embed_images(batch), encoder.embed_texts(["a thief", "a hero"])
+def own_transform(folder):
+    import open_clip
+
+    return open_clip.create_model_and_transforms(f"local-dir:{folder}", require_pretrained=True)[2]
+
+
+def test_embeddings_equal_the_models_own_forward_pass(encoder, checkpoint):
+    pictures = [picture(i) for i in range(5)]
+    images = encoder.embed_images(torch.stack([encoder.prepare(p) for p in pictures]))
+    texts = encoder.embed_texts(["a thief", "a hero"])
+    batch = torch.stack([own_transform(checkpoint)(p) for p in pictures])
     with torch.inference_mode():
         own_images, own_texts, scale = encoder._model(batch, encoder._tokenizer(["a thief", "a hero"]))
     normalised = images / np.linalg.norm(images, axis=1, keepdims=True)
@@ -65,6 +74,33 @@ def test_embeddings_equal_the_models_own_forward_pass(encoder):
         texts / np.linalg.norm(texts, axis=1, keepdims=True), own_texts.numpy(), atol=1e-5
     )
     assert encoder.logit_scale == pytest.approx(scale.item())
+
+
+@pytest.mark.parametrize(
+    ("preprocessing", "crop"),
+    [
+        ({}, Crop(32, "bicubic")),
+        ({"interpolation": "bilinear"}, Crop(32, "bilinear")),
+        ({"resize_mode": "squash"}, None),
+        ({"resize_mode": "longest", "fill_color": 3}, None),
+    ],
+)
+def test_grey_levels_normalised_on_the_device_are_the_checkpoints_own_transform(
+    checkpoint, tmp_path, preprocessing, crop
+):
+    copy = shutil.copytree(checkpoint, tmp_path / "c")
+    normalise = {"mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28]}
+    (copy / "open_clip_config.json").write_text(
+        json.dumps({**CONFIG, "preprocess_cfg": {**normalise, **preprocessing}})
+    )
+    encoder, transform = load_encoder(files_of(copy, tmp_path), Placement()), own_transform(copy)
+    assert encoder.crop == crop
+    for size in [(40, 48), (70, 31), (32, 32), (9, 40)]:
+        image = picture(1).resize(size)
+        pixels = encoder.prepare(image)
+        assert pixels.dtype == torch.uint8
+        normalised = encoder._normalisation(pixels[None], device="cpu")[0]
+        torch.testing.assert_close(normalised, transform(image), atol=1e-6, rtol=1e-5)
 
 
 def test_embeddings_do_not_depend_on_the_batch(encoder):
@@ -76,13 +112,13 @@ def test_embeddings_do_not_depend_on_the_batch(encoder):
 
 
 def test_the_identity_follows_the_content(checkpoint, tmp_path):
-    first = load_encoder(files_of(checkpoint, tmp_path), device="cpu")
+    first = load_encoder(files_of(checkpoint, tmp_path), Placement())
     copy = shutil.copytree(checkpoint, tmp_path / "another-name")
-    assert load_encoder(files_of(copy, tmp_path), device="cpu").identity == first.identity
+    assert load_encoder(files_of(copy, tmp_path), Placement()).identity == first.identity
     (copy / "open_clip_config.json").write_text(
         json.dumps({**CONFIG, "preprocess_cfg": {"mean": [0.4, 0.5, 0.5]}})
     )
-    changed = load_encoder(files_of(copy, tmp_path), device="cpu").identity
+    changed = load_encoder(files_of(copy, tmp_path), Placement()).identity
     assert changed.weights != first.identity.weights and changed.processor != first.identity.processor
 
 
@@ -98,7 +134,7 @@ def test_truncated_weights_are_a_clear_error(checkpoint, tmp_path):
     weights = copy / "open_clip_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(CheckpointError, match="could not load"):
-        load_encoder(files_of(copy, tmp_path), device="cpu")
+        load_encoder(files_of(copy, tmp_path), Placement())
 
 
 def test_a_configuration_that_open_clip_does_not_know_is_a_clear_error(checkpoint, tmp_path):
@@ -106,7 +142,7 @@ def test_a_configuration_that_open_clip_does_not_know_is_a_clear_error(checkpoin
     odd = {**CONFIG["model_cfg"], "text_cfg": {**CONFIG["model_cfg"]["text_cfg"], "unheard_of": 1}}
     (copy / "open_clip_config.json").write_text(json.dumps({**CONFIG, "model_cfg": odd}))
     with pytest.raises(CheckpointError, match="could not load"):
-        load_encoder(files_of(copy, tmp_path), device="cpu")
+        load_encoder(files_of(copy, tmp_path), Placement())
 
 
 def test_an_absent_checkpoint_says_how_to_fetch_it(tmp_path):
@@ -125,7 +161,7 @@ def test_loading_keeps_the_process_offline_whatever_its_environment(
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     if variable is None:
         monkeypatch.delenv("HF_HUB_OFFLINE")
-    load_encoder(files_of(checkpoint, tmp_path), device="cpu")
+    load_encoder(files_of(checkpoint, tmp_path), Placement())
     assert is_offline_mode() and os.environ["HF_HUB_OFFLINE"] == "1"
     with pytest.raises(OfflineModeIsEnabled):
         get_session().get("http://127.0.0.1:9")
@@ -137,4 +173,4 @@ def test_weights_that_appear_after_the_digest_are_not_loaded(checkpoint, tmp_pat
     files = files_of(copy, tmp_path)
     (copy / "open_clip_pytorch_model.bin").write_bytes(b"a pickle")
     with pytest.raises(CheckpointError, match=r"another file[\s\S]*open_clip_pytorch_model\.bin"):
-        load_encoder(files, device="cpu")
+        load_encoder(files, Placement())

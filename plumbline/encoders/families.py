@@ -1,0 +1,115 @@
+"""The families of encoders: what each one offers, and how the studies take its logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.encoders.encoder import Capability, Encoder
+from plumbline.errors import CheckpointError, ConfigError
+
+Logit = Literal["dot", "scaled_cosine", "pair"]
+
+_EVERYTHING = frozenset(Capability)
+_LOGITS = frozenset({Capability.LOGITS})
+
+
+@dataclass(frozen=True)
+class Family:
+    """Checkpoints that one adapter loads.
+
+    Attributes
+    ----------
+    name : str
+        As the audit file and an encoder's `family` say it.
+    title : str
+        For people.
+    offers : frozenset of Capability
+        What suites, labels and mitigations may ask of it.
+    logit : str
+        How the released Trident code takes the logit of an image and a text: `dot`, the product of the vectors as
+        they are; `scaled_cosine`, cosine times the checkpoint's own scale; `pair`, the model's answer to the pair.
+    wording : str
+        Wording of the Trident prompts that the released code gives it: `align` or `released`.
+    model_types : tuple of str
+        Values of `model_type` in `config.json` that mean this family.
+    adapter : str
+        `module:Class` below `plumbline.encoders`, called with (files, placement).
+    also_reads : tuple of str
+        Values of `model_type` that it loads too, but only where the audit file names the family.
+    """
+
+    name: str
+    title: str
+    offers: frozenset[Capability]
+    logit: Logit
+    wording: str
+    model_types: tuple[str, ...]
+    adapter: str
+    also_reads: tuple[str, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Return every `model_type` that the adapter loads."""
+        return self.model_types + self.also_reads
+
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family("open_clip", "CLIP (open_clip)", _EVERYTHING, "dot", "released", (), "open_clip:OpenClipEncoder"),
+        Family("clip", "CLIP (transformers)", _EVERYTHING, "dot", "released", ("clip",), "clip:ClipEncoder"),
+        Family("align", "ALIGN", _EVERYTHING, "scaled_cosine", "align", ("align",), "align:AlignEncoder"),
+        Family(
+            "bridgetower", "BridgeTower", _LOGITS, "pair", "released",
+            ("bridgetower",), "bridgetower:BridgeTowerEncoder",
+        ),
+        Family("owlv2", "OWLv2", _LOGITS, "dot", "released", ("owlv2",), "owlv2:Owlv2Encoder"),
+        # The released Trident code puts OWLv2 weights into the OWL-ViT classes: `family: owlvit` asks for that.
+        Family(
+            "owlvit", "OWL-ViT", _LOGITS, "dot", "released",
+            ("owlvit",), "owlv2:OwlVitEncoder", also_reads=("owlv2",),
+        ),
+    )
+}  # fmt: skip
+
+
+def find_family(name: str) -> Family:
+    """Return a family by its name; raises CheckpointError with the known ones."""
+    if name not in FAMILIES:
+        raise CheckpointError("there is no such family of encoders", found=name, expected=", ".join(FAMILIES))
+    return FAMILIES[name]
+
+
+def family_of_model_type(model_type: str) -> Family | None:
+    """Return the family that a `model_type` of `config.json` means, or None."""
+    return next((family for family in FAMILIES.values() if model_type in family.model_types), None)
+
+
+def require(family: Family | str | Encoder, needs: Iterable[Capability], purpose: str) -> None:
+    """Refuse to go on with an encoder that cannot do what something needs.
+
+    Parameters
+    ----------
+    family : Family, its name, or an encoder
+    needs : capabilities
+    purpose : str
+        What needs them, for the message: `Prompt Array`, `suite scm`.
+
+    Raises
+    ------
+    ConfigError
+        If the family does not offer all of `needs`; says which families do.
+    """
+    if not isinstance(family, Family):
+        family = find_family(family if isinstance(family, str) else family.family)
+    needs = frozenset(needs)
+    missing = sorted(needs - family.offers)
+    if missing:
+        able = [other.title for other in FAMILIES.values() if needs <= other.offers]
+        raise ConfigError(
+            f"{purpose} needs {', '.join(missing)}, which the family {family.title} does not offer",
+            found=f"{family.name} offers {', '.join(sorted(family.offers))}",
+            expected=f"an encoder of {', '.join(able)}" if able else "no family offers all of this",
+        )

@@ -1,0 +1,205 @@
+"""What the transformers families share: loading without surprises, the checkpoint's own preprocessing, tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.encoders.addresses import CheckpointFiles
+from plumbline.encoders.encoder import Placement
+from plumbline.encoders.image_processor import ImageProcessor
+from plumbline.encoders.learned_tokens import replaced_embeddings, with_placeholders
+from plumbline.encoders.torch_encoder import TorchEncoder, as_rows, first_line, go_offline
+from plumbline.errors import CheckpointError, EncodingError
+from plumbline.torchvision_operators import declare_missing_operators
+
+if TYPE_CHECKING:
+    import torch
+    from PIL.Image import Image
+
+_OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+
+
+class TransformersEncoder(TorchEncoder):
+    """A checkpoint loaded by transformers from its folder.
+
+    Parameters
+    ----------
+    files : CheckpointFiles
+        Where it is, with the digests that were read before loading.
+    placement : Placement
+
+    Raises
+    ------
+    CheckpointError
+        If transformers cannot load it, a weight of the model is not in the file or one of the file not in the model,
+        or the preprocessing has a step that is not known here.
+    """
+
+    model_class: ClassVar[str]
+    """Class of transformers that holds the model."""
+
+    processor_class: ClassVar[str]
+    """Class of transformers that joins image processor and tokenizer, with the family's own defaults."""
+
+    image_processor_class: ClassVar[str] = "AutoImageProcessor"
+    """Class of transformers that resizes, or the one that the checkpoint names."""
+
+    padded_to: ClassVar[int | None] = None
+    """Tokens that every text is padded to; by default the longest text that the model takes."""
+
+    other_heads: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of weight names that belong to heads for other tasks, which the audit does not run."""
+
+    renamed: ClassVar[dict[str, str]] = {}
+    """Patterns of weight names in the file, and what the model calls them."""
+
+    def __init__(self, files: CheckpointFiles, placement: Placement) -> None:
+        go_offline()
+        declare_missing_operators()
+        import transformers
+        from safetensors import SafetensorError
+
+        transformers.utils.logging.disable_progress_bar()
+        try:
+            model = self._load_model(transformers, files)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **_OPTIONS)
+            images = getattr(transformers, self.image_processor_class)
+            # The processors that run on torchvision give other pixels than those of the published results.
+            options = {"backend": "pil"} if self.image_processor_class == "AutoImageProcessor" else {}
+            image_processor = images.from_pretrained(files.folder, **options, **_OPTIONS)
+            joined = getattr(transformers, self.processor_class)(
+                image_processor=image_processor, tokenizer=tokenizer
+            )
+        except (
+            RuntimeError,
+            ValueError,
+            TypeError,
+            OSError,
+            KeyError,
+            AttributeError,
+            SafetensorError,
+        ) as error:
+            raise CheckpointError(
+                "transformers could not load this checkpoint",
+                where=files.folder,
+                found=first_line(error),
+                expected=f"a checkpoint of {self.model_class} with its image processor and tokenizer",
+            ) from error
+        self._images = ImageProcessor(joined, folder=files.folder)
+        self._tokenizer: Any = tokenizer
+        super().__init__(
+            files,
+            placement,
+            model=model,
+            library="transformers",
+            processor={
+                "image": self._images.settings(),
+                "text": {"class": type(tokenizer).__name__, "padded_to": self.padded_to},
+                "tokenizers": version("tokenizers"),
+            },
+            normalisation=self._images.normalisation,
+            crop=self._images.crop,
+        )
+        self._context = self._longest_text(model.config.text_config)
+
+    def prepare(self, image: Image) -> torch.Tensor:
+        """Apply the checkpoint's own image processor to an RGB image, up to its rescaling or normalisation."""
+        return self._images.prepare(image)
+
+    def _load_model(self, transformers: Any, files: CheckpointFiles) -> Any:
+        import torch
+
+        model, info = getattr(transformers, self.model_class).from_pretrained(
+            files.folder,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+            **({"key_mapping": self.renamed} if self.renamed else {}),
+            **_OPTIONS,
+        )
+        unknown = {
+            name for name in info["unexpected_keys"] if not name.startswith(self.other_heads or ("\n",))
+        }
+        problems = {
+            "absent from the file": info["missing_keys"],
+            "not in the model": unknown,
+            "of another shape": info["mismatched_keys"],
+        }
+        for problem, names in problems.items():
+            if names:
+                listed = sorted(str(name) for name in names)
+                raise CheckpointError(
+                    f"{len(listed)} weight(s) are {problem}; transformers would go on with random ones",
+                    where=files.weights,
+                    found=", ".join(listed[:5]) + (" …" if len(listed) > 5 else ""),
+                    expected=f"exactly the weights of {self.model_class}",
+                )
+        return model
+
+    def _longest_text(self, text_config: Any) -> int:
+        return int(text_config.max_position_embeddings)
+
+    def _tokens(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
+        """Return the tokenizer's tensors, (b, n), on the device; n does not depend on the other texts.
+
+        Raises
+        ------
+        EncodingError
+            If a text is longer than the model takes: it is not cut short in silence.
+        """
+        lengths = [len(ids) for ids in self._tokenizer(list(texts))["input_ids"]]
+        if max(lengths) > self._context:
+            raise EncodingError(
+                "a text is longer than this encoder takes",
+                where=texts[int(np.argmax(lengths))],
+                found=f"{max(lengths)} tokens",
+                expected=f"at most {self._context}",
+            )
+        width = max(min(self.padded_to or self._context, self._context), *lengths)
+        padded = self._tokenizer(list(texts), padding="max_length", max_length=width, return_tensors="pt")
+        return {name: tensor.to(self.device) for name, tensor in padded.items()}
+
+
+class ProjectedEncoder(TransformersEncoder):
+    """An image tower and a text tower that project into one space: `plumbline.encoders.encoder.DualEncoder`."""
+
+    def __init__(self, files: CheckpointFiles, placement: Placement) -> None:
+        super().__init__(files, placement)
+        self._compile((self._model.vision_model.encoder, self._model.text_model.encoder))
+        self.width = int(self._model.config.projection_dim)
+
+    def embed_images(self, batch: torch.Tensor) -> NDArray[np.float32]:
+        """Return (b, d) projected image embeddings, float32, not normalised."""
+        with self._forward():
+            return as_rows(self._model.get_image_features(pixel_values=self._pixels(batch)).pooler_output)
+
+    def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (b, d) projected text embeddings, float32, not normalised."""
+        with self._forward():
+            return as_rows(self._model.get_text_features(**self._tokens(texts)).pooler_output)
+
+    def token_vectors(self, word: str) -> torch.Tensor:
+        """Return the (k, w) input embeddings of a word's tokens, to start learned tokens from."""
+        ids = self._tokenizer(word, add_special_tokens=False, return_tensors="pt")["input_ids"][0]
+        vectors: torch.Tensor = self._token_layer()(ids.to(self.device)).detach()
+        return vectors
+
+    def differentiable_texts(self, texts: Sequence[str], learned: torch.Tensor) -> torch.Tensor:
+        """Return (b, d) embeddings of texts that begin with (k, w) learned vectors; gradients reach `learned`."""
+        import torch
+
+        tokens = self._tokens(texts)
+        count, mask = learned.shape[0], tokens["attention_mask"]
+        tokens["input_ids"] = with_placeholders(tokens["input_ids"], count)
+        tokens["attention_mask"] = torch.cat([mask[:, :1].expand(-1, count), mask], dim=1)[:, : mask.shape[1]]
+        with self._forward(gradients=True), replaced_embeddings(self._token_layer(), learned):
+            embedded: torch.Tensor = self._model.get_text_features(**tokens).pooler_output.float()
+        return embedded
+
+    def _token_layer(self) -> Any:
+        return self._model.text_model.get_input_embeddings()

@@ -1,0 +1,298 @@
+"""One contract for every family: the released way's numbers, whatever the batch, and an identity by content."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tiny_architectures import BUILDERS, TEXTS
+
+from plumbline.encoders.encoder import Capability, Placement
+from plumbline.encoders.families import FAMILIES, require
+from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.errors import CheckpointError, ConfigError, EncodingError
+
+# The files of one family, read as another: the way of the released Trident code.
+AS_OWLVIT = "owlv2 as owlvit"
+CASES = [*FAMILIES, AS_OWLVIT]
+SIZES = [(50, 70), (64, 40), (33, 33), (120, 31), (40, 47)]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tiny")
+    for name, build in BUILDERS.items():
+        build(root / name)
+    return root
+
+
+def files_of(folders, case, *, family=None):
+    if case == AS_OWLVIT:
+        case, family = "owlv2", "owlvit"
+    return checkpoint_files(
+        case, f"local-dir:{folders / case}", project=folders, fetched=folders, family=family
+    )
+
+
+@pytest.fixture(scope="module")
+def encoders(folders):
+    return {case: load_encoder(files_of(folders, case), Placement()) for case in CASES}
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    rng = np.random.default_rng(5)
+    small = [Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8)) for _ in SIZES]
+    # Smooth as photographs are, so that the resizes are compared where they differ.
+    return [image.resize(size, Image.Resampling.BICUBIC) for image, size in zip(small, SIZES, strict=True)]
+
+
+def batch_of(encoder, pictures):
+    return torch.stack([encoder.prepare(picture) for picture in pictures])
+
+
+def logits_of(encoder, batch, texts):
+    """(b, m) logits as `Family.logit` says that the released code takes them."""
+    logit = FAMILIES[encoder.family].logit
+    if logit == "pair":
+        return encoder.score_pairs(batch, texts)
+    images, words = encoder.embed_images(batch), encoder.embed_texts(texts)
+    if logit == "dot":
+        return images @ words.T
+    images, words = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (images, words))
+    return images @ words.T * encoder.logit_scale
+
+
+def released_way(case, folder, pictures, texts):
+    """(n, m) logits: the library's own classes, one image at a time, all prompts in one padded batch."""
+    import open_clip
+    import transformers as t
+
+    if case == "open_clip":
+        model, _, transform = open_clip.create_model_and_transforms(
+            f"local-dir:{folder}", require_pretrained=True
+        )
+        tokens = open_clip.get_tokenizer(f"local-dir:{folder}")(texts)
+        rows = [model.encode_image(transform(p)[None]) @ model.encode_text(tokens).T for p in pictures]
+        return torch.cat(rows).numpy()
+    model_class, joined, images = {
+        "clip": (t.CLIPModel, t.CLIPProcessor, t.CLIPImageProcessorPil),
+        "align": (t.AlignModel, t.AlignProcessor, t.EfficientNetImageProcessorPil),
+        "bridgetower": (
+            t.BridgeTowerForImageAndTextRetrieval, t.BridgeTowerProcessor, t.BridgeTowerImageProcessorPil
+        ),
+        "owlv2": (t.Owlv2ForObjectDetection, t.Owlv2Processor, t.Owlv2ImageProcessorPil),
+        "owlvit": (t.OwlViTForObjectDetection, t.OwlViTProcessor, t.OwlViTImageProcessorPil),
+        # The same weights in the same places: only the preprocessing is another.
+        AS_OWLVIT: (t.Owlv2ForObjectDetection, t.OwlViTProcessor, t.OwlViTImageProcessorPil),
+    }[case]  # fmt: skip
+    model = model_class.from_pretrained(folder).eval()
+    processor = joined(images.from_pretrained(folder), t.AutoTokenizer.from_pretrained(folder))
+    rows = []
+    for picture in pictures:
+        if case == "bridgetower":
+            pairs = [processor(picture, text, return_tensors="pt") for text in texts]
+            rows.append(torch.stack([model(**pair).logits[0, 1] for pair in pairs])[None])
+            continue
+        # The joined processors of ALIGN and OWL pad to a fixed length by themselves.
+        padding = {"padding": True} if case == "clip" else {}
+        inputs = processor(text=texts, images=picture, return_tensors="pt", **padding)
+        if case == "clip":
+            image = model.get_image_features(inputs.pop("pixel_values")).pooler_output
+            rows.append(image @ model.get_text_features(**inputs).pooler_output.T)
+        else:
+            out = model(**inputs)
+            rows.append(out.logits_per_image if case == "align" else out.logits.mean(dim=1))
+    return torch.cat(rows).numpy()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_are_those_of_the_released_way(case, folders, encoders, pictures):
+    encoder = encoders[case]
+    with torch.inference_mode():
+        expected = released_way(case, files_of(folders, case).folder, pictures, TEXTS)
+    logits = logits_of(encoder, batch_of(encoder, pictures), TEXTS)
+    assert logits.dtype == np.float32 and logits.shape == (len(pictures), len(TEXTS))
+    # The models must tell these images and these texts apart, or the comparison would show nothing.
+    assert expected.std(axis=0).min() > 1e-3 and expected.std(axis=1).min() > 1e-3
+    np.testing.assert_allclose(logits, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results_depend_on_neither_batch_nor_order_nor_repetition(case, encoders, pictures):
+    encoder = encoders[case]
+    batch = batch_of(encoder, pictures)
+    together = logits_of(encoder, batch, TEXTS)
+    assert logits_of(encoder, batch, TEXTS).tobytes() == together.tobytes()
+    alone = np.concatenate([logits_of(encoder, row[None], TEXTS) for row in batch])
+    np.testing.assert_allclose(alone, together, atol=2e-5, rtol=1e-5)
+    single = np.concatenate([logits_of(encoder, batch, [text]) for text in TEXTS], axis=1)
+    np.testing.assert_allclose(single, together, atol=2e-5, rtol=1e-5)
+    reversed_ = logits_of(encoder, batch.flip(0), TEXTS[::-1])
+    np.testing.assert_allclose(reversed_[::-1, ::-1], together, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_encoder_has_what_its_family_offers(case, encoders, pictures):
+    encoder = encoders[case]
+    offers = FAMILIES[encoder.family].offers
+    assert encoder.device == "cpu" and encoder.parameters > 10_000 and encoder.identity.dtype == "float32"
+    kind = torch.float32 if case == "owlv2" else torch.uint8
+    batch = batch_of(encoder, pictures)
+    assert batch.dtype == kind and batch.float().max() > (1 if kind == torch.uint8 else 0.5)
+    assert hasattr(encoder, "score_pairs") is (FAMILIES[encoder.family].logit == "pair")
+    if FAMILIES[encoder.family].logit != "pair":
+        rows = [encoder.embed_images(batch), encoder.embed_texts(TEXTS)]
+        assert [r.shape for r in rows] == [(len(pictures), encoder.width), (len(TEXTS), encoder.width)]
+        assert all(r.dtype == np.float32 for r in rows)
+    assert hasattr(encoder, "differentiable_texts") is (Capability.TEXT_GRADIENTS in offers)
+
+
+GRADIENTS = [name for name, family in FAMILIES.items() if Capability.TEXT_GRADIENTS in family.offers]
+
+
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_learned_tokens_that_are_a_words_own_are_that_word(case, encoders):
+    encoder = encoders[case]
+    learned = encoder.token_vectors("a hero").requires_grad_()
+    embedded = encoder.differentiable_texts(["thief", "a photo of a thief"], learned)
+    expected = encoder.embed_texts(["a hero thief", "a hero a photo of a thief"])
+    np.testing.assert_allclose(embedded.detach().numpy(), expected, atol=1e-4, rtol=1e-4)
+    # Every vector moves the embeddings, as a small step along its gradient says.
+    target = embedded.square().sum()
+    target.backward()
+    assert learned.grad.norm(dim=1).min() > 0
+    step = 1e-3 * learned.grad / learned.grad.norm()
+    moved = encoder.differentiable_texts(["thief", "a photo of a thief"], (learned + step).detach())
+    rise = (moved.square().sum() - target).item()
+    assert rise == pytest.approx(1e-3 * learned.grad.norm().item(), rel=0.1)
+    with pytest.raises(EncodingError, match="no room for the learned tokens"):
+        encoder.differentiable_texts(["thief"], torch.zeros(200, learned.shape[1]))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_identity_follows_the_content_and_not_the_place(case, folders, encoders, tmp_path):
+    original = encoders[case].identity
+    name = "owlv2" if case == AS_OWLVIT else case
+    shutil.copytree(folders / name, tmp_path / name)
+    assert load_encoder(files_of(tmp_path, case), Placement()).identity == original
+    config = tmp_path / name / ("open_clip_config.json" if case == "open_clip" else "processor_config.json")
+    content = json.loads(config.read_text())
+    part = content["preprocess_cfg"] if case == "open_clip" else content["image_processor"]
+    part["mean" if case == "open_clip" else "image_mean"] = [0.1, 0.2, 0.3]
+    config.write_text(json.dumps(content))
+    changed = load_encoder(files_of(tmp_path, case), Placement()).identity
+    assert changed.weights != original.weights and changed.processor != original.processor
+    BUILDERS[name](tmp_path / "other" / name, seed=4)
+    other = load_encoder(files_of(tmp_path / "other", case), Placement()).identity
+    assert other.weights != original.weights and other.processor == original.processor
+
+
+def test_one_folder_read_as_two_families_has_two_identities(encoders):
+    first, second = encoders["owlv2"].identity, encoders[AS_OWLVIT].identity
+    assert first.weights == second.weights and first.processor != second.processor
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bfloat16_is_near_and_says_so(case, folders, encoders, pictures):
+    encoder = load_encoder(files_of(folders, case), Placement(dtype="bfloat16"))
+    assert encoder.identity.dtype == "bfloat16" != encoders[case].identity.dtype
+    batch = batch_of(encoder, pictures)
+    half, full = (logits_of(e, batch, TEXTS) for e in (encoder, encoders[case]))
+    assert half.dtype == np.float32 and not np.array_equal(half, full)
+    np.testing.assert_allclose(half, full, atol=0.1 * np.abs(full).max())
+
+
+# torch imports its compiler here, which still defines deprecated things of torch.jit.
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_compiling_waits_for_the_first_call_and_shows_in_the_identity(case, folders, encoders):
+    def compiled(encoder):
+        return sum(m._compiled_call_impl is not None for m in encoder._model.modules())
+
+    encoder = load_encoder(files_of(folders, case), Placement(compiled=True))
+    assert compiled(encoder) >= 2 and compiled(encoders[case]) == 0
+    assert encoder.identity.backend == encoders[case].identity.backend + "/compiled"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", ["open_clip", "clip", "bridgetower"])
+def test_compiled_towers_give_the_same_results(case, folders, encoders, pictures):
+    encoder = load_encoder(files_of(folders, case), Placement(compiled=True))
+    batch = batch_of(encoder, pictures)
+    expected = logits_of(encoders[case], batch, TEXTS)
+    np.testing.assert_allclose(logits_of(encoder, batch, TEXTS), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_bridgetower_runs_its_towers_once_an_image_and_once_a_prompt(folders, pictures):
+    encoder = load_encoder(files_of(folders, "bridgetower"), Placement())
+    calls = {"text": 0, "image": 0, "pairs": 0}
+
+    def count(name):
+        def hook(_module, inputs, _output):
+            # Images are the second dimension in this library's vision tower.
+            calls[name] += inputs[0].shape[1 if name == "image" else 0]
+
+        return hook
+
+    inner = encoder._model.bridgetower
+    inner.text_model.encoder.layer[0].register_forward_hook(count("text"))
+    inner.vision_model.visual.transformer.resblocks[0].register_forward_hook(count("image"))
+    inner.cross_modal_text_layers[0].register_forward_hook(count("pairs"))
+    batch = batch_of(encoder, pictures)
+    encoder.score_pairs(batch[:3], TEXTS)
+    encoder.score_pairs(batch[3:], TEXTS)
+    assert calls == {"text": len(TEXTS), "image": len(pictures), "pairs": len(pictures) * len(TEXTS)}
+
+
+def test_bridgetower_keeps_a_bounded_number_of_prompts(folders, encoders, pictures, monkeypatch):
+    from plumbline.encoders import bridgetower
+
+    encoder = load_encoder(files_of(folders, "bridgetower"), Placement())
+    batch = batch_of(encoder, pictures)
+    expected = encoders["bridgetower"].score_pairs(batch, TEXTS)
+    monkeypatch.setattr(bridgetower, "PROMPTS_KEPT", 2)
+    monkeypatch.setattr(bridgetower, "PAIRS_AT_ONCE", 7)
+    np.testing.assert_allclose(encoder.score_pairs(batch, TEXTS), expected, atol=2e-5)
+    assert list(encoder._prompts) == TEXTS[-2:]
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if name != "open_clip"])
+def test_a_text_that_is_too_long_is_refused_and_not_cut(case, encoders):
+    encoder, long = encoders[case], "a photo of a thief " * 60
+    with pytest.raises(EncodingError, match="longer than this encoder takes"):
+        if case == "bridgetower":
+            encoder.score_pairs(torch.zeros(1, 3, 32, 32, dtype=torch.uint8), ["a man", long])
+        else:
+            encoder.embed_texts(["a man", long])
+
+
+def test_a_query_that_owlv2_takes_for_padding_is_refused(encoders, monkeypatch):
+    encoder = encoders["owlv2"]
+    tokens = encoder._tokens(["a man", "a thief"])
+    tokens["input_ids"][1, 0] = 0
+    monkeypatch.setattr(encoder, "_tokens", lambda texts: tokens)
+    with pytest.raises(EncodingError, match=r"for padding[\s\S]*a thief"):
+        encoder.embed_texts(["a man", "a thief"])
+
+
+def test_prompt_array_on_a_family_without_text_gradients_is_a_refusal(encoders):
+    needs = {Capability.TEXT_GRADIENTS}
+    message = "Prompt Array needs text_gradients, which the family BridgeTower does not offer"
+    for asked in ("bridgetower", FAMILIES["bridgetower"], encoders["bridgetower"]):
+        with pytest.raises(ConfigError, match=rf"{message}[\s\S]*CLIP \(open_clip\), CLIP \(transformers\)"):
+            require(asked, needs, "Prompt Array")
+    require("clip", needs, "Prompt Array")
+    with pytest.raises(CheckpointError, match=r"no such family[\s\S]*blip[\s\S]*open_clip, clip"):
+        require("blip", needs, "Prompt Array")
+
+
+def test_families_are_told_apart_by_their_model_types():
+    claimed = [model_type for family in FAMILIES.values() for model_type in family.model_types]
+    assert len(claimed) == len(set(claimed))
+    for name, family in FAMILIES.items():
+        assert family.name == name and Capability.LOGITS in family.offers

@@ -1,0 +1,140 @@
+"""Folders of transformers: the family is found from the files, and what cannot be audited is refused."""
+
+import json
+
+import pytest
+
+from plumbline.digests import digest_bytes
+from plumbline.encoders.addresses import locate, parse_address
+from plumbline.errors import CheckpointError
+
+FILES = ("model.safetensors", "preprocessor_config.json", "tokenizer.json")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    for name in FILES:
+        (folder / name).write_text("{}")
+    write(folder, "config.json", {"model_type": "clip"})
+    return folder
+
+
+def write(folder, name, content):
+    (folder / name).write_text(json.dumps(content))
+
+
+def located(folder, *, family=None):
+    address = parse_address(f"local-dir:{folder}", project=folder.parent)
+    return locate(address, fetched=folder.parent / "fetched", encoder="e", family=family)
+
+
+@pytest.mark.parametrize("family", ["clip", "align", "bridgetower", "owlv2", "owlvit"])
+def test_the_model_type_says_the_family(folder, family):
+    write(folder, "config.json", {"model_type": family})
+    files = located(folder)
+    assert files.family == family and files.weights == folder / "model.safetensors"
+    assert files.weights_sha256 == digest_bytes(b"{}")
+
+
+def test_a_folder_of_both_libraries_is_open_clips_unless_the_audit_says_otherwise(folder):
+    (folder / "open_clip_config.json").write_text("{}")
+    assert located(folder).family == "open_clip"
+    assert located(folder, family="clip").family == "clip"
+
+
+@pytest.mark.parametrize("model_type", ["llava", None])
+def test_an_unknown_family_is_refused_with_the_known_ones(folder, model_type):
+    write(folder, "config.json", {"model_type": model_type} if model_type else {})
+    with pytest.raises(
+        CheckpointError, match=r"no family that can be audited[\s\S]*clip, align, bridgetower, owlv2"
+    ):
+        located(folder)
+
+
+@pytest.mark.parametrize("family", ["align", "owlvit", "bridgetower", "open_clip"])
+def test_a_wrong_family_in_the_audit_file_is_refused(folder, family):
+    with pytest.raises(CheckpointError, match=r"not of the family[\s\S]*correct `family`"):
+        located(folder, family=family)
+
+
+def test_a_family_of_transformers_on_a_folder_of_open_clip_alone_is_refused(folder):
+    (folder / "config.json").rename(folder / "open_clip_config.json")
+    with pytest.raises(
+        CheckpointError, match=r"not of the family CLIP \(transformers\)[\s\S]*no config\.json"
+    ):
+        located(folder, family="clip")
+
+
+def test_an_unheard_of_family_is_refused_with_the_known_ones(folder):
+    with pytest.raises(CheckpointError, match=r"no such family[\s\S]*blip[\s\S]*open_clip, clip, align"):
+        located(folder, family="blip")
+
+
+def test_owlv2_files_are_read_as_owlvit_only_when_asked(folder):
+    write(folder, "config.json", {"model_type": "owlv2"})
+    first, second = located(folder), located(folder, family="owlvit")
+    assert (first.family, second.family) == ("owlv2", "owlvit") and first.digest == second.digest
+
+
+@pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("key", ["auto_map", "trust_remote_code"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_code_of_the_checkpoints_own_is_refused(folder, name, key, nested):
+    asks = {key: {"AutoModel": "modeling.Model"}}
+    write(folder, name, {"model_type": "clip", **({"text_config": asks} if nested else asks)})
+    with pytest.raises(CheckpointError, match=rf"code of its own[\s\S]*{name}[\s\S]*{key}"):
+        located(folder)
+
+
+def test_weights_of_another_name_in_the_configuration_are_refused(folder):
+    write(folder, "config.json", {"model_type": "clip", "transformers_weights": "other.safetensors"})
+    with pytest.raises(CheckpointError, match="weights in another file"):
+        located(folder)
+
+
+def test_an_adapter_is_refused(folder):
+    write(folder, "adapter_config.json", {})
+    with pytest.raises(CheckpointError, match="is an adapter"):
+        located(folder)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ((), r"no safetensors weights[\s\S]*no weights"),
+        (("pytorch_model.bin",), r"no safetensors weights[\s\S]*pytorch_model\.bin[\s\S]*plumbline fetch e"),
+        (("other.safetensors",), r"under the name that transformers loads[\s\S]*other\.safetensors"),
+        (
+            ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"),
+            "several weights, and none",
+        ),
+    ],
+)
+def test_weights_that_are_not_one_safetensors_file_are_refused(folder, names, message):
+    (folder / "model.safetensors").unlink()
+    for name in names:
+        (folder / name).touch()
+    with pytest.raises(CheckpointError, match=message):
+        located(folder)
+
+
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [("preprocessor_config.json", "an image processor"), ("tokenizer.json", "a tokenizer")],
+)
+def test_a_folder_without_processor_or_tokenizer_is_refused(folder, gone, message):
+    (folder / gone).unlink()
+    with pytest.raises(CheckpointError, match=rf"no files of {message}"):
+        located(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json", "tokenizer.json", "merges.txt"])
+def test_every_file_that_decides_is_in_the_digest(folder, name):
+    before = located(folder).digest
+    (folder / "README.md").write_text("read me")
+    (folder / "pytorch_model.bin").write_text("never opened")
+    assert located(folder).digest == before
+    write(folder, name, {"model_type": "clip", "more": 1})
+    assert located(folder).digest != before

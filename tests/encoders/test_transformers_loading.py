@@ -1,0 +1,164 @@
+"""Loading through transformers: the whole model from the digested file, its own pixels, and nothing random."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from tiny_architectures import BUILDERS
+
+from plumbline.encoders.encoder import Crop, Placement
+from plumbline.encoders.image_processor import ImageProcessor
+from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.encoders.pixels import Normalisation
+from plumbline.errors import CheckpointError, EncodingError
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tiny")
+    for name in ("clip", "align", "bridgetower", "owlv2"):
+        BUILDERS[name](root / name)
+    return root
+
+
+@pytest.fixture
+def copy_of(originals, tmp_path):
+    return lambda name: shutil.copytree(originals / name, tmp_path / name)
+
+
+def load(folder, *, family=None):
+    files = checkpoint_files(
+        "tiny", f"local-dir:{folder}", project=folder, fetched=folder / "fetched", family=family
+    )
+    return load_encoder(files, Placement())
+
+
+def rewrite_weights(folder, change):
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("name", "weight"),
+    [
+        ("clip", "visual_projection.weight"),
+        ("align", "temperature"),
+        ("bridgetower", "itm_score.fc.weight"),
+        ("owlv2", "class_head.logit_shift.bias"),
+    ],
+)
+def test_a_weight_that_is_not_in_the_file_is_refused(copy_of, name, weight):
+    folder = copy_of(name)
+    rewrite_weights(folder, lambda weights: weights.pop(weight))
+    with pytest.raises(CheckpointError, match=rf"1 weight\(s\) are absent from the file[\s\S]*{weight}"):
+        load(folder)
+
+
+def test_a_weight_that_the_model_has_no_place_for_is_refused(copy_of):
+    folder = copy_of("clip")
+    rewrite_weights(folder, lambda weights: weights.update({"stranger.weight": torch.zeros(2)}))
+    with pytest.raises(CheckpointError, match=r"not in the model[\s\S]*stranger\.weight"):
+        load(folder)
+
+
+def test_a_weight_of_another_shape_is_refused(copy_of):
+    folder = copy_of("clip")
+    rewrite_weights(folder, lambda weights: weights.update({"visual_projection.weight": torch.zeros(3, 3)}))
+    with pytest.raises(CheckpointError, match=r"visual_projection|could not load"):
+        load(folder)
+
+
+def test_heads_for_other_tasks_are_left_aside(copy_of, originals):
+    folder = copy_of("bridgetower")
+    heads = {"mlm_score.bias": torch.zeros(5), "itc_text_head.fc.bias": torch.zeros(5)}
+    rewrite_weights(folder, lambda weights: weights.update(heads))
+    batch = torch.full((1, 3, 32, 32), 90, dtype=torch.uint8)
+    scores = [load(f).score_pairs(batch, ["a man"]) for f in (folder, originals / "bridgetower")]
+    assert scores[0] == scores[1]
+
+
+def test_a_model_type_that_is_not_the_weights_own_is_refused(copy_of):
+    folder = copy_of("owlv2")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "clip"}))
+    with pytest.raises(CheckpointError, match=r"could not load|absent from the file"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "processor_config.json"])
+def test_a_torn_file_is_a_clear_error(copy_of, name):
+    folder = copy_of("clip")
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match=r"could not load|not JSON"):
+        load(folder)
+
+
+def test_the_layout_of_older_checkpoints_loads_to_the_same_pixels(copy_of, originals):
+    folder = copy_of("clip")
+    content = json.loads((folder / "processor_config.json").read_text())["image_processor"]
+    (folder / "processor_config.json").unlink()
+    # As the first CLIP checkpoints on the hub have it.
+    old = {"feature_extractor_type": "CLIPFeatureExtractor", "size": 32, "crop_size": 32, "resample": 3}
+    kept = {k: content[k] for k in ("image_mean", "image_std", "do_resize", "do_center_crop", "do_normalize")}
+    (folder / "preprocessor_config.json").write_text(json.dumps(old | kept))
+    image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (50, 41, 3), dtype=np.uint8))
+    older, newer = load(folder), load(originals / "clip")
+    assert torch.equal(older.prepare(image), newer.prepare(image)) and older.crop == newer.crop
+
+
+@pytest.mark.parametrize(
+    ("changes", "crop"),
+    [
+        ({}, Crop(32, "bicubic")),
+        ({"resample": 2}, Crop(32, "bilinear")),
+        ({"resample": 1}, None),
+        ({"do_center_crop": False, "size": {"height": 32, "width": 32}}, None),
+        ({"size": {"shortest_edge": 40}}, None),
+    ],
+)
+def test_a_crop_is_offered_only_where_it_is_the_whole_preprocessing(copy_of, changes, crop):
+    folder = copy_of("clip")
+    content = json.loads((folder / "processor_config.json").read_text())
+    content["image_processor"] |= changes
+    (folder / "processor_config.json").write_text(json.dumps(content))
+    assert load(folder).crop == crop
+
+
+def test_aligns_offset_and_second_deviation_are_honoured(originals):
+    normalisation = load(originals / "align")._normalisation
+    assert normalisation == Normalisation(
+        mean=[0.5] * 3, std=pytest.approx([0.25, 0.16, 0.36]), scale=1 / 127.5, offset=-1.0
+    )
+
+
+def test_preprocessing_with_an_unknown_step_is_refused(originals, tmp_path):
+    from transformers import AutoTokenizer, CLIPImageProcessorPil, CLIPProcessor
+
+    class Brighter(CLIPImageProcessorPil):
+        def normalize(self, image, mean, std, **kwargs):
+            return super().normalize(image, mean, std, **kwargs) + 0.01
+
+    tokenizer = AutoTokenizer.from_pretrained(originals / "clip")
+    with pytest.raises(
+        CheckpointError, match=r"a step that is not known here[\s\S]*Brighter[\s\S]*0\.01 apart"
+    ):
+        ImageProcessor(CLIPProcessor(Brighter(), tokenizer), folder=tmp_path)
+
+
+def test_an_image_processor_that_runs_on_torchvision_is_refused(originals, tmp_path):
+    from transformers import AutoTokenizer, CLIPImageProcessor, CLIPProcessor
+
+    tokenizer = AutoTokenizer.from_pretrained(originals / "clip")
+    with pytest.raises(CheckpointError, match=r"does not run on PIL[\s\S]*backend torchvision"):
+        ImageProcessor(CLIPProcessor(CLIPImageProcessor(), tokenizer), folder=tmp_path)
+
+
+def test_a_strip_that_bridgetower_cannot_resize_is_a_clear_error(originals):
+    with pytest.raises(EncodingError, match=r"cannot take this image[\s\S]*400 x 10"):
+        load(originals / "bridgetower").prepare(Image.new("RGB", (400, 10)))
