@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.digests import digest_bytes, digest_sequence
-from plumbline.encoders.encoder import Encoder
-from plumbline.errors import EncodingError, StorageError
-from plumbline.images import decode, read_image_file
+from plumbline.digests import digest_sequence
+from plumbline.encoders.batching import FittingForward, plan_batch_rows
+from plumbline.encoders.encoder import DualEncoder, EncoderIdentity
+from plumbline.encoders.fast_decoding import DecoderGate, FastDecoder, require_equal_embeddings
+from plumbline.encoders.image_batches import ImageFiles, image_batches, with_pillow
+from plumbline.encoders.sharding import Progress, ShardRow, Span, joined, read_recorded
+from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache
 
-if TYPE_CHECKING:
-    import torch
-
-Progress = Callable[[int, int], None]
 TEXT_SHARD_ROWS = 256
-# Batches that are decoded while one is in the model: bounds memory whatever the size of a shard.
-DECODED_AHEAD = 2
-
-
-class Cut(NamedTuple):
-    """How inputs are cut: rows of a shard, and of a forward pass inside one."""
-
-    shard_rows: int
-    batch_rows: int
+TEXT_BATCH_ROWS = 64
+Decoder = Literal["pillow", "fast"]
+_ARRAY = "embedding"
 
 
 @dataclass(frozen=True)
@@ -48,6 +40,10 @@ class Embedded:
         Batches that went through the model now; 0 when everything was found in the cache.
     computed_shards, cached_shards, repaired_shards : int
         `repaired` counts the computed ones that were in the cache but failed their checksum.
+    fitting_rows : int or None
+        Rows of a pass after memory ran out on the device; None where the planned ones fitted.
+    gate : DecoderGate or None
+        How far the fast decoder's embeddings were from the checkpoint's own, where it was used.
     """
 
     array: NDArray[np.float32]
@@ -56,27 +52,44 @@ class Embedded:
     computed_shards: int
     cached_shards: int
     repaired_shards: int
+    fitting_rows: int | None = None
+    gate: DecoderGate | None = None
 
-    def counters(self) -> dict[str, int]:
+    def counters(self) -> dict[str, int | float]:
         """Return the work done, for metadata."""
-        return {
+        work: dict[str, int | float] = {
             "images_or_texts": int(self.array.shape[0]),
             "forward_passes": self.forward_passes,
             "computed_shards": self.computed_shards,
             "cached_shards": self.cached_shards,
             "repaired_shards": self.repaired_shards,
         }
+        if self.fitting_rows is not None:
+            work["fitting_rows"] = self.fitting_rows
+        return work | (self.gate.counters() if self.gate else {})
+
+
+class _Task(NamedTuple):
+    """What is embedded: the identity it is cached under, the inputs by content, and their names for messages."""
+
+    kind: str
+    identity: EncoderIdentity
+    inputs: Sequence[str]
+    names: Sequence[str]
+    shard_rows: int
+    batch_rows: int
 
 
 def embed_images(
-    encoder: Encoder,
+    encoder: DualEncoder,
     paths: Sequence[Path],
     image_ids: Sequence[str],
     cache: ShardCache,
     *,
     shard_rows: int,
-    batch_rows: int,
-    workers: int = 2,
+    batch_rows: int | None = None,
+    workers: int | None = None,
+    decoder: Decoder = "pillow",
     progress: Progress | None = None,
 ) -> Embedded:
     """Embed image files, or find them embedded.
@@ -86,97 +99,85 @@ def embed_images(
     paths, image_ids : sequences of length n
         Files and the sha256 of their bytes: the cache goes by the latter.
     shard_rows, batch_rows : int
-        Rows of a shard, and of a forward pass inside one. A batch never crosses a shard, so that a resumed run
-        repeats at most one shard and gives the same bits.
+        Rows of a shard, and of a forward pass inside one (see `plan_batch_rows` for None). A batch never crosses a
+        shard, so that a resumed run repeats at most one shard and gives the same bits.
+    workers : int, optional
+        Threads that decode; one for each core when absent.
+    decoder : {"pillow", "fast"}
+        `fast` decodes plain JPEG files with simplejpeg, after proof on images of this dataset that the embeddings
+        are the same; it is part of the key.
     progress : callable, optional
-        Called with (rows done, rows in all).
+        Called with (rows done, rows to do), shards found in the cache left out of both.
 
     Raises
     ------
     EncodingError
-        If a row is NaN, infinite or of zero norm, or a file is no longer the one that was recorded; names the
-        files.
+        If a row is NaN, infinite or of zero norm, a file is no longer the one that was recorded, the device has
+        not the memory for one image, or the fast decoder cannot be used; names the files.
     """
+    files = ImageFiles(paths, image_ids)
+    rows = plan_batch_rows(encoder, cache, batch_rows)
+    forward = FittingForward(encoder.embed_images)
+    prepare, identity, gate = with_pillow(encoder), encoder.identity, None
+    if decoder == "fast":
+        prepare = fast = FastDecoder(encoder)
+        identity = replace(identity, decoder=fast.name)
+        gate = require_equal_embeddings(encoder, fast, files, cache, forward)
 
-    def compute(start: int, stop: int, pool: ThreadPoolExecutor) -> Iterator[NDArray[np.float32]]:
-        import torch
+    def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
+        return image_batches(files, spans, prepare, device=encoder.device, workers=workers)
 
-        def load(i: int) -> torch.Tensor:
-            data = read_image_file(paths[i])
-            if digest_bytes(data) != image_ids[i]:
-                raise EncodingError(
-                    "an image has changed since it was recorded",
-                    where=paths[i],
-                    found=f"sha256 {digest_bytes(data)}",
-                    expected=f"sha256 {image_ids[i]}",
-                    hint="materialise `records` of this dataset again",
-                )
-            return encoder.prepare(decode(data))
-
-        ahead: deque[list[Future[torch.Tensor]]] = deque()
-        for first in range(start, stop, batch_rows):
-            ahead.append([pool.submit(load, i) for i in range(first, min(first + batch_rows, stop))])
-            if len(ahead) > DECODED_AHEAD:
-                yield encoder.embed_images(torch.stack([future.result() for future in ahead.popleft()]))
-        while ahead:
-            yield encoder.embed_images(torch.stack([future.result() for future in ahead.popleft()]))
-
-    with ThreadPoolExecutor(workers) as pool:
-        return _embed(
-            "image", encoder, image_ids, [str(p) for p in paths], cache, Cut(shard_rows, batch_rows),
-            lambda start, stop: compute(start, stop, pool), progress,
-        )  # fmt: skip
+    task = _Task("image", identity, image_ids, [str(p) for p in paths], shard_rows, rows)
+    return replace(_embed(task, encoder, cache, forward, batches, progress), gate=gate)
 
 
-def embed_texts(encoder: Encoder, texts: Sequence[str], cache: ShardCache, *, batch_rows: int) -> Embedded:
+def embed_texts(
+    encoder: DualEncoder, texts: Sequence[str], cache: ShardCache, *, batch_rows: int = TEXT_BATCH_ROWS
+) -> Embedded:
     """Embed texts, or find them embedded; see `embed_images`."""
 
-    def compute(start: int, stop: int) -> Iterator[NDArray[np.float32]]:
-        for batch in range(start, stop, batch_rows):
-            yield encoder.embed_texts(texts[batch : min(batch + batch_rows, stop)])
+    def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
+        return nullcontext(texts[span.start : span.stop] for span in spans)
 
-    return _embed("text", encoder, texts, texts, cache, Cut(TEXT_SHARD_ROWS, batch_rows), compute, None)
+    task = _Task("text", encoder.identity, texts, texts, TEXT_SHARD_ROWS, batch_rows)
+    return _embed(task, encoder, cache, FittingForward(encoder.embed_texts), batches, None)
 
 
 def _embed(
-    kind: str,
-    encoder: Encoder,
-    inputs: Sequence[str],
-    names: Sequence[str],
+    task: _Task,
+    encoder: DualEncoder,
     cache: ShardCache,
-    cut: Cut,
-    compute: Callable[[int, int], Iterator[NDArray[np.float32]]],
+    forward: FittingForward,
+    batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]],
     progress: Progress | None,
 ) -> Embedded:
-    arrays, shards = [], []
-    passes = computed = cached = repaired = 0
-    for start in range(0, len(inputs), cut.shard_rows):
-        stop = min(start + cut.shard_rows, len(inputs))
-        key = encoder.identity.cache_key(
-            kind, inputs=digest_sequence(inputs[start:stop]), batch_rows=cut.batch_rows
-        )
-        shard = cache.load(key)
-        if shard is None:
-            repaired += cache.is_listed(key)
-            batches = []
-            for batch in compute(start, stop):
-                batches.append(batch)
-                passes += 1
+    cut = list(Span(0, len(task.inputs)).pieces(task.shard_rows))
+    found = ShardRow.find([_key(task, span) for span in cut], cache)
+    missing = [i for i, shard in enumerate(found.shards) if shard is None]
+    pieces = {i: list(cut[i].pieces(task.batch_rows)) for i in missing}
+    done, to_do = 0, sum(len(cut[i]) for i in missing)
+    # One stream over all missing shards: while one is written, the next is being decoded.
+    with batches([piece for i in missing for piece in pieces[i]]) as stream:
+        for i in missing:
+            arrays = []
+            for _ in pieces[i]:
+                arrays.append(forward(next(stream)))
+                done += len(arrays[-1])
                 if progress:
-                    progress(start + sum(len(b) for b in batches), len(inputs))
-            rows = np.concatenate(batches)
-            _refuse_unusable(rows, names[start:stop], encoder.width)
-            details = {"rows": len(rows), "device": encoder.device, "batches": len(batches)}
-            shard = cache.commit(key, {"embedding": rows}, details=details)
-            computed += 1
-        else:
-            cached += 1
-            if progress:
-                progress(stop, len(inputs))
-        arrays.append(shard.arrays["embedding"])
-        shards.append((shard.key, shard.sha256))
-    whole = np.concatenate(arrays) if arrays else np.zeros((0, encoder.width), dtype=np.float32)
-    return Embedded(whole, tuple(shards), passes, computed, cached, repaired)
+                    progress(done, to_do)
+            rows = joined(arrays, width=encoder.width)
+            _refuse_unusable(rows, task.names[cut[i].start : cut[i].stop], encoder.width)
+            details = {"rows": len(rows), "device": encoder.device, "batches": len(arrays)}
+            found.shards[i] = cache.commit(found.keys[i], {_ARRAY: rows}, details=details)
+    return Embedded(
+        found.array(_ARRAY, width=encoder.width), found.index(),
+        forward.passes, found.computed, found.cached, found.repaired, forward.rows,
+    )  # fmt: skip
+
+
+def _key(task: _Task, span: Span) -> str:
+    inputs = digest_sequence(task.inputs[span.start : span.stop])
+    return task.identity.cache_key(task.kind, inputs=inputs, batch_rows=task.batch_rows)
 
 
 def _refuse_unusable(rows: NDArray[np.float32], names: Sequence[str], width: int) -> None:
@@ -205,16 +206,4 @@ def read_embedded(shards: Sequence[tuple[str, str]], cache: ShardCache) -> NDArr
     StorageError
         If one is gone, damaged, or holds other bytes than it did.
     """
-    arrays = []
-    for key, sha256 in shards:
-        shard = cache.load(key)
-        if shard is None or shard.sha256 != sha256:
-            raise StorageError(
-                "an embedding shard is gone, damaged or another than the one that was recorded",
-                where=key,
-                found="nothing readable" if shard is None else f"sha256 {shard.sha256}",
-                expected=f"sha256 {sha256}",
-                hint="materialise `image_embeddings` of this cell again: only this shard is redone",
-            )
-        arrays.append(shard.arrays["embedding"])
-    return np.concatenate(arrays)
+    return joined(read_recorded(shards, cache, array=_ARRAY, asset="image_embeddings"), width=0)

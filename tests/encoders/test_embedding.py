@@ -1,53 +1,28 @@
 """The embedding engine: nothing twice, nothing damaged, nothing unusable."""
 
+import threading
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from encoder_doubles import MeanColour, write_images
 from PIL import Image
 from upath import UPath
 
-from plumbline.digests import digest_file
 from plumbline.encoders.embedding import embed_images, embed_texts, read_embedded
-from plumbline.encoders.encoder import EncoderIdentity
+from plumbline.encoders.image_batches import DECODED_AHEAD
 from plumbline.errors import EncodingError, StorageError
 from plumbline.storage import ShardCache
 
 N, SHARD, BATCH = 23, 8, 3
 
 
-class MeanColour:
-    """A whole encoder in four lines: an image is its mean colour, a text its letter counts."""
-
-    def __init__(self, weights="w"):
-        self.identity = EncoderIdentity(weights, "p", "b", "pil", "float32")
-        self.weights_sha256, self.width, self.logit_scale, self.parameters = weights, 3, 10.0, 0
-        self.device, self.batches, self.spoil = "cpu", [], {}
-
-    def prepare(self, image):
-        return torch.from_numpy(np.asarray(image, dtype=np.float32).transpose(2, 0, 1).copy())
-
-    def embed_images(self, batch):
-        self.batches.append(len(batch))
-        rows = batch.mean(dim=(2, 3)).numpy() + 1
-        for i, value in self.spoil.items():
-            if len(self.batches) == 1:
-                rows[i] = value
-        return rows
-
-    def embed_texts(self, texts):
-        return np.array([[len(t), t.count("a") + 1, 1] for t in texts], dtype=np.float32)
-
-
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    folder, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(1)
-    paths = []
-    for i in range(N):
-        paths.append(folder / f"{i}.png")
-        Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(paths[-1])
-    return paths, [digest_file(p) for p in paths]
+    return write_images(tmp_path_factory.mktemp("images"), N)
 
 
 def embed(encoder, images, cache, **options):
@@ -169,3 +144,84 @@ def test_an_image_that_changed_since_it_was_recorded_is_never_cached_under_its_o
 def test_another_batch_size_is_another_computation(images, cache):
     embed(MeanColour(), images, cache, batch_rows=3)
     assert embed(MeanColour(), images, cache, batch_rows=5).computed_shards == 3
+
+
+def test_pixels_reach_the_encoder_as_whole_grey_levels_on_the_cpu(images, cache):
+    seen = []
+
+    class Looks(MeanColour):
+        def embed_images(self, batch):
+            seen.append((batch.dtype, str(batch.device), tuple(batch.shape[1:])))
+            return super().embed_images(batch)
+
+    embed(Looks(), images, cache)
+    assert set(seen) == {(torch.uint8, "cpu", (3, 8, 8))}
+
+
+def test_what_the_cache_had_counts_neither_as_done_nor_as_to_do(images, cache):
+    paths, ids = images
+    embed(MeanColour(), (paths[:SHARD], ids[:SHARD]), cache)
+    calls = []
+    embed(MeanColour(), images, cache, progress=lambda done, to_do: calls.append((done, to_do)))
+    assert calls == [(done, N - SHARD) for done in (3, 6, 8, 11, 14, 15)]
+    calls.clear()
+    embed(MeanColour(), images, cache, progress=lambda done, to_do: calls.append((done, to_do)))
+    assert calls == []
+
+
+def test_decoding_runs_ahead_of_the_model_by_a_bounded_number_of_batches(images, cache):
+    ahead = []
+
+    class Slow(MeanColour):
+        def embed_images(self, batch):
+            ahead.append(self.prepared - sum(self.batches) - len(batch))
+            return super().embed_images(batch)
+
+    embed(Slow(), images, cache, batch_rows=2, workers=3)
+    assert max(ahead) <= 2 * DECODED_AHEAD
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7, None])
+def test_the_number_of_workers_changes_nothing(images, tmp_path, workers):
+    alone = embed(MeanColour(), images, ShardCache(UPath(tmp_path / "1")), workers=1)
+    more = embed(MeanColour(), images, ShardCache(UPath(tmp_path / "n")), workers=workers)
+    assert more.array.tobytes() == alone.array.tobytes() and more.shards == alone.shards
+
+
+def test_a_file_that_is_gone_or_no_picture_any_more_is_named(images, cache, tmp_path):
+    paths, ids = images
+    with pytest.raises(EncodingError, match=r"can no longer be read[\s\S]*gone\.png"):
+        embed(MeanColour(), ([*paths[:4], tmp_path / "gone.png"], ids[:5]), cache)
+    with pytest.raises(EncodingError, match="23 paths, 1 ids"):
+        embed(MeanColour(), (paths, ids[:1]), cache)
+
+
+def test_a_failing_model_leaves_no_thread_behind(images, cache):
+    before = set(threading.enumerate())
+    encoder = MeanColour()
+    encoder.embed_images = lambda batch: (_ for _ in ()).throw(RuntimeError("a kernel failed"))
+    with pytest.raises(RuntimeError, match="a kernel failed"):
+        embed(encoder, images, cache, batch_rows=2)
+    assert set(threading.enumerate()) <= before
+
+
+def test_pictures_inside_a_parquet_file_are_embedded_as_the_same_files_are(images, tmp_path):
+    paths, ids = images
+    table = pa.table({"image": [{"bytes": path.read_bytes(), "path": path.name} for path in paths]})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=5)
+    rows = [tmp_path / "x.parquet" / str(i) for i in range(N)]
+    inside = embed(MeanColour(), (rows, ids), ShardCache(UPath(tmp_path / "a")))
+    outside = embed(MeanColour(), images, ShardCache(UPath(tmp_path / "b")))
+    assert inside.array.tobytes() == outside.array.tobytes() and inside.shards == outside.shards
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_batches_for_a_cuda_device_are_pinned(images, cache):
+    class Looks(MeanColour):
+        device = "cuda:0"
+
+        def embed_images(self, batch):
+            assert batch.is_pinned()
+            return super().embed_images(batch)
+
+    assert embed(Looks(), images, cache).forward_passes == 9

@@ -1,0 +1,238 @@
+"""The fast decoder: for plain JPEG files only, and only where the embeddings stay what they are."""
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from encoder_doubles import MeanColour, jpeg_bytes, photograph
+from PIL import Image
+from upath import UPath
+
+from plumbline.digests import digest_bytes
+from plumbline.encoders.embedding import embed_images
+from plumbline.encoders.encoder import Crop, Placement
+from plumbline.encoders.fast_decoding import GATE_IMAGES, LEAST_COSINE, FastDecoder
+from plumbline.encoders.image_batches import with_pillow
+from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.encoders.pixels import grey_levels
+from plumbline.errors import EncodingError, ImageRejected
+from plumbline.storage import ShardCache
+
+SIZE = 64
+PROJECT = Path(__file__).parents[2]
+ORIENTATION = 0x0112
+
+
+class Cropping(MeanColour):
+    """A double that resizes and crops as CLIP does; the middle of an odd margin is rounded as asked."""
+
+    crop = Crop(SIZE, "bicubic")
+
+    def __init__(self, *args, round_up=False, **options):
+        super().__init__(*args, **options)
+        self.round_up = round_up
+
+    def prepare(self, image):
+        self.prepared += 1
+        width, height = image.size
+        long = int(SIZE * max(width, height) / min(width, height))
+        if min(width, height) != SIZE:
+            size = (SIZE, long) if width <= height else (long, SIZE)
+            image = image.resize(size, Image.Resampling.BICUBIC)
+        corner = [(side - SIZE + self.round_up) // 2 for side in image.size]
+        return grey_levels(image.crop((*corner, corner[0] + SIZE, corner[1] + SIZE)))
+
+
+class Parity(Cropping):
+    """An embedding that one grey level turns around."""
+
+    def embed_images(self, batch):
+        self.enter(batch)
+        odd = (batch[:, :, ::7, ::7].flatten(1).int() % 2) * 2 - 1
+        return odd.float().numpy()
+
+    width = 3 * 10 * 10
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("p")
+    address = f"local-dir:{PROJECT / 'plumbline/world/checkpoints/small-atlas-3k'}"
+    return load_encoder(checkpoint_files("small", address, project=folder, fetched=folder), Placement())
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return ShardCache(UPath(tmp_path / "cache"))
+
+
+def written(folder, contents):
+    """Return paths and ids of files with the given bytes."""
+    folder.mkdir(exist_ok=True)
+    paths = [folder / f"{i:02}.jpg" for i in range(len(contents))]
+    for path, data in zip(paths, contents, strict=True):
+        path.write_bytes(data)
+    return paths, [digest_bytes(data) for data in contents]
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    sizes = [(100, 75), (75, 100), (64, 64), (211, 160), (300, 67)]
+    contents = [jpeg_bytes(photograph(i, sizes[i % 5])) for i in range(40)]
+    return written(tmp_path_factory.mktemp("photographs"), contents)
+
+
+def embed(encoder, images, cache, **options):
+    paths, ids = images
+    return embed_images(
+        encoder, paths, ids, cache, **{"shard_rows": 16, "batch_rows": 8, "decoder": "fast", **options}
+    )
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:0"])
+@pytest.mark.parametrize("size", [(100, 75), (75, 100), (64, 64), (65, 64), (131, 40), (40, 47), (300, 250)])
+def test_plain_files_differ_by_two_grey_levels_at_most(encoder, size, subsampling, mode):
+    data = jpeg_bytes(photograph(3, size, mode=mode), subsampling=subsampling)
+    fast = FastDecoder(encoder)
+    assert fast.takes(data)
+    own, quick = with_pillow(encoder)(data), fast(data)
+    assert quick.shape == own.shape and quick.dtype == own.dtype and quick.is_contiguous()
+    assert (quick.int() - own.int()).abs().max() <= 2
+
+
+def test_large_files_are_shrunk_while_they_are_decoded(encoder, monkeypatch):
+    data, fast, sizes = jpeg_bytes(photograph(4, (1000, 700))), FastDecoder(encoder), []
+    resized = fast._resized
+    monkeypatch.setattr(
+        fast, "_resized", lambda pixels, size: (sizes.append(pixels.shape), resized(pixels, size))[1]
+    )
+    own, quick = with_pillow(encoder)(data), fast(data)
+    # 700 / 4 is 175, more than twice 64; 700 / 8 is not.
+    assert sizes == [(175, 250, 3)]
+    assert (quick.int() - own.int()).abs().float().mean() < 1
+
+
+@pytest.mark.parametrize("round_up", [False, True])
+@pytest.mark.parametrize("size", [(65, 64), (67, 64), (64, 69), (64, 64)])
+def test_the_crop_is_the_encoders_own_however_it_rounds(size, round_up):
+    double = Cropping(round_up=round_up)
+    data = jpeg_bytes(photograph(5, size), quality=100, subsampling="4:4:4")
+    quick, own = FastDecoder(double)(data), with_pillow(double)(data)
+    assert (quick.int() - own.int()).abs().max() <= 2
+    moved = with_pillow(Cropping(round_up=not round_up))(data)
+    if size != (64, 64):
+        assert (quick.int() - moved.int()).abs().max() > 2
+
+
+def exif(orientation):
+    block = Image.Exif()
+    block[ORIENTATION] = orientation
+    return block
+
+
+OTHER_FILES = {
+    "png": lambda: _saved("PNG"),
+    "webp": lambda: _saved("WEBP"),
+    "progressive": lambda: jpeg_bytes(photograph(1, (90, 80)), progressive=True),
+    "CMYK": lambda: jpeg_bytes(photograph(1, (90, 80), mode="CMYK")),
+    "RGB without a colour transform": lambda: jpeg_bytes(photograph(1, (90, 80)), keep_rgb=True),
+    **{
+        f"turned {turn}": lambda turn=turn: jpeg_bytes(photograph(1, (90, 80)), exif=exif(turn))
+        for turn in range(2, 9)
+    },
+}
+
+
+def _saved(kind):
+    buffer = io.BytesIO()
+    photograph(1, (90, 80)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", OTHER_FILES)
+def test_every_other_file_goes_the_checkpoints_own_way(encoder, kind):
+    data, fast = OTHER_FILES[kind](), FastDecoder(encoder)
+    assert not fast.takes(data)
+    assert np.array_equal(fast(data), with_pillow(encoder)(data))
+
+
+def test_an_upright_exif_block_is_no_obstacle(encoder):
+    assert FastDecoder(encoder).takes(jpeg_bytes(photograph(1, (90, 80)), exif=exif(1)))
+    big_endian = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
+    assert not FastDecoder(encoder).takes(jpeg_bytes(photograph(1, (90, 80)), exif=big_endian))
+
+
+def test_what_pillow_refuses_is_refused(encoder):
+    fast, data = FastDecoder(encoder), jpeg_bytes(photograph(1, (90, 80)))
+    for bad in (data[: len(data) // 2], b"no picture", jpeg_bytes(photograph(1, (90, 1)))):
+        assert not fast.takes(bad)
+        with pytest.raises(ImageRejected):
+            fast(bad)
+
+
+def test_a_real_checkpoint_passes_the_gate_and_keeps_its_answer(encoder, photographs, cache):
+    own = embed(encoder, photographs, cache, decoder="pillow")
+    quick = embed(encoder, photographs, cache)
+    assert quick.cached_shards == 0 and quick.gate.images == GATE_IMAGES
+    # 40 images in shards of 16: 2 + 2 + 1 batches of 8, and the gate's two.
+    assert quick.forward_passes == 5 + 2
+    cosines = (own.array * quick.array).sum(1) / (
+        np.linalg.norm(own.array, axis=1) * np.linalg.norm(quick.array, axis=1)
+    )
+    assert LEAST_COSINE <= quick.gate.least_cosine < 1
+    assert quick.gate.least_cosine == pytest.approx(cosines[:GATE_IMAGES].min(), abs=1e-6)
+    assert quick.gate.worst == str(photographs[0][int(cosines[:GATE_IMAGES].argmin())])
+    again = embed(encoder, photographs, cache)
+    assert again.forward_passes == 0 and again.gate == quick.gate
+    assert again.counters()["decoder_gate_least_cosine"] == quick.gate.least_cosine
+
+
+def test_moved_embeddings_stop_the_run_with_the_worst_file(photographs, cache):
+    with pytest.raises(
+        EncodingError, match=r"moves the embeddings[\s\S]*\.jpg[\s\S]*cosine[\s\S]*decoder: pillow"
+    ):
+        embed(Parity(), photographs, cache)
+    assert embed(Parity(), photographs, cache, decoder="pillow").cached_shards == 0
+    encoder = Parity()
+    with pytest.raises(EncodingError, match="moves the embeddings"):
+        embed(encoder, photographs, cache)
+    assert encoder.batches == [], "a refusal is found again without a pass"
+
+
+def test_a_gate_of_nan_is_shut(photographs, cache):
+    encoder = Cropping()
+    encoder.spoil = {5: np.nan}
+    with pytest.raises(EncodingError, match=r"moves the embeddings[\s\S]*05\.jpg[\s\S]*nan"):
+        embed(encoder, photographs, cache)
+
+
+def test_the_gate_looks_at_files_that_go_the_fast_way(tmp_path, cache):
+    turned = [jpeg_bytes(photograph(i, (80, 70)), exif=exif(6)) for i in range(GATE_IMAGES + 3)]
+    plain = [jpeg_bytes(photograph(i, (80, 70))) for i in range(2)]
+    assert embed(Cropping(), written(tmp_path / "both", turned + plain), cache).gate.images == 2
+    alone = embed(Cropping(), written(tmp_path / "turned", turned), cache)
+    assert (alone.gate.images, alone.gate.least_cosine) == (0, None)
+    assert alone.counters()["decoder_gate_images"] == 0
+    assert embed(Cropping(), ([], []), cache).gate.images == 0
+
+
+def test_an_encoder_with_another_preprocessing_is_refused(photographs, cache):
+    with pytest.raises(EncodingError, match=r"cannot stand in[\s\S]*double[\s\S]*decoder: pillow"):
+        embed(MeanColour(), photographs, cache)
+
+    class Darkening(Cropping):
+        def prepare(self, image):
+            return super().prepare(image) // 2
+
+    with pytest.raises(EncodingError, match="more to an image of the right size than to crop it"):
+        embed(Darkening(), photographs, cache)
+
+
+def test_without_the_package_the_error_says_how_to_install_it(photographs, cache, monkeypatch):
+    monkeypatch.setitem(sys.modules, "simplejpeg", None)
+    with pytest.raises(EncodingError, match=r"simplejpeg[\s\S]*pip install[\s\S]*\[fast\]"):
+        embed(Cropping(), photographs, cache)
+    assert embed(Cropping(), photographs, cache, decoder="pillow").computed_shards == 3
