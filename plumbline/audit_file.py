@@ -297,6 +297,8 @@ def _text(path: Path) -> str:
         raise ConfigError("the audit file cannot be read", where=path, found=error.strerror) from error
 
 
+# Every step of an audit reads the file anew, so that an edit is seen; equal text need not be parsed again.
+@lru_cache(maxsize=4)
 def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
     try:
         content, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
@@ -307,7 +309,6 @@ def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
     return content, node
 
 
-# Every step of an audit reads the file anew, so that an edit is seen; equal text need not be parsed again.
 @lru_cache(maxsize=4)
 def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> Audit:
     content, node = _loaded(text, path)
