@@ -32,6 +32,8 @@ class Owlv2Encoder(TransformersEncoder):
 
     model_class = "Owlv2ForObjectDetection"
     processor_class = "Owlv2Processor"
+    # A constant of the box head that some files hold and the model computes; boxes play no part.
+    other_heads = ("box_bias",)
     tower: ClassVar[str] = "owlv2"
     """Attribute of the model that holds both towers."""
 
@@ -92,7 +94,7 @@ class OwlVitEncoder(Owlv2Encoder):
     processor_class = "OwlViTProcessor"
     image_processor_class = "OwlViTImageProcessorPil"
     tower = "owlvit"
-    other_heads = ("objectness_head.",)
+    other_heads = ("objectness_head.", "box_bias")
     renamed: ClassVar[dict[str, str]] = {r"^owlv2\.": "owlvit."}
 
 
