@@ -33,7 +33,7 @@ class Owlv2Encoder(TransformersEncoder):
     model_class = "Owlv2ForObjectDetection"
     processor_class = "Owlv2Processor"
     # A constant of the box head that some files hold and the model computes; boxes play no part.
-    other_heads = ("box_bias",)
+    other_heads: ClassVar[tuple[str, ...]] = ("box_bias",)
     tower: ClassVar[str] = "owlv2"
     """Attribute of the model that holds both towers."""
 
