@@ -149,20 +149,84 @@ def ui(
 
 @app.command()
 def fetch(
-    encoders: Annotated[list[str], typer.Argument(help="Ids of encoders in the audit file.")],
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Ids of encoders and datasets in the audit file; without any, what can be fetched."
+        ),
+    ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(help="An archive of one dataset that you were given: zip, tar, tar.gz or tar.xz."),
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Fetch checkpoints from the hub into `.plumbline/checkpoints`: safetensors only, revision and digests recorded.
+    """Fetch checkpoints and datasets from the hub into `.plumbline`, at their pinned revisions, digests recorded.
 
-    The only command that downloads anything. Repeating it resumes.
+    Weights end as safetensors: a repository that has only a pickle is converted once, in a process of its own.
+    Datasets that must be asked for are explained; `--archive` extracts what you were given into the folder that the
+    audit file names. The only command that downloads anything. Repeating it resumes.
     """
     places = _places(config)
     # huggingface_hub reads the variable when it is imported: here, for the first time.
     os.environ["HF_HUB_OFFLINE"] = "0"
-    from resources.fetching import fetch_checkpoint
+    from resources.fetching import fetchable, wanted
 
-    for encoder in encoders:
-        console.print(f"{encoder}: {fetch_checkpoint(places, encoder)}", soft_wrap=True, highlight=False)
+    chosen = [wanted(places, name) for name in ids or ()]
+    if archive is not None:
+        if [one.kind for one in chosen] != ["dataset"]:
+            raise PlumblineError(
+                "an archive belongs to one dataset", expected="plumbline fetch ID --archive FILE"
+            )
+        _extract(places, chosen[0].id, archive)
+    elif chosen:
+        for one in chosen:
+            _fetch(places, one)
+    else:
+        _print_fetchable(places, fetchable(places))
+
+
+def _fetch(places: Places, one) -> None:
+    if one.kind == "encoder":
+        from resources.fetching_checkpoints import fetch_checkpoint
+
+        folder = fetch_checkpoint(places, one.id)
+    else:
+        from plumbline.datasets.obtaining import obtaining
+        from resources.fetching_datasets import fetch_dataset
+
+        folder = fetch_dataset(places, one.id)
+        if folder is None:
+            text = obtaining(places.dataset_entry(one.id).reader).instructions(one.id)
+            console.print(text, soft_wrap=True, highlight=False, markup=False)
+            return
+    console.print(f"{one.id}: {folder}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _extract(places: Places, dataset: str, archive: Path) -> None:
+    from resources.fetching_datasets import extract_dataset
+
+    with console.status(f"{escape(archive.name)}: extracting") as shown:
+
+        def show(size: int) -> None:
+            shown.update(f"{escape(archive.name)}: {size / 1e6:,.0f} MB extracted")
+
+        folder, extracted = extract_dataset(places, dataset, archive, progress=show)
+    text = f"{dataset}: {folder} ({extracted.files} files, {extracted.bytes / 1e6:,.0f} MB)"
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def _print_fetchable(places: Places, lines) -> None:
+    if not lines:
+        console.print(
+            f"Everything that {places.audit_path.name} names comes with the checkout.", highlight=False
+        )
+        return
+    table = Table("id", "kind", "comes", "there", "address or folder", box=SIMPLE_HEAD)
+    for line in lines:
+        there = "yes" if line.there else "no"
+        table.add_row(*map(escape, (line.wanted.id, line.wanted.kind, line.how, there, line.source)))
+    console.print(table)
 
 
 @app.command()

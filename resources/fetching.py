@@ -1,119 +1,86 @@
-"""Getting checkpoints from the hub: an explicit step of its own, at a pinned revision, safetensors only."""
+"""What `plumbline fetch` can get: the ids of the audit file, and what each of them needs."""
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from upath import UPath
+from plumbline.datasets.addresses import HUB, dataset_folder
+from plumbline.datasets.obtaining import obtaining
+from plumbline.encoders.addresses import parse_address
+from plumbline.errors import ConfigError
+from resources.places import PLANTED, PROJECT, Places
 
-from plumbline.encoders.addresses import CONFIG, Address, locate, parse_address
-from plumbline.errors import CheckpointError
-from plumbline.storage.atomic import commit_bytes
-from plumbline.torchvision_operators import declare_missing_operators
-from resources.places import PROJECT, Places
-
-_WANTED = ["open_clip*.safetensors", "*.json", "*.txt", "*.model"]
+Kind = Literal["encoder", "dataset"]
 
 
-def fetch_checkpoint(places: Places, encoder: str, *, hub: Any = None) -> Path:
-    """Fetch the checkpoint of an encoder of the audit file into `.plumbline/checkpoints`.
+@dataclass(frozen=True)
+class Wanted:
+    """One id of the audit file, and whether it is an encoder or a dataset."""
 
-    Parameters
-    ----------
-    hub : object, optional
-        With `snapshot_download` and `model_info` as huggingface_hub has them; for tests.
+    kind: Kind
+    id: str
 
-    Returns
-    -------
-    Path
-        The folder, which loads by `local-dir:`. `fetched.json` in it records repository, commit and digests.
+
+@dataclass(frozen=True)
+class Fetchable:
+    """One line of what can be fetched: where it comes from, how it is got, and whether it is there."""
+
+    wanted: Wanted
+    source: str
+    how: str
+    there: bool
+
+
+def wanted(places: Places, name: str) -> Wanted:
+    """Tell what a name on the command line means: ID, `encoder:ID` or `dataset:ID`.
 
     Raises
     ------
-    CheckpointError
-        If the address is a local folder, the hub cannot be reached, or what it gave cannot be audited.
+    ConfigError
+        If the audit file has no such id, or both an encoder and a dataset of it.
     """
-    entry = places.audit.encoders.get(encoder)
-    if entry is None:
-        raise CheckpointError("the audit file has no such encoder", where=places.audit_path, found=encoder)
-    address = parse_address(entry.address, project=PROJECT)
-    if address.folder is not None:
-        raise CheckpointError("a local folder needs no fetching", found=entry.address)
-    if hub is None:
-        import huggingface_hub as hub
-    from huggingface_hub import errors
-
-    folder = places.fetched / address.slug
-    repository, config = _source(address)
-    try:
-        commit = hub.model_info(repository, revision=address.revision).sha
-        hub.snapshot_download(repository, revision=commit, local_dir=folder, allow_patterns=_WANTED)
-    # A failed connection is the HTTP client's own error, one of xet's transfers a RuntimeError.
-    except (OSError, ValueError, RuntimeError, errors.HTTPError, errors.RevisionResolutionError) as error:
-        raise CheckpointError(
-            f"the hub did not give the checkpoint of `{encoder}`",
-            where=f"{repository}@{address.revision or 'newest commit'}",
-            found=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-            hint="check the network and the address; `plumbline fetch` can be repeated, it resumes",
-        ) from error
-    _require_audited_files(folder, encoder, repository, written=config is not None)
-    if config is not None:
-        commit_bytes(UPath(folder / CONFIG), json.dumps(config, indent=2).encode())
-    files = locate(address, fetched=places.fetched, encoder=encoder)
-    note = {
-        "repository": repository,
-        "commit": commit,
-        "sha256": {files.weights.name: files.weights_sha256},
+    known: dict[Kind, tuple[str, ...]] = {
+        "encoder": tuple(places.audit.encoders),
+        "dataset": tuple(places.audit.datasets),
     }
-    commit_bytes(UPath(folder / "fetched.json"), json.dumps(note, indent=2).encode())
-    return folder
-
-
-def _require_audited_files(folder: Path, encoder: str, repository: str, *, written: bool) -> None:
-    found = sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
-    if not any(name.endswith(".safetensors") for name in found):
-        raise CheckpointError(
-            f"the repository of `{encoder}` has no safetensors weights, and no other format is opened",
-            where=repository,
-            found=", ".join(found) or "none of " + ", ".join(_WANTED),
+    prefix, _, rest = name.partition(":")
+    meant = [Wanted(kind, name) for kind, ids in known.items() if name in ids]
+    meant += [Wanted(kind, rest) for kind, ids in known.items() if kind == prefix and rest in ids]
+    if len(meant) > 1:
+        raise ConfigError(
+            "this id is an encoder and a dataset",
+            where=places.audit_path,
+            found=name,
+            expected=" or ".join(f"{choice.kind}:{choice.id}" for choice in meant),
         )
-    if not written and CONFIG not in found:
-        raise CheckpointError(
-            f"the repository of `{encoder}` is no open_clip checkpoint",
-            where=repository,
-            found=", ".join(found),
-            expected=CONFIG,
+    if not meant:
+        raise ConfigError(
+            "the audit file has no such encoder or dataset",
+            where=places.audit_path,
+            found=name,
+            expected="; ".join(f"{kind}s: {', '.join(ids) or 'none'}" for kind, ids in known.items()),
         )
+    return meant[0]
 
 
-def _source(address: Address) -> tuple[str, dict[str, Any] | None]:
-    """Return the repository, and for `ARCHITECTURE/TAG` the open_clip configuration to write beside the weights."""
-    if address.repository is not None:
-        return address.repository, None
-    declare_missing_operators()
-    import open_clip
-    from open_clip.pretrained import get_pretrained_cfg
+def fetchable(places: Places) -> list[Fetchable]:
+    """Return every encoder and dataset that does not come with the checkout, in the order of the audit file."""
+    lines = []
+    for encoder, entry in places.audit.encoders.items():
+        address = parse_address(entry.address, project=PROJECT)
+        if address.folder is None:
+            there = (places.fetched / address.slug / "fetched.json").is_file()
+            lines.append(Fetchable(Wanted("encoder", encoder), entry.address, "from the hub", there))
+    for dataset, entry in places.audit.datasets.items():
+        if entry.root.startswith(PLANTED):
+            continue
+        about = obtaining(entry.reader)
+        how = "from the hub" if entry.root.startswith(HUB) else f"to be asked for; licence: {about.licence}"
+        lines.append(
+            Fetchable(Wanted("dataset", dataset), entry.root, how, _folder(places, entry.root).is_dir())
+        )
+    return lines
 
-    architecture, tag = str(address.architecture), str(address.tag)
-    model, pretrained = open_clip.get_model_config(architecture), get_pretrained_cfg(architecture, tag)
-    if model is None or not pretrained.get("hf_hub"):
-        known = open_clip.list_pretrained_tags_by_model(architecture)
-        raise CheckpointError(
-            "open_clip has no such pretrained checkpoint on the hub",
-            found=address.text,
-            expected=f"{architecture} with one of {', '.join(known)}"
-            if known
-            else "an architecture of open_clip",
-        )
-    if bool(pretrained.get("quick_gelu", False)) != bool(model.get("quick_gelu", False)):
-        raise CheckpointError(
-            "these weights were trained with another activation than this architecture has",
-            found=address.text,
-            expected=f"{architecture.removesuffix('-quickgelu')}"
-            + ("-quickgelu" if pretrained.get("quick_gelu") else "")
-            + f"/{tag}",
-        )
-    preprocess = {
-        k: pretrained[k] for k in ("mean", "std", "interpolation", "resize_mode") if pretrained.get(k)
-    }
-    return pretrained["hf_hub"].rsplit("/", 1)[0], {"model_cfg": model, "preprocess_cfg": preprocess}
+
+def _folder(places: Places, root: str) -> Path:
+    return dataset_folder(root, places.home) if root.startswith(HUB) else PROJECT / Path(root).expanduser()

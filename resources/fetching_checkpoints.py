@@ -1,0 +1,210 @@
+"""Getting checkpoints from the hub: an explicit step of its own, at a pinned revision, ending in safetensors."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from plumbline.bin_conversion import SUFFIXES, convert_to_safetensors
+from plumbline.digests import digest_file
+from plumbline.encoders.addresses import CONFIG, TRANSFORMERS_CONFIG, Address, locate, parse_address
+from plumbline.errors import CheckpointError
+from plumbline.storage.atomic import commit_bytes
+from plumbline.torchvision_operators import declare_missing_operators
+from resources.hub import asking_the_hub
+from resources.places import PROJECT, Places
+
+_NOTE = "fetched.json"
+
+
+@dataclass(frozen=True)
+class _Library:
+    """What a library's checkpoint repository holds that an audit needs.
+
+    Attributes
+    ----------
+    settings, weights : tuple of str
+        Patterns of file names that are fetched; of the weights, any one will do.
+    pickled : tuple of str
+        Patterns of weights to convert where there are no others, best first.
+    converted : str
+        Name of the file that comes of it.
+    """
+
+    settings: tuple[str, ...]
+    weights: tuple[str, ...]
+    pickled: tuple[str, ...]
+    converted: str
+
+
+_OPEN_CLIP = _Library(
+    settings=("*.json", "*.txt", "*.model"),
+    weights=("open_clip*.safetensors",),
+    pickled=tuple(f"open_clip*{suffix}" for suffix in SUFFIXES),
+    converted="open_clip_model.safetensors",
+)
+_TRANSFORMERS = _Library(
+    settings=(
+        TRANSFORMERS_CONFIG, "preprocessor_config.json", "processor_config.json", "tokenizer.json",
+        "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt",
+        "merges.txt", "*.model",
+    ),
+    weights=("model.safetensors",),
+    pickled=("pytorch_model.bin",),
+    converted="model.safetensors",
+)  # fmt: skip
+
+
+def fetch_checkpoint(places: Places, encoder: str, *, hub: Any = None) -> Path:
+    """Fetch the checkpoint of an encoder of the audit file into `.plumbline/checkpoints`.
+
+    Weights that exist only as a pickle are converted to safetensors in a process of its own, once; the pickle is
+    kept nowhere.
+
+    Parameters
+    ----------
+    hub : object, optional
+        With `snapshot_download` and `model_info` as huggingface_hub has them; for tests.
+
+    Returns
+    -------
+    Path
+        The folder, which loads by `local-dir:`. `fetched.json` in it records repository, commit, digests and, where
+        weights were converted, from what and to what.
+
+    Raises
+    ------
+    CheckpointError
+        If the address is a local folder, the hub cannot be reached, or what it gave cannot be audited.
+    """
+    entry = places.audit.encoders.get(encoder)
+    if entry is None:
+        raise CheckpointError("the audit file has no such encoder", where=places.audit_path, found=encoder)
+    address = parse_address(entry.address, project=PROJECT)
+    if address.folder is not None:
+        raise CheckpointError("a local folder needs no fetching", found=entry.address)
+    if hub is None:
+        import huggingface_hub as hub
+
+    folder = places.fetched / address.slug
+    repository, config = _source(address)
+    with asking_the_hub(CheckpointError, encoder, f"{repository}@{address.revision or 'newest commit'}"):
+        about = hub.model_info(repository, revision=address.revision)
+        names = sorted(sibling.rfilename for sibling in about.siblings or ())
+        library = _library(names, entry.family, encoder, repository, written=config is not None)
+        weights = _matching(names, library.weights)
+        wanted = [*library.settings, *library.weights]
+        hub.snapshot_download(repository, revision=about.sha, local_dir=folder, allow_patterns=wanted)
+    converted = None
+    if not weights:
+        pickled = _pickled(names, library, encoder, repository)
+        converted = _converted(folder, about.sha) or _convert(
+            hub, repository, about.sha, pickled, folder / library.converted, encoder
+        )
+    if config is not None:
+        commit_bytes(UPath(folder / CONFIG), json.dumps(config, indent=2).encode())
+    files = locate(address, fetched=places.fetched, encoder=encoder, family=entry.family)
+    note = {
+        "repository": repository,
+        "commit": about.sha,
+        "sha256": {files.weights.name: files.weights_sha256},
+        **({"converted": converted} if converted else {}),
+    }
+    commit_bytes(UPath(folder / _NOTE), json.dumps(note, indent=2).encode())
+    return folder
+
+
+def _library(
+    names: Sequence[str], family: str | None, encoder: str, repository: str, *, written: bool
+) -> _Library:
+    """Choose as `locate` will: open_clip where its configuration is there and no other family is asked for."""
+    if written or (CONFIG in names and family in (None, "open_clip")):
+        return _OPEN_CLIP
+    if TRANSFORMERS_CONFIG in names and family != "open_clip":
+        return _TRANSFORMERS
+    raise CheckpointError(
+        f"the repository of `{encoder}` is no checkpoint of open_clip or transformers",
+        where=repository,
+        found=", ".join(names) or "no file",
+        expected=CONFIG if family == "open_clip" else f"{CONFIG} or {TRANSFORMERS_CONFIG}",
+    )
+
+
+def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """Return the names at the top of the repository that match, in the order of the patterns."""
+    return [name for pattern in patterns for name in names if "/" not in name and fnmatch(name, pattern)]
+
+
+def _pickled(names: Sequence[str], library: _Library, encoder: str, repository: str) -> str:
+    found = _matching(names, library.pickled)
+    if not found:
+        raise CheckpointError(
+            f"the repository of `{encoder}` has no safetensors weights, and none that can be converted",
+            where=repository,
+            found=", ".join(names) or "no file",
+            expected=f"{' or '.join(library.weights)}; or one file {' or '.join(library.pickled)}",
+        )
+    return found[0]
+
+
+def _converted(folder: Path, commit: str) -> dict[str, Any] | None:
+    """Return the record of an earlier conversion if its result is still there."""
+    try:
+        note = json.loads((folder / _NOTE).read_text("utf-8"))
+        to = note["converted"]["to"]
+        sound = note["commit"] == commit and digest_file(folder / to["name"]) == to["sha256"]
+        return note["converted"] if sound else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _convert(
+    hub: Any, repository: str, commit: str, pickled: str, target: Path, encoder: str
+) -> dict[str, Any]:
+    # Outside the folder that is loaded; kept over an interrupted download, never over a conversion.
+    aside = target.parent.with_name(f".{target.parent.name}.unconverted")
+    with asking_the_hub(CheckpointError, encoder, f"{repository}@{commit}"):
+        hub.snapshot_download(repository, revision=commit, local_dir=aside, allow_patterns=[pickled])
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return convert_to_safetensors(aside / pickled, target)
+    finally:
+        shutil.rmtree(aside)
+
+
+def _source(address: Address) -> tuple[str, dict[str, Any] | None]:
+    """Return the repository, and for `ARCHITECTURE/TAG` the open_clip configuration to write beside the weights."""
+    if address.repository is not None:
+        return address.repository, None
+    declare_missing_operators()
+    import open_clip
+    from open_clip.pretrained import get_pretrained_cfg
+
+    architecture, tag = str(address.architecture), str(address.tag)
+    model, pretrained = open_clip.get_model_config(architecture), get_pretrained_cfg(architecture, tag)
+    if model is None or not pretrained.get("hf_hub"):
+        known = open_clip.list_pretrained_tags_by_model(architecture)
+        raise CheckpointError(
+            "open_clip has no such pretrained checkpoint on the hub",
+            found=address.text,
+            expected=f"{architecture} with one of {', '.join(known)}"
+            if known
+            else "an architecture of open_clip",
+        )
+    if bool(pretrained.get("quick_gelu", False)) != bool(model.get("quick_gelu", False)):
+        raise CheckpointError(
+            "these weights were trained with another activation than this architecture has",
+            found=address.text,
+            expected=f"{architecture.removesuffix('-quickgelu')}"
+            + ("-quickgelu" if pretrained.get("quick_gelu") else "")
+            + f"/{tag}",
+        )
+    preprocess = {
+        k: pretrained[k] for k in ("mean", "std", "interpolation", "resize_mode") if pretrained.get(k)
+    }
+    return pretrained["hf_hub"].rsplit("/", 1)[0], {"model_cfg": model, "preprocess_cfg": preprocess}

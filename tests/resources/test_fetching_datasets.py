@@ -1,0 +1,205 @@
+"""Fetching datasets, with a hub that is a folder: pinned, whole or not there; what must be asked for is explained."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from plumbline.datasets import reader_names
+from plumbline.datasets.addresses import dataset_folder, parse_dataset_address
+from plumbline.datasets.obtaining import obtaining
+from plumbline.errors import ConfigError, DatasetError
+from resources.fetching import Wanted, fetchable, wanted
+from resources.fetching_datasets import extract_dataset, fetch_dataset
+from resources.places import PROJECT, Places
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+ADDRESS = f"hf-hub:datasets/Intel/SocialCounterfactuals@{COMMIT}"
+FILES = {
+    "data/train-00000-of-00001.parquet": b"p",
+    "README.md": b"read me",
+    "load.py": b"import os",
+    "data/evil.pkl": b"x",
+    "captions.csv": b"c",
+}
+
+
+class Hub:
+    """A hub with one repository of data; `breaks` after the first file that it gives."""
+
+    def __init__(self, files: dict[str, bytes], *, breaks: bool = False):
+        self.files, self.breaks, self.asked = files, breaks, []
+
+    def snapshot_download(self, repository, *, repo_type, revision, local_dir, allow_patterns):
+        self.asked.append((repository, repo_type, revision))
+        for name, content in self.files.items():
+            if any(fnmatch(name, pattern) for pattern in allow_patterns):
+                (Path(local_dir) / name).parent.mkdir(parents=True, exist_ok=True)
+                (Path(local_dir) / name).write_bytes(content)
+                (Path(local_dir) / ".cache").mkdir(exist_ok=True)
+                (Path(local_dir) / ".cache/notes").write_text("for going on")
+                if self.breaks:
+                    raise OSError("connection reset")
+
+
+def places(tmp_path, roots: dict[str, str], *, reader="socialcounterfactuals", encoders=()):
+    datasets = {name: {"reader": reader, "root": root} for name, root in roots.items()}
+    addresses = {name: {"address": f"hf-hub:o/n@{COMMIT}"} for name in ("labeller", *encoders)}
+    content = {"labeller": "labeller", "datasets": datasets, "encoders": addresses, "audit": []}
+    (tmp_path / "audit.yaml").write_text(json.dumps(content))
+    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+
+
+def contents(folder: Path) -> list[str]:
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def test_a_hub_dataset_comes_at_its_revision_with_the_files_that_its_reader_reads(tmp_path):
+    home, hub = places(tmp_path, {"d": ADDRESS}), Hub(FILES)
+    folder = fetch_dataset(home, "d", hub=hub)
+    assert hub.asked == [("Intel/SocialCounterfactuals", "dataset", COMMIT)]
+    assert folder == dataset_folder(ADDRESS, home.home)
+    assert contents(folder) == ["data/train-00000-of-00001.parquet"]
+    note = json.loads(folder.with_name(f"{folder.name}.fetched.json").read_text())
+    assert note == {"repository": "Intel/SocialCounterfactuals", "commit": COMMIT, "licence": "MIT"}
+    assert fetch_dataset(home, "d", hub=hub) == folder
+    assert len(hub.asked) == 1, "what is there is not fetched again"
+
+
+def test_another_repository_gives_tables_and_pictures_and_never_code(tmp_path):
+    home = places(tmp_path, {"d": f"hf-hub:datasets/o/n@{COMMIT}"})
+    folder = fetch_dataset(home, "d", hub=Hub(FILES))
+    assert contents(folder) == ["captions.csv", "data/train-00000-of-00001.parquet"]
+    note = json.loads(folder.with_name(f"{folder.name}.fetched.json").read_text())
+    assert note["licence"] == "see the dataset's page"
+
+
+def test_half_a_download_is_never_taken_for_the_dataset_and_is_gone_on_with(tmp_path):
+    home = places(tmp_path, {"d": ADDRESS})
+    with pytest.raises(DatasetError, match=r"did not give `d`[\s\S]*connection reset[\s\S]*resumes"):
+        fetch_dataset(home, "d", hub=Hub(FILES, breaks=True))
+    assert not dataset_folder(ADDRESS, home.home).exists()
+    assert fetch_dataset(home, "d", hub=Hub(FILES)).is_dir()
+    assert not list((home.home / "datasets").glob(".*"))
+
+
+def test_a_repository_without_a_wanted_file_is_refused(tmp_path):
+    home = places(tmp_path, {"d": ADDRESS})
+    with pytest.raises(DatasetError, match="none of the wanted files"):
+        fetch_dataset(home, "d", hub=Hub({"load.py": b"import os"}))
+    assert not dataset_folder(ADDRESS, home.home).exists()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "hf-hub:datasets/o/n",
+        "hf-hub:datasets/o/n@main",
+        f"hf-hub:datasets/o/n@{COMMIT[:39]}",
+        f"hf-hub:datasets/o/n@{COMMIT.upper()}",
+        f"hf-hub:o/n@{COMMIT}",
+        f"hf-hub:datasets/../n@{COMMIT}",
+        f"hf-hub:datasets/o/..@{COMMIT}",
+        f"hf-hub:datasets/o/n/x@{COMMIT}",
+    ],
+)
+def test_an_address_names_a_repository_of_data_and_a_commit(address):
+    with pytest.raises(DatasetError, match="hf-hub:datasets/ORG/NAME@COMMIT"):
+        parse_dataset_address(address)
+
+
+def test_the_folder_of_an_address_lies_below_the_home(tmp_path):
+    assert dataset_folder(parse_dataset_address(ADDRESS), tmp_path) == (
+        tmp_path / "datasets" / f"Intel--SocialCounterfactuals--{COMMIT}"
+    )
+
+
+def test_a_planted_dataset_needs_no_fetching(tmp_path):
+    with pytest.raises(DatasetError, match="needs no fetching"):
+        fetch_dataset(places(tmp_path, {"d": "planted:fairface"}), "d", hub=Hub({}))
+
+
+@pytest.mark.parametrize("reader", reader_names())
+def test_every_reader_says_where_its_data_comes_from(reader):
+    text = obtaining(reader).instructions("faces")
+    assert "licence:" in text and "expected:" in text and "1. " in text
+    assert ("--archive" in text) == (obtaining(reader).hub is None)
+
+
+def test_an_unknown_reader_is_an_error():
+    with pytest.raises(ConfigError, match="nothing is known"):
+        obtaining("imagenet")
+
+
+@pytest.mark.parametrize("reader", ["celeba", "utkface", "idenprof", "pata", "causalface", "neutral"])
+def test_what_must_be_asked_for_is_never_downloaded(reader, tmp_path):
+    home = places(tmp_path, {"d": "faces"}, reader=reader)
+    assert fetch_dataset(home, "d", hub=None) is None
+    assert obtaining(reader).hub is None
+
+
+def test_an_archive_goes_into_the_folder_that_the_audit_file_names(tmp_path):
+    home = places(tmp_path, {"d": str(tmp_path / "faces")}, reader="utkface")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("UTKFace/1_0_0_1.jpg", b"x")
+    folder, extracted = extract_dataset(home, "d", tmp_path / "a.zip")
+    assert (folder, extracted.files) == (tmp_path / "faces", 1)
+    assert contents(folder) == ["UTKFace/1_0_0_1.jpg"]
+
+
+@pytest.mark.parametrize("root", ["planted:utkface", ADDRESS])
+def test_an_archive_needs_a_folder_of_its_own(root, tmp_path):
+    with pytest.raises(DatasetError, match="own folder"):
+        extract_dataset(places(tmp_path, {"d": root}), "d", tmp_path / "a.zip")
+
+
+def test_a_name_is_an_encoder_or_a_dataset_and_both_is_said(tmp_path):
+    home = places(tmp_path, {"d": "x", "both": "x"}, encoders=["e", "both"])
+    assert wanted(home, "d") == wanted(home, "dataset:d") == Wanted("dataset", "d")
+    assert wanted(home, "e") == wanted(home, "encoder:e") == Wanted("encoder", "e")
+    assert wanted(home, "dataset:both") == Wanted("dataset", "both")
+    with pytest.raises(ConfigError, match="encoder:both or dataset:both"):
+        wanted(home, "both")
+    for unknown in ("f", "encoder:d", "dataset:", ""):
+        with pytest.raises(ConfigError, match="encoders: labeller, e, both; datasets: d, both"):
+            wanted(home, unknown)
+
+
+def test_the_list_tells_what_is_there_and_how_the_rest_comes(tmp_path):
+    home = places(tmp_path, {"hub": ADDRESS, "own": "faces", "world": "planted:fairface"}, encoders=["e"])
+    fetch_dataset(home, "hub", hub=Hub(FILES))
+    lines = {line.wanted.id: line for line in fetchable(home)}
+    assert list(lines) == ["labeller", "e", "hub", "own"]
+    assert [lines[name].there for name in lines] == [False, False, True, False]
+    assert lines["own"].how == "to be asked for; licence: MIT"
+
+
+def command(home: Places, *arguments: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PLUMBLINE_AUDIT": str(home.audit_path), "PLUMBLINE_HOME": str(home.home)}
+    return subprocess.run(
+        [sys.executable, "-m", "orchestration", "fetch", *arguments],
+        cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def test_the_command_lists_explains_and_extracts(tmp_path):
+    home = places(tmp_path, {"faces": str(tmp_path / "faces")}, reader="celeba")
+    listed = command(home)
+    assert listed.returncode == 0 and "to be asked for" in listed.stdout, listed.stderr
+    explained = command(home, "faces")
+    assert explained.returncode == 0, explained.stderr
+    assert "non-commercial research only" in explained.stdout
+    assert "plumbline fetch faces --archive FILE" in explained.stdout
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("list_attr_celeba.txt", b"0")
+    extracted = command(home, "faces", "--archive", str(tmp_path / "a.zip"))
+    assert extracted.returncode == 0, extracted.stderr
+    assert contents(tmp_path / "faces") == ["list_attr_celeba.txt"]
+    again = command(home, "faces", "--archive", str(tmp_path / "a.zip"))
+    assert again.returncode == 2 and "holds something already" in again.stderr
+    assert "Traceback" not in again.stderr
