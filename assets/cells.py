@@ -170,6 +170,14 @@ class StoredCell:
         column = {text: i for i, text in enumerate(self.logits.details["texts"])}
         logits = {}
         for suite in self.suites:
+            if lacking := [text for text in suite.texts if text not in column]:
+                raise StorageError(
+                    f"the stored logits of this cell lack prompts of the suite `{suite.id}`",
+                    where=self.partition,
+                    found=f"nothing for {len(lacking)} prompts, such as `{lacking[0]}`",
+                    expected="every prompt that the audit file asks for",
+                    hint="materialise `text_embeddings` of this encoder and `probe_logits` of this cell again",
+                )
             chosen = [column[text] for text in suite.texts]
             logits[suite.id] = self._suite_logits(suite, arrays, chosen)
         keep = {suite: row_filter(name)(records) for suite, name in self.filters.items()}

@@ -16,7 +16,7 @@ from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.pairs import score_suites
 from plumbline.encoders.suite_needs import require_suites
-from plumbline.errors import CheckpointError
+from plumbline.errors import CheckpointError, StorageError
 from plumbline.storage import Committed
 from plumbline.tables.suites import Suite
 from resources.encoders import EncoderPool
@@ -85,7 +85,14 @@ def _require_one_checkpoint(model: str, images: Committed, texts: Committed) -> 
 
 
 def _products(places: Places, images: Committed, texts: Committed, wanted: list[str]) -> Arrays:
-    rows = [texts.details["texts"].index(text) for text in wanted]
+    row = {text: i for i, text in enumerate(texts.details["texts"])}
+    if lacking := [text for text in wanted if text not in row]:
+        raise StorageError(
+            "the stored prompts are of another version of the suites",
+            found=f"nothing for {len(lacking)} prompts, such as `{lacking[0]}`",
+            hint="materialise `text_embeddings` of this encoder again",
+        )
+    rows = [row[text] for text in wanted]
     image = read_embedded([(s["key"], s["sha256"]) for s in images.details["shards"]], places.shards)
     text = places.lake.read_arrays("text_embeddings", made=texts)["embedding"][rows]
     return {

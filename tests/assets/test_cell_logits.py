@@ -1,0 +1,56 @@
+"""What is stored of a cell becomes logits as its encoder's family gives them, and cosines where there are any."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from assets.cells import StoredCell
+from plumbline.encoders.suite_needs import require_suites
+from plumbline.errors import ConfigError
+from plumbline.tables.suites import load_suite
+
+SUITE = load_suite("gender_labels")
+IMAGES = np.array([[3.0, 4.0], [1.0, 0.0]], dtype=np.float32)
+TEXTS = np.array([[0.0, 2.0], [1.0, 1.0], [1.0, 0.0]], dtype=np.float32)
+CHOSEN = [2, 0]
+COSINE = np.array([[0.6, 0.8], [1.0, 0.0]])
+
+
+def read(family, scale=10.0):
+    stored = SimpleNamespace(details={"family": family, "logit_scale": scale})
+    cell = StoredCell(places=None, dataset="d", model="m", records=None, extended=None, logits=stored)
+    arrays = {
+        "raw": IMAGES @ TEXTS.T,
+        "image_norm": np.linalg.norm(IMAGES, axis=1),
+        "text_norm": np.linalg.norm(TEXTS, axis=1),
+    }
+    return cell._suite_logits(SUITE, arrays, CHOSEN)
+
+
+@pytest.mark.parametrize("family", ["open_clip", "clip"])
+def test_clip_ranks_raw_products_and_has_cosines(family):
+    logits = read(family)
+    np.testing.assert_array_equal(logits.logits, [[3.0, 8.0], [1.0, 0.0]])
+    np.testing.assert_allclose(logits.cosine, COSINE, rtol=1e-6)
+    assert logits.ranking is logits.cosine and logits.logit_scale == 10.0
+
+
+def test_align_ranks_its_scaled_cosines():
+    logits = read("align")
+    np.testing.assert_allclose(logits.logits, 10 * COSINE, rtol=1e-6)
+    np.testing.assert_allclose(logits.cosine, COSINE, rtol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["owlv2", "bridgetower"])
+def test_families_without_a_shared_space_have_logits_only(family):
+    logits = read(family)
+    np.testing.assert_array_equal(logits.logits, [[3.0, 8.0], [1.0, 0.0]])
+    assert logits.cosine is None and logits.ranking is logits.logits
+
+
+@pytest.mark.parametrize("family", ["owlv2", "bridgetower"])
+def test_a_labeller_must_embed(family):
+    require_suites(family, [load_suite("crime"), load_suite("trident", classes="utkface")])
+    with pytest.raises(ConfigError, match=r"automatic gender label needs embed_images, embed_texts[\s\S]*CLIP"):
+        require_suites(family, [SUITE])
