@@ -28,6 +28,7 @@ from plumbline.datasets import (
 from plumbline.datasets import ingestion as ingestion_module
 from plumbline.datasets.fairface import FairFace
 from plumbline.datasets.registry import MAPPED
+from plumbline.digests import canonical_json
 from plumbline.errors import ConfigError, DatasetError
 
 LINES = [f"val/{number}.jpg,20-29,Male,Black,False" for number in range(1, 101)]
@@ -246,6 +247,13 @@ def test_the_fast_way_to_a_file_reads_what_the_careful_one_reads_or_nothing(
 def test_the_fast_way_leads_nowhere_else(name: str, tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     (tmp_path / "1.jpg").write_bytes(jpeg())
     assert ingestion_module._Files(tmp_path.resolve()).read_straight(name) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(path=st.text())
+def test_the_digest_s_line_of_a_file_is_canonical_json(path: str) -> None:
+    line = ingestion_module._content_line(Entry(path, None, {}), "ab12")
+    assert line == canonical_json([path, "ab12"])
 
 
 def test_the_folder_digest_of_utkface_follows_the_names(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
