@@ -40,6 +40,7 @@ CHECKPOINTS = PROJECT / "plumbline" / "world" / "checkpoints"
 PEER_IMAGES = 40
 PAIR_IMAGES, PAIR_PEER_IMAGES = 64, 8
 SHARD_ROWS, BATCH_ROWS = 512, 64
+TURNS = 3
 JPEG_SIZE, JPEGS, CROP = (500, 375), 60, 224
 
 
@@ -95,13 +96,14 @@ def engine(encoder, paths, ids, folder) -> None:
             arrays.append(encoder.embed_images(torch.stack(batch)))
         return np.concatenate(arrays)
 
-    def ours(decoder: str):
-        cache = ShardCache(UPath(folder) / f"engine-{decoder}")
-        sizes = {"shard_rows": SHARD_ROWS, "batch_rows": BATCH_ROWS}
-        return embed_images(encoder, paths, ids, cache, decoder=decoder, **sizes).array
+    def ours(turn: int) -> np.ndarray:
+        cache = ShardCache(UPath(folder) / f"engine-{turn}")
+        return embed_images(encoder, paths, ids, cache, shard_rows=SHARD_ROWS, batch_rows=BATCH_ROWS).array
 
-    slow, peer = timed(plain)
-    fast, array = timed(lambda: ours("pillow"))
+    # By turns, and the best of each: other work on the machine then falls on both.
+    turns = [(timed(plain), timed(lambda turn=turn: ours(turn))) for turn in range(TURNS)]
+    slow, fast = (min(turn[side][0] for turn in turns) for side in (0, 1))
+    (_, peer), (_, array) = turns[0]
     print(f"The engine, files verified and shards committed, against a plain loop, {len(paths)} images")
     print(f"  plain loop         {slow:8.2f} s   {len(paths) / slow:8.0f} images/s")
     print(f"  engine             {fast:8.2f} s   {len(paths) / fast:8.0f} images/s   {slow / fast:.2f} x")
@@ -213,7 +215,9 @@ def one_image_pass(checkpoint, paths, ids, suite, folder) -> None:
         for probe in probes:
             columns = [*classes, probe]
             for i, path in enumerate(paths[:PAIR_PEER_IMAGES]):
-                inputs = processor([suite.texts[c] for c in columns], decode(path), return_tensors="pt")
+                inputs = processor(
+                    text=[suite.texts[c] for c in columns], images=decode(path), return_tensors="pt"
+                )
                 logits[i, columns] = model(**inputs).logits.mean(dim=1)[0].numpy()
                 own_passes += 1
         return logits
