@@ -52,5 +52,7 @@ def test_families_without_a_shared_space_have_logits_only(family):
 @pytest.mark.parametrize("family", ["owlv2", "bridgetower"])
 def test_a_labeller_must_embed(family):
     require_suites(family, [load_suite("crime"), load_suite("trident", classes="utkface")])
-    with pytest.raises(ConfigError, match=r"automatic gender label needs embed_images, embed_texts[\s\S]*CLIP"):
+    with pytest.raises(
+        ConfigError, match=r"automatic gender label needs embed_images, embed_texts[\s\S]*CLIP"
+    ):
         require_suites(family, [SUITE])
