@@ -24,8 +24,9 @@ _DRAWN_EVENLY = (f"{PLANTED}fairface", f"{PLANTED}folder")
 def report_inputs(places: Places, table: Committed, *, created: str) -> ReportInputs:
     """Gather everything that the report shows besides the rows of the committed metric table `table`."""
     audit = places.audit
-    datasets = [d for d in audit.datasets if places.lake.committed("records", partition=d)]
-    encoders = [e for e in audit.encoders if places.lake.committed("text_embeddings", partition=e)]
+    used = {name for cell in audit.cells for name in cell} | {audit.labeller}
+    datasets = [d for d in audit.datasets if d in used and places.lake.committed("records", partition=d)]
+    encoders = [e for e in audit.encoders if e in used and places.lake.committed("text_embeddings", partition=e)]
     return ReportInputs(
         audit=AuditSummary(
             audit_id=table.details["audit_id"],
