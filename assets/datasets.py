@@ -48,7 +48,7 @@ _SPEC = {
     ],
 )
 def records_and_quarantine(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]):
-    """Read a dataset's index, hash and decode every file, and sort the inputs into accepted and quarantined."""
+    """Read a dataset's index, check every file to its end, and sort the inputs into accepted and quarantined."""
     dataset, lake = context.partition_key, places.lake
     entry, root = places.dataset_entry(dataset), places.dataset_root(dataset)
     reader = entry.open_reader()

@@ -47,7 +47,9 @@ class DatasetEntry(_Part):
     """A dataset: its reader, its folder, and the shares its labels must have before anything is computed on it."""
 
     reader: ReaderName
-    root: Root = Field(description="a folder, or `planted:NAME` for a folder of the planted world")
+    root: Root = Field(
+        description="a folder, `hf-hub:datasets/ORG/NAME@COMMIT`, or `planted:NAME` for one of the planted world"
+    )
     balance: dict[BalancedLabel, Shares] = Field(
         default_factory=dict,
         description="record column, or `COLUMN_gender` with the automatic label -> allowed share of each label",

@@ -9,12 +9,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from plumbline.datasets.addresses import HUB, parse_dataset_address
 from plumbline.datasets.filters import filter_names
 from plumbline.datasets.records import LABEL_COLUMNS
 from plumbline.datasets.registry import reader_names
 from plumbline.encoders.addresses import parse_address
 from plumbline.encoders.families import FAMILIES
-from plumbline.errors import CheckpointError
+from plumbline.errors import CheckpointError, DatasetError
 from plumbline.tables.suites import suite_names, wordings
 from plumbline.world.folders import KINDS
 from plumbline.world.sources import source_names
@@ -60,6 +61,11 @@ def _root(value: str) -> str:
     if name != value and name not in KINDS:
         worlds = tuple(_PLANTED + kind for kind in KINDS)
         raise ValueError(f"a folder, or one of {', '.join(worlds)}{suggestion(value, worlds)}")
+    if value.startswith(HUB):
+        try:
+            parse_dataset_address(value)
+        except DatasetError as error:
+            raise ValueError(f"{error.expected} ({error.what})") from error
     if not value.strip():
         raise ValueError("a folder")
     return value

@@ -10,6 +10,7 @@ from typing import Any
 from upath import UPath
 
 from plumbline.audit_file import Audit, DatasetEntry, read_audit
+from plumbline.datasets.addresses import HUB, dataset_folder
 from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.loading import checkpoint_files
 from plumbline.errors import ConfigError
@@ -124,6 +125,8 @@ class Places:
             from plumbline.world.folders import ensure
 
             return ensure(root.removeprefix(PLANTED), self.home / "world")
+        if root.startswith(HUB):
+            return dataset_folder(root, self.home)
         return (PROJECT / Path(root).expanduser()).resolve()
 
     def checkpoint(self, encoder: str) -> CheckpointFiles:

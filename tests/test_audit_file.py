@@ -67,6 +67,11 @@ def test_the_shipped_file_audits_the_whole_grid():
             "planted:nope",
             r"key datasets\.utkface\.root\n.*'planted:nope'\n.*planted:fairface",
         ),
+        (
+            "root: planted:utkface",
+            "root: hf-hub:datasets/o/n@main",
+            r"key datasets\.utkface\.root\n.*o/n@main'\n.*40 hexadecimal",
+        ),
         ("root: planted:utkface", "root: ''", r"key datasets\.utkface\.root\n.*''\n.*a folder"),
         (
             "padding: 0.25",

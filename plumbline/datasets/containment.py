@@ -24,7 +24,7 @@ def dataset_root(root: Path | str) -> Path:
     folder = Path(root)
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing"
-        hint = "correct `root` in the audit file, or put the dataset there"
+        hint = "correct `root` in the audit file, or put the dataset there: `plumbline fetch ID` gets it or says how"
         raise DatasetError(
             "the dataset's folder is not there", where=folder, found=found, expected="a folder", hint=hint
         )
