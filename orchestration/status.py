@@ -6,6 +6,7 @@ from rich.table import Table
 
 from assets.currency import Currency, sort_cells
 from assets.gates import failed_checks
+from plumbline.encoders.families import FAMILIES
 from plumbline.errors import PlumblineError
 from resources.places import Places
 
@@ -13,12 +14,15 @@ from resources.places import Places
 def print_status(places: Places, instance: dg.DagsterInstance, *, console: Console) -> None:
     """Print encoders, datasets and cells with what is missing and why."""
     audit = places.audit
-    encoders = Table("encoder", "on disk", "sha256 of the weights", title="Encoders", title_justify="left")
+    encoders = Table(
+        "encoder", "on disk", "family", "sha256 of the weights", title="Encoders", title_justify="left"
+    )
     for encoder in audit.encoders:
         try:
-            encoders.add_row(encoder, "yes", places.checkpoint(encoder).weights_sha256[:16] + "…")
+            files = places.checkpoint(encoder)
+            encoders.add_row(encoder, "yes", FAMILIES[files.family].title, files.weights_sha256[:16] + "…")
         except PlumblineError as error:
-            encoders.add_row(encoder, "no", error.hint or error.what)
+            encoders.add_row(encoder, "no", "", error.hint or error.what)
     datasets = Table("dataset", "listed", "accepted", "checks", title="Datasets", title_justify="left")
     for dataset in audit.datasets:
         made = places.lake.committed("records", partition=dataset)

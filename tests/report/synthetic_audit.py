@@ -160,7 +160,12 @@ def trident(writer, suite, attribute, classes, source, per_class):
         right = {g: int((per_class - h) * 0.97) for g, h in hits.items()}
         n = per_class * len(classes)
         writer.add(
-            "accuracy", "logit", suite=suite, attribute=attribute, probe=probe, **share(sum(right.values()), n)
+            "accuracy",
+            "logit",
+            suite=suite,
+            attribute=attribute,
+            probe=probe,
+            **share(sum(right.values()), n),
         )
         for definition in ("paper", "released") + (("confident_labels",) if suite == "trident_mixed" else ()):
             writer.add(

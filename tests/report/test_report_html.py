@@ -234,8 +234,8 @@ TRIDENT = ("trident", "trident_mixed", "trident_composite")
     [
         (~pl.col("suite").is_in(TRIDENT), "Max skew by model and event", "Gap between classes by valence"),
         (pl.col("suite").is_in(TRIDENT), "Gap between classes by valence", "Max skew by model and event"),
-        (pl.col("suite") == "trident", "Nothing of this kind was computed for planted-", "Max skew by model and event"),
-        (pl.col("suite") == "crime", "Nothing of this kind was computed for planted-", "Gap between classes by valence"),
+        (pl.col("suite") == "trident", "Nothing of this kind was computed", "Max skew by model and event"),
+        (pl.col("suite") == "crime", "Nothing of this kind was computed", "Gap between classes by valence"),
         (pl.col("metric") == "harm_rate", "Harm rate", "Max skew by model and event"),
     ],
     ids=["outcomes", "both Trident suites", "single tests", "crime alone", "harm rates alone"],
