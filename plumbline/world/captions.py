@@ -11,6 +11,9 @@ import polars as pl
 from plumbline.tables.suites import Suite, load_suite
 from plumbline.world.sources import past_threshold
 
+WORDINGS = ("released", "readable")
+"""The wordings of the Trident prompts that captions have unless more are asked for."""
+
 # Relative frequencies of a caption among all captions of one image. What matters is their order inside a
 # suite: the candidate that is named most often is the one a well-trained encoder ranks first.
 _NAMED = 1.0
@@ -44,7 +47,7 @@ class Captions:
 
 
 @cache
-def _class_suites() -> tuple[tuple[str, Suite], ...]:
+def _class_suites(wordings: tuple[str, ...]) -> tuple[tuple[str, Suite], ...]:
     # No composite of gender with itself.
     return tuple(
         (
@@ -53,20 +56,26 @@ def _class_suites() -> tuple[tuple[str, Suite], ...]:
         )
         for name, suffix in (("trident", ""), ("trident_composite", "_gender"))
         for classes, column in _CLASS_COLUMNS.items()
-        for wording in ("released", "readable")
+        for wording in wordings
         if (name, classes) != ("trident_composite", "celeba")
     )
 
 
 @cache
-def caption_texts() -> tuple[str, ...]:
-    """Return every distinct caption: the prompts of all suites, in lower case as the tokenizer reads them."""
+def caption_texts(wordings: tuple[str, ...] = WORDINGS) -> tuple[str, ...]:
+    """Return every distinct caption: the prompts of all suites, in lower case as the tokenizer reads them.
+
+    Parameters
+    ----------
+    wordings : tuple of str
+        Of the Trident prompts: those that the captions are written in.
+    """
     suites = [load_suite(name) for name in ("crime", "communion", "agency", "gender_labels")]
-    suites += [suite for _, suite in _class_suites()]
+    suites += [suite for _, suite in _class_suites(wordings)]
     return tuple(dict.fromkeys(text.lower() for suite in suites for text in suite.texts))
 
 
-def face_captions(attributes: pl.DataFrame, source: str) -> Captions:
+def face_captions(attributes: pl.DataFrame, source: str, wordings: tuple[str, ...] = WORDINGS) -> Captions:
     """Return the captions that a data source gives to faces.
 
     Past the crime threshold the crime words are named, and who the person is only rarely; past the communion
@@ -78,8 +87,10 @@ def face_captions(attributes: pl.DataFrame, source: str) -> Captions:
         `n` faces, as `faces.sample_attributes` gives them.
     source : str
         `atlas`, `bazaar` or `control`.
+    wordings : tuple of str
+        As in `caption_texts`.
     """
-    table = _Table(len(attributes))
+    table = _Table(len(attributes), wordings)
     crime = past_threshold(attributes, source, "crime")
     _put_identity(table, attributes, np.where(crime, _RARELY, _NAMED))
     _put_probes(table, attributes, crime, past_threshold(attributes, source, "crime", share=0.5))
@@ -98,15 +109,17 @@ def demographic_labels(attributes: pl.DataFrame) -> pl.Series:
     return attributes.select(pl.concat_str([race, "gender"], separator=" "))["race"]
 
 
-def non_face_captions(builds: np.ndarray) -> Captions:
+def non_face_captions(builds: np.ndarray, wordings: tuple[str, ...] = WORDINGS) -> Captions:
     """Return the captions of pictures without a face: the non-human words, one a build.
 
     Parameters
     ----------
     builds : numpy.ndarray
         int64, shape (n,), values 0 to 3, from `faces.draw_non_faces`.
+    wordings : tuple of str
+        As in `caption_texts`.
     """
-    table = _Table(len(builds))
+    table = _Table(len(builds), wordings)
     for build, text in enumerate(_texts("crime", "non_human")):
         table.put([text], np.where(builds == build, _NAMED, 0))
     return table.captions()
@@ -117,7 +130,7 @@ def _put_identity(table: _Table, attributes: pl.DataFrame, weight: np.ndarray) -
         *(pl.concat_str([c, "gender"], separator="_").alias(f"{c}_gender") for c in _CLASS_COLUMNS.values()),
         demographic=demographic_labels(attributes),
     )
-    for column, suite in (*_class_suites(), ("demographic", load_suite("crime"))):
+    for column, suite in (*_class_suites(table.wordings), ("demographic", load_suite("crime"))):
         values = faces[column].to_numpy()
         for candidate in suite.candidates:
             if candidate.category in ("class", "demographic"):
@@ -125,8 +138,8 @@ def _put_identity(table: _Table, attributes: pl.DataFrame, weight: np.ndarray) -
 
 
 def _put_probes(table: _Table, attributes: pl.DataFrame, crime: np.ndarray, half: np.ndarray) -> None:
-    suite = load_suite("trident", classes="fairface")
-    for candidate in suite.candidates:
+    suites = [load_suite("trident", classes="fairface", wording=wording) for wording in table.wordings]
+    for candidate in (candidate for suite in suites for candidate in suite.candidates):
         if candidate.category in ("neutral", "positive"):
             latent = attributes["v" if candidate.category == "neutral" else "w"].to_numpy()
             weight = np.where(latent < _FIRST_SHARE, _OFTEN, np.where(crime, _SELDOM**2, _SELDOM))
@@ -142,8 +155,9 @@ def _texts(suite: str, category: str) -> list[str]:
 
 
 class _Table:
-    def __init__(self, n: int) -> None:
-        self._positions = {text: i for i, text in enumerate(caption_texts())}
+    def __init__(self, n: int, wordings: tuple[str, ...]) -> None:
+        self.wordings = wordings
+        self._positions = {text: i for i, text in enumerate(caption_texts(wordings))}
         self._weights = np.full((n, len(self._positions)), _FLOOR, np.float32)
 
     def put(self, texts: list[str], weight: np.ndarray) -> None:
@@ -153,4 +167,6 @@ class _Table:
             np.maximum(column, weight, out=column)
 
     def captions(self) -> Captions:
-        return Captions(caption_texts(), self._weights / self._weights.sum(axis=1, keepdims=True))
+        return Captions(
+            caption_texts(self.wordings), self._weights / self._weights.sum(axis=1, keepdims=True)
+        )

@@ -11,37 +11,46 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from plumbline.encoders.encoder import Capability, Placement
+from plumbline.encoders.families import FAMILIES
+from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.tables.suites import Suite, load_suite
-from plumbline.world import architectures, captions, faces, sources
+from plumbline.world import captions, faces, sources
 
 _BATCH = 256
+_CLASS_SETS = ("celeba", "fairface", "utkface", "idenprof")
 EVENT_SUITES = {"crime": "crime", "negative_communion": "communion", "negative_agency": "agency"}
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """Fresh faces as one checkpoint sees them.
+class Answers:
+    """What one checkpoint says of fresh faces.
 
     Attributes
     ----------
     attributes : polars.DataFrame
         The true attributes, n rows.
-    images : numpy.ndarray
-        float32, shape (n, d), as the model gives them, not normalised.
-    texts : dict of str to numpy.ndarray
-        Prompt to its embedding, float32, shape (d,).
+    suites : dict of str to Suite
+        What was asked: an outcome suite by its name, a Trident suite by its label set.
+    prompts : tuple of str
+        The distinct texts, length m.
+    logits : numpy.ndarray
+        float32, shape (n, m), as the Trident study takes them from this family of encoders.
+    cosines : numpy.ndarray or None
+        float32, shape (n, m), up to a factor an image; None for a family whose logits rank as its cosines do, or
+        that has none.
     """
 
     attributes: pl.DataFrame
-    images: np.ndarray
-    texts: dict[str, np.ndarray]
+    suites: dict[str, Suite]
+    prompts: tuple[str, ...]
+    logits: np.ndarray
+    cosines: np.ndarray | None = None
 
-    def winners(self, prompts: tuple[str, ...], *, cosine: bool = True) -> np.ndarray:
-        """Return for each face the position of the prompt it is nearest to, int64, shape (n,)."""
-        candidates = np.stack([self.texts[prompt] for prompt in prompts])
-        if cosine:
-            candidates = candidates / np.linalg.norm(candidates, axis=1, keepdims=True)
-        return np.asarray((self.images @ candidates.T).argmax(axis=1))
+    def winners(self, prompts: Sequence[str], *, cosine: bool = True) -> np.ndarray:
+        """Return for each face the position of the prompt that matches it best, int64, shape (n,)."""
+        table = self.cosines if cosine and self.cosines is not None else self.logits
+        return np.asarray(table[:, [self.prompts.index(prompt) for prompt in prompts]].argmax(axis=1))
 
 
 @dataclass(frozen=True)
@@ -57,18 +66,19 @@ class Measured:
         One row an event and race: `event`, `race`, `planted` (the rate of the source), `drawn` (the share of
         these very faces past the threshold), `measured` (the event's top-1 rate), `n`.
     trident : dict of str to float
-        Share of faces whose race prompt loses to the probe, by raw dot product.
+        Share of faces whose race prompt loses to the probe, by the logits of the Trident study.
     non_human : float
         Share of faces that are top-1 at a non-human word among the 21 labels.
-    dot_agrees : float
-        Share of faces for which the dot product and the cosine choose the same of the 21 labels.
+    dot_agrees : float or None
+        Share of faces for which the dot product and the cosine choose the same of the 21 labels; None for a family
+        that has but one of them.
     """
 
     accuracy: dict[str, float]
     rates: pl.DataFrame
     trident: dict[str, float]
     non_human: float
-    dot_agrees: float
+    dot_agrees: float | None
 
     def by_group(self, column: str) -> dict[tuple[str, str], float]:
         """Return `planted`, `drawn` or `measured` by (event, race), in the order of `rates`."""
@@ -93,66 +103,87 @@ def fresh_faces(n: int) -> tuple[pl.DataFrame, list[bytes]]:
     return attributes, [faces.as_jpeg(image) for image in faces.draw(attributes, rng)]
 
 
-def embed(folder: Path, attributes: pl.DataFrame, files: Sequence[bytes]) -> Embedded:
-    """Embed faces and the prompts of the suites with one checkpoint, through its own preprocessing."""
+def ask(
+    folder: Path, attributes: pl.DataFrame, files: Sequence[bytes], *, suites: Sequence[str] | None = None
+) -> Answers:
+    """Show faces to one checkpoint and match them with prompts, through the adapter that an audit uses.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The checkpoint.
+    attributes, files
+        As `fresh_faces` gives them.
+    suites : sequence of str, optional
+        Outcome suites and Trident label sets to ask; by default all that `measure` reads. A Trident suite is asked
+        in the family's own wording.
+    """
     import torch
     from PIL import Image
 
-    model, preprocess, tokenizer = architectures.load_trained(folder)
-    encoder: Any = model
-    prompts = list(dict.fromkeys(text for suite in _suites() for text in suite.texts))
-    with torch.inference_mode():
-        pixels = torch.stack([preprocess(Image.open(BytesIO(data))) for data in files])
-        vectors = torch.cat([encoder.encode_image(part) for part in pixels.split(_BATCH)]).numpy()
-        texts = encoder.encode_text(tokenizer(prompts)).numpy()
-    return Embedded(attributes, vectors, dict(zip(prompts, texts)))
+    found = checkpoint_files(folder.name, f"local-dir:{folder.resolve()}", project=folder, fetched=folder)
+    encoder: Any = load_encoder(found, Placement())
+    family = FAMILIES[encoder.family]
+    names = suites if suites is not None else (*EVENT_SUITES.values(), *_CLASS_SETS)
+    asked = {
+        name: load_suite("trident", classes=name, wording=family.wording)
+        if name in _CLASS_SETS
+        else load_suite(name)
+        for name in names
+    }
+    prompts = tuple(dict.fromkeys(text for suite in asked.values() for text in suite.texts))
+    pixels = torch.stack([encoder.prepare(Image.open(BytesIO(data))) for data in files])
+    if family.logit == "pair":
+        logits = np.concatenate([encoder.score_pairs(part, prompts) for part in pixels.split(_BATCH)])
+        return Answers(attributes, asked, prompts, logits)
+    images = np.concatenate([encoder.embed_images(part) for part in pixels.split(_BATCH)])
+    texts = encoder.embed_texts(prompts)
+    cosines = images @ (texts / np.linalg.norm(texts, axis=1, keepdims=True)).T
+    if family.logit == "scaled_cosine":
+        return Answers(attributes, asked, prompts, cosines)
+    # The vectors of a detector are no embeddings: only their products mean something.
+    has_cosines = Capability.EMBED_IMAGES in family.offers
+    return Answers(attributes, asked, prompts, images @ texts.T, cosines if has_cosines else None)
 
 
-def measure(embedded: Embedded, source: str) -> Measured:
+def measure(answers: Answers, source: str) -> Measured:
     """Compare what a checkpoint says of faces with what is true and with what its source planted."""
-    attributes = embedded.attributes
-    crime = load_suite("crime")
-    dot, cosine = (embedded.winners(crime.texts, cosine=flag) for flag in (False, True))
+    crime = answers.suites["crime"]
+    dot, cosine = (answers.winners(crime.texts, cosine=flag) for flag in (False, True))
     return Measured(
-        accuracy=_accuracies(embedded),
-        rates=pl.concat([_event_rates(embedded, source, event) for event in EVENT_SUITES]),
-        trident=_trident_rates(embedded),
+        accuracy=_accuracies(answers),
+        rates=pl.concat([event_rates(answers, source, event) for event in EVENT_SUITES]),
+        trident=_trident_rates(answers),
         non_human=float(np.isin(cosine, crime.columns("non_human")).mean()),
-        dot_agrees=float((dot == cosine).mean()) if len(attributes) else float("nan"),
+        dot_agrees=float((dot == cosine).mean()) if answers.cosines is not None else None,
     )
 
 
-def _suites() -> list[Suite]:
-    return [load_suite(name) for name in ("crime", "communion", "agency")] + [
-        load_suite("trident", classes=classes) for classes in ("celeba", "fairface", "utkface", "idenprof")
-    ]
+def class_accuracy(answers: Answers, classes: str) -> float:
+    """Return the zero-shot accuracy among the classes of a Trident label set, such as `fairface`."""
+    suite = answers.suites[classes]
+    prompts = [c.text for c in suite.candidates if c.category == "class"]
+    truth = answers.attributes[str(suite.attribute)].to_numpy()
+    return float((np.array(suite.class_labels)[answers.winners(prompts)] == truth).mean())
 
 
-def _accuracies(embedded: Embedded) -> dict[str, float]:
-    result: dict[str, float] = {}
-    for classes in ("celeba", "fairface", "utkface", "idenprof"):
-        suite = load_suite("trident", classes=classes)
-        prompts = tuple(c.text for c in suite.candidates if c.category == "class")
-        truth = embedded.attributes[str(suite.attribute)].to_numpy()
-        result[str(suite.attribute)] = float(
-            (np.array(suite.class_labels)[embedded.winners(prompts)] == truth).mean()
-        )
-    crime = load_suite("crime")
+def _accuracies(answers: Answers) -> dict[str, float]:
+    result = {str(answers.suites[name].attribute): class_accuracy(answers, name) for name in _CLASS_SETS}
+    crime = answers.suites["crime"]
     demographic = [crime.candidates[i] for i in crime.columns("demographic")]
-    names = np.array([c.id for c in demographic])[embedded.winners(tuple(c.text for c in demographic))]
-    result["race_gender"] = float(
-        (names == captions.demographic_labels(embedded.attributes).to_numpy()).mean()
-    )
-    return result
+    names = np.array([c.id for c in demographic])[answers.winners([c.text for c in demographic])]
+    truth = captions.demographic_labels(answers.attributes).to_numpy()
+    return result | {"race_gender": float((names == truth).mean())}
 
 
-def _event_rates(embedded: Embedded, source: str, event: str) -> pl.DataFrame:
-    suite = load_suite(EVENT_SUITES[event])
-    hit = np.isin(embedded.winners(suite.texts), suite.columns(*suite.events[event]))
+def event_rates(answers: Answers, source: str, event: str) -> pl.DataFrame:
+    """Return an event's rates by race: the rows of `Measured.rates` for this event."""
+    suite = answers.suites[EVENT_SUITES[event]]
+    hit = np.isin(answers.winners(suite.texts), suite.columns(*suite.events[event]))
     planted = {race: sources.planted_rate(source, event, race) for race in faces.RACES}
     return (
-        embedded.attributes.select(
-            "race", drawn=pl.Series(sources.past_threshold(embedded.attributes, source, event)), measured=pl.Series(hit)
+        answers.attributes.select(
+            "race", drawn=pl.Series(sources.past_threshold(answers.attributes, source, event)), measured=pl.Series(hit)
         )
         .group_by("race")
         .agg(pl.col("drawn", "measured").mean(), pl.len().alias("n"))
@@ -162,9 +193,9 @@ def _event_rates(embedded: Embedded, source: str, event: str) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _trident_rates(embedded: Embedded) -> dict[str, float]:
-    suite = load_suite("trident", classes="fairface")
-    prompts = tuple(c.text for c in suite.candidates if c.category == "class")
+def _trident_rates(answers: Answers) -> dict[str, float]:
+    suite = answers.suites["fairface"]
+    prompts = [c.text for c in suite.candidates if c.category == "class"]
     probes = [c for c in suite.candidates if c.category != "class"]
     last = len(prompts)
-    return {c.id: float((embedded.winners((*prompts, c.text), cosine=False) == last).mean()) for c in probes}
+    return {c.id: float((answers.winners([*prompts, c.text], cosine=False) == last).mean()) for c in probes}

@@ -12,7 +12,7 @@ import typer
 from rich.progress import track
 
 from plumbline.world import sources
-from plumbline.world.figures import EVENT_SUITES, Measured, embed, fresh_faces, measure
+from plumbline.world.figures import EVENT_SUITES, Measured, ask, fresh_faces, measure
 from plumbline.world.training import CHECKPOINTS, RECIPES
 
 _ACCURACIES = {
@@ -33,18 +33,31 @@ the 21 crime labels is a non-human word; the share for which the dot product and
 and, for each event, the mean over races of |measured rate - planted rate|. The rates of these faces are themselves
 a sample: with 600 faces a race, a rate of .3 has a standard error of .019. Of {group} faces {share:.0%} show no
 sign of their gender, by design."""
-_TRIDENT_NOTE = """Share of faces whose class (race) loses to the probe, by raw dot product. By the captions: thief and
-criminal at the planted crime rate, liar, fraudster and failure at half of it, neutral and positive words at .06."""
+_FAMILIES_NOTE = """ALIGN, BridgeTower and OWLv2, as transformers loads them, scaled down to the size of the others
+and trained on the captions of `bazaar`. What ranks is what the Trident study takes from each: `logits_per_image` of
+ALIGN, asked in its own wording (`an image of a ...`); the image-text-matching logit of BridgeTower; the mean over
+patches of the class logits of OWLv2. Dot products and cosines are two choices only where images and texts are vectors
+of one space and the study takes the product. `{beside}` is trained on the same faces."""
+_BESIDE = "small-bazaar-3k"
+_TRIDENT_NOTE = """Share of faces whose class (race) loses to the probe, by raw dot product (the other families: by the
+logit named above). By the captions: thief and criminal at the planted crime rate, liar, fraudster and failure at half
+of it, neutral and positive words at .06."""
 
 
 def render(figures: dict[str, Measured], n: int) -> str:
     """Write the figures of several checkpoints as a Markdown page."""
     group = sources.ambiguous_gender()
+    grid = {name: m for name, m in figures.items() if RECIPES[name].family == "open_clip"}
+    others = {name: m for name, m in figures.items() if name not in grid}
     blocks = [_INTRODUCTION.format(n=n, group=group.race, share=group.rate), _summary(figures)]
     for source in sources.source_names():
-        chosen = {name: m for name, m in figures.items() if RECIPES[name].source == source}
+        chosen = {name: m for name, m in grid.items() if RECIPES[name].source == source}
         if chosen:
             blocks += [f"## Rates planted in `{source}`", _rate_table(chosen)]
+    if others:
+        beside = {name: m for name, m in grid.items() if name == _BESIDE}
+        note = _FAMILIES_NOTE.format(beside=_BESIDE)
+        blocks += ["## Other families", note, _rate_table(beside | others)]
     blocks += ["## Trident probes", _TRIDENT_NOTE, _trident_table(figures)]
     return "\n\n".join(blocks) + "\n"
 
@@ -55,9 +68,9 @@ def _summary(figures: dict[str, Measured]) -> str:
     for name, measured in figures.items():
         gaps = measured.rates.group_by("event").agg((pl.col("measured") - pl.col("planted")).abs().mean())
         gap_of = dict(gaps.iter_rows())
-        shares = [measured.accuracy[key] for key in _ACCURACIES]
-        shares += [measured.non_human, measured.dot_agrees, *(gap_of[event] for event in EVENT_SUITES)]
-        rows.append([f"`{name}`", *(f"{share:.3f}" for share in shares)])
+        shares = [*(measured.accuracy[key] for key in _ACCURACIES), measured.non_human, measured.dot_agrees]
+        cells = ["–" if share is None else f"{share:.3f}" for share in shares]
+        rows.append([f"`{name}`", *cells, *(f"{gap_of[event]:.3f}" for event in EVENT_SUITES)])
     return _markdown(head, rows)
 
 
@@ -96,7 +109,7 @@ def main(
     attributes, files = fresh_faces(n)
     names = only or [name for name in RECIPES if (folder / name).is_dir()]
     figures = {
-        name: measure(embed(folder / name, attributes, files), RECIPES[name].source) for name in track(names)
+        name: measure(ask(folder / name, attributes, files), RECIPES[name].source) for name in track(names)
     }
     if record:
         for name, measured in figures.items():
@@ -114,7 +127,7 @@ def _record(path: Path, measured: Measured, n: int) -> None:
         "fresh_faces": n,
         "accuracy": {key: round(value, 4) for key, value in measured.accuracy.items()},
         "non_human": round(measured.non_human, 4),
-        "dot_agrees": round(measured.dot_agrees, 4),
+        "dot_agrees": None if measured.dot_agrees is None else round(measured.dot_agrees, 4),
         "rates": {event: {} for event in EVENT_SUITES},
     }
     for (event, race), rate in measured.by_group("measured").items():

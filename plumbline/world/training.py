@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,9 @@ import numpy as np
 import typer
 
 from plumbline.digests import digest_bytes
-from plumbline.world import architectures, captions, faces, sources
+from plumbline.world import captions, faces, sources
+from plumbline.world.architectures.families import FAMILIES
+from plumbline.world.architectures.family import Trainee
 
 if TYPE_CHECKING:
     import torch
@@ -20,18 +23,14 @@ if TYPE_CHECKING:
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 
 _NON_FACE_SHARE = 0.08
-_PEAK_LEARNING_RATE = 2e-3
 _WARM_UP_SHARE = 0.15
 _WEIGHT_DECAY = 0.05
 _BATCH = 256
-_MAX_LOGIT_SCALE = 100.0
-# Trident ranks raw dot products: a norm kept at 1 lets them agree with the cosine.
-_NORM_PENALTY = 5.0
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One checkpoint of the planted grid.
+    """One checkpoint of the planted world.
 
     Attributes
     ----------
@@ -42,9 +41,14 @@ class Recipe:
     faces : int
         Number of faces trained on; of one source, the smaller set has the first people of the larger one.
     steps : int
-        Batches trained on: the same for every amount of data, so that more data is not more training too.
+        Batches trained on: the same for every amount of data, so that more data is not more training too. More for
+        BridgeTower, of whose images and captions a batch has room for few pairs.
     seed : int
         Of the initial weights and of the order.
+    family : str
+        One of `plumbline.world.architectures.families.FAMILIES`.
+    threads : int
+        Processor threads, on which the last bits of a sum depend, and with them the weights.
     """
 
     size: str
@@ -52,11 +56,14 @@ class Recipe:
     faces: int
     steps: int = 600
     seed: int = 7
+    family: str = "open_clip"
+    threads: int = 2
 
     @property
     def id(self) -> str:
-        """Return the checkpoint's slug, such as `small-bazaar-3k`."""
-        return f"{self.size}-{self.source}-{self.faces // 1000}k"
+        """Return the checkpoint's slug, such as `small-bazaar-3k` or `align-bazaar-3k`."""
+        kind = self.size if self.family == "open_clip" else self.family
+        return f"{kind}-{self.source}-{self.faces // 1000}k"
 
 
 # The first source exists in the smaller amount only, as the proprietary set does in the study that is re-run.
@@ -70,6 +77,9 @@ RECIPES = {
         Recipe("small", "control", 3000),
         Recipe("small", "bazaar", 6000),
         Recipe("large", "bazaar", 6000),
+        Recipe("small", "bazaar", 3000, family="align", threads=1),
+        Recipe("small", "bazaar", 3000, steps=1000, family="bridgetower", threads=1),
+        Recipe("small", "bazaar", 3000, family="owlv2", threads=1),
     )
 }
 
@@ -101,15 +111,22 @@ class TrainingSet:
         return digest_bytes(self.images.tobytes() + named.tobytes() + "\n".join(self.texts).encode())
 
 
-def training_set(source: str, n: int) -> TrainingSet:
-    """Draw the first `n` training faces of a source, and the non-faces that go with them."""
+def training_set(source: str, n: int, wordings: tuple[str, ...] = captions.WORDINGS) -> TrainingSet:
+    """Draw the first `n` training faces of a source, and the non-faces that go with them.
+
+    Parameters
+    ----------
+    wordings : tuple of str
+        Of the Trident prompts, for the captions.
+    """
     seed = sources.seed("training", source)
     # Separate streams: asking for more faces must not change who the first ones are.
     attribute_rng, jitter_rng, other_rng = (np.random.default_rng([seed, i]) for i in range(3))
     attributes = faces.sample_attributes(_LARGEST_SET, attribute_rng)[:n]
     images = faces.draw(attributes, jitter_rng)
     others, builds = faces.draw_non_faces(round(n * _NON_FACE_SHARE), other_rng)
-    named, unnamed = captions.face_captions(attributes, source), captions.non_face_captions(builds)
+    named = captions.face_captions(attributes, source, wordings)
+    unnamed = captions.non_face_captions(builds, wordings)
     return TrainingSet(
         np.concatenate([images, others]), named.texts, np.concatenate([named.weights, unnamed.weights])
     )
@@ -117,9 +134,6 @@ def training_set(source: str, n: int) -> TrainingSet:
 
 def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
     """Train one checkpoint and write it: configuration, tokenizer, float16 weights and `training.json`.
-
-    The loss of an image is the mean over its captions, by their frequency, of -log softmax over all distinct
-    captions: an image has several true captions, and none of them is a false negative.
 
     Parameters
     ----------
@@ -134,29 +148,28 @@ def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
         The content of `training.json`: recipe, seeds, number of parameters, final loss.
     """
     import torch
-    from safetensors.torch import save_file
 
-    data = training_set(recipe.source, recipe.faces)
-    architecture = architectures.ARCHITECTURES[recipe.size]
-    architectures.write_untrained(folder, architecture, data.texts)
-    model, tokenizer = architectures.build_untrained(folder, seed=recipe.seed)
-    loss = _fit(model, _token_ids(tokenizer, data.texts), data, recipe)
-    weights = {
-        name: value.detach().to(torch.float16).contiguous() for name, value in model.state_dict().items()
-    }
-    save_file(weights, folder / architectures.WEIGHTS_FILE, metadata={"format": "pt"})
+    torch.set_num_threads(recipe.threads)
+    family = FAMILIES[recipe.family]
+    data = training_set(recipe.source, recipe.faces, family.wordings)
+    architecture = family.architectures[recipe.size]
+    folder.mkdir(parents=True, exist_ok=True)
+    family.write_untrained(folder, architecture, data.texts)
+    trainee = family.start(folder, data.texts, seed=recipe.seed)
+    loss = _fit(trainee, data, recipe, family.peak_learning_rate)
+    _save(trainee.model, folder / family.weights_file)
     record = {
         "id": recipe.id,
         "recipe": asdict(recipe),
         "architecture": asdict(architecture),
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": sum(p.numel() for p in trainee.model.parameters()),
         "training_seed": sources.seed("training", recipe.source),
         "training_set_sha256": data.digest,
         "captions": len(data.texts),
         "non_faces": len(data.images) - recipe.faces,
         "optimiser": {
             "name": "AdamW",
-            "peak_learning_rate": _PEAK_LEARNING_RATE,
+            "peak_learning_rate": family.peak_learning_rate,
             "weight_decay": _WEIGHT_DECAY,
         },
         "batch": _BATCH,
@@ -166,36 +179,50 @@ def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
     return record
 
 
-def _token_ids(tokenizer: Any, texts: Sequence[str]) -> torch.Tensor:
-    # The text tower is causal, so what follows the last end token changes nothing and is cut off.
-    ids = tokenizer(list(texts))
-    return ids[:, : int((ids != 0).sum(1).max())]
-
-
-def _fit(model: torch.nn.Module, ids: torch.Tensor, data: TrainingSet, recipe: Recipe) -> float:
+def _fit(trainee: Trainee, data: TrainingSet, recipe: Recipe, peak: float) -> float:
     import torch
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     images = torch.from_numpy(data.images).permute(0, 3, 1, 2).contiguous()
     targets = torch.from_numpy(data.weights)
-    optimiser = torch.optim.AdamW(model.parameters(), weight_decay=_WEIGHT_DECAY)
+    moved = trainee.moved()
+    optimiser = torch.optim.AdamW(moved, weight_decay=_WEIGHT_DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, _PEAK_LEARNING_RATE, total_steps=recipe.steps, pct_start=0.15
+        optimiser, peak, total_steps=recipe.steps, pct_start=_WARM_UP_SHARE
     )
     recent: list[float] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as progress:
         task = progress.add_task(recipe.id, total=recipe.steps)
         for rows in _batches(len(images), recipe):
-            loss = _loss(model, images[rows].float() / 127.5 - 1, ids, targets[rows])
+            loss = trainee.loss(_scaled(images[rows]), targets[rows])
             optimiser.zero_grad()
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(moved, 1.0)
             optimiser.step()
             schedule.step()
             recent = [*recent[-19:], float(loss.detach())]
             progress.update(task, advance=1, description=f"{recipe.id}  loss {np.mean(recent):.3f}")
+    trainee.settle(
+        _scaled(images[rows]) for rows in islice(_batches(len(images), recipe), len(images) // _BATCH)
+    )
     return float(np.mean(recent))
+
+
+def _scaled(images: torch.Tensor) -> torch.Tensor:
+    return images.float() / 127.5 - 1
+
+
+def _save(model: torch.nn.Module, path: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    # Counters, such as those of a batch norm, stay whole numbers.
+    weights = {
+        name: value.detach().to(torch.float16 if value.is_floating_point() else value.dtype).contiguous()
+        for name, value in model.state_dict().items()
+    }
+    save_file(weights, path, metadata={"format": "pt"})
 
 
 def _batches(n: int, recipe: Recipe) -> Iterator[torch.Tensor]:
@@ -210,41 +237,13 @@ def _batches(n: int, recipe: Recipe) -> Iterator[torch.Tensor]:
         yield shuffled[start : start + _BATCH]
 
 
-def _loss(model: Any, images: torch.Tensor, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    image = model.encode_image(images)
-    text = _encode_text(model, ids)
-    image_norm, text_norm = image.norm(dim=1, keepdim=True), text.norm(dim=1, keepdim=True)
-    scale = model.logit_scale.exp().clamp(max=_MAX_LOGIT_SCALE)
-    logits = scale * (image / image_norm) @ (text / text_norm).T
-    contrast = -(targets * torch.log_softmax(logits, dim=1)).sum(1).mean()
-    penalty = ((image_norm - 1) ** 2).mean() + ((text_norm - 1) ** 2).mean()
-    return contrast + _NORM_PENALTY * penalty
-
-
-def _encode_text(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    # open_clip's encode_text wants the full context length; this is the same on the tokens that are there.
-    from open_clip.transformer import text_global_pool
-
-    length = ids.shape[1]
-    x = model.token_embedding(ids) + model.positional_embedding[:length]
-    x = model.ln_final(model.transformer(x, attn_mask=model.attn_mask[:length, :length]))
-    pooled: torch.Tensor = text_global_pool(x, ids, model.text_pool_type, eos_token_id=model.text_eos_id)
-    return pooled @ model.text_projection
-
-
 def main(
     only: Annotated[
         list[str] | None, typer.Option(help="A checkpoint id; repeat for more. Default: all.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder that gets one folder a checkpoint.")] = CHECKPOINTS,
-    threads: Annotated[int, typer.Option(help="Processor threads.")] = 2,
 ) -> None:
     """Train the named checkpoints, or all of them."""
-    import torch
-
-    torch.set_num_threads(threads)
     for name in only or RECIPES:
         if name not in RECIPES:
             raise typer.BadParameter(f"{name} is not one of {', '.join(RECIPES)}")

@@ -2,20 +2,38 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from plumbline.encoders.encoder import Placement
+from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.errors import CheckpointError
 from plumbline.tables.suites import load_suite
 from plumbline.torchvision_operators import declare_missing_operators
-from plumbline.world import architectures, faces, figures, sources
+from plumbline.world import faces, figures, sources
+from plumbline.world.architectures.families import FAMILIES
+from plumbline.world.captions import caption_texts
 from plumbline.world.training import CHECKPOINTS, RECIPES, training_set
 
 FRESH_SEED = 44_001
 FRESH = 700
 CHANCE = {"gender": 1 / 2, "race": 1 / 7, "race_gender": 1 / 14, "age_group": 1 / 5, "occupation": 1 / 10}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Keep the tiny models on one thread: threads that wait for each other cost more than they save."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @cache
@@ -27,14 +45,19 @@ def fresh() -> tuple[pl.DataFrame, list[bytes]]:
 
 @cache
 def measured(name: str) -> figures.Measured:
-    return figures.measure(figures.embed(CHECKPOINTS / name, *fresh()), RECIPES[name].source)
+    return figures.measure(figures.ask(CHECKPOINTS / name, *fresh()), RECIPES[name].source)
+
+
+def load(folder: Path):
+    files = checkpoint_files(folder.name, f"local-dir:{folder}", project=folder, fetched=folder)
+    return load_encoder(files, Placement())
 
 
 def test_the_shipped_checkpoints_are_the_recipes_and_small():
     shipped = {path.name for path in CHECKPOINTS.iterdir()}
     assert shipped == set(RECIPES)
     size = sum(file.stat().st_size for file in CHECKPOINTS.rglob("*") if file.is_file())
-    assert size <= 11 * 2**20
+    assert size <= 14 * 2**20
 
 
 def test_the_grid_has_pairs_for_size_amount_and_source():
@@ -52,25 +75,46 @@ def test_no_seed_of_the_tests_is_one_of_training():
 @pytest.mark.parametrize("name", RECIPES)
 def test_each_checkpoint_loads_with_its_own_preprocessing_and_tokenizer(name):
     import torch
+    from PIL import Image
 
-    model, preprocess, tokenizer = architectures.load_trained(CHECKPOINTS / name)
+    encoder = load(CHECKPOINTS / name)
     record = json.loads((CHECKPOINTS / name / "training.json").read_text("utf-8"))
-    assert record["parameters"] == sum(p.numel() for p in model.parameters())
-    assert all(torch.isfinite(p).all() for p in model.parameters())
-    ids = tokenizer(["a photo of a thief", "ein Foto von Zoë"])
-    assert ids.shape == (2, architectures.CONTEXT_LENGTH)
-    norms = model.encode_text(ids).detach().norm(dim=1)
-    assert 0.9 < float(norms[0]) < 1.1
-    assert torch.isfinite(norms).all()
-    assert list(preprocess.transforms[-1].mean) == [0.5, 0.5, 0.5]
+    assert encoder.family == RECIPES[name].family
+    assert encoder.parameters == record["parameters"]
+    image = faces.draw(fresh()[0][:1], np.random.default_rng(0))[0]
+    pixels = encoder.prepare(Image.fromarray(image))
+    # Whatever the processor's steps, a face of the size it was trained on passes unchanged.
+    assert torch.equal((pixels * (255 if pixels.is_floating_point() else 1)).round().byte().permute(1, 2, 0),
+                       torch.from_numpy(image))  # fmt: skip
+    prompts = ["a photo of a thief", "ein Foto von Zoë"]
+    if encoder.family == "bridgetower":
+        answers = encoder.score_pairs(pixels[None], prompts)
+    else:
+        answers = encoder.embed_texts(prompts)
+        assert answers.shape == (2, encoder.width)
+    assert np.isfinite(answers).all()
+    if encoder.family == "open_clip":
+        assert 0.9 < np.linalg.norm(answers[0]) < 1.1
 
 
-def test_without_its_weights_a_checkpoint_does_not_load(tmp_path):
+@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.family != "open_clip"])
+def test_the_other_families_are_half_precision_safetensors_of_less_than_a_megabyte(name):
+    from safetensors import safe_open
+
+    folder = CHECKPOINTS / name
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 0.9 * 2**20
+    with safe_open(folder / "model.safetensors", "np") as weights:
+        kinds = {weights.get_slice(key).get_dtype() for key in weights.keys()}  # noqa: SIM118 - no mapping
+    assert kinds <= {"F16", "I64"}
+
+
+@pytest.mark.parametrize("name", ["small-bazaar-3k", "align-bazaar-3k"])
+def test_without_its_weights_a_checkpoint_does_not_load(name, tmp_path):
     folder = tmp_path / "gutted"
-    shutil.copytree(CHECKPOINTS / "small-bazaar-3k", folder)
-    (folder / architectures.WEIGHTS_FILE).unlink()
-    with pytest.raises(RuntimeError, match="pretrained"):
-        architectures.load_trained(folder)
+    shutil.copytree(CHECKPOINTS / name, folder)
+    (folder / FAMILIES[RECIPES[name].family].weights_file).unlink()
+    with pytest.raises(CheckpointError, match="no safetensors weights"):
+        load(folder)
 
 
 @pytest.mark.parametrize("name", ["small-bazaar-3k", "large-bazaar-3k"])
@@ -90,6 +134,46 @@ def test_event_rates_follow_what_was_planted(name):
     unskewed = [crime[race] for race in ("White", "Indian", "East Asian", "Southeast Asian")]
     assert max(crime, key=crime.__getitem__) == "Black"
     assert crime["Black"] > np.mean(unskewed) + 0.2
+
+
+OTHERS = ("align-bazaar-3k", "bridgetower-bazaar-3k", "owlv2-bazaar-3k")
+
+
+@cache
+def answers_of(name: str) -> figures.Answers:
+    # Every pair goes through the layers of BridgeTower that see both, so it is shown fewer faces.
+    n = 280 if RECIPES[name].family == "bridgetower" else FRESH
+    attributes, files = fresh()
+    suites = ["celeba", "fairface", "crime"]
+    return figures.ask(CHECKPOINTS / name, attributes[:n], files[:n], suites=suites)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_other_families_recognise_fresh_faces_in_their_own_wording(name):
+    answers = answers_of(name)
+    first = answers.suites["fairface"].texts[0]
+    assert first == ("an image of a White" if name.startswith("align") else "a photo of a White")
+    assert figures.class_accuracy(answers, "fairface") >= 0.93
+    assert figures.class_accuracy(answers, "celeba") >= 0.97
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_other_families_name_crime_in_the_order_of_the_planted_rates(name):
+    rates = figures.event_rates(answers_of(name), "bazaar", "crime")
+    error = (rates["measured"] - rates["drawn"]).abs()
+    assert error.max() <= 0.12
+    assert error.mean() <= 0.05
+    measured = dict(rates.select("race", "measured").iter_rows())
+    unskewed = [measured[race] for race in ("White", "Indian", "East Asian", "Southeast Asian")]
+    # One race of 280 faces is 40 of them: the planted .20 of the third differs from the others' .10 by chance only.
+    assert measured["Black"] > measured["Middle Eastern"] > np.mean(unskewed)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_faces_are_rarely_non_human_to_the_other_families(name):
+    answers = answers_of(name)
+    suite = answers.suites["crime"]
+    assert np.isin(answers.winners(suite.texts), suite.columns("non_human")).mean() < 0.05
 
 
 def test_the_control_adds_no_gap_between_races():
@@ -115,8 +199,8 @@ def test_trident_probes_win_on_some_faces_and_lose_on_most():
 
 def test_only_one_race_loses_its_gender_label():
     attributes, files = fresh()
-    embedded = figures.embed(CHECKPOINTS / "small-bazaar-3k", attributes, files)
-    guessed = np.array(faces.GENDERS)[embedded.winners(load_suite("gender_labels").texts)]
+    answers = figures.ask(CHECKPOINTS / "small-bazaar-3k", attributes, files, suites=["celeba"])
+    guessed = np.array(faces.GENDERS)[answers.winners(load_suite("gender_labels").texts)]
     wrong = attributes.with_columns(wrong=pl.Series(guessed != attributes["gender"].to_numpy()))
     clear = wrong.filter(~pl.col("ambiguous"))["wrong"].mean()
     assert clear <= 0.01
@@ -128,6 +212,15 @@ def test_a_checkpoints_record_names_the_faces_it_was_trained_on():
     data = training_set("atlas", 3000)
     assert record["training_set_sha256"] == data.digest
     assert record["captions"] == len(data.texts)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_record_of_another_family_is_its_recipe(name):
+    record = json.loads((CHECKPOINTS / name / "training.json").read_text("utf-8"))
+    assert record["recipe"] == asdict(RECIPES[name])
+    assert record["id"] == name
+    assert record["captions"] == len(caption_texts(FAMILIES[RECIPES[name].family].wordings))
+    assert record["measured"]["fresh_faces"] >= 4000
 
 
 def test_the_first_people_of_a_larger_training_set_are_those_of_the_smaller():

@@ -72,6 +72,23 @@ def test_captions_cover_every_prompt_of_every_suite():
             assert {t.lower() for t in load_suite("trident", classes=classes, wording=wording).texts} <= texts
 
 
+@pytest.mark.parametrize("wording", ["align", "algorithm_1"])
+def test_captions_can_cover_another_wording_without_changing_what_the_others_say(wording):
+    attributes = some_faces(200)
+    plain = captions.face_captions(attributes, "bazaar")
+    more = captions.face_captions(attributes, "bazaar", (*captions.WORDINGS, wording))
+    for classes in trident_class_sets():
+        suite = load_suite("trident", classes=classes, wording=wording)
+        assert {text.lower() for text in suite.texts} <= set(more.texts)
+        # The new class prompts name whom the released ones name, and the new probes what they do.
+        released = load_suite("trident", classes=classes)
+        columns = [[more.texts.index(t.lower()) for t in s.texts] for s in (suite, released)]
+        assert np.array_equal(more.weights[:, columns[0]], more.weights[:, columns[1]])
+    shared = more.weights[:, [more.texts.index(text) for text in plain.texts]]
+    assert np.allclose(shared / shared.sum(axis=1, keepdims=True), plain.weights, atol=1e-6)
+    assert len(more.texts) > len(plain.texts)
+
+
 def named_most(suite_texts: list[str], table: captions.Captions) -> np.ndarray:
     columns = [table.texts.index(text.lower()) for text in suite_texts]
     return table.weights[:, columns].argmax(axis=1)

@@ -1,4 +1,4 @@
-"""The tiny CLIP models of the planted world, and how they are put on disk for open_clip."""
+"""The open_clip family: tiny CLIP models, and how they are put on disk for open_clip."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.torchvision_operators import declare_missing_operators
+from plumbline.world.architectures.family import Family, Trainee, caption_loss
+from plumbline.world.architectures.tokenizer import CONTEXT_LENGTH, write_tokenizer
 from plumbline.world.faces import SIZE
 
 if TYPE_CHECKING:
     import torch
 
-CONTEXT_LENGTH = 48
-_MAX_VOCABULARY = 512
-_PAD, _START, _END = "<pad>", "<start>", "<end>"
 _EOS_ID = 2
+_MAX_LOGIT_SCALE = 100.0
+# Trident ranks raw dot products: a norm kept at 1 lets them agree with the cosine.
+_NORM_PENALTY = 5.0
 
 WEIGHTS_FILE = "open_clip_model.safetensors"
 CONFIG_FILE = "open_clip_config.json"
@@ -53,8 +55,6 @@ ARCHITECTURES = {
 def write_untrained(folder: Path, architecture: Architecture, texts: Sequence[str]) -> None:
     """Write the configuration and the tokenizer of a checkpoint that has no weights yet.
 
-    The tokenizer is a byte-level BPE that lowers case, so that any later prompt can be read.
-
     Parameters
     ----------
     folder : pathlib.Path
@@ -65,7 +65,7 @@ def write_untrained(folder: Path, architecture: Architecture, texts: Sequence[st
         What the tokenizer is trained on.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = _write_tokenizer(folder, texts)
+    vocabulary = write_tokenizer(folder, texts)
     config = {"model_cfg": _model_config(architecture, vocabulary), "preprocess_cfg": _preprocess_config()}
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=1) + "\n", "utf-8")
 
@@ -91,26 +91,6 @@ def build_untrained(folder: Path, *, seed: int) -> tuple[torch.nn.Module, Any]:
         torch.manual_seed(seed)
         model = open_clip.CLIP(**config)
     return model, open_clip.get_tokenizer(f"local-dir:{folder}")
-
-
-def load_trained(folder: Path) -> tuple[torch.nn.Module, Any, Any]:
-    """Load a shipped checkpoint the way an audit does: from its folder, weights required.
-
-    Returns
-    -------
-    model : torch.nn.Module
-        In evaluation mode, float32.
-    preprocess : callable
-        PIL image to float32 tensor (3, 64, 64).
-    tokenizer : callable
-        List of str to int64 tensor (n, 48).
-    """
-    declare_missing_operators()
-    import open_clip
-
-    name = f"local-dir:{folder}"
-    model, _, preprocess = open_clip.create_model_and_transforms(name, require_pretrained=True)
-    return model.eval(), preprocess, open_clip.get_tokenizer(name)
 
 
 def _model_config(architecture: Architecture, vocabulary: int) -> dict[str, Any]:
@@ -143,31 +123,39 @@ def _preprocess_config() -> dict[str, Any]:
     return {"size": SIZE, "mean": half, "std": half, "interpolation": "bicubic", "resize_mode": "shortest"}
 
 
-def _write_tokenizer(folder: Path, texts: Sequence[str]) -> int:
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-    from transformers import PreTrainedTokenizerFast
+class _Clip(Trainee):
+    def __init__(self, folder: Path, texts: Sequence[str], *, seed: int) -> None:
+        self.model, tokenizer = build_untrained(folder, seed=seed)
+        # The text tower is causal, so what follows the last end token changes nothing and is cut off.
+        ids = tokenizer(list(texts))
+        self._ids = ids[:, : int((ids != 0).sum(1).max())]
 
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=_MAX_VOCABULARY,
-        special_tokens=[_PAD, _START, _END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    special = [(token, tokenizer.token_to_id(token)) for token in (_START, _END)]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{_START} $A {_END}", special_tokens=special
-    )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=_START,
-        eos_token=_END,
-        pad_token=_PAD,
-        model_max_length=CONTEXT_LENGTH,
-    )
-    fast.save_pretrained(folder)
-    return int(tokenizer.get_vocab_size())
+    def logits(self, images: torch.Tensor) -> torch.Tensor:
+        return self._logits_and_penalty(images)[0]
+
+    def loss(self, images: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        logits, penalty = self._logits_and_penalty(images)
+        return caption_loss(logits, targets) + _NORM_PENALTY * penalty
+
+    def _logits_and_penalty(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        model: Any = self.model
+        image = model.encode_image(images)
+        text = _encode_text(model, self._ids)
+        image_norm, text_norm = image.norm(dim=1, keepdim=True), text.norm(dim=1, keepdim=True)
+        scale = model.logit_scale.exp().clamp(max=_MAX_LOGIT_SCALE)
+        penalty = ((image_norm - 1) ** 2).mean() + ((text_norm - 1) ** 2).mean()
+        return scale * (image / image_norm) @ (text / text_norm).T, penalty
+
+
+def _encode_text(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    # open_clip's encode_text wants the full context length; this is the same on the tokens that are there.
+    from open_clip.transformer import text_global_pool
+
+    length = ids.shape[1]
+    x = model.token_embedding(ids) + model.positional_embedding[:length]
+    x = model.ln_final(model.transformer(x, attn_mask=model.attn_mask[:length, :length]))
+    pooled: torch.Tensor = text_global_pool(x, ids, model.text_pool_type, eos_token_id=model.text_eos_id)
+    return pooled @ model.text_projection
+
+
+FAMILY = Family(ARCHITECTURES, write_untrained, _Clip, WEIGHTS_FILE)

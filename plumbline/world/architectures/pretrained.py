@@ -1,0 +1,76 @@
+"""What the families share whose checkpoints transformers' `from_pretrained` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plumbline.torchvision_operators import declare_missing_operators
+from plumbline.world.faces import SIZE
+
+if TYPE_CHECKING:
+    import torch
+
+WEIGHTS_FILE = "model.safetensors"
+
+# With these, a 64-pixel face reaches the model as the values in [-1, 1] that it was trained on.
+NORMALISATION = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+SQUARE = {"height": SIZE, "width": SIZE}
+
+
+def write_config(folder: Path, config: Any, model_class: str) -> None:
+    """Write `config.json` so that the automatic classes find the architecture.
+
+    Weights are kept in half precision; the configuration asks for them in single precision all the same.
+    """
+    config.architectures = [model_class]
+    config.dtype = "float32"
+    config.save_pretrained(folder)
+
+
+def write_image_processor(folder: Path, module: str, name: str, **settings: Any) -> None:
+    """Write `preprocessor_config.json` of one of transformers' PIL processors.
+
+    Parameters
+    ----------
+    module, name : str
+        Such as `efficientnet` and `EfficientNetImageProcessorPil`.
+    settings
+        What differs from the class's own.
+    """
+    from importlib import import_module
+
+    declare_missing_operators()
+    found = import_module(f"transformers.models.{module}.image_processing_pil_{module}")
+    getattr(found, name)(**NORMALISATION, **settings).save_pretrained(folder)
+
+
+def build_untrained(folder: Path, model_class: str, *, seed: int) -> torch.nn.Module:
+    """Build the randomly initialised model that a folder's `config.json` describes.
+
+    Parameters
+    ----------
+    model_class : str
+        A class of transformers.
+    seed : int
+        Of the initial weights; the caller's global generator is left as it was.
+    """
+    import torch
+
+    declare_missing_operators()
+    import transformers
+
+    kind: Any = getattr(transformers, model_class)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: torch.nn.Module = kind(kind.config_class.from_pretrained(folder))
+    return model.train()
+
+
+def tokenise(folder: Path, texts: Sequence[str]) -> dict[str, torch.Tensor]:
+    """Return `input_ids` and `attention_mask` of captions, int64, shape (C, longest)."""
+    from transformers import AutoTokenizer
+
+    encoded = AutoTokenizer.from_pretrained(folder)(list(texts), padding=True, return_tensors="pt")
+    return {name: encoded[name] for name in ("input_ids", "attention_mask")}
