@@ -100,6 +100,8 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         """Records with an automatic gender label, man or woman, with the labeller's probability and margin.
 
+        `composite` joins class and label, as in the extended datasets of the Trident study: `Indian_woman`.
+
         The labels are guesses. Their error against the dataset's own gender is shown by group and checked.
         """
         dataset, lake = context.partition_key, places.lake
@@ -111,7 +113,12 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         images = embed_listed(places, encoder, dataset, listed_images(places, dataset))
         texts = embed_texts(encoder, suite.texts, places.shards, batch_rows=TEXT_BATCH_ROWS)
         work = images.counters() | {"forward_passes": images.forward_passes + texts.forward_passes}
-        extended = extend_records(records, _probabilities(images.array, texts.array, encoder.logit_scale))
+        declared = places.dataset_entry(dataset).open_reader().declaration
+        extended = extend_records(
+            records,
+            _probabilities(images.array, texts.array, encoder.logit_scale),
+            classes=declared.base_attribute if declared.class_set else None,
+        )
         error = label_error_table(extended)
         details = {
             "labeller": places.audit.labeller,

@@ -26,7 +26,9 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
     audit = places.audit
     used = {name for cell in audit.cells for name in cell} | {audit.labeller}
     datasets = [d for d in audit.datasets if d in used and places.lake.committed("records", partition=d)]
-    encoders = [e for e in audit.encoders if e in used and places.lake.committed("text_embeddings", partition=e)]
+    encoders = [
+        e for e in audit.encoders if e in used and places.lake.committed("text_embeddings", partition=e)
+    ]
     return ReportInputs(
         audit=AuditSummary(
             audit_id=table.details["audit_id"],

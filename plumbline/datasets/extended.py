@@ -14,8 +14,10 @@ from plumbline.tables.suites import GENDERS
 _SUM_TOLERANCE = 1e-4
 
 
-def extend_records(records: pl.DataFrame, probabilities: NDArray[np.float64]) -> pl.DataFrame:
-    """Add the automatic gender label to each record.
+def extend_records(
+    records: pl.DataFrame, probabilities: NDArray[np.float64], *, classes: str | None = None
+) -> pl.DataFrame:
+    """Add the automatic gender label to each record, and the composite label of an extended dataset.
 
     Parameters
     ----------
@@ -23,12 +25,15 @@ def extend_records(records: pl.DataFrame, probabilities: NDArray[np.float64]) ->
         n rows; any earlier automatic label is replaced.
     probabilities : (n, 2) float64
         Softmax over the labeller's two logits, man before woman, rows as in the records.
+    classes : str, optional
+        The record column whose labels are the dataset's classes.
 
     Returns
     -------
     DataFrame
         The records with `auto_gender` (`man` or `woman`, man at an exact tie), `auto_gender_probability` (0.5
-        to 1) and `auto_gender_margin` (|p(man) - p(woman)|, 0 to 1; 0 means undecided).
+        to 1), `auto_gender_margin` (|p(man) - p(woman)|, 0 to 1; 0 means undecided) and `composite` (class and
+        automatic label, `Indian_woman`; null without classes, and where the class is a gender itself).
 
     Raises
     ------
@@ -52,11 +57,15 @@ def extend_records(records: pl.DataFrame, probabilities: NDArray[np.float64]) ->
             expected="two numbers from 0 to 1 that sum to 1",
         )
     labels = np.asarray(GENDERS)[values.argmax(axis=1)]
-    return records.with_columns(
+    extended = records.with_columns(
         pl.Series("auto_gender", labels.tolist(), dtype=pl.String),
         pl.Series("auto_gender_probability", values.max(axis=1), dtype=pl.Float64),
         pl.Series("auto_gender_margin", np.abs(values[:, 0] - values[:, 1]), dtype=pl.Float64),
+        pl.lit(None, dtype=pl.String).alias("composite"),
     )
+    if classes is None or classes == "gender":
+        return extended
+    return extended.with_columns(composite_labels(extended[classes], extended["auto_gender"]))
 
 
 def composite_labels(

@@ -30,8 +30,13 @@ EXTENDED_SCHEMA: Schema = {
     "auto_gender": pl.String,
     "auto_gender_probability": pl.Float64,
     "auto_gender_margin": pl.Float64,
+    "composite": pl.String,
 }
-"""Records with the automatic gender label, its probability and its margin |p(man) - p(woman)|, 0 to 1."""
+"""Records with the automatic gender label, its probability and its margin |p(man) - p(woman)|, 0 to 1.
+
+`composite` joins the dataset's classes with that label, such as `Indian_woman`: the extended datasets of TriProTesting
+(UTKFACE 10 labels, FAIRFACE 14, IDENPROF 20). Null where the classes are genders themselves or there are none.
+"""
 
 _UNSAFE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028\u2029"  # control characters and line ends

@@ -13,8 +13,10 @@ from plumbline.datasets import (
     composite_labels,
     extend_records,
     label_error_table,
+    reader_for,
 )
 from plumbline.errors import DatasetError
+from plumbline.tables.suites import load_suite
 
 ROWS = [
     # true gender, race, age group, p(man)
@@ -70,6 +72,24 @@ def test_no_records_give_no_labels() -> None:
 def test_what_is_no_probability_of_these_records_is_an_error(probabilities: np.ndarray) -> None:
     with pytest.raises(DatasetError):
         extend_records(extended(), probabilities)
+
+
+@pytest.mark.parametrize(("reader", "labels"), [("utkface", 10), ("fairface", 14), ("idenprof", 20)])
+def test_extended_datasets_have_the_composite_labels_of_the_study(reader: str, labels: int) -> None:
+    declared = reader_for(reader).declaration
+    suite = load_suite("trident", classes=declared.class_set)
+    rows = [{declared.base_attribute: label} for label in (*suite.class_labels, None) for _ in range(2)]
+    records = pl.DataFrame(rows, schema=RECORD_SCHEMA)
+    man = np.arange(records.height) % 2
+    frame = extend_records(records, np.stack([man, 1 - man], axis=1), classes=declared.base_attribute)
+    composites = frame["composite"].drop_nulls()
+    assert len(composites) == labels and frame["composite"].null_count() == 2
+    assert set(composites) == set(load_suite("trident_composite", classes=declared.class_set).class_labels)
+
+
+def test_classes_that_are_genders_make_no_composite() -> None:
+    frame = extend_records(extended(), np.full((len(ROWS), 2), 0.5), classes="gender")
+    assert frame["composite"].null_count() == len(ROWS)
 
 
 def test_composite_labels_join_base_and_gender() -> None:
