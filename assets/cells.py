@@ -83,6 +83,12 @@ class StoredCell:
             extended=lake.require("extended_records", partition=dataset),
             logits=lake.require("probe_logits", partition=f"{dataset}|{model}"),
         )
+        if "engine" not in found.logits.details:
+            raise StorageError(
+                "the logits of this cell were stored by an earlier version of Plumbline",
+                where=found.partition,
+                hint="run `plumbline audit`",
+            )
         used = {name: getattr(found, name).details["records_sha256"] for name in ("logits", "extended")}
         if set(used.values()) != {found.records.sha256}:
             raise StorageError(

@@ -54,9 +54,11 @@ def _require_todays(stored: StoredCell, datasets: dict[str, str], checkpoints: d
         "dataset folder": (records["folder_digest"], datasets.get(stored.dataset)),
         "reader": (records["reader"], entry.reader),
         "padding": (records["padding"], entry.padding),
-        "column map": (records["map"], entry.map.model_dump(mode="json") if entry.map else None),
+        "column map": (records.get("map"), entry.map.model_dump(mode="json") if entry.map else None),
         "checkpoint": (stored.logits.details["checkpoint"], checkpoints.get(stored.model)),
         "labeller": (labels["labeller_digest"], checkpoints.get(labeller)),
+        "engine": (stored.logits.details["engine"], places.declared_engine),
+        "engine of the labeller": (labels.get("engine"), places.declared_engine),
     }
     for name in CELL_TABLES:
         made = places.lake.require(name, partition=stored.partition)

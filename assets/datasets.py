@@ -8,6 +8,7 @@ from assets.images import embed_listed, listed_images
 from assets.partitions import DATASETS
 from assets.progress import progress_of
 from assets.results import OWNERS, markdown_table, materialised, same_columns
+from assets.sources import encoder_version
 from plumbline.datasets import (
     dataset_digest,
     extend_records,
@@ -123,7 +124,8 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         details = {
             "labeller": places.audit.labeller,
             "labeller_sha256": encoder.weights_sha256,
-            "labeller_digest": encoder.identity.weights,
+            "labeller_digest": encoder_version(encoder),
+            "engine": places.declared_engine,
             "suite_hash": suite.hash,
             "records_sha256": recorded.sha256,
             **work,

@@ -8,6 +8,7 @@ from assets.gates import require_passed
 from assets.images import embed_listed, listed_images
 from assets.partitions import ENCODERS, GRID, cell_of
 from assets.results import OWNERS, materialised
+from assets.sources import encoder_version
 from plumbline.digests import digest_json
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.families import FAMILIES
@@ -50,7 +51,9 @@ def text_embeddings(
         array, work = embedded.array, embedded.counters()
     details = {
         "texts": list(texts),
-        "checkpoint": encoder.identity.weights,
+        "checkpoint": encoder_version(encoder),
+        "identity": encoder.identity.digest,
+        "engine": places.declared_engine,
         "logit_scale": 1.0 if family.logit == "pair" else encoder.logit_scale,
         **known,
         **work,
@@ -89,7 +92,7 @@ def image_embeddings(
     listed = listed_images(places, dataset)
     known = {"weights_sha256": encoder.weights_sha256, "device": encoder.device}
     if FAMILIES[encoder.family].logit == "pair":
-        index, work, version = [], {"forward_passes": 0}, [encoder.identity.weights, listed.image_ids]
+        index, work, version = [], {"forward_passes": 0}, [encoder.identity.digest, listed.image_ids]
     else:
         embedded = embed_listed(places, encoder, dataset, listed)
         index = [{"key": key, "sha256": sha256} for key, sha256 in embedded.shards]
@@ -97,7 +100,9 @@ def image_embeddings(
     details = {
         "shards": index,
         "images": digest_json(version),
-        "checkpoint": encoder.identity.weights,
+        "checkpoint": encoder_version(encoder),
+        "identity": encoder.identity.digest,
+        "engine": places.declared_engine,
         "records_sha256": listed.records_sha256,
         **known,
         **work,

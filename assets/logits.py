@@ -1,7 +1,5 @@
 """Images against prompts: one matrix product a cell, or one pass a pair where a model must see both."""
 
-from typing import Any
-
 import dagster as dg
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +10,10 @@ from assets.images import listed_images
 from assets.partitions import GRID, cell_of
 from assets.progress import progress_of
 from assets.results import OWNERS, materialised
+from plumbline.digests import digest_json
 from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.families import FAMILIES
-from plumbline.encoders.pairs import score_suites
+from plumbline.encoders.pairs import ScoredSuites, score_suites
 from plumbline.encoders.suite_needs import require_suites
 from plumbline.errors import CheckpointError, StorageError
 from plumbline.storage import Committed
@@ -50,22 +49,26 @@ def probe_logits(
     lake = places.lake
     images = lake.require("image_embeddings", partition=context.partition_key)
     texts = lake.require("text_embeddings", partition=model)
-    _require_one_checkpoint(model, images, texts)
+    _require_together(model, images, texts)
     family = FAMILIES[texts.details["family"]]
     suites = cell_suites(places, dataset, model, family=family)
     require_suites(family, suites)
     wanted = list(dict.fromkeys(text for suite in suites for text in suite.texts))
     if family.logit == "pair":
-        arrays, work = _pairs(places, encoders, dataset, model, suites, wanted)
+        scored = _score(places, encoders, dataset, model, suites, images)
+        arrays, work = _of_pairs(scored, suites, wanted), scored.counters()
+        origin = digest_json([scored.suites[suite.id].shards for suite in suites])
     else:
         arrays, work = _products(places, images, texts, wanted), {"forward_passes": 0}
+        origin = images.details["images"]
     details = {
         "texts": wanted,
         "family": family.name,
         "checkpoint": texts.details["checkpoint"],
         "weights_sha256": texts.details["weights_sha256"],
         "logit_scale": texts.details["logit_scale"],
-        "images": images.details["images"],
+        "engine": images.details["engine"],
+        "images": origin,
         "records_sha256": images.details["records_sha256"],
         **work,
     }
@@ -74,12 +77,12 @@ def probe_logits(
     return materialised(made, lake=lake, prompts=len(wanted), family=family.title, **{"images": rows, **work})
 
 
-def _require_one_checkpoint(model: str, images: Committed, texts: Committed) -> None:
-    if images.details["checkpoint"] != texts.details["checkpoint"]:
+def _require_together(model: str, images: Committed, texts: Committed) -> None:
+    if images.details["identity"] != texts.details["identity"]:
         raise CheckpointError(
-            f"the checkpoint of `{model}` was replaced between its images and its prompts",
-            found=f"images by {images.details['checkpoint'][:12]}, prompts by {texts.details['checkpoint'][:12]}",
-            expected="one checkpoint",
+            f"the checkpoint of `{model}`, or how it runs, changed between its images and its prompts",
+            found=f"images by {images.details['identity'][:12]}, prompts by {texts.details['identity'][:12]}",
+            expected="one checkpoint, run in one way",
             hint="materialise `text_embeddings` and `image_embeddings` of this encoder again",
         )
 
@@ -102,18 +105,27 @@ def _products(places: Places, images: Committed, texts: Committed, wanted: list[
     }
 
 
-def _pairs(
+def _score(
     places: Places,
     encoders: EncoderPool,
     dataset: str,
     model: str,
     suites: tuple[Suite, ...],
-    wanted: list[str],
-) -> tuple[Arrays, dict[str, Any]]:
-    listed = listed_images(places, dataset)
+    images: Committed,
+) -> ScoredSuites:
+    listed, encoder = listed_images(places, dataset), encoders.get(model)
+    stored = {name: images.details[name] for name in ("identity", "records_sha256")}
+    now = {"identity": encoder.identity.digest, "records_sha256": listed.records_sha256}
+    if changed := [name for name in stored if stored[name] != now[name]]:
+        raise CheckpointError(
+            f"{dataset}|{model}: the checkpoint or the records changed since the images were listed for it",
+            found=", ".join(f"{name} {now[name][:12]}" for name in changed),
+            expected=", ".join(f"{name} {stored[name][:12]}" for name in changed),
+            hint="materialise `text_embeddings` and `image_embeddings` of this encoder again",
+        )
     with progress_of(f"{dataset}|{model}: scoring pairs") as progress:
-        scored = score_suites(
-            encoders.get(model),
+        return score_suites(
+            encoder,
             listed.paths,
             listed.image_ids,
             {suite.id: suite.texts for suite in suites},
@@ -122,5 +134,8 @@ def _pairs(
             # The proof that the fast decoder needs compares embeddings, and here are none.
             **places.engine_settings() | {"decoder": "pillow"},
         )
-    column = {text: scored[s.id].array[:, i] for s in suites for i, text in enumerate(s.texts)}
-    return {"raw": np.stack([column[text] for text in wanted], axis=1)}, scored.counters()
+
+
+def _of_pairs(scored: ScoredSuites, suites: tuple[Suite, ...], wanted: list[str]) -> Arrays:
+    column = {text: scored.suites[s.id].array[:, i] for s in suites for i, text in enumerate(s.texts)}
+    return {"raw": np.stack([column[text] for text in wanted], axis=1)}

@@ -7,6 +7,8 @@ import dagster as dg
 from assets.partitions import DATASETS, ENCODERS
 from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
+from plumbline.encoders.addresses import CheckpointFiles
+from plumbline.encoders.encoder import Encoder
 from plumbline.errors import PlumblineError
 from plumbline.tables.suites import all_suites
 from resources.places import Places
@@ -28,7 +30,8 @@ def dataset_folder(places: dg.ResourceParam[Places]) -> dg.DataVersionsByPartiti
 @dg.observable_source_asset(
     partitions_def=ENCODERS,
     kinds={"pytorch"},
-    description="A model checkpoint as it lies on disk. Its version is the content of weights, config and tokenizer.",
+    description="A model checkpoint as it lies on disk. Its version is the content of weights, config and tokenizer, "
+    "and the family that reads them.",
     **_SPEC,
 )
 def encoder_checkpoint(places: dg.ResourceParam[Places]) -> dg.DataVersionsByPartition:
@@ -56,7 +59,17 @@ def dataset_versions(places: Places) -> dict[str, str]:
 
 def checkpoint_versions(places: Places) -> dict[str, str]:
     """Return encoder -> content digest; one that is not on disk is warned of and left out."""
-    return _versions(places.audit.encoders, lambda name: places.checkpoint(name).digest)
+    return _versions(places.audit.encoders, lambda name: files_version(places.checkpoint(name)))
+
+
+def files_version(files: CheckpointFiles) -> str:
+    """Return the version of a checkpoint: its content, and the family that reads it."""
+    return digest_json([files.family, files.digest])
+
+
+def encoder_version(encoder: Encoder) -> str:
+    """Return the version of the checkpoint that an encoder was loaded from; see `files_version`."""
+    return digest_json([encoder.family, encoder.identity.weights])
 
 
 def prompts_version() -> str:

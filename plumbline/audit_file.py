@@ -315,6 +315,9 @@ def _loaded(text: str, path: Path) -> tuple[dict[str, Any], yaml.Node | None]:
 def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> Audit:
     content, node = _loaded(text, path)
     if base is not None and base_text is not None:
+        if _BASE_KEY not in _loaded(base_text, base)[0]:
+            # Its own mistakes are said with its own lines.
+            _parse(base_text, base, None, None)
         content = _laid_over(content, _loaded(base_text, base)[0], path)
     repeated = list(repeated_keys(node))
     try:

@@ -23,14 +23,14 @@ class EncoderPool:
 
     def __init__(self, places: Places, *, keep: int = 2) -> None:
         self._places, self._keep = places, keep
-        self._loaded: OrderedDict[str, Encoder] = OrderedDict()
+        self._loaded: OrderedDict[tuple[str, Placement], Encoder] = OrderedDict()
 
     def _placement(self) -> Placement:
         audit = self._places.audit
         return Placement.choose(device=audit.device, dtype=audit.engine.dtype, compiled=audit.engine.compile)
 
     def get(self, encoder: str) -> Encoder:
-        """Return an encoder whose weights are those on disk now; loads it again if they have changed.
+        """Return an encoder whose weights are those on disk now, run as the audit file says now; else loads it again.
 
         Raises
         ------
@@ -38,9 +38,11 @@ class EncoderPool:
             If the checkpoint is not on disk, does not load, or changes while it is being loaded.
         """
         files = self._places.checkpoint(encoder)
-        held = self._loaded.get(encoder)
+        placement = self._placement()
+        key = (encoder, placement)
+        held = self._loaded.get(key)
         if held is None or held.identity.weights != files.digest or held.family != files.family:
-            held = load_encoder(files, placement=self._placement())
+            held = load_encoder(files, placement=placement)
             if (now := self._places.checkpoint(encoder)).digest != files.digest:
                 raise CheckpointError(
                     f"the checkpoint of `{encoder}` was replaced while it was loading",
@@ -49,8 +51,8 @@ class EncoderPool:
                     expected=f"digest {files.digest[:16]}…",
                     hint="run again once the file is complete",
                 )
-            self._loaded[encoder] = held
-        self._loaded.move_to_end(encoder)
+            self._loaded[key] = held
+        self._loaded.move_to_end(key)
         while len(self._loaded) > self._keep:
             self._loaded.popitem(last=False)
         return held

@@ -118,6 +118,12 @@ class Places:
         engine = audit.engine.model_dump(include={"batch_rows", "workers", "decoder"})
         return {"shard_rows": audit.storage.shard_rows, **engine}
 
+    @property
+    def declared_engine(self) -> dict[str, Any]:
+        """Return what the audit file says of how models run, as far as it could move a number."""
+        audit = self.audit
+        return {"device": audit.device, **audit.engine.model_dump(exclude={"workers"})}
+
     def dataset_root(self, dataset: str) -> Path:
         """Return a dataset's folder; a folder of the planted world is written on first use."""
         root = self.dataset_entry(dataset).root

@@ -222,6 +222,15 @@ def test_a_file_based_on_another_says_only_what_differs(tmp_path):
         read_audit(path)
 
 
+def test_mistakes_of_a_base_are_said_with_its_own_lines(tmp_path):
+    base = write(tmp_path)
+    base.write_text(base.read_text() + "title: Twice\n")
+    path = tmp_path / "more.yaml"
+    path.write_text("based_on: audit.yaml\ntitle: More\n")
+    with pytest.raises(ConfigError, match=r"line \d\d+, key title[\s\S]*where: .*audit\.yaml"):
+        read_audit(path)
+
+
 def test_a_base_must_be_there_and_complete(tmp_path):
     write(tmp_path)
     (tmp_path / "one.yaml").write_text("based_on: audit.yaml\n")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.digests import digest_json
+from plumbline.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +58,11 @@ class EncoderIdentity:
     decoder: str
     dtype: str
 
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of all of it."""
+        return digest_json(asdict(self))
+
     def cache_key(self, kind: str, *, inputs: str, batch_rows: int) -> str:
         """Return the key of a shard: sha256 of canonical JSON of identity, kind, inputs' digest and batch size.
 
@@ -87,14 +93,35 @@ class Placement:
 
     @classmethod
     def choose(cls, *, device: str = "auto", dtype: str = "auto", compiled: bool = False) -> Placement:
-        """Fill in what is `auto`: the GPU where there is one; bfloat16 on a GPU, float32 on a CPU."""
+        """Fill in what is `auto`: the GPU where there is one; bfloat16 on a GPU, float32 on a CPU.
+
+        Raises
+        ------
+        ConfigError
+            If `device` is a GPU that is not there.
+        """
         if device == "auto":
             import torch
 
             device = "cuda" if torch.cuda.is_available() else "cpu"
+        elif device != "cpu":
+            _require_gpu(device)
         if dtype == "auto":
             dtype = "float32" if device == "cpu" else "bfloat16"
         return cls(device, dtype, compiled)
+
+
+def _require_gpu(device: str) -> None:
+    import torch
+
+    kind, _, number = device.partition(":")
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind != "cuda" or int(number or 0) >= there:
+        raise ConfigError(
+            "this device is not on this machine, or torch was installed without it",
+            found=f"device: {device}, with {there} GPU(s) that torch {torch.__version__} can use",
+            expected="device: cpu or auto",
+        )
 
 
 @dataclass(frozen=True)
@@ -170,6 +197,30 @@ class DualEncoder(Encoder, Protocol):
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (b, d) embeddings of texts, float32 and not normalised."""
+
+
+class PromptedEncoder(DualEncoder, Protocol):
+    """An encoder of a family that offers `Capability.TEXT_GRADIENTS`: its texts can begin with learned vectors."""
+
+    def token_vectors(self, word: str) -> torch.Tensor:
+        """Return the (k, w) input embeddings of a word's k tokens, float32, without gradient: where to start from.
+
+        Raises
+        ------
+        EncodingError
+            If the tokenizer puts no start token before a text.
+        """
+
+    def differentiable_texts(self, texts: Sequence[str], learned: torch.Tensor) -> torch.Tensor:
+        """Return (b, d) embeddings, float32 and not normalised, of texts after (k, w) learned vectors.
+
+        The vectors stand between the start token and the words; gradients flow into them and nothing else.
+
+        Raises
+        ------
+        EncodingError
+            If a text leaves no room for the vectors, or the tokenizer puts no start token before a text.
+        """
 
 
 class PairEncoder(Encoder, Protocol):

@@ -76,7 +76,7 @@ FAMILIES: dict[str, MetricFamily] = {
             name="outcome_metrics",
             description=" ".join(_OUTCOMES.split()),
             owner="contrastive_audit",
-            code_version="1",
+            code_version="2",
             suites="outcomes",
             metrics=(
                 "outcome_proportion",
@@ -91,7 +91,7 @@ FAMILIES: dict[str, MetricFamily] = {
             name="trident_metrics",
             description=" ".join(_TRIDENT.split()),
             owner="trident",
-            code_version="1",
+            code_version="2",
             suites="trident",
             metrics=("accuracy", "class_accuracy", "macro_accuracy", "probe_rate", "probe_rate_gap"),
             compute=trident_rows,

@@ -229,7 +229,7 @@ def normalise_probe_rates(table: pl.DataFrame) -> pl.DataFrame:
     Parameters
     ----------
     table : DataFrame
-        Metric rows of any number of cells. Used are `probe_rate` rows of definition `dot` and statistic
+        Metric rows of any number of cells. Used are `probe_rate` rows of definition `logit` and statistic
         `estimate`, within a model and condition.
 
     Returns

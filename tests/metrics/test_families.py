@@ -210,6 +210,17 @@ def test_the_order_of_images_and_of_suites_changes_nothing(cell, quick):
         assert_frame_equal(one, other, check_exact=True)
 
 
+def test_intervals_of_images_that_come_in_sets_say_that_they_are_too_narrow(cell, quick):
+    plain = pl.concat([f.compute(cell, settings=quick) for f in metric_families()])
+    assert not plain["reason"].fill_null("").str.contains("sets counted").any()
+    sets = [f"set {i // 12}" for i in range(cell.records.height)]
+    grouped = replace(cell, records=cell.records.with_columns(set_id=pl.Series(sets)))
+    noted = pl.concat([f.compute(grouped, settings=quick) for f in metric_families()])
+    assert_frame_equal(noted.drop("reason"), plain.drop("reason"))
+    with_interval = noted.filter(pl.col("ci_low").is_not_null())
+    assert with_interval["reason"].str.contains("420 images of 35 sets counted as independent").all()
+
+
 def test_only_what_is_there_is_computed(make_cell, quick):
     few = make_cell(n=60, suites=("communion",))
     rows = FAMILIES["outcome_metrics"].compute(few, settings=quick)

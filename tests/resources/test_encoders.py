@@ -62,6 +62,15 @@ def test_a_checkpoint_replaced_while_loading_stops_the_run(places, tmp_path, mon
         EncoderPool(places).get("a")
 
 
+def test_an_edit_of_how_models_run_is_seen(places):
+    pool = EncoderPool(places)
+    before = pool.get("a")
+    audit = yaml.safe_load(places.audit_path.read_text()) | {"engine": {"dtype": "bfloat16"}}
+    places.audit_path.write_text(yaml.safe_dump(audit))
+    assert pool.get("a") is not before
+    assert pool.get("a").identity.dtype == "bfloat16"
+
+
 def test_only_the_most_recent_stay_in_memory(places):
     pool = EncoderPool(places, keep=1)
     first = pool.get("a")

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from plumbline.digests import digest_json
 from plumbline.metrics.cell import Cell
-from plumbline.metrics.families.rows import Row, base_row, estimate_columns, joined, small_groups_reason
+from plumbline.metrics.families.rows import (
+    Row,
+    base_row,
+    estimate_columns,
+    joined,
+    noting_sets,
+    small_groups_reason,
+)
 from plumbline.metrics.outcomes import harm_rate, proportions_of_counts
 from plumbline.metrics.rates import (
     adverse_impact_reason,
@@ -116,7 +123,7 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     if {event.suite for event in tasks} == set(TASKS) and all(own is labels[0] for own in labels):
         for group in attribute_groups(labels[0]):
             rows += _mean_of_tasks_rows(cell, tasks, group, settings)
-    return metric_frame(rows)
+    return metric_frame(noting_sets(rows, cell.records))
 
 
 def _tested_events(cell: Cell) -> Iterator[TestedEvent]:

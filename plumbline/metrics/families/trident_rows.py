@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.families.rows import Row, base_row, estimate_columns, small_groups_reason
+from plumbline.metrics.families.rows import Row, base_row, estimate_columns, noting_sets, small_groups_reason
 from plumbline.metrics.rates import group_size_reason
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident import (
@@ -76,7 +76,7 @@ def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
             kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
             test = _probe_test("trident_composite", composite, composite.logits, kept, kept, divisor=2)
             rows += _score_rows(cell, test, {"paper": "composite"}, settings, gaps=False)
-    return metric_frame(rows)
+    return metric_frame(noting_sets(rows, cell.records))
 
 
 def _class_tests(cell: Cell, logits: SuiteLogits, classes: Groups, settings: MetricSettings) -> list[Row]:
