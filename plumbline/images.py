@@ -8,9 +8,13 @@ repairs in silence (bytes changed inside the picture, nothing missing) cannot be
 from __future__ import annotations
 
 import io
+import os
 import stat
 import struct
-from pathlib import Path
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 import numpy as np
@@ -22,6 +26,12 @@ from PIL.WebPImagePlugin import WebPImageFile
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.jpeg_structure import plain_size
 from plumbline.parquet_images import lies_in_parquet, names_row, read_row_image
+
+DECODING_VERSION = 1
+"""Part of every encoder's identity. Raise it with any change of this module that gives an accepted image other pixels
+(the EXIF turn, alpha on white, 16 bits to 8, the conversion to RGB): cached results of other pixels are then left
+aside. What a new Pillow changes is seen by Pillow's own version.
+"""
 
 MAX_PIXELS = 89_478_485
 """A quarter of a GiB of RGB: where Pillow warns of a decompression bomb, here it is an error."""
@@ -64,6 +74,31 @@ _TURNS = {
 }
 
 
+class _PixelBudget:
+    """Bounds the pixels that are being decoded at one time, over all threads, and with them the memory."""
+
+    def __init__(self, pixels: int) -> None:
+        self._free = pixels
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, pixels: int) -> Iterator[None]:
+        """Wait until so many are free, and hold them meanwhile."""
+        with self._changed:
+            self._changed.wait_for(lambda: pixels <= self._free)
+            self._free -= pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += pixels
+                self._changed.notify_all()
+
+
+# Decoding one picture takes up to 20 bytes a pixel for a moment: 4 GB for two of the largest, however many threads.
+_PIXELS = _PixelBudget(2 * MAX_PIXELS)
+
+
 def decode(source: Path | str | bytes) -> Image.Image:
     """Decode one image to upright 8-bit RGB.
 
@@ -86,12 +121,12 @@ def decode(source: Path | str | bytes) -> Image.Image:
     """
     data, suffix = _bytes_and_suffix(source)
     image = _opened(data, suffix)
-    try:
-        image.load()
-        upright = _turned(image)
-        rgb = _as_rgb(upright)
-    except Exception as error:
-        _refuse(error)
+    with _PIXELS.taken(image.width * image.height):
+        try:
+            image.load()
+            rgb = _upright_rgb(image)
+        except Exception as error:
+            _refuse(error)
     rgb.info = {}
     return rgb
 
@@ -100,7 +135,8 @@ def check(source: Path | str | bytes, *, suffix: str | None = None) -> None:
     """Refuse exactly what `decode` refuses, without making the full picture.
 
     A JPEG of the plain kind is judged by its structure, at the speed of hashing it. Any other is read to its end
-    but turned into pixels at an eighth of its size, in half of the time.
+    but turned into pixels at an eighth of its size, in half of the time. Of PNG and WEBP all pixels are decoded once,
+    in the file's own mode.
 
     Parameters
     ----------
@@ -119,12 +155,14 @@ def check(source: Path | str | bytes, *, suffix: str | None = None) -> None:
     if _plainly_accepted(data, suffix):
         return
     image = _opened(data, suffix)
-    try:
-        image.draft(image.mode, (1, 1))
-        image.load()
-        _as_rgb(image)
-    except Exception as error:
-        _refuse(error)
+    with _PIXELS.taken(image.width * image.height):
+        try:
+            image.draft(image.mode, (1, 1))
+            image.load()
+            # What can still be refused depends on the mode and what the header says, never on the pixels: one will do.
+            _upright_rgb(image.crop((0, 0, 1, 1)))
+        except Exception as error:
+            _refuse(error)
 
 
 def read_image_file(path: Path) -> bytes:
@@ -158,11 +196,17 @@ def read_image_file(path: Path) -> bytes:
         ) from error
 
 
+def suffix_of(path: str) -> str | None:
+    """Return the extension that a file's content must agree with, maybe empty; None for a row of a Parquet file."""
+    if suffix := os.path.splitext(path)[1]:  # noqa: PTH122  (a Path for every file costs as much as its hash)
+        return suffix
+    return None if names_row(path) else PurePosixPath(path).suffix
+
+
 def _bytes_and_suffix(source: Path | str | bytes) -> tuple[bytes, str | None]:
     if isinstance(source, bytes):
         return source, None
-    path = Path(source)
-    return read_image_file(path), None if names_row(path) else path.suffix
+    return read_image_file(Path(source)), suffix_of(str(source))
 
 
 def _plainly_accepted(data: bytes, suffix: str | None) -> bool:
@@ -260,6 +304,10 @@ def _refuse(error: Exception) -> NoReturn:
     ) from error
 
 
+def _upright_rgb(image: Image.Image) -> Image.Image:
+    return _as_rgb(_turned(image))
+
+
 def _turned(image: Image.Image) -> Image.Image:
     turn = _TURNS.get(_orientation(image.info.get("exif", b"")))
     return image if turn is None else image.transpose(turn)
@@ -298,7 +346,7 @@ def _as_rgb(image: Image.Image) -> Image.Image:
         raise ImageRejected(
             "unsupported_format", "16-bit colour with a clear colour", found=found, expected=expected
         )
-    layer = image.convert("RGBA")
+    layer = image if image.mode == "RGBA" else image.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
 
 

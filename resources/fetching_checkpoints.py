@@ -12,7 +12,9 @@ from upath import UPath
 
 from plumbline.bin_conversion import SUFFIXES, convert_to_safetensors
 from plumbline.digests import digest_file
-from plumbline.encoders.addresses import CONFIG, TRANSFORMERS_CONFIG, Address, locate, parse_address
+from plumbline.encoders.addresses import Address, locate, parse_address
+from plumbline.encoders.open_clip_folder import CONFIG
+from plumbline.encoders.transformers_folder import CONFIG as TRANSFORMERS_CONFIG
 from plumbline.errors import CheckpointError
 from plumbline.storage.atomic import commit_bytes
 from plumbline.torchvision_operators import declare_missing_operators

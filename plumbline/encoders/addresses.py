@@ -10,17 +10,10 @@ from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.families import FAMILIES, Family, family_of_model_type, find_family
 from plumbline.encoders.folder_contents import read_configuration
 from plumbline.encoders.open_clip_folder import CONFIG as OPEN_CLIP_CONFIG
-from plumbline.encoders.open_clip_folder import chosen_by_open_clip, open_clip_contents
+from plumbline.encoders.open_clip_folder import open_clip_contents
 from plumbline.encoders.transformers_folder import CONFIG as TRANSFORMERS_CONFIG
 from plumbline.encoders.transformers_folder import transformers_contents
 from plumbline.errors import CheckpointError
-
-# Of an open_clip checkpoint, under the name that fetching knows it by.
-CONFIG = OPEN_CLIP_CONFIG
-__all__ = [
-    "CONFIG", "OPEN_CLIP_CONFIG", "TRANSFORMERS_CONFIG", "Address", "CheckpointFiles",
-    "chosen_by_open_clip", "locate", "parse_address",
-]  # fmt: skip
 
 _HUB = re.compile(r"hf-hub:(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w.-]+))?")
 _TAGGED = re.compile(r"(?P<architecture>[\w.-]+)/(?P<tag>[\w.-]+)")

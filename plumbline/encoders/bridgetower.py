@@ -88,10 +88,8 @@ class BridgeTowerEncoder(TransformersEncoder):
 
     def _text_states(self, text: str) -> list[torch.Tensor]:
         # Alone and without padding, so that a prompt's states do not depend on the prompts that it came with.
-        tokens = self._tokens([text])
-        ids = tokens["input_ids"][:, : int(tokens["attention_mask"].sum())]
         tower = self._inner.text_model
-        hidden, states = tower.embeddings(input_ids=ids), []
+        hidden, states = tower.embeddings(input_ids=self._unpadded_ids(text)), []
         for depth, layer in enumerate(tower.encoder.layer, start=1):
             hidden = layer(hidden, None)
             if depth >= self._split:

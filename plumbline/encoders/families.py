@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline.encoders.encoder import Capability, Encoder
+from plumbline.encoders.encoder import Capability
 from plumbline.errors import CheckpointError, ConfigError
 
 Logit = Literal["dot", "scaled_cosine", "pair"]
@@ -36,6 +36,10 @@ class Family:
         Values of `model_type` in `config.json` that mean this family.
     adapter : str
         `module:Class` below `plumbline.encoders`, called with (files, placement).
+    version : int
+        Of the adapter, as part of every encoder's identity. Raise it with any change of Plumbline's own code by which
+        the same files give other numbers (what is read of the model, tokens, pixels, where they are normalised):
+        cached results of the earlier code are then left aside. Versions of libraries are seen by themselves.
     also_reads : tuple of str
         Values of `model_type` that it loads too, but only where the audit file names the family.
     """
@@ -47,6 +51,7 @@ class Family:
     wording: str
     model_types: tuple[str, ...]
     adapter: str
+    version: int
     also_reads: tuple[str, ...] = ()
 
     @property
@@ -58,18 +63,18 @@ class Family:
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        Family("open_clip", "CLIP (open_clip)", _EVERYTHING, "dot", "released", (), "open_clip:OpenClipEncoder"),
-        Family("clip", "CLIP (transformers)", _EVERYTHING, "dot", "released", ("clip",), "clip:ClipEncoder"),
-        Family("align", "ALIGN", _EVERYTHING, "scaled_cosine", "align", ("align",), "align:AlignEncoder"),
+        Family("open_clip", "CLIP (open_clip)", _EVERYTHING, "dot", "released", (), "open_clip:OpenClipEncoder", 1),
+        Family("clip", "CLIP (transformers)", _EVERYTHING, "dot", "released", ("clip",), "clip:ClipEncoder", 1),
+        Family("align", "ALIGN", _EVERYTHING, "scaled_cosine", "align", ("align",), "align:AlignEncoder", 1),
         Family(
             "bridgetower", "BridgeTower", _LOGITS, "pair", "released",
-            ("bridgetower",), "bridgetower:BridgeTowerEncoder",
+            ("bridgetower",), "bridgetower:BridgeTowerEncoder", 1,
         ),
-        Family("owlv2", "OWLv2", _LOGITS, "dot", "released", ("owlv2",), "owlv2:Owlv2Encoder"),
+        Family("owlv2", "OWLv2", _LOGITS, "dot", "released", ("owlv2",), "owlv2:Owlv2Encoder", 1),
         # The released Trident code puts OWLv2 weights into the OWL-ViT classes: `family: owlvit` asks for that.
         Family(
             "owlvit", "OWL-ViT", _LOGITS, "dot", "released",
-            ("owlvit",), "owlv2:OwlVitEncoder", also_reads=("owlv2",),
+            ("owlvit",), "owlv2:OwlVitEncoder", 1, also_reads=("owlv2",),
         ),
     )
 }  # fmt: skip
@@ -87,12 +92,12 @@ def family_of_model_type(model_type: str) -> Family | None:
     return next((family for family in FAMILIES.values() if model_type in family.model_types), None)
 
 
-def require(family: Family | str | Encoder, needs: Iterable[Capability], purpose: str) -> None:
+def require(family: Family | str, needs: Iterable[Capability], purpose: str) -> None:
     """Refuse to go on with an encoder that cannot do what something needs.
 
     Parameters
     ----------
-    family : Family, its name, or an encoder
+    family : Family or its name
     needs : capabilities
     purpose : str
         What needs them, for the message: `Prompt Array`, `suite scm`.
@@ -103,7 +108,7 @@ def require(family: Family | str | Encoder, needs: Iterable[Capability], purpose
         If the family does not offer all of `needs`; says which families do.
     """
     if not isinstance(family, Family):
-        family = find_family(family if isinstance(family, str) else family.family)
+        family = find_family(family)
     needs = frozenset(needs)
     missing = sorted(needs - family.offers)
     if missing:

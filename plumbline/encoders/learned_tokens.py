@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,39 @@ if TYPE_CHECKING:
     import torch
 
 
+def require_start(ids: torch.Tensor, starts: Sequence[int | None]) -> None:
+    """Refuse tokens without a start token: a word would be lost where one is expected.
+
+    Parameters
+    ----------
+    ids : (b, n) int tensor
+    starts : sequence of int or None
+        What the tokenizer calls the beginning of a text, under any of its names.
+
+    Raises
+    ------
+    EncodingError
+        If a row begins with another token, as those of SigLIP's tokenizers do.
+    """
+    known = [start for start in starts if start is not None]
+    others = [first for first in ids[:, 0].tolist() if first not in known]
+    if others:
+        raise EncodingError(
+            "learned tokens stand after a start token, and this tokenizer puts none before a text",
+            found=f"first token {others[0]}",
+            expected=f"start token {' or '.join(map(str, known))}"
+            if known
+            else "a tokenizer with a start token",
+        )
+
+
 def with_placeholders(ids: torch.Tensor, count: int) -> torch.Tensor:
     """Insert `count` placeholder tokens after the first token of every row, and drop as many at its end.
 
     Parameters
     ----------
     ids : (b, n) int tensor
-        Rows that begin with the start token and end in padding.
+        Rows that begin with the start token (see `require_start`) and end in padding.
 
     Returns
     -------

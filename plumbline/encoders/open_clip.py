@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Crop, Placement
-from plumbline.encoders.learned_tokens import replaced_embeddings, with_placeholders
+from plumbline.encoders.learned_tokens import replaced_embeddings, require_start, with_placeholders
 from plumbline.encoders.pixels import Normalisation, grey_levels
-from plumbline.encoders.torch_encoder import TorchEncoder, as_rows, first_line, go_offline
+from plumbline.encoders.torch_encoder import NOT_LOADABLE, TorchEncoder, as_rows, first_line, go_offline
 from plumbline.errors import CheckpointError
 from plumbline.torchvision_operators import declare_missing_operators
 
@@ -41,22 +41,8 @@ class OpenClipEncoder(TorchEncoder):
         go_offline()
         declare_missing_operators()
         import open_clip
-        from safetensors import SafetensorError
 
-        _require_same_file(files)
-        address = f"local-dir:{files.folder}"
-        try:
-            model, _, transform = open_clip.create_model_and_transforms(
-                address, device=placement.device, precision="fp32", require_pretrained=True, weights_only=True
-            )
-            self._tokenizer = open_clip.get_tokenizer(address)
-        except (RuntimeError, ValueError, TypeError, OSError, KeyError, SafetensorError) as error:
-            raise CheckpointError(
-                "open_clip could not load this checkpoint",
-                where=files.folder,
-                found=first_line(error),
-                expected="open_clip_config.json, safetensors weights and, if the config names one, a tokenizer",
-            ) from error
+        model, transform, self._tokenizer = _load(files)
         self._to_grey_levels, normalisation = _split(transform, files)
         super().__init__(
             files,
@@ -92,15 +78,17 @@ class OpenClipEncoder(TorchEncoder):
 
     def token_vectors(self, word: str) -> torch.Tensor:
         """Return the (k, w) input embeddings of a word's tokens, to start learned tokens from."""
-        ids = self._ids([word])[0]
-        bare = self._ids([""])[0]
+        ids, bare = both = self._ids([word, ""])
+        require_start(both, self._starts())
         # The word's tokens stand where an empty text has its end token and padding.
         count = int((ids != bare[-1]).sum() - (bare != bare[-1]).sum())
         return self._token_layer()(ids[1 : 1 + count]).detach()
 
     def differentiable_texts(self, texts: Sequence[str], learned: torch.Tensor) -> torch.Tensor:
         """Return (b, d) embeddings of texts that begin with (k, w) learned vectors; gradients reach `learned`."""
-        ids = with_placeholders(self._ids(texts), learned.shape[0])
+        ids = self._ids(texts)
+        require_start(ids, self._starts())
+        ids = with_placeholders(ids, learned.shape[0])
         with self._forward(gradients=True), replaced_embeddings(self._token_layer(), learned):
             embedded: torch.Tensor = self._model.encode_text(ids, normalize=False).float()
         return embedded
@@ -109,11 +97,38 @@ class OpenClipEncoder(TorchEncoder):
         ids: torch.Tensor = self._tokenizer(list(texts)).to(self.device)
         return ids
 
+    def _starts(self) -> tuple[int | None, ...]:
+        """Return the start tokens: open_clip's own tokenizer names one, one of transformers may have two."""
+        own = getattr(self._tokenizer, "sot_token_id", None)
+        inner = getattr(self._tokenizer, "tokenizer", None)
+        return own, getattr(inner, "bos_token_id", None), getattr(inner, "cls_token_id", None)
+
     def _token_layer(self) -> Any:
         text = getattr(self._model, "text", self._model)
         if hasattr(text, "token_embedding"):
             return text.token_embedding
         return text.transformer.get_input_embeddings()
+
+
+def _load(files: CheckpointFiles) -> tuple[Any, Any, Any]:
+    """Return the model, its evaluation transform and its tokenizer, from the digested file alone."""
+    import open_clip
+    from safetensors import SafetensorError
+
+    _require_same_file(files)
+    address = f"local-dir:{files.folder}"
+    try:
+        model, _, transform = open_clip.create_model_and_transforms(
+            address, precision="fp32", require_pretrained=True, weights_only=True
+        )
+        return model, transform, open_clip.get_tokenizer(address)
+    except (*NOT_LOADABLE, SafetensorError) as error:
+        raise CheckpointError(
+            "open_clip could not load this checkpoint",
+            where=files.folder,
+            found=first_line(error),
+            expected="open_clip_config.json, safetensors weights and, if the config names one, a tokenizer",
+        ) from error
 
 
 def _split(transform: Any, files: CheckpointFiles) -> tuple[list[Any], Normalisation]:

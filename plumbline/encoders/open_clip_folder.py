@@ -10,6 +10,7 @@ from plumbline.encoders.folder_contents import (
     model_files,
     no_safetensors,
     read_configuration,
+    refuse_code,
 )
 from plumbline.errors import CheckpointError
 
@@ -21,6 +22,9 @@ _PREFERENCE = (
     "model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth",
 )  # fmt: skip
 _OWN_NAMES = _PREFERENCE[:2]
+# How texts are cleaned, which end token is dropped, and which language they are in. Others of open_clip's two
+# tokenizers open files outside the folder, draw at random what is cut, or go on to transformers as they are.
+_TOKENIZER_OPTIONS = frozenset({"clean", "strip_sep_token", "language"})
 
 
 def open_clip_contents(folder: Path, encoder: str) -> FolderContents:
@@ -30,10 +34,10 @@ def open_clip_contents(folder: Path, encoder: str) -> FolderContents:
     ------
     CheckpointError
         If it has no safetensors weights or several, open_clip would load another file than that one, or the
-        configuration asks for parts that are not on disk.
+        configuration asks for parts that are not on disk or for code of its own.
     """
     weights = _weights(folder, encoder)
-    text_folder = _require_local_parts(folder / CONFIG)
+    text_folder = _text_folder(folder)
     deciding = {p.name: p for p in (weights, *model_files(folder))}
     if text_folder is not None:
         deciding |= {f"hf_model_name/{p.name}": p for p in model_files(text_folder)}
@@ -76,28 +80,33 @@ def _weights(folder: Path, encoder: str) -> Path:
     return weights
 
 
-def _require_local_parts(path: Path) -> Path | None:
+def _text_folder(folder: Path) -> Path | None:
     """Refuse a configuration that would download or run something; return the folder of its text model, if any."""
-    content = read_configuration(path)
+    content = read_configuration(folder / CONFIG)
     text, vision = (_part(content, "model_cfg", key) for key in ("text_cfg", "vision_cfg"))
-    name = text.get("hf_model_name")
+    name, timm = text.get("hf_model_name"), str(vision.get("timm_model_name"))
+    # A relative name would be looked for from where the process happens to run.
+    local = not name or (Path(str(name)).is_absolute() and Path(str(name)).is_dir())
+    unknown = sorted(_part(text, "tokenizer_kwargs").keys() - _TOKENIZER_OPTIONS)
     parts = {
-        "text_cfg.hf_model_name": name if name and not Path(str(name)).is_dir() else None,
-        "vision_cfg.timm_model_name": vision.get("timm_model_name")
-        if ":" in str(vision.get("timm_model_name"))
-        else None,
-        "text_cfg.tokenizer_kwargs": "trust_remote_code"
-        if "trust_remote_code" in _part(text, "tokenizer_kwargs")
-        else None,
+        "text_cfg.hf_model_name": None if local else name,
+        "vision_cfg.timm_model_name": timm if ":" in timm else None,
+        "text_cfg.tokenizer_kwargs": ", ".join(unknown) or None,
     }
     for key, found in parts.items():
         if found is not None:
             raise CheckpointError(
                 "this checkpoint needs parts that are not in its folder, and nothing is downloaded in a run",
-                where=path,
+                where=folder / CONFIG,
                 found=f"model_cfg.{key}: {found}",
-                expected="an architecture of open_clip or timm, or for the text model the path of a folder on disk",
+                expected="an architecture of open_clip or timm; for the text model the absolute path of a folder on "
+                f"disk; of the tokenizer's options {', '.join(sorted(_TOKENIZER_OPTIONS))}",
             )
+    if text.get("hf_tokenizer_name"):
+        # open_clip takes this tokenizer from the checkpoint's own folder, whatever the name.
+        refuse_code(folder)
+    if name:
+        refuse_code(Path(str(name)))
     return Path(str(name)) if name else None
 
 

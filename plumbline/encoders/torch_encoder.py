@@ -14,11 +14,19 @@ from numpy.typing import NDArray
 from plumbline.digests import digest_json
 from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Crop, EncoderIdentity, Placement
+from plumbline.encoders.families import find_family
 from plumbline.encoders.pixels import Normalisation
+from plumbline.images import DECODING_VERSION
 
 if TYPE_CHECKING:
     import torch
     from PIL.Image import Image
+
+
+NOT_LOADABLE = (
+    RuntimeError, ValueError, TypeError, OSError, KeyError, AttributeError, ImportError, AssertionError,
+)  # fmt: skip
+"""What the libraries raise on files that they cannot make a model of."""
 
 
 class TorchEncoder:
@@ -29,7 +37,7 @@ class TorchEncoder:
     files : CheckpointFiles
     placement : Placement
     model : torch.nn.Module
-        With the weights in float32.
+        With the weights in float32. They may lie in the mapped file: they are copied.
     library : str
         Distribution that the model's code comes from, such as `open_clip_torch`.
     processor : mapping
@@ -37,6 +45,8 @@ class TorchEncoder:
     normalisation : Normalisation
         From `prepare`d pixels to what the model takes.
     crop : Crop or None
+    attention : str, optional
+        Name of the implementation of attention, where the library has several; part of the identity.
     """
 
     def __init__(
@@ -49,8 +59,10 @@ class TorchEncoder:
         processor: Mapping[str, Any],
         normalisation: Normalisation,
         crop: Crop | None,
+        attention: str | None = None,
     ) -> None:
         self._model: Any = model.to(placement.device).eval().requires_grad_(False)
+        _own_memory(self._model)
         self._placement = placement
         self._normalisation = normalisation
         self.family = files.family
@@ -60,10 +72,11 @@ class TorchEncoder:
         self.parameters = sum(p.numel() for p in model.parameters())
         self.identity = EncoderIdentity(
             weights=files.digest,
-            # Pixels travel as grey levels and are normalised on the device: other last bits than before it.
-            processor=digest_json({"family": files.family, "normalised": "on the device", **processor}),
-            backend=_backend(library, placement),
-            decoder=f"pillow-{version('pillow')}",
+            processor=digest_json(
+                {"family": files.family, "adapter": find_family(files.family).version, **processor}
+            ),
+            backend=_backend(library, placement, attention),
+            decoder=f"pillow-{version('pillow')}/plumbline-{DECODING_VERSION}",
             dtype=placement.dtype,
         )
 
@@ -79,11 +92,12 @@ class TorchEncoder:
 
     @contextmanager
     def _forward(self, *, gradients: bool = False) -> Iterator[None]:
-        """Run a model: no gradients unless asked for, in the number type of the placement."""
+        """Run a model: no gradients unless asked for, in the number type of the placement; float32 is float32."""
         import torch
 
         kind = self.device.split(":")[0]
         with (
+            _without_tf32(),
             torch.inference_mode(not gradients),
             torch.autocast(kind, torch.bfloat16, enabled=self._placement.dtype == "bfloat16"),
         ):
@@ -91,6 +105,30 @@ class TorchEncoder:
 
     def _pixels(self, batch: torch.Tensor) -> torch.Tensor:
         return self._normalisation(batch, device=self.device)
+
+
+def _own_memory(model: torch.nn.Module) -> None:
+    """Copy weights and buffers once; on a CPU they would else follow whatever is written into the mapped file."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        # Tied weights are one tensor, met once, and so they stay tied.
+        tensor.data = tensor.data.clone()
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    """Multiply and convolve float32 as float32, where a GPU would cut the mantissa to 10 bits; put back after it."""
+    import torch
+
+    backends: Any = torch.backends
+    operators = (backends.cuda.matmul, backends.cudnn.conv)
+    before = [operator.fp32_precision for operator in operators]
+    try:
+        for operator in operators:
+            operator.fp32_precision = "ieee"
+        yield
+    finally:
+        for operator, precision in zip(operators, before, strict=True):
+            operator.fp32_precision = precision
 
 
 def as_rows(rows: torch.Tensor) -> NDArray[np.float32]:
@@ -112,11 +150,12 @@ def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-def _backend(library: str, placement: Placement) -> str:
+def _backend(library: str, placement: Placement, attention: str | None) -> str:
     name = library.removesuffix("_torch")
     parts = [
         f"{name}-{version(library)}",
         f"torch-{version('torch').split('+')[0]}",
         placement.device.split(":")[0],
+        *([f"attention-{attention}"] if attention else []),
     ]
     return "/".join([*parts, "compiled"] if placement.compiled else parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Placement
 from plumbline.encoders.image_processor import ImageProcessor
-from plumbline.encoders.learned_tokens import replaced_embeddings, with_placeholders
-from plumbline.encoders.torch_encoder import TorchEncoder, as_rows, first_line, go_offline
+from plumbline.encoders.learned_tokens import replaced_embeddings, require_start, with_placeholders
+from plumbline.encoders.torch_encoder import NOT_LOADABLE, TorchEncoder, as_rows, first_line, go_offline
 from plumbline.errors import CheckpointError, EncodingError
 from plumbline.torchvision_operators import declare_missing_operators
 
@@ -61,35 +61,7 @@ class TransformersEncoder(TorchEncoder):
     def __init__(self, files: CheckpointFiles, placement: Placement) -> None:
         go_offline()
         declare_missing_operators()
-        import transformers
-        from safetensors import SafetensorError
-
-        transformers.utils.logging.disable_progress_bar()
-        try:
-            model = self._load_model(transformers, files)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **_OPTIONS)
-            images = getattr(transformers, self.image_processor_class)
-            # The processors that run on torchvision give other pixels than those of the published results.
-            options = {"backend": "pil"} if self.image_processor_class == "AutoImageProcessor" else {}
-            image_processor = images.from_pretrained(files.folder, **options, **_OPTIONS)
-            joined = getattr(transformers, self.processor_class)(
-                image_processor=image_processor, tokenizer=tokenizer
-            )
-        except (
-            RuntimeError,
-            ValueError,
-            TypeError,
-            OSError,
-            KeyError,
-            AttributeError,
-            SafetensorError,
-        ) as error:
-            raise CheckpointError(
-                "transformers could not load this checkpoint",
-                where=files.folder,
-                found=first_line(error),
-                expected=f"a checkpoint of {self.model_class} with its image processor and tokenizer",
-            ) from error
+        model, tokenizer, joined = self._load(files)
         self._images = ImageProcessor(joined, folder=files.folder)
         self._tokenizer: Any = tokenizer
         super().__init__(
@@ -104,6 +76,7 @@ class TransformersEncoder(TorchEncoder):
             },
             normalisation=self._images.normalisation,
             crop=self._images.crop,
+            attention=model.config._attn_implementation,
         )
         self._context = self._longest_text(model.config.text_config)
 
@@ -111,20 +84,50 @@ class TransformersEncoder(TorchEncoder):
         """Apply the checkpoint's own image processor to an RGB image, up to its rescaling or normalisation."""
         return self._images.prepare(image)
 
+    def _load(self, files: CheckpointFiles) -> tuple[Any, Any, Any]:
+        """Return the model, the tokenizer, and the processor that joins it to the image processor."""
+        import transformers
+        from safetensors import SafetensorError
+
+        transformers.utils.logging.disable_progress_bar()
+        try:
+            model = self._load_model(transformers, files)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **_OPTIONS)
+            images = getattr(transformers, self.image_processor_class)
+            # The processors that run on torchvision give other pixels than those of the published results.
+            options = {"backend": "pil"} if self.image_processor_class == "AutoImageProcessor" else {}
+            image_processor = images.from_pretrained(files.folder, **options, **_OPTIONS)
+            joined = getattr(transformers, self.processor_class)(
+                image_processor=image_processor, tokenizer=tokenizer
+            )
+        except (*NOT_LOADABLE, SafetensorError) as error:
+            raise CheckpointError(
+                "transformers could not load this checkpoint",
+                where=files.folder,
+                found=first_line(error),
+                expected=f"a checkpoint of {self.model_class} with its image processor and tokenizer",
+            ) from error
+        return model, tokenizer, joined
+
     def _load_model(self, transformers: Any, files: CheckpointFiles) -> Any:
         import torch
 
-        model, info = getattr(transformers, self.model_class).from_pretrained(
+        model_class = getattr(transformers, self.model_class)
+        model, info = model_class.from_pretrained(
             files.folder,
             use_safetensors=True,
             dtype=torch.float32,
             output_loading_info=True,
+            # Said here, so that no configuration says another; these two need nothing but torch.
+            attn_implementation="sdpa" if model_class._supports_sdpa else "eager",
             **({"key_mapping": self.renamed} if self.renamed else {}),
             **_OPTIONS,
         )
-        unknown = {
-            name for name in info["unexpected_keys"] if not name.startswith(self.other_heads or ("\n",))
-        }
+        self._require_every_weight(info, files)
+        return model
+
+    def _require_every_weight(self, info: Mapping[str, Any], files: CheckpointFiles) -> None:
+        unknown = [name for name in info["unexpected_keys"] if not name.startswith(self.other_heads)]
         problems = {
             "absent from the file": info["missing_keys"],
             "not in the model": unknown,
@@ -139,7 +142,6 @@ class TransformersEncoder(TorchEncoder):
                     found=", ".join(listed[:5]) + (" …" if len(listed) > 5 else ""),
                     expected=f"exactly the weights of {self.model_class}",
                 )
-        return model
 
     def _longest_text(self, text_config: Any) -> int:
         return int(text_config.max_position_embeddings)
@@ -150,8 +152,29 @@ class TransformersEncoder(TorchEncoder):
         Raises
         ------
         EncodingError
-            If a text is longer than the model takes: it is not cut short in silence.
+            If a text is longer than the model takes: it is not cut short in silence. Also if the tokenizer pads on
+            the left: these text towers read what they return at places that count from the left.
         """
+        if self._tokenizer.padding_side != "right":
+            raise EncodingError(
+                "this checkpoint's tokenizer pads on the left, and its text tower would read the padding",
+                where="tokenizer_config.json",
+                found=f"padding_side: {self._tokenizer.padding_side}",
+                expected="padding_side: right",
+            )
+        longest = self._require_room(texts)
+        width = max(min(self.padded_to or self._context, self._context), longest)
+        padded = self._tokenizer(list(texts), padding="max_length", max_length=width, return_tensors="pt")
+        return {name: tensor.to(self.device) for name, tensor in padded.items()}
+
+    def _unpadded_ids(self, text: str) -> torch.Tensor:
+        """Return the (1, n) tokens of one text on the device; raises EncodingError if it is too long."""
+        self._require_room([text])
+        ids: torch.Tensor = self._tokenizer([text], return_tensors="pt")["input_ids"]
+        return ids.to(self.device)
+
+    def _require_room(self, texts: Sequence[str]) -> int:
+        """Return the number of tokens of the longest text; raises EncodingError if it is too long."""
         lengths = [len(ids) for ids in self._tokenizer(list(texts))["input_ids"]]
         if max(lengths) > self._context:
             raise EncodingError(
@@ -160,9 +183,7 @@ class TransformersEncoder(TorchEncoder):
                 found=f"{max(lengths)} tokens",
                 expected=f"at most {self._context}",
             )
-        width = max(min(self.padded_to or self._context, self._context), *lengths)
-        padded = self._tokenizer(list(texts), padding="max_length", max_length=width, return_tensors="pt")
-        return {name: tensor.to(self.device) for name, tensor in padded.items()}
+        return max(lengths)
 
 
 class ProjectedEncoder(TransformersEncoder):
@@ -194,6 +215,7 @@ class ProjectedEncoder(TransformersEncoder):
         import torch
 
         tokens = self._tokens(texts)
+        require_start(tokens["input_ids"], (self._tokenizer.bos_token_id, self._tokenizer.cls_token_id))
         count, mask = learned.shape[0], tokens["attention_mask"]
         tokens["input_ids"] = with_placeholders(tokens["input_ids"], count)
         tokens["attention_mask"] = torch.cat([mask[:, :1].expand(-1, count), mask], dim=1)[:, : mask.shape[1]]

@@ -8,20 +8,12 @@ from plumbline.encoders.folder_contents import (
     FolderContents,
     model_files,
     no_safetensors,
-    read_configuration,
+    refuse_code,
 )
 from plumbline.errors import CheckpointError
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
-# Any of these would have transformers load something else than the digested weights, or run what it finds.
-_REFUSED_KEYS = {
-    "auto_map": "code of its own",
-    "custom_pipelines": "code of its own",
-    "trust_remote_code": "code of its own",
-    "transformers_weights": "weights in another file",
-}
-_WITH_CODE = (CONFIG, "preprocessor_config.json", "processor_config.json", "tokenizer_config.json")
 _NEEDED = {
     "an image processor": (("preprocessor_config.json",), ("processor_config.json",)),
     "a tokenizer": (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt")),
@@ -35,9 +27,10 @@ def transformers_contents(folder: Path, encoder: str) -> FolderContents:
     ------
     CheckpointError
         If its weights are not one file `model.safetensors`, the image processor or the tokenizer is absent, or a
-        configuration asks for code or weights of its own.
+        configuration asks for code, weights, an attention or a quantisation of its own.
     """
-    _refuse_code(folder)
+    refuse_code(folder)
+    _refuse_adapter(folder)
     weights = _weights(folder, encoder)
     for part, choices in _NEEDED.items():
         if not any(all((folder / name).is_file() for name in names) for names in choices):
@@ -50,20 +43,7 @@ def transformers_contents(folder: Path, encoder: str) -> FolderContents:
     return FolderContents(weights, {p.name: p for p in (weights, *model_files(folder))})
 
 
-def _refuse_code(folder: Path) -> None:
-    for name in _WITH_CODE:
-        if not (folder / name).is_file():
-            continue
-        content = read_configuration(folder / name)
-        for key, what in _REFUSED_KEYS.items():
-            # `processor_config.json` holds the settings of the image processor one level down.
-            if key in content or any(key in part for part in content.values() if isinstance(part, dict)):
-                raise CheckpointError(
-                    f"this checkpoint asks for {what}, and only transformers' own classes are used",
-                    where=folder / name,
-                    found=key,
-                    expected="a checkpoint of one of transformers' own architectures",
-                )
+def _refuse_adapter(folder: Path) -> None:
     if (folder / "adapter_config.json").is_file():
         raise CheckpointError(
             "this checkpoint is an adapter, to be merged with weights that are elsewhere",

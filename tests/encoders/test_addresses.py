@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.digests import digest_bytes
-from plumbline.encoders.addresses import chosen_by_open_clip, locate, parse_address
+from plumbline.encoders.addresses import locate, parse_address
+from plumbline.encoders.open_clip_folder import chosen_by_open_clip
 from plumbline.errors import CheckpointError
 from plumbline.torchvision_operators import declare_missing_operators
 
@@ -110,6 +111,9 @@ def test_the_digest_covers_the_tokenizer_and_not_the_notes(tmp_path, name):
         ("text_cfg", {"hf_model_name": "roberta-base"}),
         ("vision_cfg", {"timm_model_name": "hf-hub:org/name"}),
         ("text_cfg", {"tokenizer_kwargs": {"trust_remote_code": True}}),
+        ("text_cfg", {"tokenizer_kwargs": {"reduction_mask": "syntax"}}),
+        ("text_cfg", {"tokenizer_kwargs": {"bpe_path": "merges.txt.gz"}}),
+        ("text_cfg", {"hf_model_name": "/no/such/folder"}),
     ],
 )
 def test_a_configuration_that_would_download_or_run_code_is_refused(tmp_path, part, content):
@@ -117,6 +121,34 @@ def test_a_configuration_that_would_download_or_run_code_is_refused(tmp_path, pa
     with pytest.raises(
         CheckpointError, match=rf"nothing is downloaded[\s\S]*model_cfg\.{part}\.{next(iter(content))}"
     ):
+        located(folder)
+
+
+def test_a_text_model_is_not_looked_for_from_where_the_process_runs(tmp_path, monkeypatch):
+    folder = folder_of(tmp_path, OWN, config={"model_cfg": {"text_cfg": {"hf_model_name": "text-model"}}})
+    for place in (tmp_path, folder):
+        (place / "text-model").mkdir()
+        monkeypatch.chdir(place)
+        with pytest.raises(CheckpointError, match=r"hf_model_name: text-model[\s\S]*absolute path"):
+            located(folder)
+
+
+def test_code_in_the_folder_of_a_text_model_is_refused(tmp_path):
+    text = tmp_path / "text-model"
+    text.mkdir()
+    (text / "config.json").write_text('{"auto_map": {"AutoModel": "modeling.Model"}}')
+    folder = folder_of(tmp_path, OWN, config={"model_cfg": {"text_cfg": {"hf_model_name": str(text)}}})
+    with pytest.raises(CheckpointError, match=r"code of its own[\s\S]*text-model[\s\S]*auto_map"):
+        located(folder)
+
+
+def test_code_beside_a_tokenizer_of_transformers_is_refused(tmp_path):
+    options = {"clean": "canonicalize", "strip_sep_token": True}
+    text = {"hf_tokenizer_name": "org/name", "tokenizer_kwargs": options}
+    folder = folder_of(tmp_path, OWN, config={"model_cfg": {"text_cfg": text}})
+    assert located(folder).family == "open_clip"
+    (folder / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["tokens.Mine", null]}}')
+    with pytest.raises(CheckpointError, match=r"code of its own[\s\S]*tokenizer_config\.json"):
         located(folder)
 
 

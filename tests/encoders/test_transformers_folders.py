@@ -88,6 +88,35 @@ def test_code_of_the_checkpoints_own_is_refused(folder, name, key, nested):
         located(folder)
 
 
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation", "_experts_implementation"])
+@pytest.mark.parametrize("value", ["someone/kernel", "flash_attention_2", {"": "someone/kernel"}, ["sdpa"]])
+@pytest.mark.parametrize("parts", [(), ("text_config",), ("vision_config", "inner")])
+def test_attention_from_elsewhere_is_refused(folder, key, value, parts):
+    asks = {key: value}
+    for part in reversed(parts):
+        asks = {part: asks}
+    write(folder, "config.json", {"model_type": "clip", **asks})
+    with pytest.raises(CheckpointError, match=rf"of its own[\s\S]*config\.json[\s\S]*{key}"):
+        located(folder)
+
+
+@pytest.mark.parametrize("value", [None, "eager", "sdpa"])
+def test_attention_of_transformers_own_may_be_named(folder, value):
+    part = {"_attn_implementation": value}
+    write(folder, "config.json", {"model_type": "clip", "attn_implementation": value, "text_config": part})
+    assert located(folder).family == "clip"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_quantiser_is_refused(folder, nested):
+    asks = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+    write(folder, "config.json", {"model_type": "clip", **({"text_config": asks} if nested else asks)})
+    with pytest.raises(CheckpointError, match=r"asks for a quantiser[\s\S]*quantization_config"):
+        located(folder)
+    write(folder, "config.json", {"model_type": "clip", "quantization_config": None})
+    assert located(folder).family == "clip"
+
+
 def test_weights_of_another_name_in_the_configuration_are_refused(folder):
     write(folder, "config.json", {"model_type": "clip", "transformers_weights": "other.safetensors"})
     with pytest.raises(CheckpointError, match="weights in another file"):

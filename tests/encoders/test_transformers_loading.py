@@ -99,6 +99,34 @@ def test_a_torn_file_is_a_clear_error(copy_of, name):
         load(folder)
 
 
+@pytest.mark.parametrize("error", [ImportError("needs timm"), AssertionError("no")])
+def test_a_part_that_is_not_installed_is_a_clear_error(originals, monkeypatch, error):
+    import transformers
+
+    def fail(*_args, **_options):
+        raise error
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", fail)
+    with pytest.raises(CheckpointError, match=rf"could not load[\s\S]*{error}"):
+        load(originals / "clip")
+
+
+@pytest.mark.parametrize(
+    ("name", "attention"),
+    [("clip", "sdpa"), ("align", "eager"), ("bridgetower", "eager"), ("owlv2", "sdpa")],
+)
+def test_attention_is_chosen_here_and_part_of_the_identity(copy_of, name, attention):
+    folder = copy_of(name)
+    config = json.loads((folder / "config.json").read_text())
+    other = {"sdpa": "eager", "eager": None}[attention]
+    config["text_config"]["_attn_implementation"] = config["_attn_implementation"] = other
+    (folder / "config.json").write_text(json.dumps(config))
+    encoder = load(folder)
+    assert encoder.identity.backend.endswith(f"/cpu/attention-{attention}")
+    configs = [module.config for module in encoder._model.modules() if hasattr(module, "config")]
+    assert len(configs) > 2 and {c._attn_implementation for c in configs} == {attention}
+
+
 def test_the_layout_of_older_checkpoints_loads_to_the_same_pixels(copy_of, originals):
     folder = copy_of("clip")
     content = json.loads((folder / "processor_config.json").read_text())["image_processor"]

@@ -1,0 +1,29 @@
+"""Where a model runs: what is `auto` is filled in, and a device that is not there is refused."""
+
+import pytest
+import torch
+
+from plumbline.encoders.encoder import Placement
+from plumbline.errors import ConfigError
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
+def test_a_gpu_that_is_not_there_is_refused(device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match=rf"device: {device}, with 0 GPU[\s\S]*device: cpu or auto"):
+        Placement.choose(device=device)
+
+
+@pytest.mark.parametrize("device", ["cuda:2", "tpu"])
+def test_a_number_beyond_the_last_gpu_or_another_kind_is_refused(device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ConfigError, match=rf"device: {device}, with 2 GPU"):
+        Placement.choose(device=device)
+    assert Placement.choose(device="cuda:1") == Placement("cuda:1", "bfloat16")
+
+
+def test_auto_takes_the_gpu_where_there_is_one(monkeypatch):
+    for there, expected in ((False, Placement("cpu", "float32")), (True, Placement("cuda", "bfloat16"))):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert Placement.choose() == expected
