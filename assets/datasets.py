@@ -113,7 +113,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         require_suites(encoder.family, [suite])
         images = embed_listed(places, encoder, dataset, listed_images(places, dataset))
         texts = embed_texts(encoder, suite.texts, places.shards, batch_rows=TEXT_BATCH_ROWS)
-        work = images.counters() | {"forward_passes": images.forward_passes + texts.forward_passes}
+        work = images.counters() | {"forward_passes": images.work.forward_passes + texts.work.forward_passes}
         declared = places.dataset_entry(dataset).open_reader().declaration
         extended = extend_records(
             records,

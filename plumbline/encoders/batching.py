@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     import torch
     from upath import UPath
 
-CPU_BATCH_ROWS = 64
-"""On a CPU more rows at once gain nothing, and a fixed number keeps caches valid from machine to machine."""
+CPU_BATCH_ROWS, CPU_BATCH_SIDE = 64, 224
+"""Rows on a CPU for images of up to this side in pixels: more at once gain nothing. Larger images, fewer rows, so that
+the pixels of a batch and a model's activations stay about as many. Nothing is measured: caches stay valid from machine
+to machine."""
 
 FIRST_TRIAL, MOST_ROWS = 8, 2048
 LEAST_GAIN = 1.05
@@ -104,20 +106,24 @@ def plan_batch_rows(
     cache: ShardCache,
     wanted: int | None = None,
     *,
+    shard_rows: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
     """Return how many rows go through a model at once.
 
-    The size is part of the key of a shard, so it must not change between a run and its resumption: on a CPU it is
-    fixed, on another device it is measured once and kept beside the shards.
+    The size is part of the key of a shard, so it must not change between a run and its resumption: on a CPU it follows
+    from the size of a prepared image, on another device it is measured once and kept beside the shards.
 
     Parameters
     ----------
     cache : ShardCache
-        Under whose root the measured size is kept, for these weights, number type and device.
+        Under whose root the measured size is kept, for these weights, number type, device and rows of a shard.
     wanted : int, optional
-        Taken as it is. When absent: 64 on a CPU; else doubled from 8 until memory runs out, the gain in images a
-        second is below 5%, or 2048 is reached.
+        Taken as it is. When absent: on a CPU 64 for prepared images of up to 224 x 224 pixels, and the power of two
+        that is in proportion for larger ones; else doubled from 8 until memory runs out, the gain in images a second
+        is below 5%, or 2048 or `shard_rows` would be passed.
+    shard_rows : int
+        A batch never crosses a shard, so that a larger one is not tried.
     clock : callable
         Seconds.
 
@@ -129,14 +135,15 @@ def plan_batch_rows(
     if wanted is not None:
         return wanted
     if encoder.device == "cpu":
-        return CPU_BATCH_ROWS
-    what = {k: v for k, v in asdict(encoder.identity).items() if k != "decoder"}
-    what["device"] = device_name(encoder.device)
+        return _rows_on_cpu(*_blank(encoder).shape[-2:])
+    most = min(shard_rows, MOST_ROWS)
+    what: dict[str, Any] = {k: v for k, v in asdict(encoder.identity).items() if k != "decoder"}
+    what |= {"device": device_name(encoder.device), "most_rows": most}
     path = cache.root / "batch-sizes" / f"{digest_json(what)}.json"
     kept = _kept_rows(path)
     if kept is not None:
         return kept
-    rows = _measure(encoder, clock)
+    rows = _measure(encoder, most, clock)
     commit_bytes(path, canonical_json({"batch_rows": rows, **what}).encode())
     return rows
 
@@ -156,14 +163,27 @@ def _kept_rows(path: UPath) -> int | None:
     return rows if isinstance(rows, int) and rows > 0 else None
 
 
-def _measure(encoder: DualEncoder | PairEncoder, clock: Callable[[], float]) -> int:
+def _rows_on_cpu(height: int, width: int) -> int:
+    """Return the largest power of two, up to 64, with no more pixels than 64 images of 224 x 224 have."""
+    rows = CPU_BATCH_ROWS * CPU_BATCH_SIDE**2 // (height * width)
+    return 1 << (max(1, min(rows, CPU_BATCH_ROWS)).bit_length() - 1)
+
+
+def _blank(encoder: DualEncoder | PairEncoder) -> torch.Tensor:
+    """Return a grey picture as the encoder prepares it: what its batches are made of."""
+    from PIL import Image
+
+    return encoder.prepare(Image.new("RGB", (640, 480), (127, 127, 127)))
+
+
+def _measure(encoder: DualEncoder | PairEncoder, most: int, clock: Callable[[], float]) -> int:
     """Double the batch while it pays; start lower where even the first does not fit."""
-    rows = FIRST_TRIAL
+    rows = first = min(FIRST_TRIAL, most)
     while (rate := _images_a_second(encoder, rows, clock)) is None:
         if rows == 1:
             raise _too_small(encoder.device)
         rows //= 2
-    while FIRST_TRIAL <= rows < MOST_ROWS:
+    while rows >= first and 2 * rows <= most:
         doubled = _images_a_second(encoder, 2 * rows, clock)
         if doubled is None or doubled < LEAST_GAIN * rate:
             break
@@ -175,9 +195,7 @@ def _images_a_second(
     encoder: DualEncoder | PairEncoder, rows: int, clock: Callable[[], float]
 ) -> float | None:
     """Return the best rate of some passes, or None where memory runs out."""
-    from PIL import Image
-
-    one = encoder.prepare(Image.new("RGB", (640, 480), (127, 127, 127)))
+    one = _blank(encoder)
     try:
         batch = one.expand(rows, *one.shape).contiguous()
         # The first pass of a shape compiles, picks kernels and reserves memory.

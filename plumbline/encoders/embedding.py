@@ -15,9 +15,19 @@ from plumbline.digests import digest_sequence
 from plumbline.encoders.batching import FittingForward, plan_batch_rows
 from plumbline.encoders.encoder import DualEncoder, EncoderIdentity
 from plumbline.encoders.fast_decoding import DecoderGate, FastDecoder, require_equal_embeddings
-from plumbline.encoders.image_batches import ImageFiles, image_batches, with_pillow
-from plumbline.encoders.sharding import Progress, ShardRow, Span, joined, read_recorded
-from plumbline.errors import EncodingError
+from plumbline.encoders.image_batches import ImageFiles, Prepare, image_batches, with_pillow
+from plumbline.encoders.sharding import (
+    Cut,
+    Progress,
+    ShardRow,
+    Span,
+    Work,
+    fill,
+    first_named,
+    joined,
+    require_shape,
+)
+from plumbline.errors import EncodingError, StorageError
 from plumbline.storage import ShardCache
 
 TEXT_SHARD_ROWS = 256
@@ -36,48 +46,21 @@ class Embedded:
         As the model gives them, not normalised.
     shards : tuple of (key, sha256)
         In row order.
-    forward_passes : int
-        Batches that went through the model now; 0 when everything was found in the cache.
-    computed_shards, cached_shards, repaired_shards : int
-        `repaired` counts the computed ones that were in the cache but failed their checksum.
-    fitting_rows : int or None
-        Rows of a pass after memory ran out on the device; None where the planned ones fitted.
+    work : Work
     gate : DecoderGate or None
-        How far the fast decoder's embeddings were from the checkpoint's own, where it was used.
+        Where the fast decoder was asked for: whether it was used, and how far its embeddings were from the
+        checkpoint's own.
     """
 
     array: NDArray[np.float32]
     shards: tuple[tuple[str, str], ...]
-    forward_passes: int
-    computed_shards: int
-    cached_shards: int
-    repaired_shards: int
-    fitting_rows: int | None = None
+    work: Work
     gate: DecoderGate | None = None
 
     def counters(self) -> dict[str, int | float]:
         """Return the work done, for metadata."""
-        work: dict[str, int | float] = {
-            "images_or_texts": int(self.array.shape[0]),
-            "forward_passes": self.forward_passes,
-            "computed_shards": self.computed_shards,
-            "cached_shards": self.cached_shards,
-            "repaired_shards": self.repaired_shards,
-        }
-        if self.fitting_rows is not None:
-            work["fitting_rows"] = self.fitting_rows
-        return work | (self.gate.counters() if self.gate else {})
-
-
-class _Task(NamedTuple):
-    """What is embedded: the identity it is cached under, the inputs by content, and their names for messages."""
-
-    kind: str
-    identity: EncoderIdentity
-    inputs: Sequence[str]
-    names: Sequence[str]
-    shard_rows: int
-    batch_rows: int
+        rows = {"images_or_texts": int(self.array.shape[0])}
+        return rows | self.work.counters() | (self.gate.counters() if self.gate else {})
 
 
 def embed_images(
@@ -99,36 +82,38 @@ def embed_images(
     paths, image_ids : sequences of length n
         Files and the sha256 of their bytes: the cache goes by the latter.
     shard_rows, batch_rows : int
-        Rows of a shard, and of a forward pass inside one (see `plan_batch_rows` for None). A batch never crosses a
-        shard, so that a resumed run repeats at most one shard and gives the same bits.
+        Rows of a shard, and of a forward pass inside one (see `plan_batch_rows` for None and `Cut`).
     workers : int, optional
         Threads that decode; one for each core when absent.
     decoder : {"pillow", "fast"}
         `fast` decodes plain JPEG files with simplejpeg, after proof on images of this dataset that the embeddings
-        are the same; it is part of the key.
+        are the same; it is part of the key. Where the first files of the dataset have none, it is not used.
     progress : callable, optional
         Called with (rows done, rows to do), shards found in the cache left out of both.
 
     Raises
     ------
     EncodingError
-        If a row is NaN, infinite or of zero norm, a file is no longer the one that was recorded, the device has
-        not the memory for one image, or the fast decoder cannot be used; names the files.
+        If a row is NaN, infinite or of zero norm, a file is no longer the one that was recorded, the preprocessing
+        cannot take a picture, the device has not the memory for one image, or the fast decoder moves embeddings or
+        cannot be used with this encoder; names the files.
     """
     files = ImageFiles(paths, image_ids)
-    rows = plan_batch_rows(encoder, cache, batch_rows)
+    rows = plan_batch_rows(encoder, cache, batch_rows, shard_rows=shard_rows)
     forward = FittingForward(encoder.embed_images)
-    prepare, identity, gate = with_pillow(encoder), encoder.identity, None
+    prepare: Prepare = with_pillow(encoder)
+    identity, gate = encoder.identity, None
     if decoder == "fast":
-        prepare = fast = FastDecoder(encoder)
-        identity = replace(identity, decoder=fast.name)
+        fast = FastDecoder(encoder)
         gate = require_equal_embeddings(encoder, fast, files, cache, forward)
+        if gate.used:
+            prepare, identity = fast, replace(identity, decoder=fast.name)
 
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return image_batches(files, spans, prepare, device=encoder.device, workers=workers)
 
-    task = _Task("image", identity, image_ids, [str(p) for p in paths], shard_rows, rows)
-    return replace(_embed(task, encoder, cache, forward, batches, progress), gate=gate)
+    inputs = _Inputs("image", identity, image_ids, paths, Cut(len(files), shard_rows, rows), batches)
+    return replace(_embed(inputs, encoder, cache, forward, progress), gate=gate)
 
 
 def embed_texts(
@@ -139,59 +124,55 @@ def embed_texts(
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return nullcontext(texts[span.start : span.stop] for span in spans)
 
-    task = _Task("text", encoder.identity, texts, texts, TEXT_SHARD_ROWS, batch_rows)
-    return _embed(task, encoder, cache, FittingForward(encoder.embed_texts), batches, None)
+    cut = Cut(len(texts), TEXT_SHARD_ROWS, batch_rows)
+    inputs = _Inputs("text", encoder.identity, texts, texts, cut, batches)
+    return _embed(inputs, encoder, cache, FittingForward(encoder.embed_texts))
+
+
+class _Inputs(NamedTuple):
+    """What is embedded: the identity and content it is cached under, names for messages, how it is cut and read."""
+
+    kind: str
+    identity: EncoderIdentity
+    content: Sequence[str]
+    names: Sequence[object]
+    cut: Cut
+    batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]]
+
+    def key(self, span: Span) -> str:
+        """Return the key of a shard."""
+        inputs = digest_sequence(self.content[span.start : span.stop])
+        return self.identity.cache_key(self.kind, inputs=inputs, batch_rows=self.cut.batch_rows)
 
 
 def _embed(
-    task: _Task,
+    inputs: _Inputs,
     encoder: DualEncoder,
     cache: ShardCache,
     forward: FittingForward,
-    batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]],
-    progress: Progress | None,
+    progress: Progress | None = None,
 ) -> Embedded:
-    cut = list(Span(0, len(task.inputs)).pieces(task.shard_rows))
-    found = ShardRow.find([_key(task, span) for span in cut], cache)
-    missing = [i for i, shard in enumerate(found.shards) if shard is None]
-    pieces = {i: list(cut[i].pieces(task.batch_rows)) for i in missing}
-    done, to_do = 0, sum(len(cut[i]) for i in missing)
-    # One stream over all missing shards: while one is written, the next is being decoded.
-    with batches([piece for i in missing for piece in pieces[i]]) as stream:
-        for i in missing:
-            arrays = []
-            for _ in pieces[i]:
-                arrays.append(forward(next(stream)))
-                done += len(arrays[-1])
-                if progress:
-                    progress(done, to_do)
-            rows = joined(arrays, width=encoder.width)
-            _refuse_unusable(rows, task.names[cut[i].start : cut[i].stop], encoder.width)
-            details = {"rows": len(rows), "device": encoder.device, "batches": len(arrays)}
-            found.shards[i] = cache.commit(found.keys[i], {_ARRAY: rows}, details=details)
-    return Embedded(
-        found.array(_ARRAY, width=encoder.width), found.index(),
-        forward.passes, found.computed, found.cached, found.repaired, forward.rows,
+    def results(rows: NDArray[np.float32], span: Span) -> list[NDArray[np.float32]]:
+        _refuse_unusable(rows, inputs.names[span.start : span.stop], encoder.width)
+        return [rows]
+
+    cut = inputs.cut
+    row = ShardRow.find(_ARRAY, encoder.width, [inputs.key(span) for span in cut.shards()], cache)
+    fill(
+        [row], cut, cache, batches=inputs.batches, forward=forward, results=results, device=encoder.device,
+        progress=progress,
     )  # fmt: skip
+    return Embedded(row.array(), row.index(), Work.of([row], forward))
 
 
-def _key(task: _Task, span: Span) -> str:
-    inputs = digest_sequence(task.inputs[span.start : span.stop])
-    return task.identity.cache_key(task.kind, inputs=inputs, batch_rows=task.batch_rows)
-
-
-def _refuse_unusable(rows: NDArray[np.float32], names: Sequence[str], width: int) -> None:
-    if rows.shape != (len(names), width):
-        raise EncodingError(
-            "the model gave embeddings of another shape", found=rows.shape, expected=(len(names), width)
-        )
+def _refuse_unusable(rows: NDArray[np.float32], names: Sequence[object], width: int) -> None:
+    require_shape(rows, (len(names), width), what="embeddings")
     norms = np.linalg.norm(rows.astype(np.float64), axis=1)
     bad = ~np.isfinite(norms) | (norms == 0)
     if bad.any():
-        listed = [names[i] for i in np.flatnonzero(bad)[:5]]
         raise EncodingError(
             f"{int(bad.sum())} embedding(s) are NaN, infinite or of zero norm; the shard is not kept",
-            where=", ".join(listed) + (" …" if bad.sum() > 5 else ""),
+            where=first_named(names, bad),
             found=f"norms {norms[bad][:5].tolist()}",
             expected="finite, positive norms",
             hint="look at these inputs; in half precision, try float32",
@@ -206,4 +187,16 @@ def read_embedded(shards: Sequence[tuple[str, str]], cache: ShardCache) -> NDArr
     StorageError
         If one is gone, damaged, or holds other bytes than it did.
     """
-    return joined(read_recorded(shards, cache, array=_ARRAY, asset="image_embeddings"), width=0)
+    arrays = []
+    for key, sha256 in shards:
+        shard = cache.load(key)
+        if shard is None or shard.sha256 != sha256:
+            raise StorageError(
+                "a shard of `image_embeddings` is gone, damaged or another than the one that was recorded",
+                where=key,
+                found="nothing readable" if shard is None else f"sha256 {shard.sha256}",
+                expected=f"sha256 {sha256}",
+                hint="materialise `image_embeddings` of this cell again: only this shard is redone",
+            )
+        arrays.append(shard.arrays[_ARRAY])
+    return joined(arrays, width=0)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from plumbline.digests import digest_sequence
 from plumbline.encoders.batching import FittingForward
-from plumbline.encoders.encoder import Crop, DualEncoder, Encoder
+from plumbline.encoders.encoder import Crop, DualEncoder, Encoder, EncoderIdentity
 from plumbline.encoders.image_batches import ImageFiles, with_pillow
 from plumbline.errors import EncodingError
 from plumbline.images import MAX_PIXELS, MIN_SIDE
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     import torch
 
 GATE_IMAGES = 32
+MOST_LOOKED_AT = 512
+"""Files among which those for the gate are searched: a dataset without plain JPEG files is not read to its end."""
+
 LEAST_COSINE = 0.9999
 # A JPEG can be decoded at a half, a quarter or an eighth of its size for nearly nothing; what is left for the
 # antialiased resize must still be twice the wanted size, or it would soften the picture.
@@ -39,8 +44,10 @@ class FastDecoder:
     """From the bytes of a file to `prepare`d pixels, by simplejpeg and torch where the file is a plain JPEG.
 
     Plain is a baseline JPEG, grey or YCbCr, that no EXIF entry turns; every other file goes the checkpoint's own
-    way. The crop is the checkpoint's own in either case. Pixels differ by two grey levels at most; where a large image
-    is shrunk while it is decoded, by less than one on average and by up to six here and there.
+    way. The crop is the checkpoint's own in either case. Pixels differ by two grey levels at most. A large image is
+    shrunk while it is decoded, by 2, 4 or 8, and then resized from at least twice the wanted size: photographs were
+    seen to differ there by three grey levels at most, and by a third of one on average. Whether that matters
+    to a checkpoint is what `require_equal_embeddings` asks.
 
     Parameters
     ----------
@@ -104,22 +111,33 @@ class FastDecoder:
             # Damaged inside: whether it is still a picture is for Pillow to say.
             return None
         target = (self._crop.size, long) if height <= width else (long, self._crop.size)
-        return self._cropped(self._resized(pixels, target))
+        covered = (height / factor, width / factor)
+        return self._cropped(self._resized(pixels, covered, target))
 
     def _reduction(self, shorter: int) -> int:
         """Return by how much the JPEG decoder itself may shrink an image."""
         spared = _SPARE_DETAIL * self._crop.size
         return next((factor for factor in _REDUCTIONS if shorter // factor >= spared), 1)
 
-    def _resized(self, pixels: NDArray[np.uint8], size: tuple[int, int]) -> torch.Tensor:
+    def _resized(
+        self, pixels: NDArray[np.uint8], covered: tuple[float, float], size: tuple[int, int]
+    ) -> torch.Tensor:
+        """Resize what the picture covers of the pixels: the last row and column of a shrunk one are partly beyond."""
         import torch
         from torch.nn.functional import interpolate
 
         image = torch.from_numpy(pixels).permute(2, 0, 1)
         if image.shape[1:] == size:
             return image
-        mode = self._crop.interpolation
-        return interpolate(image[None], size=size, mode=mode, align_corners=False, antialias=True)[0]
+        options: dict[str, Any] = {
+            "mode": self._crop.interpolation, "align_corners": False, "antialias": True,
+        }  # fmt: skip
+        if image.shape[1:] == covered:
+            return interpolate(image[None], size=size, **options)[0]
+        # A hair more, since torch rounds the new size down; what lies beyond the picture is cut off.
+        scale = [(side + 1e-6) / part for side, part in zip(size, covered, strict=True)]
+        resized = interpolate(image[None], scale_factor=scale, recompute_scale_factor=False, **options)[0]
+        return resized[:, : size[0], : size[1]]
 
     def _cropped(self, image: torch.Tensor) -> torch.Tensor:
         shape, side = (int(image.shape[1]), int(image.shape[2])), self._crop.size
@@ -163,6 +181,8 @@ class DecoderGate:
         Name of the fast decoder.
     images : int
         Images that were embedded both ways: the first of the dataset that go the fast way, at most 32.
+    looked_at : int
+        Files at the start of the dataset among which these were searched, at most 512.
     least_cosine : float or None
         The smallest cosine of the two embeddings of an image; None where no image goes the fast way.
     worst : str or None
@@ -171,12 +191,22 @@ class DecoderGate:
 
     decoder: str
     images: int
+    looked_at: int
     least_cosine: float | None
     worst: str | None
 
+    @property
+    def used(self) -> bool:
+        """Return whether the dataset is decoded the fast way: not without a file to prove it on."""
+        return self.images > 0
+
     def counters(self) -> dict[str, int | float]:
-        """Return the numbers, for metadata."""
-        counted: dict[str, int | float] = {"decoder_gate_images": self.images}
+        """Return the numbers, for metadata; `fast_decoder_used` is 0 or 1."""
+        counted: dict[str, int | float] = {
+            "fast_decoder_used": int(self.used),
+            "decoder_gate_images": self.images,
+            "decoder_gate_looked_at": self.looked_at,
+        }
         if self.least_cosine is not None:
             counted["decoder_gate_least_cosine"] = self.least_cosine
         return counted
@@ -187,7 +217,9 @@ def require_equal_embeddings(
 ) -> DecoderGate:
     """Embed the first images of a dataset both ways and refuse the fast decoder where they differ.
 
-    The cosines are kept in the cache, by the images and everything else that they depend on, and found again.
+    Which images those are is kept in the cache by the files that were searched, and the cosines by these images and
+    everything else that they depend on: an image that is added to the dataset costs another search at most. Where no
+    file goes the fast way, the gate says that the fast decoder is not to be used.
 
     Parameters
     ----------
@@ -204,17 +236,20 @@ def require_equal_embeddings(
         If a cosine is below 0.9999 or not a number; names the worst file.
     """
     identity = replace(encoder.identity, decoder=fast.name)
-    key = identity.cache_key("decoder gate", inputs=digest_sequence(files.image_ids), batch_rows=GATE_IMAGES)
+    rows, looked_at = _candidates(identity, fast, files, cache)
+    if not rows:
+        return DecoderGate(fast.name, 0, looked_at, None, None)
+    inputs = digest_sequence([files.image_ids[row] for row in rows])
+    key = identity.cache_key("decoder gate", inputs=inputs, batch_rows=GATE_IMAGES)
     shard = cache.load(key)
     if shard is None:
-        arrays = _both_ways(encoder, fast, files, forward)
-        shard = cache.commit(key, arrays, details={"rows": len(arrays["row"]), "device": encoder.device})
-    cosines, rows = shard.arrays["cosine"], shard.arrays["row"]
-    if not len(rows):
-        return DecoderGate(fast.name, 0, None, None)
+        cosine = _cosines(encoder, fast, files, rows, forward)
+        details = {"rows": len(rows), "device": encoder.device}
+        shard = cache.commit(key, {"cosine": cosine}, details=details)
+    cosines = shard.arrays["cosine"]
     # A cosine that is not a number comes first.
     worst = int(np.argmin(np.nan_to_num(cosines, nan=-np.inf)))
-    least, path = float(cosines[worst]), str(files.paths[int(rows[worst])])
+    least, path = float(cosines[worst]), str(files.paths[rows[worst]])
     if not least >= LEAST_COSINE:
         raise EncodingError(
             "the fast decoder moves the embeddings of this encoder",
@@ -223,30 +258,38 @@ def require_equal_embeddings(
             expected=f"at least {LEAST_COSINE} on each of {len(rows)} images",
             hint="set `decoder: pillow`",
         )
-    return DecoderGate(fast.name, len(rows), least, path)
+    return DecoderGate(fast.name, len(rows), looked_at, least, path)
 
 
-def _both_ways(
-    encoder: DualEncoder, fast: FastDecoder, files: ImageFiles, forward: FittingForward
-) -> dict[str, NDArray[Any]]:
+def _candidates(
+    identity: EncoderIdentity, fast: FastDecoder, files: ImageFiles, cache: ShardCache
+) -> tuple[list[int], int]:
+    """Return the rows of the first files that go the fast way, and how many files were looked at."""
+    most = min(len(files), MOST_LOOKED_AT)
+    inputs = digest_sequence(files.image_ids[:most])
+    key = identity.cache_key("decoder candidates", inputs=inputs, batch_rows=GATE_IMAGES)
+    shard = cache.load(key)
+    if shard is None:
+        fitting = (row for row in range(most) if fast.takes(files.read(row)))
+        arrays = {"row": np.fromiter(islice(fitting, GATE_IMAGES), np.int64)}
+        shard = cache.commit(key, arrays, details={"looked_at_most": most})
+    rows = shard.arrays["row"].tolist()
+    return rows, rows[-1] + 1 if len(rows) == GATE_IMAGES else most
+
+
+def _cosines(
+    encoder: DualEncoder, fast: FastDecoder, files: ImageFiles, rows: Sequence[int], forward: FittingForward
+) -> NDArray[np.float64]:
+    """Return the cosine of the two embeddings of each of the images, (n,)."""
     import torch
 
-    own_way = with_pillow(encoder)
-    rows, own, quick = [], [], []
-    for row in range(len(files)):
-        data = files.read(row)
-        if fast.takes(data):
-            rows.append(row)
-            own.append(own_way(data))
-            quick.append(fast(data))
-        if len(rows) == GATE_IMAGES:
-            break
-    if not rows:
-        return {"row": np.zeros(0, np.int64), "cosine": np.zeros(0)}
-    a, b = (forward(torch.stack(pixels)).astype(np.float64) for pixels in (own, quick))
+    a, b = (
+        forward(torch.stack([files.pixels(row, way) for row in rows])).astype(np.float64)
+        for way in (with_pillow(encoder), fast)
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
-        cosine = (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
-    return {"row": np.asarray(rows, np.int64), "cosine": cosine}
+        cosine: NDArray[np.float64] = (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
+    return cosine
 
 
 def _is_turned(data: bytes) -> bool:

@@ -72,6 +72,30 @@ class ImageFiles:
             )
         return data
 
+    def pixels(self, row: int, prepare: Prepare) -> torch.Tensor:
+        """Return one image as `prepare` gives it.
+
+        Raises
+        ------
+        EncodingError
+            If the file cannot be read or decoded, is no longer the one that was recorded, or the preprocessing
+            cannot take the picture; names the file.
+        """
+        data, path = self.read(row), self.paths[row]
+        try:
+            return prepare(data)
+        except ImageRejected as error:
+            raise _unreadable(path, error) from error
+        except EncodingError as error:
+            # The preprocessing knows the picture, not where it came from.
+            raise EncodingError(
+                error.what,
+                where=path if error.where is None else f"{path}: {error.where}",
+                found=error.found,
+                expected=error.expected,
+                hint=error.hint,
+            ) from error
+
 
 def with_pillow(encoder: Encoder) -> Prepare:
     """Return what turns the bytes of a file into pixels as the checkpoint's own preprocessing does."""
@@ -109,19 +133,12 @@ def image_batches(
     Raises
     ------
     EncodingError
-        While iterating: if a file cannot be read or decoded, or is not the one that was recorded.
+        While iterating: see `ImageFiles.pixels`.
     """
     pinned = device.startswith("cuda")
     decoders = ThreadPoolExecutor(workers or usable_cores(), thread_name_prefix="decode")
     # Copying rows together takes as long as decoding some of them: not in the thread that feeds the model.
     stacker = ThreadPoolExecutor(1, thread_name_prefix="stack")
-
-    def load(row: int) -> torch.Tensor:
-        data = files.read(row)
-        try:
-            return prepare(data)
-        except ImageRejected as error:
-            raise _unreadable(files.paths[row], error) from error
 
     def stacked(rows: list[Future[torch.Tensor]]) -> torch.Tensor:
         return _stack([row.result() for row in rows], pinned=pinned)
@@ -129,7 +146,7 @@ def image_batches(
     def batches() -> Iterator[torch.Tensor]:
         ahead: deque[Future[torch.Tensor]] = deque()
         for span in spans:
-            rows = [decoders.submit(load, row) for row in range(span.start, span.stop)]
+            rows = [decoders.submit(files.pixels, row, prepare) for row in range(span.start, span.stop)]
             ahead.append(stacker.submit(stacked, rows))
             if len(ahead) > DECODED_AHEAD:
                 yield ahead.popleft().result()

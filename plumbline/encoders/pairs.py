@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,9 @@ from numpy.typing import NDArray
 from plumbline.digests import digest_sequence
 from plumbline.encoders.batching import FittingForward, plan_batch_rows
 from plumbline.encoders.embedding import Decoder
-from plumbline.encoders.encoder import PairEncoder
+from plumbline.encoders.encoder import EncoderIdentity, PairEncoder
 from plumbline.encoders.image_batches import ImageFiles, image_batches, with_pillow
-from plumbline.encoders.sharding import Progress, ShardRow, Span, joined, read_recorded
+from plumbline.encoders.sharding import Cut, Progress, ShardRow, Span, Work, fill, first_named, require_shape
 from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache
 
@@ -24,7 +25,7 @@ _ARRAY = "logit"
 
 @dataclass(frozen=True)
 class Scored:
-    """The logits of one suite with an account of the work.
+    """The logits of one suite.
 
     Attributes
     ----------
@@ -32,59 +33,36 @@ class Scored:
         Of n images against the suite's m texts, as the model gives them.
     shards : tuple of (key, sha256)
         In row order.
-    forward_passes : int
-        Batches of images that went through the model for this suite now; suites that were missing together share
-        theirs, so that these do not add up. `ScoredSuites.forward_passes` is the sum of the work.
-    computed_shards, cached_shards, repaired_shards : int
-        `repaired` counts the computed ones that were in the cache but failed their checksum.
     """
 
     array: NDArray[np.float32]
     shards: tuple[tuple[str, str], ...]
-    forward_passes: int
-    computed_shards: int
-    cached_shards: int
-    repaired_shards: int
 
 
 @dataclass(frozen=True)
-class ScoredSuites(Mapping[str, Scored]):
-    """The suites by id, and the work over all of them.
+class ScoredSuites:
+    """Suites with an account of the work over all of them.
 
     Attributes
     ----------
     suites : mapping of suite id to Scored
     images : int
-    forward_passes : int
-        Batches of images that went through the model now, each against the texts of all suites that lacked it.
-    fitting_rows : int or None
-        Images of a pass after memory ran out on the device; None where the planned ones fitted.
+    work : Work
+        A forward pass is a batch of images against the texts of all suites.
     """
 
     suites: Mapping[str, Scored]
     images: int
-    forward_passes: int
-    fitting_rows: int | None
+    work: Work
 
-    def __getitem__(self, suite: str) -> Scored:
-        return self.suites[suite]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.suites)
-
-    def __len__(self) -> int:
-        return len(self.suites)
+    @property
+    def shards(self) -> tuple[tuple[str, str], ...]:
+        """Return (key, sha256) of every shard, suite after suite."""
+        return tuple(shard for scored in self.suites.values() for shard in scored.shards)
 
     def counters(self) -> dict[str, int]:
         """Return the work done, for metadata."""
-        work = {
-            "images": self.images,
-            "forward_passes": self.forward_passes,
-            "computed_shards": sum(s.computed_shards for s in self.suites.values()),
-            "cached_shards": sum(s.cached_shards for s in self.suites.values()),
-            "repaired_shards": sum(s.repaired_shards for s in self.suites.values()),
-        }
-        return work if self.fitting_rows is None else work | {"fitting_rows": self.fitting_rows}
+        return {"images": self.images} | self.work.counters()
 
 
 def score_suites(
@@ -102,8 +80,10 @@ def score_suites(
 ) -> ScoredSuites:
     """Score image files against prompt suites, or find them scored.
 
-    Every suite has shards of its own, so that a new suite leaves the others alone. What several suites lack of the
-    same images is computed in one pass over these images, each distinct text once.
+    Every suite has shards of its own, so that a new suite leaves those of the others as they are. Where a suite lacks
+    some images, one pass over them scores the texts of all suites, each distinct text once, and what is lacking is
+    kept: the last bits of a logit depend on the texts beside it, and must not depend on which shards a run that was
+    killed had committed. The price is that a new suite costs as much as all of them.
 
     Parameters
     ----------
@@ -127,69 +107,39 @@ def score_suites(
         for one image, a suite is empty, or the fast decoder is asked for; names the files.
     """
     _require_scorable(suites, decoder)
-    task = _Task(encoder, ImageFiles(paths, image_ids), suites, plan_batch_rows(encoder, cache, batch_rows))
-    cut = list(Span(0, len(paths)).pieces(shard_rows))
-    found = {suite: ShardRow.find([_key(task, suite, span) for span in cut], cache) for suite in suites}
+    files = ImageFiles(paths, image_ids)
+    rows = plan_batch_rows(encoder, cache, batch_rows, shard_rows=shard_rows)
+    cut = Cut(len(files), shard_rows, rows)
+    found = [_find(encoder.identity, files, texts, cut, cache) for texts in suites.values()]
+    # Sorted, so that the order of the suites is of no weight either.
+    union = sorted({text for texts in suites.values() for text in texts})
+    columns = [[union.index(text) for text in texts] for texts in suites.values()]
     forward = FittingForward(encoder.score_pairs)
-    passes = _fill(task, found, cut, cache, forward, workers, progress)
-    scored = {
-        suite: Scored(
-            row.array(_ARRAY, width=len(suites[suite])), row.index(),
-            passes[suite], row.computed, row.cached, row.repaired,
-        )
-        for suite, row in found.items()
-    }  # fmt: skip
-    return ScoredSuites(scored, len(paths), forward.passes, forward.rows)
+
+    def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
+        return image_batches(files, spans, with_pillow(encoder), device=encoder.device, workers=workers)
+
+    def results(logits: NDArray[np.float32], span: Span) -> list[NDArray[np.float32]]:
+        _refuse_unusable(logits, paths[span.start : span.stop], union)
+        return [logits[:, of_suite] for of_suite in columns]
+
+    fill(
+        found, cut, cache, batches=batches, forward=lambda batch: forward(batch, union),
+        results=results, device=encoder.device, progress=progress,
+    )  # fmt: skip
+    scored = {suite: Scored(row.array(), row.index()) for suite, row in zip(suites, found, strict=True)}
+    return ScoredSuites(scored, len(files), Work.of(found, forward))
 
 
-class _Task(NamedTuple):
-    encoder: PairEncoder
-    files: ImageFiles
-    suites: Mapping[str, Sequence[str]]
-    batch_rows: int
-
-
-def _key(task: _Task, suite: str, span: Span) -> str:
-    images = digest_sequence(task.files.image_ids[span.start : span.stop])
-    inputs = digest_sequence([images, digest_sequence(task.suites[suite])])
-    return task.encoder.identity.cache_key("pairs", inputs=inputs, batch_rows=task.batch_rows)
-
-
-def _fill(
-    task: _Task,
-    found: Mapping[str, ShardRow],
-    cut: Sequence[Span],
-    cache: ShardCache,
-    forward: FittingForward,
-    workers: int | None,
-    progress: Progress | None,
-) -> dict[str, int]:
-    """Compute and commit what is missing; return the forward passes that each suite took part in."""
-    encoder, suites, passes = task.encoder, task.suites, dict.fromkeys(task.suites, 0)
-    lacking = {i: [s for s in suites if found[s].shards[i] is None] for i in range(len(cut))}
-    pieces = {i: list(cut[i].pieces(task.batch_rows)) for i, missing in lacking.items() if missing}
-    done, to_do = 0, sum(len(cut[i]) for i in pieces)
-    spans = [piece for i in pieces for piece in pieces[i]]
-    with image_batches(
-        task.files, spans, with_pillow(encoder), device=encoder.device, workers=workers
-    ) as stream:
-        for i in pieces:
-            texts = list(dict.fromkeys(text for suite in lacking[i] for text in suites[suite]))
-            blocks, before = [], forward.passes
-            for _ in pieces[i]:
-                blocks.append(forward(next(stream), texts))
-                done += len(blocks[-1])
-                if progress:
-                    progress(done, to_do)
-            logits = joined(blocks, width=len(texts))
-            _refuse_unusable(logits, task.files.paths[cut[i].start : cut[i].stop], texts)
-            for suite in lacking[i]:
-                columns = [texts.index(text) for text in suites[suite]]
-                details = {"rows": len(logits), "device": encoder.device, "batches": len(blocks)}
-                row = found[suite]
-                row.shards[i] = cache.commit(row.keys[i], {_ARRAY: logits[:, columns]}, details=details)
-                passes[suite] += forward.passes - before
-    return passes
+def _find(
+    identity: EncoderIdentity, files: ImageFiles, texts: Sequence[str], cut: Cut, cache: ShardCache
+) -> ShardRow:
+    """Look up the shards of one suite."""
+    of_texts, keys = digest_sequence(texts), []
+    for span in cut.shards():
+        inputs = digest_sequence([digest_sequence(files.image_ids[span.start : span.stop]), of_texts])
+        keys.append(identity.cache_key("pairs", inputs=inputs, batch_rows=cut.batch_rows))
+    return ShardRow.find(_ARRAY, len(texts), keys, cache)
 
 
 def _require_scorable(suites: Mapping[str, Sequence[str]], decoder: Decoder) -> None:
@@ -208,28 +158,14 @@ def _require_scorable(suites: Mapping[str, Sequence[str]], decoder: Decoder) -> 
 
 
 def _refuse_unusable(logits: NDArray[np.float32], paths: Sequence[Path], texts: Sequence[str]) -> None:
-    if logits.shape != (len(paths), len(texts)):
-        raise EncodingError(
-            "the model gave logits of another shape", found=logits.shape, expected=(len(paths), len(texts))
-        )
+    require_shape(logits, (len(paths), len(texts)), what="logits")
     bad = ~np.isfinite(logits)
     if bad.any():
-        rows = np.flatnonzero(bad.any(axis=1))
+        rows = np.any(bad, axis=1)
         raise EncodingError(
-            f"{int(bad.sum())} logit(s) of {len(rows)} image(s) are NaN or infinite; the shard is not kept",
-            where=", ".join(str(paths[i]) for i in rows[:5]) + (" …" if len(rows) > 5 else ""),
-            found=f"{logits[bad][0]} with {texts[int(np.argmax(bad[rows[0]]))]!r}",
+            f"{int(bad.sum())} logit(s) of {int(rows.sum())} image(s) are NaN or infinite; the shard is not kept",
+            where=first_named(paths, rows),
+            found=f"{logits[bad][0]} with {texts[int(np.argmax(bad[rows.argmax()]))]!r}",
             expected="finite logits",
             hint="look at these images; in half precision, try float32",
         )
-
-
-def read_scored(shards: Sequence[tuple[str, str]], cache: ShardCache) -> NDArray[np.float32]:
-    """Return the (n, m) logits of one suite's shards that were computed before, in order.
-
-    Raises
-    ------
-    StorageError
-        If one is gone, damaged, or holds other bytes than it did.
-    """
-    return joined(read_recorded(shards, cache, array=_ARRAY, asset="probe_logits"), width=0)

@@ -1,15 +1,17 @@
-"""What every kind of shard shares: how rows are cut, which shards are there, and reading back what was recorded."""
+"""What every kind of shard shares: how rows are cut, which shards are there, and computing those that are not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import StorageError
+from plumbline.encoders.batching import FittingForward
+from plumbline.errors import EncodingError
 from plumbline.storage import Shard, ShardCache
 
 Progress = Callable[[int, int], None]
@@ -31,12 +33,82 @@ class Span(NamedTuple):
             yield Span(start, min(start + rows, self.stop))
 
 
+@dataclass(frozen=True)
+class Cut:
+    """How rows are cut: into shards, which are kept, and those into batches, which go through the model.
+
+    A batch never crosses a shard, so that a resumed run repeats at most one shard and gives the same bits.
+
+    Attributes
+    ----------
+    rows, shard_rows, batch_rows : int
+    """
+
+    rows: int
+    shard_rows: int
+    batch_rows: int
+
+    def shards(self) -> list[Span]:
+        """Return the rows of each shard."""
+        return list(Span(0, self.rows).pieces(self.shard_rows))
+
+    def batches(self, shard: Span) -> list[Span]:
+        """Return the rows of each batch of a shard."""
+        return list(shard.pieces(self.batch_rows))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a call computed and what it found.
+
+    Attributes
+    ----------
+    forward_passes : int
+        Batches that went through the model now; 0 when everything was found in the cache.
+    computed_shards, cached_shards, repaired_shards : int
+        `repaired` counts the computed ones that were in the cache but failed their checksum.
+    fitting_rows : int or None
+        Rows of a pass after memory ran out on the device; None where the planned ones fitted.
+    """
+
+    forward_passes: int
+    computed_shards: int
+    cached_shards: int
+    repaired_shards: int
+    fitting_rows: int | None = None
+
+    @classmethod
+    def of(cls, found: Sequence[ShardRow], forward: FittingForward) -> Work:
+        """Add up what was looked up and what went through the model."""
+        return cls(
+            forward.passes,
+            sum(row.computed for row in found),
+            sum(row.cached for row in found),
+            sum(row.repaired for row in found),
+            forward.rows,
+        )
+
+    def counters(self) -> dict[str, int]:
+        """Return the numbers, for metadata."""
+        counted = {
+            "forward_passes": self.forward_passes,
+            "computed_shards": self.computed_shards,
+            "cached_shards": self.cached_shards,
+            "repaired_shards": self.repaired_shards,
+        }
+        return counted if self.fitting_rows is None else counted | {"fitting_rows": self.fitting_rows}
+
+
 @dataclass
 class ShardRow:
     """The shards of one result in row order: found in the cache, or still to be computed.
 
     Attributes
     ----------
+    name : str
+        Of the array in each shard.
+    width : int
+        Its columns.
     keys : list of str
         Cache key of each shard.
     shards : list of Shard or None
@@ -45,18 +117,20 @@ class ShardRow:
         Missing ones that were committed once and are damaged now; and those that were found.
     """
 
+    name: str
+    width: int
     keys: list[str]
     shards: list[Shard | None]
     repaired: int
     cached: int
 
     @classmethod
-    def find(cls, keys: Sequence[str], cache: ShardCache) -> ShardRow:
+    def find(cls, name: str, width: int, keys: Sequence[str], cache: ShardCache) -> ShardRow:
         """Look every key up; the bytes of each shard are checked."""
         shards = [cache.load(key) for key in keys]
         missing = [key for key, shard in zip(keys, shards) if shard is None]
         repaired = sum(cache.is_listed(key) for key in missing)
-        return cls(list(keys), shards, repaired, len(keys) - len(missing))
+        return cls(name, width, list(keys), shards, repaired, len(keys) - len(missing))
 
     @property
     def computed(self) -> int:
@@ -67,47 +141,75 @@ class ShardRow:
         """Return (key, sha256) of every shard; all must be there by now."""
         return tuple((shard.key, shard.sha256) for shard in self._whole())
 
-    def array(self, name: str, *, width: int) -> NDArray[np.float32]:
+    def array(self) -> NDArray[np.float32]:
         """Return the (n, width) rows of all shards, which must be there by now."""
-        return joined([shard.arrays[name] for shard in self._whole()], width=width)
+        return joined([shard.arrays[self.name] for shard in self._whole()], width=self.width)
 
     def _whole(self) -> list[Shard]:
         return [shard for shard in self.shards if shard is not None]
 
 
-def joined(arrays: Sequence[NDArray[Any]], *, width: int) -> NDArray[np.float32]:
-    """Concatenate blocks of rows; no blocks give a (0, width) array."""
-    return np.concatenate(arrays) if arrays else np.zeros((0, width), dtype=np.float32)
+def fill(
+    found: Sequence[ShardRow],
+    cut: Cut,
+    cache: ShardCache,
+    *,
+    batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]],
+    forward: Callable[[Any], NDArray[np.float32]],
+    results: Callable[[NDArray[np.float32], Span], Sequence[NDArray[np.float32]]],
+    device: str,
+    progress: Progress | None = None,
+) -> None:
+    """Compute the shards that are missing, commit each, and put it into its row.
 
-
-def read_recorded(
-    shards: Sequence[tuple[str, str]], cache: ShardCache, *, array: str, asset: str
-) -> list[NDArray[np.float32]]:
-    """Return one array of each of the shards that were computed before, in order.
+    A shard's span is computed whole for every result as soon as one lacks it: what the model gives a result must not
+    depend on which others were there already.
 
     Parameters
     ----------
-    shards : sequence of (key, sha256)
-    array : str
-        Its name in the shard.
-    asset : str
-        What to materialise again if one is not as it was, for the message.
-
-    Raises
-    ------
-    StorageError
-        If one is gone, damaged, or holds other bytes than it did.
+    found : sequence of ShardRow
+        Results that come out of the same passes.
+    batches : callable
+        From the rows of each batch to a context with the batches in order: one stream over all missing shards, so
+        that the next is being decoded while one is written.
+    forward : callable
+        From a batch to an array with as many rows.
+    results : callable
+        From the rows of a shard and their span to one array for each of `found`; refuses what must not be kept.
+    device : str
+        For the details of a shard.
+    progress : callable, optional
     """
-    arrays = []
-    for key, sha256 in shards:
-        shard = cache.load(key)
-        if shard is None or shard.sha256 != sha256:
-            raise StorageError(
-                f"a shard of `{asset}` is gone, damaged or another than the one that was recorded",
-                where=key,
-                found="nothing readable" if shard is None else f"sha256 {shard.sha256}",
-                expected=f"sha256 {sha256}",
-                hint=f"materialise `{asset}` of this cell again: only this shard is redone",
-            )
-        arrays.append(shard.arrays[array])
-    return arrays
+    spans = cut.shards()
+    missing = [i for i in range(len(spans)) if any(row.shards[i] is None for row in found)]
+    pieces = {i: cut.batches(spans[i]) for i in missing}
+    done, to_do = 0, sum(len(spans[i]) for i in missing)
+    with batches([piece for i in missing for piece in pieces[i]]) as stream:
+        for i in missing:
+            blocks: list[NDArray[np.float32]] = []
+            for _ in pieces[i]:
+                blocks.append(forward(next(stream)))
+                done += len(blocks[-1])
+                if progress:
+                    progress(done, to_do)
+            details = {"rows": len(spans[i]), "device": device, "batches": len(blocks)}
+            for row, array in zip(found, results(np.concatenate(blocks), spans[i]), strict=True):
+                if row.shards[i] is None:
+                    row.shards[i] = cache.commit(row.keys[i], {row.name: array}, details=details)
+
+
+def require_shape(rows: NDArray[np.float32], expected: tuple[int, int], *, what: str) -> None:
+    """Refuse an array of another shape than (rows, columns); `what` names its content in the message."""
+    if rows.shape != expected:
+        raise EncodingError(f"the model gave {what} of another shape", found=rows.shape, expected=expected)
+
+
+def first_named(names: Sequence[object], bad: NDArray[np.bool_]) -> str:
+    """Return the names of the first five of the rows that are marked, for a message."""
+    marked = [str(name) for name, is_bad in zip(names, bad, strict=True) if is_bad]
+    return ", ".join(marked[:5]) + (" …" if len(marked) > 5 else "")
+
+
+def joined(arrays: Sequence[NDArray[Any]], *, width: int) -> NDArray[np.float32]:
+    """Concatenate blocks of rows; no blocks give a (0, width) array."""
+    return np.concatenate(arrays) if arrays else np.zeros((0, width), dtype=np.float32)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import struct
+import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, PngImagePlugin
 
 from plumbline import images
 from plumbline.errors import DatasetError, ImageRejected
@@ -317,3 +320,84 @@ def test_pillow_may_not_be_told_to_accept_truncated_files(
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     with pytest.raises(DatasetError, match="LOAD_TRUNCATED_IMAGES"):
         decode(jpeg())
+
+
+def with_text(keyword: str, text: str, mode: str) -> bytes:
+    notes = PngImagePlugin.PngInfo()
+    notes.add_itxt(keyword, text)
+    return encoded(Image.new(mode, (5, 4)), "PNG", pnginfo=notes)
+
+
+MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+ODD = {
+    **{f"{mode}": encoded(Image.new(mode, (5, 4)), "PNG") for mode in MODES},
+    **{f"{mode}, note exif": with_text("exif", "x", mode) for mode in MODES},
+    **{f"{mode}, note transparency": with_text("transparency", "x", mode) for mode in MODES},
+    "16-bit key, 16-bit colour": png((2, 2, 16, 2), bytes(26), key=b"\1\0\0\0\0\0"),
+    "16-bit key, 8-bit colour": png((2, 2, 8, 2), bytes(14), key=b"\1\0\0\0\0\0"),
+    "16-bit key, 8-bit grey": png((2, 2, 8, 0), bytes(6), key=b"\1\0"),
+    "key of a byte": png((2, 2, 8, 0), bytes(6), key=b"\1"),
+    "grey 16-bit with key": grey_16_bit([[1, 2], [3, 4]], key=b"\0\1"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_check_refuses_what_decode_refuses_without_a_picture_of_one_pixel_more(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcome(read: Callable[[bytes], object]) -> tuple[str, str] | None:
+        try:
+            read(ODD[name])
+        except ImageRejected as error:
+            return error.code, str(error.found)
+        return None
+
+    decoded = outcome(decode)
+    converted: list[tuple[int, int]] = []
+    really = images._as_rgb
+    monkeypatch.setattr(images, "_as_rgb", lambda picture: converted.append(picture.size) or really(picture))
+    assert outcome(check) == decoded
+    assert set(converted) <= {(1, 1)}
+    assert converted or decoded, "an accepted picture has passed all that can refuse it"
+
+
+def test_pixels_under_way_are_bounded_over_all_threads() -> None:
+    budget, held, most, lock = images._PixelBudget(10), 0, 0, threading.Lock()
+    full = threading.Barrier(2)
+
+    def work(number: int) -> None:
+        nonlocal held, most
+        with budget.taken(5):
+            with lock:
+                held += 5
+                most = max(most, held)
+            # Two at a time get here, and the next two only when they have left.
+            full.wait(timeout=60)
+            with lock:
+                held -= 5
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+    assert most == 10
+
+
+@pytest.mark.parametrize("read", [check, decode])
+def test_every_picture_counts_with_its_pixels_and_gives_them_back(
+    read: Callable[[bytes], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    class Watched(images._PixelBudget):
+        @contextmanager
+        def taken(self, pixels: int) -> Iterator[None]:
+            taken.append(pixels)
+            with super().taken(pixels):
+                yield
+
+    # Room for one picture only: a second read would wait for ever if a refusal kept what it took.
+    monkeypatch.setattr(images, "_PIXELS", Watched(5 * 4))
+    read(ODD["RGBA"])
+    with pytest.raises(ImageRejected):
+        read(ODD["RGB, note exif"])
+    read(ODD["RGBA"])
+    assert taken == [20] * 3

@@ -10,10 +10,15 @@ import pytest
 import torch
 from encoder_doubles import MeanColour, write_images
 from PIL import Image
+from tiny_architectures import BUILDERS
 from upath import UPath
 
+from plumbline.digests import digest_file
 from plumbline.encoders.embedding import embed_images, embed_texts, read_embedded
+from plumbline.encoders.encoder import Placement
 from plumbline.encoders.image_batches import DECODED_AHEAD
+from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.encoders.pairs import score_suites
 from plumbline.errors import EncodingError, StorageError
 from plumbline.storage import ShardCache
 
@@ -54,22 +59,22 @@ def test_batches_never_cross_a_shard(images, cache):
 def test_a_second_run_does_no_forward_pass_and_gives_the_same_bits(images, cache):
     first = embed(MeanColour(), images, cache)
     again = embed(MeanColour(), images, cache)
-    assert again.forward_passes == 0 and again.cached_shards == 3
+    assert again.work.forward_passes == 0 and again.work.cached_shards == 3
     assert first.array.tobytes() == again.array.tobytes() and first.shards == again.shards
 
 
 def test_other_weights_or_other_images_are_not_found(images, cache):
     embed(MeanColour("w"), images, cache)
-    assert embed(MeanColour("v"), images, cache).computed_shards == 3
+    assert embed(MeanColour("v"), images, cache).work.computed_shards == 3
     paths, ids = images
-    assert embed(MeanColour("w"), (paths[::-1], ids[::-1]), cache).computed_shards == 3
+    assert embed(MeanColour("w"), (paths[::-1], ids[::-1]), cache).work.computed_shards == 3
 
 
 def test_appended_images_leave_full_shards_alone(images, cache):
     paths, ids = images
     embed(MeanColour(), (paths[:16], ids[:16]), cache)
     grown = embed(MeanColour(), images, cache)
-    assert (grown.cached_shards, grown.computed_shards) == (2, 1)
+    assert (grown.work.cached_shards, grown.work.computed_shards) == (2, 1)
 
 
 def test_an_interrupted_run_repeats_at_most_one_shard_and_ends_the_same(images, tmp_path):
@@ -83,7 +88,7 @@ def test_an_interrupted_run_repeats_at_most_one_shard_and_ends_the_same(images, 
     with pytest.raises(KeyboardInterrupt):
         embed(encoder, images, cache, progress=interrupt)
     resumed = embed(MeanColour(), images, cache)
-    assert (resumed.cached_shards, resumed.computed_shards) == (2, 1)
+    assert (resumed.work.cached_shards, resumed.work.computed_shards) == (2, 1)
     assert resumed.array.tobytes() == undisturbed.array.tobytes()
 
 
@@ -97,7 +102,7 @@ def test_a_flipped_bit_is_caught_and_only_that_shard_redone(images, cache):
     with pytest.raises(StorageError, match="damaged"):
         read_embedded(first.shards, cache)
     again = embed(MeanColour(), images, cache)
-    assert (again.computed_shards, again.repaired_shards, again.cached_shards) == (1, 1, 2)
+    assert (again.work.computed_shards, again.work.repaired_shards, again.work.cached_shards) == (1, 1, 2)
     assert again.array.tobytes() == first.array.tobytes() == read_embedded(first.shards, cache).tobytes()
 
 
@@ -121,9 +126,9 @@ def test_results_do_not_depend_on_the_batch_size(images, tmp_path):
 
 def test_texts_are_cached_by_content(cache):
     texts = ["a photo", "a thief", "x"]
-    assert embed_texts(MeanColour(), texts, cache, batch_rows=2).forward_passes == 2
-    assert embed_texts(MeanColour(), texts, cache, batch_rows=2).forward_passes == 0
-    assert embed_texts(MeanColour(), [*texts, "new"], cache, batch_rows=2).computed_shards == 1
+    assert embed_texts(MeanColour(), texts, cache, batch_rows=2).work.forward_passes == 2
+    assert embed_texts(MeanColour(), texts, cache, batch_rows=2).work.forward_passes == 0
+    assert embed_texts(MeanColour(), [*texts, "new"], cache, batch_rows=2).work.computed_shards == 1
 
 
 def test_no_images_give_an_empty_array(cache):
@@ -143,7 +148,7 @@ def test_an_image_that_changed_since_it_was_recorded_is_never_cached_under_its_o
 
 def test_another_batch_size_is_another_computation(images, cache):
     embed(MeanColour(), images, cache, batch_rows=3)
-    assert embed(MeanColour(), images, cache, batch_rows=5).computed_shards == 3
+    assert embed(MeanColour(), images, cache, batch_rows=5).work.computed_shards == 3
 
 
 def test_pixels_reach_the_encoder_as_whole_grey_levels_on_the_cpu(images, cache):
@@ -196,6 +201,25 @@ def test_a_file_that_is_gone_or_no_picture_any_more_is_named(images, cache, tmp_
         embed(MeanColour(), (paths, ids[:1]), cache)
 
 
+def test_a_picture_that_the_preprocessing_refuses_is_named(images, cache, tmp_path):
+    BUILDERS["bridgetower"](tmp_path / "tower")
+    files = checkpoint_files("t", f"local-dir:{tmp_path / 'tower'}", project=tmp_path, fetched=tmp_path)
+    tower, strip = load_encoder(files, Placement()), tmp_path / "strip.png"
+    Image.new("RGB", (400, 10)).save(strip)
+    paths, ids = images
+    with pytest.raises(EncodingError, match=r"cannot take this image[\s\S]*strip\.png: an image of 400 x 10"):
+        score_suites(
+            tower, [*paths[:2], strip], [*ids[:2], digest_file(strip)], {"s": ["x"]}, cache, shard_rows=8
+        )
+
+    class Refuses(MeanColour):
+        def prepare(self, image):
+            raise EncodingError("no such picture", found="a picture")
+
+    with pytest.raises(EncodingError, match=r"no such picture\n  where: .*/0\.png\n  found: +a picture"):
+        embed(Refuses(), images, cache, workers=1)
+
+
 def test_a_failing_model_leaves_no_thread_behind(images, cache):
     before = set(threading.enumerate())
     encoder = MeanColour()
@@ -224,4 +248,4 @@ def test_batches_for_a_cuda_device_are_pinned(images, cache):
             assert batch.is_pinned()
             return super().embed_images(batch)
 
-    assert embed(Looks(), images, cache).forward_passes == 9
+    assert embed(Looks(), images, cache).work.forward_passes == 9

@@ -10,7 +10,7 @@ from encoder_doubles import MeanColour, PairProducts, write_images
 from upath import UPath
 
 from plumbline.encoders import batching
-from plumbline.encoders.batching import CPU_BATCH_ROWS, MOST_ROWS, plan_batch_rows
+from plumbline.encoders.batching import CPU_BATCH_ROWS, CPU_BATCH_SIDE, MOST_ROWS, plan_batch_rows
 from plumbline.encoders.embedding import embed_images, embed_texts
 from plumbline.encoders.encoder import Placement
 from plumbline.encoders.loading import checkpoint_files, load_encoder
@@ -43,14 +43,14 @@ def test_without_memory_the_batch_is_halved_in_order_and_stays_so(images, tmp_pa
     # 8, then 4, then 2 fit; nothing larger is tried again.
     assert encoder.batches == [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]
     np.testing.assert_allclose(halved.array, whole.array, rtol=1e-6)
-    assert halved.forward_passes == 12 and halved.counters()["fitting_rows"] == 2
-    assert whole.fitting_rows is None and "fitting_rows" not in whole.counters()
+    assert halved.work.forward_passes == 12 and halved.counters()["fitting_rows"] == 2
+    assert whole.work.fitting_rows is None and "fitting_rows" not in whole.counters()
 
 
 def test_the_planned_size_stays_in_the_key(images, cache):
     embed(MeanColour(most_rows=3), images, cache)
-    assert embed(MeanColour(), images, cache).forward_passes == 0
-    assert embed(MeanColour(), images, cache, batch_rows=2).cached_shards == 0
+    assert embed(MeanColour(), images, cache).work.forward_passes == 0
+    assert embed(MeanColour(), images, cache, batch_rows=2).work.cached_shards == 0
 
 
 def test_one_row_without_memory_is_an_error_that_says_what_to_do(images, cache):
@@ -77,7 +77,7 @@ def test_every_way_of_saying_it_is_understood(images, cache, words):
         return embed_two(batch)
 
     encoder.embed_images = forward
-    assert embed(encoder, images, cache).fitting_rows == 4
+    assert embed(encoder, images, cache).work.fitting_rows == 4
 
 
 def test_other_errors_of_a_model_are_its_own(images, cache):
@@ -121,7 +121,7 @@ def test_the_results_of_a_real_checkpoint_do_not_depend_on_the_batch(images, tmp
         np.testing.assert_allclose(other, whole, rtol=0, atol=1e-5 * largest)
     encoder.embed_images = short_of_memory
     halved = embed(encoder, images, ShardCache(UPath(tmp_path / "halved")))
-    assert halved.fitting_rows == 2
+    assert halved.work.fitting_rows == 2
     np.testing.assert_allclose(halved.array, whole, rtol=0, atol=1e-5 * largest)
 
 
@@ -167,46 +167,97 @@ def accelerator(monkeypatch):
 )
 def test_the_batch_is_doubled_while_it_pays_and_fits(cache, accelerator, kind, at_once, most_rows, expected):
     timed = Timed(at_once, kind=kind, most_rows=most_rows)
-    assert plan_batch_rows(timed.encoder, cache, clock=timed.clock) == expected
+    assert plan_batch_rows(timed.encoder, cache, shard_rows=MOST_ROWS, clock=timed.clock) == expected
 
 
 def test_a_measured_size_is_kept_for_these_weights_and_this_device(cache, accelerator, monkeypatch):
     first = Timed(200)
-    assert plan_batch_rows(first.encoder, cache, clock=first.clock) == 256
+    assert plan_batch_rows(first.encoder, cache, shard_rows=MOST_ROWS, clock=first.clock) == 256
     again = Timed(1e9)
-    assert plan_batch_rows(again.encoder, cache, clock=again.clock) == 256 and again.trials == []
+    assert (
+        plan_batch_rows(again.encoder, cache, shard_rows=MOST_ROWS, clock=again.clock) == 256
+        and again.trials == []
+    )
     again.encoder.identity = MeanColour("other weights").identity
-    assert plan_batch_rows(again.encoder, cache, clock=again.clock) == MOST_ROWS
+    assert plan_batch_rows(again.encoder, cache, shard_rows=MOST_ROWS, clock=again.clock) == MOST_ROWS
     monkeypatch.setattr(batching, "device_name", lambda device: "another accelerator")
     elsewhere = Timed(20)
-    assert plan_batch_rows(elsewhere.encoder, cache, clock=elsewhere.clock) == 32
+    assert plan_batch_rows(elsewhere.encoder, cache, shard_rows=MOST_ROWS, clock=elsewhere.clock) == 32
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"batch_rows": 0}', '{"batch_rows": "many"}'])
 def test_a_damaged_note_of_the_size_is_measured_again(cache, accelerator, text):
     timed = Timed(200)
-    plan_batch_rows(timed.encoder, cache, clock=timed.clock)
+    plan_batch_rows(timed.encoder, cache, shard_rows=MOST_ROWS, clock=timed.clock)
     (note,) = Path(cache.root).rglob("batch-sizes/*.json")
     note.write_text(text)
-    assert plan_batch_rows(timed.encoder, cache, clock=timed.clock) == 256
+    assert plan_batch_rows(timed.encoder, cache, shard_rows=MOST_ROWS, clock=timed.clock) == 256
     assert json.loads(note.read_text())["batch_rows"] == 256
 
 
 def test_a_device_too_small_for_one_image_is_an_error(cache, accelerator):
     timed = Timed(1, most_rows=0)
     with pytest.raises(EncodingError, match=r"memory for a single row[\s\S]*cuda:0"):
-        plan_batch_rows(timed.encoder, cache, clock=timed.clock)
+        plan_batch_rows(timed.encoder, cache, shard_rows=MOST_ROWS, clock=timed.clock)
 
 
-def test_what_was_wanted_is_taken_and_a_cpu_is_not_measured(cache):
-    encoder = MeanColour()
-    assert plan_batch_rows(encoder, cache, 7) == 7
-    assert plan_batch_rows(encoder, cache) == CPU_BATCH_ROWS
-    assert encoder.batches == [] and not list(Path(cache.root).iterdir())
+@pytest.mark.parametrize("kind", [MeanColour, PairProducts])
+@pytest.mark.parametrize(("shard_rows", "expected"), [(512, 512), (500, 256), (16, 16), (5, 5), (1, 1)])
+def test_a_batch_that_would_pass_a_shard_is_not_tried(cache, accelerator, kind, shard_rows, expected):
+    timed = Timed(1e9, kind=kind)
+    rows = plan_batch_rows(timed.encoder, cache, shard_rows=shard_rows, clock=timed.clock)
+    assert rows == expected == max(timed.trials)
+    larger = plan_batch_rows(timed.encoder, cache, shard_rows=4 * shard_rows, clock=timed.clock)
+    assert larger > rows, "a size that a shard cut short is not taken for larger shards"
+
+
+def test_memory_that_ends_below_a_small_shard_is_found(cache, accelerator):
+    timed = Timed(1e9, most_rows=2)
+    assert plan_batch_rows(timed.encoder, cache, shard_rows=6, clock=timed.clock) == 1
+    assert timed.trials[:3] == [6, 3, 1] and set(timed.trials[3:]) == {1}
+
+
+class Sized(MeanColour):
+    """A double that prepares every image as (height, width) pixels."""
+
+    def __init__(self, height, width=None):
+        super().__init__()
+        self.shape = (3, height, width or height)
+
+    def prepare(self, image):
+        return torch.full(self.shape, 7, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((32,), 64),
+        ((224,), 64),
+        ((225,), 32),
+        ((288,), 32),
+        ((224, 448), 32),
+        ((336,), 16),
+        ((960,), 2),
+        ((1008,), 2),
+        ((2000,), 1),
+        ((5000,), 1),
+    ],
+)
+def test_on_a_cpu_the_rows_follow_from_the_pixels_of_a_prepared_image(cache, shape, expected):
+    encoder = Sized(*shape)
+    assert plan_batch_rows(encoder, cache, shard_rows=512) == expected
+    pixels = expected * encoder.shape[1] * encoder.shape[2]
+    assert expected == 1 or pixels <= CPU_BATCH_ROWS * CPU_BATCH_SIDE**2
+    assert encoder.batches == [] and not list(Path(cache.root).iterdir()), "nothing is measured or kept"
+
+
+def test_what_was_wanted_is_taken(cache):
+    encoder = Sized(5000)
+    assert plan_batch_rows(encoder, cache, 7, shard_rows=5) == 7
 
 
 def test_without_a_size_images_are_embedded_at_the_planned_one(images, cache):
-    encoder = MeanColour()
-    embed(encoder, images, cache, batch_rows=None)
-    assert encoder.batches == [SHARD, N - SHARD]
-    assert embed(encoder, images, cache, batch_rows=CPU_BATCH_ROWS).forward_passes == 0
+    encoder = Sized(448)
+    embed(encoder, images, cache, batch_rows=None, shard_rows=20)
+    assert encoder.batches == [16, 4, 3]
+    assert embed(encoder, images, cache, batch_rows=16, shard_rows=20).work.forward_passes == 0

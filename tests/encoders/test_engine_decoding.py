@@ -11,10 +11,18 @@ from PIL import Image
 from upath import UPath
 
 from plumbline.digests import digest_bytes
+from plumbline.encoders import fast_decoding
+from plumbline.encoders.batching import FittingForward
 from plumbline.encoders.embedding import embed_images
 from plumbline.encoders.encoder import Crop, Placement
-from plumbline.encoders.fast_decoding import GATE_IMAGES, LEAST_COSINE, FastDecoder
-from plumbline.encoders.image_batches import with_pillow
+from plumbline.encoders.fast_decoding import (
+    GATE_IMAGES,
+    LEAST_COSINE,
+    DecoderGate,
+    FastDecoder,
+    require_equal_embeddings,
+)
+from plumbline.encoders.image_batches import ImageFiles, with_pillow
 from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.encoders.pixels import grey_levels
 from plumbline.errors import EncodingError, ImageRejected
@@ -107,12 +115,30 @@ def test_large_files_are_shrunk_while_they_are_decoded(encoder, monkeypatch):
     data, fast, sizes = jpeg_bytes(photograph(4, (1000, 700))), FastDecoder(encoder), []
     resized = fast._resized
     monkeypatch.setattr(
-        fast, "_resized", lambda pixels, size: (sizes.append(pixels.shape), resized(pixels, size))[1]
+        fast, "_resized", lambda pixels, *target: (sizes.append(pixels.shape), resized(pixels, *target))[1]
     )
     own, quick = with_pillow(encoder)(data), fast(data)
     # 700 / 4 is 175, more than twice 64; 700 / 8 is not.
     assert sizes == [(175, 250, 3)]
-    assert (quick.int() - own.int()).abs().float().mean() < 1
+    assert np.array_equal(quick.shape, own.shape)
+
+
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:0"])
+@pytest.mark.parametrize(
+    ("shorter", "factor"), [(255, 1), (257, 2), (384, 2), (399, 2), (512, 4), (701, 4), (1024, 8), (1303, 8)]
+)
+def test_a_file_that_shrinks_while_it_is_decoded_keeps_its_pixels_to_three_grey_levels(
+    shorter, factor, subsampling
+):
+    double, apart = Cropping(), []
+    fast, own_way = FastDecoder(double), with_pillow(double)
+    assert fast._reduction(shorter) == factor
+    for seed in range(6):
+        size = (shorter, shorter * 5 // 4)[:: 1 if seed % 2 else -1]
+        data = jpeg_bytes(photograph(seed, size), subsampling=subsampling)
+        apart.append((fast(data).int() - own_way(data).int()).abs())
+    assert max(int(pixels.max()) for pixels in apart) <= 3
+    assert max(float(pixels.float().mean()) for pixels in apart) < 0.5
 
 
 @pytest.mark.parametrize("round_up", [False, True])
@@ -176,9 +202,9 @@ def test_what_pillow_refuses_is_refused(encoder):
 def test_a_real_checkpoint_passes_the_gate_and_keeps_its_answer(encoder, photographs, cache):
     own = embed(encoder, photographs, cache, decoder="pillow")
     quick = embed(encoder, photographs, cache)
-    assert quick.cached_shards == 0 and quick.gate.images == GATE_IMAGES
+    assert quick.work.cached_shards == 0 and quick.gate.images == GATE_IMAGES
     # 40 images in shards of 16: 2 + 2 + 1 batches of 8, and the gate's two.
-    assert quick.forward_passes == 5 + 2
+    assert quick.work.forward_passes == 5 + 2
     cosines = (own.array * quick.array).sum(1) / (
         np.linalg.norm(own.array, axis=1) * np.linalg.norm(quick.array, axis=1)
     )
@@ -186,7 +212,7 @@ def test_a_real_checkpoint_passes_the_gate_and_keeps_its_answer(encoder, photogr
     assert quick.gate.least_cosine == pytest.approx(cosines[:GATE_IMAGES].min(), abs=1e-6)
     assert quick.gate.worst == str(photographs[0][int(cosines[:GATE_IMAGES].argmin())])
     again = embed(encoder, photographs, cache)
-    assert again.forward_passes == 0 and again.gate == quick.gate
+    assert again.work.forward_passes == 0 and again.gate == quick.gate
     assert again.counters()["decoder_gate_least_cosine"] == quick.gate.least_cosine
 
 
@@ -195,7 +221,7 @@ def test_moved_embeddings_stop_the_run_with_the_worst_file(photographs, cache):
         EncodingError, match=r"moves the embeddings[\s\S]*\.jpg[\s\S]*cosine[\s\S]*decoder: pillow"
     ):
         embed(Parity(), photographs, cache)
-    assert embed(Parity(), photographs, cache, decoder="pillow").cached_shards == 0
+    assert embed(Parity(), photographs, cache, decoder="pillow").work.cached_shards == 0
     encoder = Parity()
     with pytest.raises(EncodingError, match="moves the embeddings"):
         embed(encoder, photographs, cache)
@@ -213,10 +239,39 @@ def test_the_gate_looks_at_files_that_go_the_fast_way(tmp_path, cache):
     turned = [jpeg_bytes(photograph(i, (80, 70)), exif=exif(6)) for i in range(GATE_IMAGES + 3)]
     plain = [jpeg_bytes(photograph(i, (80, 70))) for i in range(2)]
     assert embed(Cropping(), written(tmp_path / "both", turned + plain), cache).gate.images == 2
-    alone = embed(Cropping(), written(tmp_path / "turned", turned), cache)
-    assert (alone.gate.images, alone.gate.least_cosine) == (0, None)
-    assert alone.counters()["decoder_gate_images"] == 0
     assert embed(Cropping(), ([], []), cache).gate.images == 0
+
+
+def test_without_a_plain_file_among_the_first_the_fast_decoder_is_not_used(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr(fast_decoding, "MOST_LOOKED_AT", 6)
+    turned = [jpeg_bytes(photograph(i, (80, 70)), exif=exif(6)) for i in range(8)]
+    images = written(tmp_path / "turned", [*turned, jpeg_bytes(photograph(9, (80, 70)))])
+    encoder, files, looked_at, read = Cropping(), ImageFiles(*images), [], ImageFiles.read
+    with monkeypatch.context() as patch:
+        patch.setattr(ImageFiles, "read", lambda self, row: (looked_at.append(row), read(self, row))[1])
+        fast = FastDecoder(encoder)
+        gate = require_equal_embeddings(encoder, fast, files, cache, FittingForward(encoder.embed_images))
+    assert looked_at == [0, 1, 2, 3, 4, 5] and encoder.batches == []
+    assert gate == DecoderGate(fast.name, 0, 6, None, None) and not gate.used
+    quick = embed(encoder, images, cache)
+    assert quick.gate == gate
+    assert [quick.counters()[name] for name in ("fast_decoder_used", "decoder_gate_looked_at")] == [0, 6]
+    own = embed(encoder, images, cache, decoder="pillow")
+    assert own.shards == quick.shards and own.work.computed_shards == 0
+
+
+def test_an_image_that_is_added_does_not_repeat_the_gate(photographs, cache, monkeypatch):
+    paths, ids = photographs
+    first = embed(Cropping(), (paths[:36], ids[:36]), cache)
+    assert first.gate.looked_at == first.gate.images == GATE_IMAGES
+    assert first.counters()["fast_decoder_used"] == 1
+    encoder = Cropping()
+    assert embed(encoder, photographs, cache).gate == first.gate
+    # Shards of 16: the first two are found; the last, of 4 images before, has 8 now. No pass is the gate's.
+    assert encoder.batches == [8]
+    # Where all is found, no file is read.
+    monkeypatch.setattr(ImageFiles, "read", lambda files, row: pytest.fail("read"))
+    assert embed(Cropping(), photographs, cache).gate == first.gate
 
 
 def test_an_encoder_with_another_preprocessing_is_refused(photographs, cache):
@@ -235,4 +290,4 @@ def test_without_the_package_the_error_says_how_to_install_it(photographs, cache
     monkeypatch.setitem(sys.modules, "simplejpeg", None)
     with pytest.raises(EncodingError, match=r"simplejpeg[\s\S]*pip install[\s\S]*\[fast\]"):
         embed(Cropping(), photographs, cache)
-    assert embed(Cropping(), photographs, cache, decoder="pillow").computed_shards == 3
+    assert embed(Cropping(), photographs, cache, decoder="pillow").work.computed_shards == 3

@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 from encoder_doubles import MeanColour, PairProducts, write_images
 from PIL import Image
+from tiny_architectures import BUILDERS, TEXTS
 from upath import UPath
 
 from plumbline.encoders.embedding import embed_images
-from plumbline.encoders.pairs import read_scored, score_suites
-from plumbline.errors import EncodingError, StorageError
+from plumbline.encoders.encoder import Placement
+from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.encoders.pairs import score_suites
+from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache
 
 N, SHARD, BATCH = 23, 8, 3
 PASSES = 3 + 3 + 3
 SUITES = {"first": ["a", "a banana", "thief"], "second": ["a banana", "saint"]}
-UNION = ["a", "a banana", "thief", "saint"]
+UNION = ["a", "a banana", "saint", "thief"]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,7 @@ def shard_file(cache, shard):
 
 
 def bits(scored):
-    return {suite: result.array.tobytes() for suite, result in scored.items()}
+    return {suite: result.array.tobytes() for suite, result in scored.suites.items()}
 
 
 def test_logits_equal_the_models_own_of_each_image_and_text(images, cache):
@@ -50,8 +53,8 @@ def test_logits_equal_the_models_own_of_each_image_and_text(images, cache):
     colours = [np.asarray(Image.open(p), dtype=np.float64).mean(axis=(0, 1)) for p in images[0]]
     for suite, texts in SUITES.items():
         counts = np.array([[len(t), t.count("a") + 1, 1] for t in texts])
-        assert scored[suite].array.dtype == np.float32
-        np.testing.assert_allclose(scored[suite].array, colours @ counts.T, rtol=1e-5)
+        assert scored.suites[suite].array.dtype == np.float32
+        np.testing.assert_allclose(scored.suites[suite].array, colours @ counts.T, rtol=1e-5)
 
 
 def test_suites_that_are_missing_together_take_one_pass_over_distinct_texts(images, cache):
@@ -62,46 +65,43 @@ def test_suites_that_are_missing_together_take_one_pass_over_distinct_texts(imag
     assert scored.counters() == {
         "images": N, "forward_passes": PASSES, "computed_shards": 6, "cached_shards": 0, "repaired_shards": 0,
     }  # fmt: skip
-    assert [s.forward_passes for s in scored.values()] == [PASSES, PASSES]
+    assert scored.shards == scored.suites["first"].shards + scored.suites["second"].shards
+    assert len(set(scored.shards)) == 6
 
 
 def test_a_second_run_does_no_forward_pass_and_gives_the_same_bits(images, cache):
     first, encoder = score(PairProducts(), images, cache), PairProducts()
     again = score(encoder, images, cache)
-    assert again.forward_passes == 0 and encoder.prepared == 0
-    assert bits(first) == bits(again)
-    assert {k: v.shards for k, v in first.items()} == {k: v.shards for k, v in again.items()}
+    assert again.work.forward_passes == 0 and encoder.prepared == 0
+    assert bits(first) == bits(again) and first.shards == again.shards
 
 
-def test_a_new_suite_leaves_the_others_alone(images, cache):
-    score(PairProducts(), images, cache, {"first": SUITES["first"]})
+def test_a_new_suite_leaves_what_is_kept_of_the_others(images, cache):
+    first = score(PairProducts(), images, cache, {"first": SUITES["first"]})
     encoder = PairProducts()
     both = score(encoder, images, cache)
-    assert (both["first"].computed_shards, both["second"].computed_shards) == (0, 3)
-    assert (both["first"].forward_passes, both["second"].forward_passes, both.forward_passes) == (
-        0,
-        PASSES,
-        PASSES,
-    )
-    assert all(texts == SUITES["second"] for texts in encoder.texts)
+    assert both.suites["first"].shards == first.shards
+    assert (both.work.cached_shards, both.work.computed_shards, both.work.forward_passes) == (3, 3, PASSES)
+    assert all(texts == UNION for texts in encoder.texts)
 
 
 def test_the_cache_goes_by_texts_images_and_weights_not_by_the_suites_id(images, cache):
-    score(PairProducts(), images, cache)
-    renamed = score(PairProducts(), images, cache, {"other": SUITES["second"]})
-    assert renamed["other"].computed_shards == 0
-    reordered = score(PairProducts(), images, cache, {"second": SUITES["second"][::-1]})
-    assert reordered["second"].computed_shards == 3
-    assert score(PairProducts("v"), images, cache)["first"].computed_shards == 3
+    def computed(encoder, images, suites=SUITES, **options):
+        return score(encoder, images, cache, suites, **options).work.computed_shards
+
+    assert computed(PairProducts(), images) == 6
+    assert computed(PairProducts(), images, {"other": SUITES["second"]}) == 0
+    assert computed(PairProducts(), images, {"second": SUITES["second"][::-1]}) == 3
+    assert computed(PairProducts("v"), images) == 6
     paths, ids = images
-    assert score(PairProducts(), (paths[::-1], ids[::-1]), cache)["first"].computed_shards == 3
-    assert score(PairProducts(), images, cache, batch_rows=4)["first"].computed_shards == 3
+    assert computed(PairProducts(), (paths[::-1], ids[::-1])) == 6
+    assert computed(PairProducts(), images, batch_rows=4) == 6
 
 
 def test_pairs_and_embeddings_of_one_identity_do_not_meet(images, cache):
     paths, ids = images
     embed_images(MeanColour(), paths, ids, cache, shard_rows=SHARD, batch_rows=BATCH)
-    assert score(PairProducts(), images, cache)["first"].cached_shards == 0
+    assert score(PairProducts(), images, cache).work.cached_shards == 0
 
 
 def test_an_interrupted_run_repeats_at_most_one_shard_and_ends_the_same(images, cache, tmp_path):
@@ -115,16 +115,25 @@ def test_an_interrupted_run_repeats_at_most_one_shard_and_ends_the_same(images, 
         score(PairProducts(), images, cache, progress=interrupt)
     calls = []
     resumed = score(PairProducts(), images, cache, progress=lambda *call: calls.append(call))
-    assert all((s.cached_shards, s.computed_shards) == (2, 1) for s in resumed.values())
+    assert (resumed.work.cached_shards, resumed.work.computed_shards) == (4, 2)
     assert bits(resumed) == bits(undisturbed)
     # What was found counts neither as done nor as to do.
     assert calls == [(3, 7), (6, 7), (7, 7)]
 
 
-def test_a_run_killed_between_two_suites_of_a_shard_redoes_the_second_only(
+class LastBits(PairProducts):
+    """Pairs whose last bits depend on where they stand in a batch, as those of large products do."""
+
+    def score_pairs(self, batch, texts):
+        logits = super().score_pairs(batch, texts)
+        place = np.arange(logits.size, dtype=np.float32).reshape(logits.shape)
+        return logits * (1 + place * np.float32(1e-6))
+
+
+def test_a_run_killed_between_two_suites_of_a_shard_ends_with_the_same_bits(
     images, cache, tmp_path, monkeypatch
 ):
-    undisturbed = score(PairProducts(), images, ShardCache(UPath(tmp_path / "undisturbed")))
+    undisturbed = score(LastBits(), images, ShardCache(UPath(tmp_path / "undisturbed")))
     commit, commits = ShardCache.commit, []
 
     def dying(self, key, arrays, *, details):
@@ -135,36 +144,62 @@ def test_a_run_killed_between_two_suites_of_a_shard_redoes_the_second_only(
 
     monkeypatch.setattr(ShardCache, "commit", dying)
     with pytest.raises(KeyboardInterrupt):
-        score(PairProducts(), images, cache)
+        score(LastBits(), images, cache)
     monkeypatch.setattr(ShardCache, "commit", commit)
-    encoder = PairProducts()
+    encoder = LastBits()
     resumed = score(encoder, images, cache)
-    assert [(s.cached_shards, s.computed_shards) for s in resumed.values()] == [(2, 1), (1, 2)]
-    assert encoder.texts == [SUITES["second"]] * 3 + [UNION] * 3
-    for suite in SUITES:
-        np.testing.assert_allclose(resumed[suite].array, undisturbed[suite].array, rtol=1e-6)
+    assert (resumed.work.cached_shards, resumed.work.computed_shards) == (3, 3)
+    assert encoder.texts == [UNION] * 6, "the first shard is found whole, the second half"
+    assert bits(resumed) == bits(undisturbed) and resumed.shards == undisturbed.shards
+
+
+@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("batch", [BATCH, SHARD])
+def test_a_shard_that_was_deleted_comes_back_with_the_same_bits(images, cache, suite, batch):
+    first = score(LastBits(), images, cache, batch_rows=batch)
+    path = shard_file(cache, first.suites[suite].shards[1])
+    data = path.read_bytes()
+    path.unlink()
+    again = score(LastBits(), images, cache, batch_rows=batch)
+    assert (again.work.computed_shards, again.work.repaired_shards, again.work.cached_shards) == (1, 1, 5)
+    assert path.read_bytes() == data and bits(again) == bits(first)
+
+
+def test_a_real_model_gives_a_deleted_shard_again_bit_by_bit(images, cache, tmp_path):
+    BUILDERS["bridgetower"](tmp_path / "tower")
+    files = checkpoint_files("t", f"local-dir:{tmp_path / 'tower'}", project=tmp_path, fetched=tmp_path)
+    tower, suites = load_encoder(files, Placement()), {"long": TEXTS, "short": TEXTS[1:3]}
+    first = score(tower, images, cache, suites)
+    path = shard_file(cache, first.suites["short"].shards[2])
+    data = path.read_bytes()
+    path.unlink()
+    assert score(tower, images, cache, suites).work.computed_shards == 1
+    assert path.read_bytes() == data
+
+
+def test_the_order_of_the_suites_is_of_no_weight(images, cache, tmp_path):
+    one_way = score(LastBits(), images, cache)
+    turned = dict(reversed(SUITES.items()))
+    other_way = score(LastBits(), images, ShardCache(UPath(tmp_path / "other")), turned)
+    assert bits(one_way) == bits(other_way)
 
 
 def test_a_flipped_bit_is_caught_and_only_that_shard_of_that_suite_redone(images, cache):
     first = score(PairProducts(), images, cache)
-    path = shard_file(cache, first["second"].shards[1])
+    path = shard_file(cache, first.suites["second"].shards[1])
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(StorageError, match=r"probe_logits[\s\S]*damaged"):
-        read_scored(first["second"].shards, cache)
     encoder = PairProducts()
     again = score(encoder, images, cache)
-    assert [(s.computed_shards, s.repaired_shards) for s in again.values()] == [(0, 0), (1, 1)]
-    assert encoder.batches == [3, 3, 2] and encoder.texts == [SUITES["second"]] * 3
-    np.testing.assert_allclose(again["second"].array, first["second"].array, rtol=1e-6)
-    assert read_scored(again["second"].shards, cache).tobytes() == again["second"].array.tobytes()
+    assert (again.work.computed_shards, again.work.repaired_shards) == (1, 1)
+    assert encoder.batches == [3, 3, 2] and again.shards == first.shards and bits(again) == bits(first)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_unusable_logits_stop_the_shard_and_name_file_and_text(images, cache, value):
     encoder = PairProducts()
-    encoder.spoil = {(1, 2): value}
+    encoder.spoil = {(1, 3): value}
     with pytest.raises(
         EncodingError, match=r"1 logit\(s\) of 1 image\(s\) are NaN or infinite[\s\S]*/1\.png[\s\S]*'thief'"
     ):
@@ -185,8 +220,8 @@ def test_without_memory_the_batch_of_images_is_halved_in_order(images, cache, tm
     halved = score(encoder, images, cache, batch_rows=8)
     assert encoder.batches == [2] * 11 + [1] and halved.counters()["fitting_rows"] == 2
     for suite in SUITES:
-        np.testing.assert_allclose(halved[suite].array, whole[suite].array, rtol=1e-6)
-    assert score(PairProducts(), images, cache, batch_rows=8).forward_passes == 0
+        np.testing.assert_allclose(halved.suites[suite].array, whole.suites[suite].array, rtol=1e-6)
+    assert score(PairProducts(), images, cache, batch_rows=8).work.forward_passes == 0
     with pytest.raises(EncodingError, match="memory for a single row"):
         score(PairProducts("v", most_rows=0), images, cache)
 
@@ -201,8 +236,8 @@ def test_a_changed_image_is_never_scored_under_its_old_id(images, cache, tmp_pat
 
 
 def test_nothing_to_score_is_an_empty_array_and_an_empty_suite_an_error(images, cache):
-    assert score(PairProducts(), ([], []), cache)["first"].array.shape == (0, 3)
-    assert dict(score(PairProducts(), images, cache, {})) == {}
+    assert score(PairProducts(), ([], []), cache).suites["first"].array.shape == (0, 3)
+    assert score(PairProducts(), images, cache, {}).suites == {}
     with pytest.raises(EncodingError, match=r"without texts[\s\S]*third"):
         score(PairProducts(), images, cache, {**SUITES, "third": []})
 
