@@ -56,21 +56,25 @@ class BridgeTowerEncoder(TransformersEncoder):
         self._split = len(inner.text_model.encoder.layer) - inner.config.num_hidden_layers + 1
         self._prompts: OrderedDict[str, list[torch.Tensor]] = OrderedDict()
 
-    def score_pairs(self, batch: torch.Tensor, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the (b, m) matching logits of a batch of `prepare`d images against m texts, float32."""
+    def score_pairs(self, batch: torch.Tensor, *suites: Sequence[str]) -> NDArray[np.float32]:
+        """Return the (b, m) matching logits of a batch of `prepare`d images against the m texts of suites, float32."""
+        with self._forward():
+            images = self._image_states(self._pixels(batch)) if len(batch) else []
+            return np.concatenate([self._score(images, len(batch), texts) for texts in suites], axis=1)
+
+    def _score(self, images: Sequence[torch.Tensor], rows: int, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the (b, m) logits of one suite: no other shares a pass, whose last bits go by what is in it."""
         import torch
 
-        with self._forward():
-            prompts = [self._prompt(text) for text in texts]
-            images = self._image_states(self._pixels(batch))
-            pairs = list(product(range(len(batch)), range(len(texts))))
-            logits = [
-                self._cross(images, prompts, pairs[first : first + PAIRS_AT_ONCE])
-                for first in range(0, len(pairs), PAIRS_AT_ONCE)
-            ]
-            if not logits:
-                return np.zeros((len(batch), len(texts)), dtype=np.float32)
-            return as_rows(torch.cat(logits).reshape(len(batch), len(texts)))
+        prompts = [self._prompt(text) for text in texts]
+        pairs = list(product(range(rows), range(len(texts))))
+        logits = [
+            self._cross(images, prompts, pairs[first : first + PAIRS_AT_ONCE])
+            for first in range(0, len(pairs), PAIRS_AT_ONCE)
+        ]
+        if not logits:
+            return np.zeros((rows, len(texts)), dtype=np.float32)
+        return as_rows(torch.cat(logits).reshape(rows, len(texts)))
 
     def _longest_text(self, text_config: Any) -> int:
         # The positions of this text tower begin after the padding token's.

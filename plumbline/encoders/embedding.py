@@ -152,15 +152,15 @@ def _embed(
     forward: FittingForward,
     progress: Progress | None = None,
 ) -> Embedded:
-    def results(rows: NDArray[np.float32], span: Span) -> list[NDArray[np.float32]]:
+    def results(rows: NDArray[np.float32], span: Span, _lacking: list[int]) -> list[NDArray[np.float32]]:
         _refuse_unusable(rows, inputs.names[span.start : span.stop], encoder.width)
         return [rows]
 
     cut = inputs.cut
     row = ShardRow.find(_ARRAY, encoder.width, [inputs.key(span) for span in cut.shards()], cache)
     fill(
-        [row], cut, cache, batches=inputs.batches, forward=forward, results=results, device=encoder.device,
-        progress=progress,
+        [row], cut, cache, batches=inputs.batches, forward=lambda batch, _lacking: forward(batch), results=results,
+        device=encoder.device, progress=progress,
     )  # fmt: skip
     return Embedded(row.array(), row.index(), Work.of([row], forward))
 

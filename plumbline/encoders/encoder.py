@@ -226,8 +226,9 @@ class PromptedEncoder(DualEncoder, Protocol):
 class PairEncoder(Encoder, Protocol):
     """An encoder that must see image and text together, so that nothing of an image can be kept for later texts."""
 
-    def score_pairs(self, batch: torch.Tensor, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the (b, m) logits of a batch of `prepare`d images against m texts, float32.
+    def score_pairs(self, batch: torch.Tensor, *suites: Sequence[str]) -> NDArray[np.float32]:
+        """Return the (b, m) logits of a batch of `prepare`d images against the m texts of suites, float32.
 
-        What depends on the image alone, or on a text alone, is computed once for each.
+        What depends on the image alone, or on a text alone, is computed once for each. The logits of a suite are the
+        same, to the last bit, whatever suites stand beside it.
         """

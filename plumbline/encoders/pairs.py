@@ -48,7 +48,7 @@ class ScoredSuites:
     suites : mapping of suite id to Scored
     images : int
     work : Work
-        A forward pass is a batch of images against the texts of all suites.
+        A forward pass is a batch of images against the texts of all suites that lack it.
     """
 
     suites: Mapping[str, Scored]
@@ -80,10 +80,8 @@ def score_suites(
 ) -> ScoredSuites:
     """Score image files against prompt suites, or find them scored.
 
-    Every suite has shards of its own, so that a new suite leaves those of the others as they are. Where a suite lacks
-    some images, one pass over them scores the texts of all suites, each distinct text once, and what is lacking is
-    kept: the last bits of a logit depend on the texts beside it, and must not depend on which shards a run that was
-    killed had committed. The price is that a new suite costs as much as all of them.
+    Every suite has shards of its own, so that a new suite costs its own pairs and leaves the others as they are. What
+    several suites lack of the same images is computed in one pass over these images.
 
     Parameters
     ----------
@@ -111,24 +109,27 @@ def score_suites(
     rows = plan_batch_rows(encoder, cache, batch_rows, shard_rows=shard_rows)
     cut = Cut(len(files), shard_rows, rows)
     found = [_find(encoder.identity, files, texts, cut, cache) for texts in suites.values()]
-    # Sorted, so that the order of the suites is of no weight either.
-    union = sorted({text for texts in suites.values() for text in texts})
-    columns = [[union.index(text) for text in texts] for texts in suites.values()]
-    forward = FittingForward(encoder.score_pairs)
+    texts_of, forward = list(suites.values()), FittingForward(encoder.score_pairs)
 
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return image_batches(files, spans, with_pillow(encoder), device=encoder.device, workers=workers)
 
-    def results(logits: NDArray[np.float32], span: Span) -> list[NDArray[np.float32]]:
-        _refuse_unusable(logits, paths[span.start : span.stop], union)
-        return [logits[:, of_suite] for of_suite in columns]
+    def scored(batch: Any, lacking: list[int]) -> NDArray[np.float32]:
+        return forward(batch, *(texts_of[s] for s in lacking))
+
+    def results(logits: NDArray[np.float32], span: Span, lacking: list[int]) -> list[NDArray[np.float32]]:
+        _refuse_unusable(
+            logits, paths[span.start : span.stop], [text for s in lacking for text in texts_of[s]]
+        )
+        starts = np.cumsum([len(texts_of[s]) for s in lacking])[:-1]
+        return [np.ascontiguousarray(part) for part in np.split(logits, starts, axis=1)]
 
     fill(
-        found, cut, cache, batches=batches, forward=lambda batch: forward(batch, union),
-        results=results, device=encoder.device, progress=progress,
+        found, cut, cache, batches=batches, forward=scored, results=results,
+        device=encoder.device, progress=progress,
     )  # fmt: skip
-    scored = {suite: Scored(row.array(), row.index()) for suite, row in zip(suites, found, strict=True)}
-    return ScoredSuites(scored, len(files), Work.of(found, forward))
+    by_suite = {suite: Scored(row.array(), row.index()) for suite, row in zip(suites, found, strict=True)}
+    return ScoredSuites(by_suite, len(files), Work.of(found, forward))
 
 
 def _find(

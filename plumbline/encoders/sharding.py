@@ -155,47 +155,45 @@ def fill(
     cache: ShardCache,
     *,
     batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]],
-    forward: Callable[[Any], NDArray[np.float32]],
-    results: Callable[[NDArray[np.float32], Span], Sequence[NDArray[np.float32]]],
+    forward: Callable[[Any, list[int]], NDArray[np.float32]],
+    results: Callable[[NDArray[np.float32], Span, list[int]], Sequence[NDArray[np.float32]]],
     device: str,
     progress: Progress | None = None,
 ) -> None:
     """Compute the shards that are missing, commit each, and put it into its row.
 
-    A shard's span is computed whole for every result as soon as one lacks it: what the model gives a result must not
-    depend on which others were there already.
-
     Parameters
     ----------
     found : sequence of ShardRow
-        Results that come out of the same passes.
+        Results that come out of the same passes over a shard's rows, those that lack the shard.
     batches : callable
         From the rows of each batch to a context with the batches in order: one stream over all missing shards, so
         that the next is being decoded while one is written.
     forward : callable
-        From a batch to an array with as many rows.
+        From a batch, and the positions in `found` of the results that lack it, to an array with as many rows.
     results : callable
-        From the rows of a shard and their span to one array for each of `found`; refuses what must not be kept.
+        From the rows of a shard, their span and these positions to one array for each of them; refuses what must
+        not be kept.
     device : str
         For the details of a shard.
     progress : callable, optional
     """
     spans = cut.shards()
-    missing = [i for i in range(len(spans)) if any(row.shards[i] is None for row in found)]
-    pieces = {i: cut.batches(spans[i]) for i in missing}
-    done, to_do = 0, sum(len(spans[i]) for i in missing)
-    with batches([piece for i in missing for piece in pieces[i]]) as stream:
-        for i in missing:
+    lacking = {i: [r for r, row in enumerate(found) if row.shards[i] is None] for i in range(len(spans))}
+    pieces = {i: cut.batches(spans[i]) for i, missing in lacking.items() if missing}
+    done, to_do = 0, sum(len(spans[i]) for i in pieces)
+    with batches([piece for of_shard in pieces.values() for piece in of_shard]) as stream:
+        for i, of_shard in pieces.items():
             blocks: list[NDArray[np.float32]] = []
-            for _ in pieces[i]:
-                blocks.append(forward(next(stream)))
+            for _ in of_shard:
+                blocks.append(forward(next(stream), lacking[i]))
                 done += len(blocks[-1])
                 if progress:
                     progress(done, to_do)
             details = {"rows": len(spans[i]), "device": device, "batches": len(blocks)}
-            for row, array in zip(found, results(np.concatenate(blocks), spans[i]), strict=True):
-                if row.shards[i] is None:
-                    row.shards[i] = cache.commit(row.keys[i], {row.name: array}, details=details)
+            arrays = results(np.concatenate(blocks), spans[i], lacking[i])
+            for row, array in zip((found[r] for r in lacking[i]), arrays, strict=True):
+                row.shards[i] = cache.commit(row.keys[i], {row.name: array}, details=details)
 
 
 def require_shape(rows: NDArray[np.float32], expected: tuple[int, int], *, what: str) -> None:

@@ -59,9 +59,10 @@ class PairProducts(Double):
         super().__init__(weights, **options)
         self.texts = []
 
-    def score_pairs(self, batch, texts):
+    def score_pairs(self, batch, *suites):
         self.enter(batch)
-        self.texts.append(list(texts))
+        self.texts.append([list(texts) for texts in suites])
+        texts = [text for suite in suites for text in suite]
         counts = np.array([[len(t), t.count("a") + 1, 1] for t in texts], dtype=np.float32)
         return self.spoilt(batch.float().mean(dim=(2, 3)).numpy() @ counts.T)
 

@@ -19,7 +19,7 @@ from plumbline.storage import ShardCache
 N, SHARD, BATCH = 23, 8, 3
 PASSES = 3 + 3 + 3
 SUITES = {"first": ["a", "a banana", "thief"], "second": ["a banana", "saint"]}
-UNION = ["a", "a banana", "saint", "thief"]
+BOTH = list(SUITES.values())
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +57,11 @@ def test_logits_equal_the_models_own_of_each_image_and_text(images, cache):
         np.testing.assert_allclose(scored.suites[suite].array, colours @ counts.T, rtol=1e-5)
 
 
-def test_suites_that_are_missing_together_take_one_pass_over_distinct_texts(images, cache):
+def test_suites_that_are_missing_together_take_one_pass_over_the_images(images, cache):
     encoder = PairProducts()
     scored = score(encoder, images, cache)
     assert encoder.batches == [3, 3, 2, 3, 3, 2, 3, 3, 1]
-    assert all(texts == UNION for texts in encoder.texts)
+    assert all(suites == BOTH for suites in encoder.texts)
     assert scored.counters() == {
         "images": N, "forward_passes": PASSES, "computed_shards": 6, "cached_shards": 0, "repaired_shards": 0,
     }  # fmt: skip
@@ -82,7 +82,7 @@ def test_a_new_suite_leaves_what_is_kept_of_the_others(images, cache):
     both = score(encoder, images, cache)
     assert both.suites["first"].shards == first.shards
     assert (both.work.cached_shards, both.work.computed_shards, both.work.forward_passes) == (3, 3, PASSES)
-    assert all(texts == UNION for texts in encoder.texts)
+    assert all(suites == [SUITES["second"]] for suites in encoder.texts)
 
 
 def test_the_cache_goes_by_texts_images_and_weights_not_by_the_suites_id(images, cache):
@@ -122,12 +122,12 @@ def test_an_interrupted_run_repeats_at_most_one_shard_and_ends_the_same(images, 
 
 
 class LastBits(PairProducts):
-    """Pairs whose last bits depend on where they stand in a batch, as those of large products do."""
+    """Pairs whose last bits depend on where they stand in the pass of their suite, as those of large products do."""
 
-    def score_pairs(self, batch, texts):
-        logits = super().score_pairs(batch, texts)
-        place = np.arange(logits.size, dtype=np.float32).reshape(logits.shape)
-        return logits * (1 + place * np.float32(1e-6))
+    def score_pairs(self, batch, *suites):
+        logits = super().score_pairs(batch, *suites)
+        places = [np.arange(len(batch) * len(s), dtype=np.float32).reshape(len(batch), -1) for s in suites]
+        return logits * (1 + np.concatenate(places, axis=1) * np.float32(1e-6))
 
 
 def test_a_run_killed_between_two_suites_of_a_shard_ends_with_the_same_bits(
@@ -149,7 +149,7 @@ def test_a_run_killed_between_two_suites_of_a_shard_ends_with_the_same_bits(
     encoder = LastBits()
     resumed = score(encoder, images, cache)
     assert (resumed.work.cached_shards, resumed.work.computed_shards) == (3, 3)
-    assert encoder.texts == [UNION] * 6, "the first shard is found whole, the second half"
+    assert encoder.texts == [[SUITES["second"]]] * 3 + [BOTH] * 3, "the second shard is found by half"
     assert bits(resumed) == bits(undisturbed) and resumed.shards == undisturbed.shards
 
 
@@ -199,7 +199,7 @@ def test_a_flipped_bit_is_caught_and_only_that_shard_of_that_suite_redone(images
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_unusable_logits_stop_the_shard_and_name_file_and_text(images, cache, value):
     encoder = PairProducts()
-    encoder.spoil = {(1, 3): value}
+    encoder.spoil = {(1, 2): value}
     with pytest.raises(
         EncodingError, match=r"1 logit\(s\) of 1 image\(s\) are NaN or infinite[\s\S]*/1\.png[\s\S]*'thief'"
     ):
@@ -209,8 +209,8 @@ def test_unusable_logits_stop_the_shard_and_name_file_and_text(images, cache, va
 
 def test_logits_of_another_shape_are_refused(images, cache):
     encoder = PairProducts()
-    encoder.score_pairs = lambda batch, texts: np.zeros((len(batch), 1), dtype=np.float32)
-    with pytest.raises(EncodingError, match=r"another shape[\s\S]*\(8, 1\)[\s\S]*\(8, 4\)"):
+    encoder.score_pairs = lambda batch, *suites: np.zeros((len(batch), 1), dtype=np.float32)
+    with pytest.raises(EncodingError, match=r"another shape[\s\S]*\(8, 1\)[\s\S]*\(8, 5\)"):
         score(encoder, images, cache)
 
 
@@ -245,3 +245,13 @@ def test_nothing_to_score_is_an_empty_array_and_an_empty_suite_an_error(images, 
 def test_the_fast_decoder_is_refused(images, cache):
     with pytest.raises(EncodingError, match=r"cannot stand in[\s\S]*decoder: pillow"):
         score(PairProducts(), images, cache, decoder="fast")
+
+
+def test_a_real_model_gives_a_suite_the_same_bits_whatever_stands_beside_it(images, cache, tmp_path):
+    BUILDERS["bridgetower"](tmp_path / "tower")
+    files = checkpoint_files("t", f"local-dir:{tmp_path / 'tower'}", project=tmp_path, fetched=tmp_path)
+    tower, suites = load_encoder(files, Placement()), {"long": TEXTS, "short": TEXTS[1:3]}
+    together = score(tower, images, cache, suites)
+    for suite, texts in suites.items():
+        alone = score(tower, images, ShardCache(UPath(tmp_path / suite)), {suite: texts})
+        assert bits(alone)[suite] == bits(together)[suite]
