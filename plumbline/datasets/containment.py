@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from itertools import accumulate, islice
 from pathlib import Path
 
@@ -68,3 +69,43 @@ def inside(root: Path, path: str) -> Path:
         what = "a link leads out of the dataset's folder"
         raise ImageRejected("path_outside_root", what, found=path, expected="a file below it")
     return real
+
+
+def index_file(root: Path, name: str) -> Path:
+    """Return where an index file lies: a plain file inside the dataset's folder.
+
+    Ask before any opening of an index: a pipe in its place would be waited for without end.
+
+    Parameters
+    ----------
+    root : Path
+        The dataset's real folder, from `dataset_root`.
+    name : str
+        The file, relative to it, with `/`.
+
+    Raises
+    ------
+    DatasetError
+        If it is not there, leads out of the folder, or is a folder, a pipe or a device.
+    """
+    try:
+        path = inside(root, name)
+        plain = stat.S_ISREG(path.stat().st_mode)
+    except ImageRejected as error:
+        raise DatasetError(error.what, where=name, found=error.found, expected=error.expected) from error
+    except OSError as error:
+        raise unreadable_index(name, error.strerror) from error
+    if not plain:
+        raise unreadable_index(name, "a folder" if path.is_dir() else "a pipe or a device")
+    return path
+
+
+def unreadable_index(name: str, found: str | None) -> DatasetError:
+    """Return the error of an index file that cannot be opened or read."""
+    return DatasetError(
+        "the index cannot be read",
+        where=name,
+        found=found,
+        expected="a plain file",
+        hint="check that the file is readable",
+    )

@@ -1,36 +1,54 @@
-"""Index files of comma-separated lines: each line is read by itself, so that a bad one spoils no other."""
+"""Index files of comma-separated values, with quotes as in RFC 4180: a bad record spoils no other."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from plumbline.datasets.records import Refusal, printable
-from plumbline.errors import DatasetError, ImageRejected
-
-_BOM = b"\xef\xbb\xbf"
+from plumbline.datasets.text_index import MAX_LINE_BYTES, RawLine, raw_lines, refuse_line
+from plumbline.errors import DatasetError
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of an index: its number in the file, from 1, and its values by column."""
+    """One record of an index: the line in the file that it begins in, from 1, and its values by column."""
 
     line: int
     values: dict[str, str]
 
 
-def read_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterator[Row | Refusal]:
-    """Read an index whose first line names its columns.
+class _Record(NamedTuple):
+    """One line or several, and the fields that they hold, or why they do not parse."""
 
-    A byte-order mark and CRLF are accepted; blank lines list nothing. A line of another number of fields,
-    with an open quote or not in UTF-8 becomes a refusal with its number (`ragged_row`, `wrong_encoding`).
+    lines: list[RawLine]
+    parsed: list[str] | csv.Error
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(line.data for line in self.lines)
+
+    def __str__(self) -> str:
+        first, last = self.lines[0].number, self.lines[-1].number
+        return "the line" if first == last else f"the record of lines {first} to {last}"
+
+
+def read_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterator[Row | Refusal]:
+    """Read an index whose first record names its columns.
+
+    A byte-order mark and CRLF are accepted; blank lines list nothing. A quoted value may hold line ends: such a
+    record is one row. A record of another number of fields, or not in UTF-8, becomes one refusal with the number
+    of its first line (`ragged_row`, `wrong_encoding`). An open quote that no later line closes as it must spoils
+    its own line alone (`ragged_row`): the lines after it are rows.
 
     Parameters
     ----------
     path : Path
-        The file.
+        The file, from `index_file`.
     name : str
         What it is called in messages.
     columns : sequence of str
@@ -39,62 +57,81 @@ def read_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterator[Row 
     Raises
     ------
     DatasetError
-        If the header cannot be read, or lacks or repeats a column, or the file cannot be opened.
+        If the header cannot be read, or lacks or repeats a column, the file cannot be read, or a line in it is
+        longer than `MAX_LINE_BYTES`.
     """
-    try:
-        with path.open("rb") as file:
-            header = _header(file.readline(), name, columns)
-            for line, raw in enumerate(file, 2):
-                if raw.strip():
-                    yield _row(raw, line, name, header)
-    except OSError as error:
-        hint = "check that the file is readable"
-        raise DatasetError("the index cannot be read", where=name, found=error.strerror, hint=hint) from error
+    records = _records(raw_lines(path, name))
+    header = _header(next(records, _Record([], [])), name, columns)
+    for record in records:
+        if record.data.strip():
+            yield _row(record, name, header)
 
 
-def _header(raw: bytes, name: str, columns: Sequence[str]) -> list[str]:
-    expected = f"a first line with the columns {', '.join(columns)}, in UTF-8"
+def _records(lines: Iterator[RawLine]) -> Iterator[_Record]:
+    """Group lines into records; no line is gone through more than twice, whatever the quotes in it."""
+    again: deque[RawLine] = deque()
+    while True:
+        taken: list[RawLine] = []
+        parsed = _parsed(_texts(again, lines, taken))
+        if parsed is None:
+            return
+        if isinstance(parsed, list):
+            yield _Record(taken, parsed)
+            continue
+        # A stray quote in the first line has run on to the last, which alone may begin a record of several lines.
+        yield _Record(taken[:1], parsed)
+        yield from (_Record([line], _parsed([_text(line)]) or []) for line in taken[1:-1])
+        again.extend(taken[1:][-1:])
+
+
+def _texts(again: deque[RawLine], lines: Iterator[RawLine], taken: list[RawLine]) -> Iterator[str]:
+    """Give the text of one line after another, first of those that come again, and note each in `taken`."""
+    size = 0
+    while line := again.popleft() if again else next(lines, None):
+        taken.append(line)
+        size += len(line.data)
+        if size > MAX_LINE_BYTES:
+            raise csv.Error(f"a record of more than {MAX_LINE_BYTES} bytes")
+        yield _text(line)
+
+
+def _text(line: RawLine) -> str:
+    # Where fields end does not depend on the encoding; whether it is right is asked of the whole record.
+    return line.data.decode("utf-8", "surrogateescape")
+
+
+def _parsed(texts: Iterable[str]) -> list[str] | csv.Error | None:
+    """Return the fields of the record that the texts begin with, or why there is none; None without texts."""
     try:
-        header = _fields(raw.removeprefix(_BOM))
-    except (UnicodeDecodeError, csv.Error):
-        header = []
+        return next(csv.reader(texts, strict=True), None)
+    except csv.Error as error:
+        return error
+
+
+def _header(record: _Record, name: str, columns: Sequence[str]) -> list[str]:
+    header = [] if isinstance(record.parsed, csv.Error) else record.parsed
     if not set(columns) <= set(header) or len(set(header)) < len(header):
         raise DatasetError(
             "the index does not begin with its column names",
             where=f"{name}, line 1",
-            found=printable(repr(raw[:200])),
-            expected=expected,
+            found=printable(repr(record.data[:200])),
+            expected=f"a first line with the columns {', '.join(columns)}, in UTF-8",
             hint="restore the first line of the published file, or save the file as UTF-8",
         )
     return header
 
 
-def _row(raw: bytes, line: int, name: str, header: list[str]) -> Row | Refusal:
-    where = f"{name}, line {line}"
+def _row(record: _Record, name: str, header: list[str]) -> Row | Refusal:
+    line, fields, expected = record.lines[0].number, record.parsed, ",".join(header)
     try:
-        fields = _fields(raw)
+        record.data.decode("utf-8")
     except UnicodeDecodeError:
-        rejected = ImageRejected(
-            "wrong_encoding",
-            "the line is not UTF-8",
-            where=where,
-            found=repr(raw.strip())[1:],
-            expected="UTF-8",
-        )
-    except csv.Error as error:
-        rejected = ImageRejected(
-            "ragged_row", "the line does not parse", where=where, found=str(error), expected=",".join(header)
-        )
-    else:
-        if len(fields) == len(header):
-            return Row(line, dict(zip(header, fields, strict=True)))
-        found = f"{len(fields)} fields: {','.join(fields)}"
-        expected = f"{len(header)} fields: {','.join(header)}"
-        rejected = ImageRejected(
-            "ragged_row", "the line has another number of fields", where=where, found=found, expected=expected
-        )
-    return Refusal.of(rejected, path=name, stage="index", line=line)
-
-
-def _fields(raw: bytes) -> list[str]:
-    return next(csv.reader([raw.decode("utf-8")], strict=True), [])
+        found = repr(record.data.strip())[1:]
+        return refuse_line("wrong_encoding", f"{record} is not UTF-8", name, line, found, "UTF-8")
+    if isinstance(fields, csv.Error):
+        return refuse_line("ragged_row", f"{record} does not parse", name, line, str(fields), expected)
+    if len(fields) == len(header):
+        return Row(line, dict(zip(header, fields, strict=True)))
+    what = f"{record} has another number of fields"
+    found = f"{len(fields)} fields: {','.join(fields)}"
+    return refuse_line("ragged_row", what, name, line, found, f"{len(header)} fields: {expected}")

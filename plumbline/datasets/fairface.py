@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from plumbline.datasets.containment import dataset_root, inside, leads_out
+from plumbline.datasets.containment import dataset_root, index_file, leads_out
 from plumbline.datasets.csv_index import Row, read_rows
 from plumbline.datasets.declaration import Declaration, load_declaration
 from plumbline.datasets.records import Entry, Refusal
-from plumbline.errors import DatasetError, ImageRejected
+from plumbline.datasets.text_index import refuse_line
+from plumbline.errors import DatasetError
 
 
 class FairFace:
@@ -31,7 +33,7 @@ class FairFace:
         """
         folder = dataset_root(root)
         names = self.declaration.indexes.values()
-        present = [name for name in names if (folder / name).is_file()]
+        present = [name for name in names if os.path.lexists(folder / name)]
         if not present:
             raise DatasetError(
                 "the FairFace folder has no label file",
@@ -73,11 +75,7 @@ class FairFace:
         return self.declaration.labels(entry.raw)
 
     def _lines(self, root: Path, name: str, split: str) -> Iterator[Entry | Refusal]:
-        try:
-            index = inside(root, name)
-        except ImageRejected as error:
-            raise DatasetError(error.what, where=name, found=error.found, expected=error.expected) from error
-        for row in read_rows(index, name=name, columns=self.declaration.index_columns):
+        for row in read_rows(index_file(root, name), name=name, columns=self.declaration.index_columns):
             yield row if isinstance(row, Refusal) else self._entry(row, name, split)
 
     def _entry(self, row: Row, name: str, split: str) -> Entry | Refusal:
@@ -88,12 +86,6 @@ class FairFace:
             # Left as it is listed, for `inside` to refuse.
             return Entry(listed, split, own, name, row.line)
         if len(parts) < 2 or parts[-2] != split:
-            rejected = ImageRejected(
-                "wrong_split",
-                "the file does not belong to the split of its index",
-                where=f"{name}, line {row.line}",
-                found=listed,
-                expected=f"{split}/N.jpg",
-            )
-            return Refusal.of(rejected, path=listed, stage="index", line=row.line)
+            what = "the file does not belong to the split of its index"
+            return refuse_line("wrong_split", what, name, row.line, listed, f"{split}/N.jpg", path=listed)
         return Entry("/".join(parts[-2:]), split, own, name, row.line)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import polars as pl
 
-from plumbline.datasets.containment import dataset_root, inside, leads_out
+from plumbline.datasets.containment import dataset_root, index_file, inside, leads_out, unreadable_index
 from plumbline.datasets.records import (
     LABEL_COLUMNS,
     RECORD_SCHEMA,
@@ -207,10 +207,9 @@ def _index_lines(reader: Reader, root: Path) -> list[str]:
 
 def _index_digest(root: Path, name: str) -> str:
     try:
-        return digest_file(root / name)
+        return digest_file(index_file(root, name))
     except OSError as error:
-        hint = "check that the file is readable"
-        raise DatasetError("the index cannot be read", where=name, found=error.strerror, hint=hint) from error
+        raise unreadable_index(name, error.strerror) from error
 
 
 def _examine(labels_of: _Labels, files: _Files, item: Entry | Refusal) -> _Examined:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
-from plumbline.datasets.containment import inside
+from plumbline.datasets.containment import index_file, unreadable_index
 from plumbline.datasets.records import Refusal
 from plumbline.errors import DatasetError, ImageRejected
 
+MAX_LINE_BYTES = 1 << 20
+"""Far more than a row needs; a file without line ends would else be read into memory whole."""
+
 _BOM = b"\xef\xbb\xbf"
+
+
+class RawLine(NamedTuple):
+    """One line of a file: its number, from 1, and its bytes with the line end, without a byte-order mark."""
+
+    number: int
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +31,34 @@ class Line:
 
     number: int
     text: str
+
+
+def raw_lines(path: Path, name: str) -> Iterator[RawLine]:
+    """Read a file's lines, of which no more than one is in memory at a time.
+
+    Parameters
+    ----------
+    path : Path
+        The file, from `index_file`.
+    name : str
+        What it is called in messages.
+
+    Raises
+    ------
+    DatasetError
+        If the file cannot be read, or a line is longer than `MAX_LINE_BYTES`.
+    """
+    try:
+        with path.open("rb") as file:
+            for number in count(1):
+                data = file.readline(MAX_LINE_BYTES + 1)
+                if not data:
+                    return
+                if len(data) > MAX_LINE_BYTES:
+                    raise _endless(name, number)
+                yield RawLine(number, data.removeprefix(_BOM) if number == 1 else data)
+    except OSError as error:
+        raise unreadable_index(name, error.strerror) from error
 
 
 def read_lines(root: Path, name: str) -> Iterator[Line | Refusal]:
@@ -37,19 +77,12 @@ def read_lines(root: Path, name: str) -> Iterator[Line | Refusal]:
     Raises
     ------
     DatasetError
-        If the file leads out of the folder or cannot be opened.
+        If the file leads out of the folder or cannot be read, or a line is longer than `MAX_LINE_BYTES`.
     """
-    try:
-        with inside(root, name).open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                data = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
-                if data:
-                    yield _line(data, number, name)
-    except ImageRejected as error:
-        raise DatasetError(error.what, where=name, found=error.found, expected=error.expected) from error
-    except OSError as error:
-        hint = "check that the file is readable"
-        raise DatasetError("the index cannot be read", where=name, found=error.strerror, hint=hint) from error
+    for number, raw in raw_lines(index_file(root, name), name):
+        data = raw.strip()
+        if data:
+            yield _line(data, number, name)
 
 
 def _line(data: bytes, number: int, name: str) -> Line | Refusal:
@@ -58,6 +91,16 @@ def _line(data: bytes, number: int, name: str) -> Line | Refusal:
     except UnicodeDecodeError:
         found = repr(data)[1:]
         return refuse_line("wrong_encoding", "the line is not UTF-8", name, number, found, "UTF-8")
+
+
+def _endless(name: str, number: int) -> DatasetError:
+    return DatasetError(
+        "a line of the index is too long",
+        where=f"{name}, line {number}",
+        found=f"more than {MAX_LINE_BYTES} bytes",
+        expected=f"lines of at most {MAX_LINE_BYTES} bytes",
+        hint="check that this is the published file and not damaged",
+    )
 
 
 def refuse_line(

@@ -131,8 +131,10 @@ def test_accepted_and_quarantined_are_the_listed_lines_whatever_the_index_holds(
                 ingest(reader_for("fairface"), root, dataset="faces", workers=1)
             return
         ingested = ingest(reader_for("fairface"), root, dataset="faces", workers=1)
-    assert ingested.listed == len(lines)
-    assert ingested.records.height + ingested.quarantine.height == len(lines)
+    # A quoted value may run over several lines; without a quote each line is a row.
+    quoted = any(b'"' in line for line in lines)
+    assert ingested.listed == len(lines) or (quoted and 0 < ingested.listed < len(lines))
+    assert ingested.records.height + ingested.quarantine.height == ingested.listed
     assert (
         ingested.quarantine.select("code", "stage", "message", "path", "line")
         .null_count()
