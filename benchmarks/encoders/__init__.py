@@ -1,0 +1,1 @@
+"""Images and prompts through encoders, beside the loops that they must beat."""
