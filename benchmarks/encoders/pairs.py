@@ -37,7 +37,8 @@ def run(checkpoint: Path, images: Images, suite: Suite, folder: UPath) -> None:
     )
     print(f"  towers once          {n / fast:8.0f} pairs/s")
     print(f"  the model's own      {n / slow:8.0f} pairs/s   {slow / fast:.1f} x   ({PEER_IMAGES} images)")
-    print(f"  largest difference   {np.abs(expected - logits[:PEER_IMAGES]).max():.1e}")
+    apart, most = np.abs(expected - logits[:PEER_IMAGES]).max(), np.abs(expected).max()
+    print(f"  largest difference   {apart:.1e} of logits up to {most:.0f}")
 
 
 def released(checkpoint: Path):
