@@ -54,11 +54,13 @@ _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
     "PNG": PngImageFile,
     "WEBP": WebPImageFile,
 }
-_SUFFIXES = {
+SUFFIXES = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
     "PNG": (".png",),
     "WEBP": (".webp",),
 }
+"""Accepted format, to the extensions that its files may have, in small or capital letters."""
+
 _OTHER_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF"}
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
 _ACCEPTED = "JPEG, PNG or WEBP"
@@ -212,7 +214,7 @@ def _bytes_and_suffix(source: Path | str | bytes) -> tuple[bytes, str | None]:
 def _plainly_accepted(data: bytes, suffix: str | None) -> bool:
     """Tell whether this is a JPEG that `decode` must accept; the reasons of a refusal are not sought here."""
     _require_strict_pillow()
-    if suffix is not None and suffix.lower() not in _SUFFIXES["JPEG"]:
+    if suffix is not None and suffix.lower() not in SUFFIXES["JPEG"]:
         return False
     width, height = plain_size(data) or (0, 0)
     return min(width, height) >= MIN_SIDE and width * height <= MAX_PIXELS
@@ -233,8 +235,8 @@ def _opened(data: bytes, suffix: str | None) -> ImageFile.ImageFile:
     """Read the header and refuse what its words already exclude; no pixel is decoded yet."""
     _require_strict_pillow()
     kind = _kind(data)
-    if suffix is not None and suffix.lower() not in _SUFFIXES[kind]:
-        found, expected = f"{suffix or 'no extension'} on a {kind} file", " ".join(_SUFFIXES[kind])
+    if suffix is not None and suffix.lower() not in SUFFIXES[kind]:
+        found, expected = f"{suffix or 'no extension'} on a {kind} file", " ".join(SUFFIXES[kind])
         raise ImageRejected(
             "wrong_extension", "the extension contradicts the content", found=found, expected=expected
         )

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from json.encoder import encode_basestring
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import polars as pl
 
 from plumbline.datasets.containment import dataset_root, index_file, inside, leads_out, unreadable_index
+from plumbline.datasets.duplicates import Accepted, settle_duplicates
 from plumbline.datasets.records import (
     LABEL_COLUMNS,
     RECORD_SCHEMA,
@@ -27,8 +28,7 @@ from plumbline.datasets.records import (
 )
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images import MAX_FILE_BYTES, check, read_image_file
-from plumbline.parquet_images import names_row
+from plumbline.images import MAX_FILE_BYTES, check, read_image_file, suffix_of
 from plumbline.tables.schema import QUARANTINE_SCHEMA
 
 Progress = Callable[[int, int], None]
@@ -44,18 +44,10 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class _Accepted(NamedTuple):
-    """An accepted image. A tuple, since there is one per file: a frozen dataclass takes four times as long to make."""
-
-    entry: Entry
-    labels: dict[str, str]
-    image_id: str
-
-
 class _Examined(NamedTuple):
     """What became of one input, and its line in the folder's digest."""
 
-    outcome: _Accepted | Refusal
+    outcome: Accepted | Refusal
     content: str
 
 
@@ -69,8 +61,7 @@ def ingest(
 ) -> Ingested:
     """Read a dataset: check every listed file down to its last pixel, and account for all of them.
 
-    Of files with the same bytes, the first is kept where their labels agree (`duplicate`, or `duplicate_row`
-    for the same path listed again) and none where they differ (`conflicting_duplicate`).
+    Of files with the same bytes, one row is kept at most: see `settle_duplicates`.
 
     Parameters
     ----------
@@ -100,7 +91,7 @@ def ingest(
     indexes = _index_lines(reader, files.root)
     listed = reader.entries(files.root)
     examine = partial(_examine, _Labels(reader), files)
-    outcomes: list[_Accepted | Refusal] = []
+    outcomes: list[Accepted | Refusal] = []
 
     def contents() -> Iterator[str]:
         yield from indexes
@@ -109,8 +100,8 @@ def ingest(
             yield examined.content
 
     digest = digest_sequence(contents())
-    settled = _settle_duplicates(outcomes)
-    accepted = [item for item in settled if isinstance(item, _Accepted)]
+    settled = settle_duplicates(outcomes)
+    accepted = [item for item in settled if isinstance(item, Accepted)]
     refused = [item for item in settled if isinstance(item, Refusal)]
     records, quarantine = _record_frame(accepted, dataset), _quarantine_frame(refused, dataset)
     ingested = Ingested(records, quarantine, len(listed), digest)
@@ -221,7 +212,7 @@ def _examine(labels_of: _Labels, files: _Files, item: Entry | Refusal) -> _Exami
     try:
         labels = labels_of(item)
     except ImageRejected as error:
-        refusal = _refused(item, error, "labels")
+        refusal = Refusal.of_entry(error, item, stage="labels")
     stage = "path"
     try:
         data = files.read_straight(item.path)
@@ -230,14 +221,14 @@ def _examine(labels_of: _Labels, files: _Files, item: Entry | Refusal) -> _Exami
             stage = "image"
             data = read_image_file(path)
     except ImageRejected as error:
-        return _Examined(refusal or _refused(item, error, stage), _unread_line(item, error))
+        return _Examined(refusal or Refusal.of_entry(error, item, stage=stage), _unread_line(item, error))
     image_id = digest_bytes(data)
     if refusal is None:
         try:
-            check(data, suffix=_suffix(item.path))
+            check(data, suffix=suffix_of(item.path))
         except ImageRejected as error:
-            refusal = _refused(item, error, "image")
-    return _Examined(refusal or _Accepted(item, labels, image_id), _content_line(item, image_id))
+            refusal = Refusal.of_entry(error, item, stage="image")
+    return _Examined(refusal or Accepted(item, labels, image_id), _content_line(item, image_id))
 
 
 def _content(files: _Files, item: Entry | Refusal) -> str:
@@ -263,19 +254,6 @@ def _unread_line(entry: Entry, error: ImageRejected) -> str:
 
 def _refused_line(refusal: Refusal) -> str:
     return canonical_json([refusal.path, refusal.line, refusal.code])
-
-
-def _suffix(path: str) -> str | None:
-    """Return the extension that the content must agree with; None for a row of a Parquet file."""
-    if suffix := os.path.splitext(path)[1]:  # noqa: PTH122  (a Path for every file costs as much as its hash)
-        return suffix
-    return None if names_row(path) else PurePosixPath(path).suffix
-
-
-def _refused(entry: Entry, error: ImageRejected, stage: str) -> Refusal:
-    if entry.index is not None:
-        error.where = f"{entry.index}, line {entry.line}"
-    return Refusal.of(error, path=entry.path, stage=stage, line=entry.line)
 
 
 def _in_order(
@@ -316,42 +294,7 @@ def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> l
     return [work(item) for item in chunk]
 
 
-def _settle_duplicates(items: list[_Accepted | Refusal]) -> list[_Accepted | Refusal]:
-    same_bytes: defaultdict[str, list[int]] = defaultdict(list)
-    for position, item in enumerate(items):
-        if isinstance(item, _Accepted):
-            same_bytes[item.image_id].append(position)
-    settled = list(items)
-    for positions in same_bytes.values():
-        if len(positions) == 1:
-            continue
-        group = [item for position in positions if isinstance(item := items[position], _Accepted)]
-        agree = all(item.labels == group[0].labels for item in group)
-        for position, item in list(zip(positions, group, strict=True))[1 if agree else 0 :]:
-            settled[position] = _duplicate(item, group, agree=agree)
-    return settled
-
-
-def _duplicate(item: _Accepted, group: list[_Accepted], *, agree: bool) -> Refusal:
-    first = group[0].entry
-    if not agree:
-        code, what = (
-            "conflicting_duplicate",
-            f"the same bytes are listed {len(group)} times with different labels",
-        )
-        found = "; ".join(sorted({canonical_json(other.labels) for other in group}))
-        expected = "one set of labels"
-    elif item.entry.path == first.path:
-        code, what = "duplicate_row", "the index lists this file again with the same labels"
-        found, expected = item.entry.path, f"one row; kept: line {first.line}"
-    else:
-        code, what = "duplicate", "an earlier file has the same bytes and the same labels"
-        found, expected = f"sha256 {item.image_id}", f"one copy; kept: {first.path}"
-    error = ImageRejected(code, what, found=found, expected=expected)
-    return _refused(item.entry, error, "duplicates")
-
-
-def _record_frame(accepted: list[_Accepted], dataset: str) -> pl.DataFrame:
+def _record_frame(accepted: list[Accepted], dataset: str) -> pl.DataFrame:
     columns: dict[str, list[str | None]] = {
         "image_id": [item.image_id for item in accepted],
         "dataset": [dataset] * len(accepted),

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from plumbline.datasets.containment import dataset_root, inside
+from plumbline.datasets.containment import dataset_root, index_file, inside
 from plumbline.datasets.declaration import Declaration, load_declaration
 from plumbline.datasets.records import Entry, Refusal, printable
 from plumbline.datasets.text_index import Line, read_lines, refuse_line
 from plumbline.errors import DatasetError, ImageRejected
+from plumbline.images import SUFFIXES
 
 INDEX = "pata_fairness.files.lst"
 CAPTIONS = "pata_fairness.captions.json"
 IMAGES = "images"
 
-NAME_FORM = f"{IMAGES}/<scene>_<race>_<gender>_<age>_<position>.jpg, .jpeg, .png or .webp, position from 0"
+_SUFFIXES = tuple(suffix for of_format in SUFFIXES.values() for suffix in of_format)
+NAME_FORM = f"{IMAGES}/<scene>_<race>_<gender>_<age>_<position> and {' or '.join(_SUFFIXES)}, position from 0"
 
 # From the right, since a scene may have underscores of its own.
 _PARTS = ("scene", "race", "gender", "age")
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
 # What captions.json calls an attribute, to the record column.
 _ATTRIBUTES = {"races": "race", "gender": "gender", "age": "age"}
@@ -40,22 +42,23 @@ class PATA:
     declaration: Declaration = load_declaration("pata")
 
     def index_files(self, root: Path) -> Sequence[str]:
-        """Return the list.
+        """Return the list, and the captions where they are there.
 
         Raises
         ------
         DatasetError
-            If it is not there.
+            If the list is not there.
         """
         folder = dataset_root(root)
-        if not (folder / INDEX).is_file():
+        present = [name for name in (INDEX, CAPTIONS) if os.path.lexists(folder / name)]
+        if INDEX not in present:
             raise DatasetError(
                 "the PATA folder has no list of images",
                 where=root,
                 expected=INDEX,
                 hint=f"put the published list there, and the images into {NAME_FORM}",
             )
-        return [INDEX]
+        return present
 
     def entries(self, root: Path) -> Sequence[Entry | Refusal]:
         """Return one entry a line of the list.
@@ -156,8 +159,8 @@ def load_captions(root: Path | str) -> tuple[SceneCaptions, ...]:
     """
     folder = dataset_root(root)
     try:
-        content = json.loads(inside(folder, CAPTIONS).read_bytes())
-    except (OSError, ImageRejected, ValueError, RecursionError) as error:
+        content = json.loads(index_file(folder, CAPTIONS).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
         _unusable(
             "PATA's captions cannot be read", CAPTIONS, printable(str(error)), "a file of JSON in UTF-8"
         )

@@ -18,6 +18,12 @@ LABEL_COLUMNS = (
     "gender", "race", "age", "age_group", "occupation", "scene", "physical", "set_id", "dimension", "level", "caption",
 )  # fmt: skip
 
+CONTEXT_COLUMNS = ("scene", "set_id", "dimension", "level", "caption")
+"""Label columns that say in what a picture is listed (scene, set, place in a design, text), not who is shown in it.
+
+Two rows that differ in these alone do not contradict each other.
+"""
+
 RECORD_SCHEMA: Schema = dict.fromkeys(("image_id", "dataset", "path", "split", *LABEL_COLUMNS), pl.String)
 """One row an accepted image. `image_id` is the sha256 of the file, `path` starts at the dataset's root.
 
@@ -100,6 +106,13 @@ class Refusal:
             found=None if rejected.found is None else printable(str(rejected.found)),
             expected=None if rejected.expected is None else printable(str(rejected.expected)),
         )
+
+    @classmethod
+    def of_entry(cls, rejected: ImageRejected, entry: Entry, *, stage: str) -> Refusal:
+        """Make the refusal of a listed image; its place in the index is added to the error."""
+        if entry.index is not None:
+            rejected.where = f"{entry.index}, line {entry.line}"
+        return cls.of(rejected, path=entry.path, stage=stage, line=entry.line)
 
 
 class Reader(Protocol):

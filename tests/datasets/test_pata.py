@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plumbline.datasets import Entry, Ingested, ingest, reader_for, row_filter
+from plumbline.datasets import Entry, Ingested, folder_digest, ingest, reader_for, row_filter
 from plumbline.datasets.pata import CAPTIONS, INDEX, load_captions
 from plumbline.errors import DatasetError
 
@@ -33,7 +33,6 @@ drinking_water_indian_male_young|https://images.example/cache/2019/9/6/fb.jpg
 roadside_caucasian_male_young|http://images.example/the-road-ahead
 computer_indian_male_old|https://images.example/videos/1049008201/thumb/7.jpg?ip=x480
 """
-SHARED = os.environ.get("PLUMBLINE_SHARED_DATA")
 
 
 def written(root: Path, text: str | bytes, images: dict[str, bytes]) -> Path:
@@ -100,11 +99,42 @@ def test_an_image_may_have_any_accepted_extension_but_only_one(
     assert "_1.jpg, forest_indian_female_young_1.png" in ingested.quarantine["found"][0]
 
 
-def test_a_picture_listed_for_two_scenes_is_a_conflict(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
+def test_a_picture_listed_for_two_scenes_is_kept_in_the_first(
+    tmp_path: Path, jpeg: Callable[..., bytes]
+) -> None:
     names = ("office_indian_male_old_5.jpg", "computer_indian_male_old_14.jpg")
+    ingested = read(written(tmp_path, EXCERPT, dict.fromkeys(names, jpeg())))
+    assert ingested.records.select("path", "scene").rows() == [(f"images/{names[0]}", "office")]
+    again = ingested.quarantine.filter(path=f"images/{names[1]}").row(0, named=True)
+    assert (again["code"], again["line"], again["found"]) == ("other_context", 15, '{"scene":"computer"}')
+
+
+def test_a_picture_listed_for_two_people_is_a_conflict(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
+    names = ("office_indian_male_old_5.jpg", "shopping_black_male_old_8.jpg")
     ingested = read(written(tmp_path, EXCERPT, dict.fromkeys(names, jpeg())))
     codes = dict(zip(ingested.quarantine["path"], ingested.quarantine["code"]))
     assert [codes[f"images/{name}"] for name in names] == ["conflicting_duplicate"] * 2
+
+
+def test_the_captions_are_an_index_where_they_are_there(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
+    root, reader = written(tmp_path, EXCERPT, {}), reader_for("pata")
+    assert reader.index_files(root) == [INDEX]
+    digests = [folder_digest(reader, root)]
+    for content in ("[]", "[{}]"):
+        (root / CAPTIONS).write_text(content)
+        assert reader.index_files(root) == [INDEX, CAPTIONS]
+        digests.append(folder_digest(reader, root))
+        assert read(root).folder_digest == digests[-1]
+    assert len(set(digests)) == 3
+
+
+def test_a_pipe_in_the_place_of_the_captions_is_not_waited_for(tmp_path: Path) -> None:
+    root = written(tmp_path, EXCERPT, {})
+    os.mkfifo(root / CAPTIONS)
+    with pytest.raises(DatasetError, match="a pipe"):
+        load_captions(root)
+    with pytest.raises(DatasetError, match="a pipe"):
+        read(root)
 
 
 @pytest.mark.parametrize(
@@ -212,12 +242,8 @@ def test_captions_that_cannot_be_read_are_an_error(content: bytes | None, tmp_pa
         load_captions(tmp_path)
 
 
-@pytest.mark.skipif(
-    not SHARED, reason="PLUMBLINE_SHARED_DATA does not name a folder with the real PATA files"
-)
-def test_the_real_list_is_read_whole(tmp_path: Path) -> None:
-    real = Path(str(SHARED)) / "pata"
-    root = written(tmp_path, (real / INDEX).read_bytes(), {})
+def test_the_real_list_is_read_whole(tmp_path: Path, real_file: Callable[[str], Path]) -> None:
+    root = written(tmp_path, real_file(f"pata/{INDEX}").read_bytes(), {})
     reader = reader_for("pata")
     entries = [item for item in reader.entries(root) if isinstance(item, Entry)]
     assert len(entries) == read(root).listed == 4934
@@ -233,11 +259,8 @@ def test_the_real_list_is_read_whole(tmp_path: Path) -> None:
     assert len(scenes["young"]) == 24
 
 
-@pytest.mark.skipif(
-    not SHARED, reason="PLUMBLINE_SHARED_DATA does not name a folder with the real PATA files"
-)
-def test_the_real_captions_are_those_that_the_study_counts() -> None:
-    scenes = load_captions(Path(str(SHARED)) / "pata")
+def test_the_real_captions_are_those_that_the_study_counts(real_file: Callable[[str], Path]) -> None:
+    scenes = load_captions(real_file(f"pata/{CAPTIONS}").parent)
     known = next(rule.values for rule in reader_for("pata").declaration.rules if rule.column == "scene")
     assert {scene.scene for scene in scenes} == set(known)
     assert len(scenes) == 24
