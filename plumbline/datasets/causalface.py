@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 from plumbline.datasets.declaration import load_declaration
 from plumbline.datasets.folder_index import FolderIndexed
 from plumbline.datasets.records import Entry, Refusal
-from plumbline.errors import DatasetError
+from plumbline.errors import ImageRejected
 
 # Folder of a dimension, to what the names below it are marked with.
 _MARKS = {"age": "age", "lighting": "l", "pose": "y", "smiling": "smiling"}
@@ -37,8 +37,10 @@ class CausalFace(FolderIndexed):
     Assumed: that the number after `seed_` joins the faces of one person through all dimensions, and that a level
     may be written with or without a decimal point (`0`, `0.0`).
 
-    A corrected picture takes the place of its original. Versions without background are other pictures of listed
-    faces and are not listed. Any other file is, and is quarantined (`malformed_name`).
+    A corrected picture takes the place of its original, which is quarantined (`superseded`). Versions without
+    background are other pictures of the same faces and are quarantined too (`without_background`): leave them out
+    of the folder, or raise the dataset's `quarantine_rate`. So is any other file (`malformed_name`), and a picture
+    that stands in two dimensions, byte for byte, in all but the first (`other_context`).
     """
 
     declaration = load_declaration("causalface")
@@ -46,22 +48,16 @@ class CausalFace(FolderIndexed):
     form = "final_picked_<dimension>/seed_<N>/<race>_<gender>_<age, l, y or smiling>_<value>[_o2][_corrected].png"
 
     def entries(self, root: Path) -> Sequence[Entry | Refusal]:
-        """Return one entry a face, by path in code-point order.
+        """Return one entry a face, by path in code-point order; what is left out is a refusal with its reason.
 
         Raises
         ------
         DatasetError
-            If there is no face at all, or a folder cannot be listed.
+            If there is no file at all, or a folder cannot be listed.
         """
         found = super().entries(root)
         paths = {item.path for item in found}
-        listed = [item for item in found if not _is_replaced(item.path, paths)]
-        if not listed:
-            hint = f"put the images there, named {self.form}"
-            raise DatasetError(
-                "the CausalFace folder holds only pictures without background", where=root, hint=hint
-            )
-        return listed
+        return [_unless_superseded(item, paths) for item in found]
 
     def labels(self, entry: Entry) -> dict[str, str]:
         """Map race, gender, dimension and level; the set is the seed.
@@ -75,6 +71,9 @@ class CausalFace(FolderIndexed):
 
     def entry(self, path: str) -> Entry | Refusal:
         """Return what the folders and the name say; a dimension's folder holds only that dimension."""
+        if _WITHOUT_BACKGROUND in path and _PATH.fullmatch(path.replace(_WITHOUT_BACKGROUND, "")):
+            what = "the picture is a face without its background"
+            return _left_out("without_background", what, path, self.form)
         match = _PATH.fullmatch(path)
         if match is None or _MARKS.get(match["folder"], match["mark"]) != match["mark"]:
             return self.malformed(path)
@@ -84,8 +83,13 @@ class CausalFace(FolderIndexed):
         return Entry(path, None, {**raw, "dimension": match["mark"], "step": f"{match['mark']} {level}"})
 
 
-def _is_replaced(path: str, paths: set[str]) -> bool:
-    plain = path.replace(_WITHOUT_BACKGROUND, "")
-    if plain != path and _PATH.fullmatch(plain):
-        return True
-    return f"{path.removesuffix('.png')}{_CORRECTED}" in paths
+def _unless_superseded(item: Entry | Refusal, paths: Set[str]) -> Entry | Refusal:
+    corrected = f"{item.path.removesuffix('.png')}{_CORRECTED}"
+    if isinstance(item, Refusal) or corrected not in paths:
+        return item
+    what = "a version with the brightness set right takes the place of this picture"
+    return _left_out("superseded", what, item.path, corrected)
+
+
+def _left_out(code: str, what: str, path: str, expected: str) -> Refusal:
+    return Refusal.of(ImageRejected(code, what, found=path, expected=expected), path=path, stage="index")

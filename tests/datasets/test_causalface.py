@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
+from PIL import Image
 
 from plumbline.datasets import Entry, Refusal, ingest, reader_for
 from plumbline.errors import DatasetError
@@ -93,25 +95,62 @@ def test_a_level_race_or_dimension_that_is_not_declared_is_unknown(
     assert quarantine.select("code", "stage", "found").rows() == [("unknown_label", "labels", found)]
 
 
-def test_a_corrected_smile_takes_the_place_of_its_original(tmp_path: Path) -> None:
+def codes(items: list[Entry | Refusal]) -> dict[str, str | None]:
+    return {item.path: item.code if isinstance(item, Refusal) else None for item in items}
+
+
+def test_a_corrected_smile_takes_the_place_of_its_original_which_is_a_refusal(tmp_path: Path) -> None:
     folder = "final_picked_smiling/seed_1"
-    paths = [
-        f"{folder}/black_male_smiling_0_o2.png",
-        f"{folder}/black_male_smiling_0_o2_corrected.png",
-        f"{folder}/black_male_smiling_1_o2.png",
-    ]
-    assert [item.path for item in listed(tmp_path, *paths)] == paths[1:]
+    items = listed(
+        tmp_path,
+        original := f"{folder}/black_male_smiling_0_o2.png",
+        corrected := f"{folder}/black_male_smiling_0_o2_corrected.png",
+        other := f"{folder}/black_male_smiling_1_o2.png",
+    )
+    assert codes(items) == {original: "superseded", corrected: None, other: None}
+    assert isinstance(items[0], Refusal)
+    assert items[0].expected == corrected
 
 
-def test_versions_without_background_are_not_listed(tmp_path: Path) -> None:
-    kept = "final_picked_age/seed_1/black_male_age_0.8_o2.png"
+def test_what_is_no_face_is_not_superseded_either(tmp_path: Path) -> None:
+    folder = "final_picked_smiling/seed_1"
+    items = listed(tmp_path, f"{folder}/notes", f"{folder}/notes_corrected.png")
+    assert set(codes(items).values()) == {"malformed_name"}
+    assert len(items) == 2
+
+
+def test_versions_without_background_are_refusals_even_where_the_face_is_not_there(tmp_path: Path) -> None:
     without = [
         "final_picked_age/seed_1/black_male_age_0.8_o2_rm_bg.png",
         "final_picked_lighting/seed_1/black_male_lighting_0_o2_rm_bg.png",
     ]
-    with pytest.raises(DatasetError, match="only pictures without background"):
-        listed(tmp_path, *without[1:])
-    assert [item.path for item in listed(tmp_path, kept, *without)] == [kept]
+    assert codes(listed(tmp_path, *without[1:])) == {without[1]: "without_background"}
+    kept = "final_picked_age/seed_1/black_male_age_0.8_o2.png"
+    refused = dict.fromkeys(without, "without_background")
+    assert codes(listed(tmp_path, kept, *without)) == {kept: None, **refused}
+    odd = "final_picked_age/seed_1/notes_rm_bg.png"
+    assert codes(listed(tmp_path, odd))[odd] == "malformed_name"
+
+
+def test_one_picture_in_two_dimensions_is_kept_in_the_first(
+    tmp_path: Path, jpeg: Callable[..., bytes]
+) -> None:
+    paths = [
+        "final_picked_lighting/seed_1/black_male_l_0.png",
+        "final_picked_pose/seed_1/black_male_y_0.png",
+    ]
+    listed(tmp_path, *paths)
+    picture = io.BytesIO()
+    Image.open(io.BytesIO(jpeg())).save(picture, "PNG")
+    for path in paths:
+        (tmp_path / path).write_bytes(picture.getvalue())
+    ingested = ingest(reader_for("causalface"), tmp_path, dataset="faces")
+    assert ingested.records.select("path", "dimension", "level").rows() == [(paths[0], "lighting", "0")]
+    (refusal,) = ingested.quarantine.iter_rows(named=True)
+    assert (refusal["path"], refusal["code"]) == (paths[1], "other_context")
+    assert refusal["message"] == "an earlier row has the same picture with another dimension"
+    assert refusal["found"] == '{"dimension":"pose"}'
+    assert paths[0] in refusal["expected"]
 
 
 def test_an_empty_folder_says_what_belongs_there(tmp_path: Path) -> None:
@@ -135,7 +174,6 @@ def test_the_planted_design_is_crossed(tmp_path: Path) -> None:
 
 def test_a_planted_person_differs_only_in_what_is_varied(tmp_path: Path) -> None:
     import numpy as np
-    from PIL import Image
 
     root = folders.ensure("causalface", tmp_path)
 
