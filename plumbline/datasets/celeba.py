@@ -20,6 +20,9 @@ _PARTITION = ("list_eval_partition.txt", "Eval/list_eval_partition.txt")
 _IMAGES = ("img_align_celeba", "Img/img_align_celeba")
 _EXPECTED = f"{_ATTRIBUTES[0]}, {_PARTITION[0]} and the folder {_IMAGES[0]}; also below Anno, Eval and Img"
 
+# Python refuses to read a number of thousands of digits.
+_LONGEST_COUNT = 9
+
 _SPLITS = {"0": "train", "1": "val", "2": "test"}
 
 
@@ -184,7 +187,7 @@ def _found(folder: Path, names: Sequence[str]) -> str:
 
 def _count(index: str, line: Line | Refusal | None) -> int:
     text = line.text if isinstance(line, Line) else ""
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_COUNT):
         _unusable("line 1 is not the number of images", index, text[:200] or "nothing", "a whole number")
     return int(text)
 

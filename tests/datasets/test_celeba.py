@@ -161,12 +161,13 @@ def test_a_name_that_leads_out_is_refused_as_it_is_listed(name: str, celeba: Wri
     assert refused(ingested) == [(name, 8, "path", "path_outside_root")]
 
 
-@pytest.mark.parametrize("count", ["4", "6", "202599", "five", "5 5", "-5", "²", "000001.jpg -1"])
+@pytest.mark.parametrize("count", ["4", "6", "202599", "five", "5 5", "-5", "²", "000001.jpg -1", "9" * 5000])
 def test_a_count_that_is_not_that_of_the_lines_is_an_error_of_the_whole(count: str, celeba: Write) -> None:
     with pytest.raises(DatasetError, match="line 1") as caught:
         read(celeba(count=count))
     assert caught.value.where == "list_attr_celeba.txt"
     assert "line 1" in str(caught.value.hint)
+    assert len(str(caught.value.found)) <= 200
 
 
 @pytest.mark.parametrize("names", ["Smiling Young", "Male Male Young Bald Blurry", ROWS[0]])
