@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,3 +124,25 @@ def test_an_index_that_cannot_be_opened_is_an_error(
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(DatasetError, match="Permission denied"):
         ingest(reader_for("fairface"), root, dataset="faces")
+
+
+def test_the_real_val_labels_are_those_that_the_dataset_is_known_by(
+    tmp_path: Path, real_file: Callable[[str], Path]
+) -> None:
+    name = "fairface_label_val.csv"
+    (tmp_path / name).write_bytes(real_file(f"fairface/{name}").read_bytes())
+    reader = reader_for("fairface")
+    entries = [item for item in reader.entries(tmp_path) if isinstance(item, Entry)]
+    assert [entry.path for entry in entries] == [f"val/{number}.jpg" for number in range(1, 10_955)]
+    assert [entry.line for entry in entries] == list(range(2, 10_956))
+    labels = [reader.labels(entry) for entry in entries]
+    cells = Counter((label["race"], label["gender"]) for label in labels)
+    assert len(cells) == 7 * 2
+    assert (min(cells.values()), max(cells.values())) == (396, 1122)
+    assert cells["Middle Eastern", "woman"] == 396
+    assert cells["White", "man"] == 1122
+    assert len({label["age"] for label in labels}) == 9
+    # Without the images, each row is listed and refused for the same reason.
+    ingested = ingest(reader, tmp_path, dataset="fairface")
+    assert ingested.listed == ingested.quarantine.height == 10_954
+    assert set(ingested.quarantine["code"]) == {"missing_file"}
