@@ -6,19 +6,20 @@ The path `data/train-00000-of-00002.parquet/17` names the image of row 17, count
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path, PurePath
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.errors import ImageRejected
+from plumbline.parquet_columns import damage_refused, read_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,15 +27,22 @@ if TYPE_CHECKING:
 IMAGE_COLUMN = "image"
 
 MAX_GROUP_BYTES = 1 << 30
-"""Of one row group's pictures; a row group is decoded whole."""
+"""What one row group's pictures may take; a row group is decoded whole."""
 
-KEPT_BYTES = 1 << 28
-"""Of decoded row groups that wait for the next row; the last two are kept whatever their size."""
+KEPT_BYTES = min(1 << 31, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8)
+"""Of decoded row groups that wait for the next row; the last two are kept whatever their size.
+
+Threads that read rows in order have some hundreds under way, in several row groups: one that is forgotten too early
+is decoded again for every row.
+"""
 
 _ROW = re.compile(r"0|[1-9][0-9]{0,11}", re.ASCII)
 _SUFFIX = ".parquet"
 _KEPT_GROUPS = 2
+_KEPT_OUTCOMES = 1024
 _OPEN_FILES = 128
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
@@ -49,10 +57,9 @@ class _File:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the rows lie: the first row after each row group, its size decoded, and the column to read."""
+    """Where the rows lie: the first row after each row group, and the column to read."""
 
     ends: tuple[int, ...]
-    sizes: tuple[int, ...]
     leaf: str
 
 
@@ -71,7 +78,7 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
     """Return the encoded picture that a row holds.
 
     Row groups are decoded whole and the last ones kept, shared by all threads, so that rows read in order cost
-    one decoding a row group.
+    one decoding a row group. That one is damaged or too large is remembered, an error of the system is not.
 
     Parameters
     ----------
@@ -84,31 +91,23 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
     ------
     ImageRejected
         `missing_file` (no such row, or one without a picture), `corrupt` (no sound Parquet file),
-        `not_an_image` (no column of pictures) or `file_too_large` (the picture, or its row group).
+        `unsupported_format` (an encoding that is not accepted), `not_an_image` (no column of pictures) or
+        `file_too_large` (the picture, or its row group).
     OSError
         If the file cannot be opened or read.
     """
-    import pyarrow as pa
-
-    try:
-        file = _state(path.parent)
-        layout = _layout(file)
-        if not _ROW.fullmatch(path.name) or int(path.name) >= layout.ends[-1]:
-            found, expected = f"row {path.name}", f"a row from 0 to {layout.ends[-1] - 1}"
-            raise ImageRejected(
-                "missing_file", "the Parquet file has no such row", found=found, expected=expected
-            )
-        row = int(path.name)
-        group = bisect_right(layout.ends, row)
-        pictures = _RECENT.get((file, group), lambda: _pictures(file, layout, group))
-        picture = pictures[row - (layout.ends[group - 1] if group else 0)].as_buffer()
-    except pa.ArrowException as error:
-        raise _corrupt(error) from error
-    except OSError as error:
-        # Arrow says by an OSError without a number that what it read makes no sense.
-        if error.errno is None:
-            raise _corrupt(error) from error
-        raise
+    file = _state(path.parent)
+    layout = _sound(_layout(file))
+    if not _ROW.fullmatch(path.name) or int(path.name) >= layout.ends[-1]:
+        found, expected = f"row {path.name}", f"a row from 0 to {layout.ends[-1] - 1}"
+        raise ImageRejected(
+            "missing_file", "the Parquet file has no such row", found=found, expected=expected
+        )
+    row = int(path.name)
+    group = bisect_right(layout.ends, row)
+    pictures = _RECENT.get((file, group), lambda: _pictures(file, layout, group))
+    with damage_refused():
+        picture = _picture(pictures, row - (layout.ends[group - 1] if group else 0))
     if picture is None:
         raise ImageRejected("missing_file", "the row holds no picture", found="null", expected="a picture")
     if picture.size > max_bytes:
@@ -121,47 +120,64 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
 
 
 class _RecentGroups:
-    """The pictures of the row groups read last; two threads that want the same one read it once."""
+    """The pictures of the row groups read last, or why one was refused.
+
+    One is decoded at a time, which bounds the memory over all threads; the others read what is there meanwhile.
+    """
 
     def __init__(self, kept_bytes: int) -> None:
         self._kept_bytes = kept_bytes
-        self._lock = Lock()
-        self._groups: OrderedDict[tuple[_File, int], Future[pa.ChunkedArray | None]] = OrderedDict()
+        self._lock, self._decoding = Lock(), Lock()
+        self._groups: OrderedDict[tuple[_File, int], pa.ChunkedArray | ImageRejected] = OrderedDict()
 
     def get(self, key: tuple[_File, int], read: Callable[[], pa.ChunkedArray]) -> pa.ChunkedArray:
-        with self._lock:
-            waiting = self._groups.get(key)
-            if waiting is None:
-                mine = self._groups[key] = Future()
-            else:
-                self._groups.move_to_end(key)
-        if waiting is not None:
-            shared = waiting.result()
-            # The other thread failed: each says so of its own row.
-            return read() if shared is None else shared
-        pictures = None
-        try:
-            pictures = read()
-        finally:
-            with self._lock:
-                if pictures is None:
-                    del self._groups[key]
-                mine.set_result(pictures)
-                self._forget()
-        return pictures
+        outcome = self._known(key)
+        if outcome is None:
+            with self._decoding:
+                # Another thread may have decoded it while this one waited.
+                outcome = self._known(key)
+                if outcome is None:
+                    outcome = _outcome(read)
+                    self._keep(key, outcome)
+        return _sound(outcome)
 
-    def _forget(self) -> None:
-        done = {key: group.result() for key, group in self._groups.items() if group.done()}
-        sizes = {key: pictures.nbytes for key, pictures in done.items() if pictures is not None}
-        total = sum(sizes.values())
-        for key in list(sizes)[:-_KEPT_GROUPS]:
-            if total <= self._kept_bytes:
-                return
-            total -= sizes[key]
-            del self._groups[key]
+    def _known(self, key: tuple[_File, int]) -> pa.ChunkedArray | ImageRejected | None:
+        with self._lock:
+            if key in self._groups:
+                self._groups.move_to_end(key)
+            return self._groups.get(key)
+
+    def _keep(self, key: tuple[_File, int], outcome: pa.ChunkedArray | ImageRejected) -> None:
+        with self._lock:
+            self._groups[key] = outcome
+            sizes = [0 if isinstance(kept, ImageRejected) else kept.nbytes for kept in self._groups.values()]
+            total = sum(sizes)
+            for size in sizes[:-_KEPT_GROUPS]:
+                if total <= self._kept_bytes and len(self._groups) <= _KEPT_OUTCOMES:
+                    return
+                total -= size
+                self._groups.popitem(last=False)
 
 
 _RECENT = _RecentGroups(KEPT_BYTES)
+
+
+def _outcome(read: Callable[[], _Read]) -> _Read | ImageRejected:
+    try:
+        return read()
+    except ImageRejected as refused:
+        return _again(refused)
+
+
+def _sound(outcome: _Read | ImageRejected) -> _Read:
+    if isinstance(outcome, ImageRejected):
+        raise _again(outcome)
+    return outcome
+
+
+def _again(refused: ImageRejected) -> ImageRejected:
+    """Return a refusal anew: each caller adds its own place to one, and its own frames."""
+    return ImageRejected(refused.code, refused.what, found=refused.found, expected=refused.expected)
 
 
 def _state(path: Path) -> _File:
@@ -170,23 +186,26 @@ def _state(path: Path) -> _File:
 
 
 @lru_cache(maxsize=_OPEN_FILES)
-def _layout(file: _File) -> _Layout:
+def _layout(file: _File) -> _Layout | ImageRejected:
+    return _outcome(lambda: _read_layout(file))
+
+
+def _read_layout(file: _File) -> _Layout:
     from pyarrow import parquet
 
-    with parquet.ParquetFile(file.path) as opened:
+    with damage_refused(), parquet.ParquetFile(file.path) as opened:
         leaf = _leaf(opened.schema_arrow)
         about = opened.metadata
-        groups = [about.row_group(i) for i in range(about.num_row_groups)]
-    position = [about.schema.column(i).path for i in range(about.num_columns)].index(leaf)
-    ends = tuple(accumulate((group.num_rows for group in groups), initial=0))[1:]
-    sizes = tuple(group.column(position).total_uncompressed_size for group in groups)
-    return _Layout(ends or (0,), sizes, leaf)
+        rows = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+        if min(rows, default=0) < 0:
+            raise ValueError(f"a row group of {min(rows)} rows")
+        return _Layout(tuple(accumulate(rows)) or (0,), leaf)
 
 
 def _leaf(schema: pa.Schema) -> str:
     import pyarrow as pa
 
-    kind: Any = schema.field(IMAGE_COLUMN).type if IMAGE_COLUMN in schema.names else pa.null()
+    kind: Any = schema.field(IMAGE_COLUMN).type if schema.names.count(IMAGE_COLUMN) == 1 else pa.null()
     binary = (pa.binary(), pa.large_binary())
     if kind in binary:
         return IMAGE_COLUMN
@@ -203,17 +222,19 @@ def _leaf(schema: pa.Schema) -> str:
 
 def _pictures(file: _File, layout: _Layout, group: int) -> pa.ChunkedArray:
     import pyarrow.compute as pc
-    from pyarrow import parquet
 
-    if layout.sizes[group] > MAX_GROUP_BYTES:
-        found, expected = f"{layout.sizes[group]} bytes", f"at most {MAX_GROUP_BYTES} bytes"
-        raise ImageRejected("file_too_large", "the row group is too large", found=found, expected=expected)
-    with parquet.ParquetFile(file.path) as opened:
-        column = opened.read_row_group(group, columns=[layout.leaf], use_threads=False).column(0)
-    return column if layout.leaf == IMAGE_COLUMN else pc.struct_field(column, "bytes")
+    table = read_group(file.path, group, [layout.leaf], max_bytes=MAX_GROUP_BYTES)
+    with damage_refused():
+        column = table.column(IMAGE_COLUMN)
+        return column if layout.leaf == IMAGE_COLUMN else pc.struct_field(column, "bytes")
 
 
-def _corrupt(error: Exception) -> ImageRejected:
-    return ImageRejected(
-        "corrupt", "the Parquet file does not read", found=str(error), expected="a sound Parquet file"
-    )
+def _picture(pictures: pa.ChunkedArray, row: int) -> pa.Buffer | None:
+    cell = pictures[row]
+    place = cell.index.as_py()
+    if place is None:
+        return None
+    # Arrow takes places in a dictionary as the file says them, and a negative one counts from the end here.
+    if place < 0:
+        raise IndexError(f"place {place} of a dictionary")
+    return cell.dictionary[place].as_buffer()

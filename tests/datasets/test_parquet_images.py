@@ -110,12 +110,47 @@ def test_a_file_that_is_no_parquet_is_corrupt(damage: Callable[[bytes], bytes], 
     assert refusal(file / "0").code == "corrupt"
 
 
-def test_damage_inside_a_row_group_is_corrupt(tmp_path: Path) -> None:
-    file = written(tmp_path / "a.parquet", [os.urandom(500)])
-    data = bytearray(file.read_bytes())
+def damaged(path: Path, pictures: list[bytes | None]) -> Path:
+    """Write one row group whose pages begin with nonsense."""
+    written(path, pictures, group=len(pictures))
+    data = bytearray(path.read_bytes())
     data[4:400] = b"\xff" * 396
-    file.write_bytes(data)
-    assert refusal(file / "0").code == "corrupt"
+    path.write_bytes(data)
+    return path
+
+
+def test_damage_inside_a_row_group_is_corrupt(tmp_path: Path) -> None:
+    assert refusal(damaged(tmp_path / "a.parquet", [os.urandom(500)]) / "0").code == "corrupt"
+
+
+@pytest.mark.parametrize("kind", [KeyError, ValueError, IndexError, OverflowError, pa.ArrowInvalid])
+def test_whatever_arrow_raises_of_a_damaged_file_is_corrupt(
+    kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path / "a.parquet", [b"a"])
+
+    def fail(*_: object, **__: object) -> None:
+        raise kind("nonsense")
+
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", fail)
+    error = refusal(file / "0")
+    assert (error.code, str(error.found).strip("'")) == ("corrupt", "nonsense")
+
+
+def test_two_columns_of_the_name_are_no_column_of_pictures(tmp_path: Path) -> None:
+    table = pa.table([pa.array([b"a"]), pa.array([b"b"])], ["image", "image"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert refusal(tmp_path / "a.parquet/0").code == "not_an_image"
+
+
+def test_a_place_outside_the_dictionary_is_corrupt(tmp_path: Path) -> None:
+    table = pa.table({"image": pa.array([b"a", b"b", b"c"])})
+    parquet.write_table(table, tmp_path / "a.parquet", compression="none")
+    data = (tmp_path / "a.parquet").read_bytes()
+    # Two bits a place, three places: 0, 1 and 2 become 3 each.
+    assert data.count(b"\x02\x03\x24\x00") == 1
+    (tmp_path / "a.parquet").write_bytes(data.replace(b"\x02\x03\x24\x00", b"\x02\x03\x3f\x00"))
+    assert refusal(tmp_path / "a.parquet/1").code == "corrupt"
 
 
 @pytest.mark.parametrize(
@@ -153,6 +188,16 @@ def test_too_large_a_picture_and_too_large_a_row_group_are_refused(
     assert refusal(file / "0").code == "file_too_large"
 
 
+def test_a_picture_that_many_rows_share_is_held_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recent = parquet_images._RecentGroups(parquet_images.KEPT_BYTES)
+    monkeypatch.setattr(parquet_images, "_RECENT", recent)
+    monkeypatch.setattr(parquet_images, "MAX_GROUP_BYTES", 2 << 20)
+    file = written(tmp_path / "a.parquet", [bytes(1 << 20)] * 300, group=300)
+    assert file.stat().st_size < 100_000
+    assert read_image_file(file / "299") == bytes(1 << 20)
+    assert sum(group.nbytes for group in recent._groups.values()) < 2 << 20
+
+
 def test_rows_in_order_decode_each_row_group_once(tmp_path: Path, decoded: list) -> None:
     file = written(tmp_path / "a.parquet", [b"%d" % i for i in range(9)])
     with ThreadPoolExecutor(4) as pool:
@@ -176,17 +221,57 @@ def test_only_the_last_row_groups_are_kept(
     assert len(decoded) == 4
 
 
-def test_a_row_group_that_fails_fails_for_every_thread_and_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sixteen_threads_in_order_decode_each_row_group_once(tmp_path: Path, decoded: list) -> None:
+    file = written(tmp_path / "a.parquet", [b"%d" % i for i in range(1200)], group=100)
+    chunks = [range(start, start + 32) for start in range(0, 1200, 32)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda rows: [read_image_file(file / str(i)) for i in rows if i < 1200], chunks))
+    assert sorted(group for _, group in decoded) == list(range(12))
+
+
+def test_a_damaged_row_group_is_decoded_once_and_refused_for_every_row(tmp_path: Path, decoded: list) -> None:
+    file = damaged(tmp_path / "a.parquet", [os.urandom(500) for _ in range(8)])
+    with ThreadPoolExecutor(4) as pool:
+        errors = list(pool.map(lambda i: refusal(file / str(i)), range(8)))
+    assert [error.code for error in errors] == ["corrupt"] * 8
+    assert len({id(error) for error in errors}) == 8
+    assert decoded == [("a.parquet", 0)]
+
+
+def test_a_damaged_footer_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / "a.parquet", [b"a"] * 8)
+    file.write_bytes(file.read_bytes()[:-20])
+    calls: list[object] = []
+    honest = parquet_images._read_layout
+    monkeypatch.setattr(parquet_images, "_read_layout", lambda about: (calls.append(about), honest(about))[1])
+    assert [refusal(file / str(i)).code for i in range(8)] == ["corrupt"] * 8
+    assert len(calls) == 1
+
+
+def test_an_error_of_the_system_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path / "a.parquet", [b"a"] * 8, group=8)
-    recent = parquet_images._RecentGroups(1)
+    honest = parquet_images.read_group
+    failures = iter([OSError(5, "Input/output error")])
+
+    def failing_once(*args: object, **kwargs: object) -> object:
+        for error in failures:
+            raise error
+        return honest(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(parquet_images, "read_group", failing_once)
+    error = refusal(file / "0")
+    assert (error.code, error.found) == ("unreadable", "Input/output error")
+    assert [read_image_file(file / str(i)) for i in range(8)] == [b"a"] * 8
+
+
+def test_refusals_that_are_remembered_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_images, "_KEPT_OUTCOMES", 4)
+    recent = parquet_images._RecentGroups(parquet_images.KEPT_BYTES)
     monkeypatch.setattr(parquet_images, "_RECENT", recent)
     monkeypatch.setattr(parquet_images, "MAX_GROUP_BYTES", 1)
-    with ThreadPoolExecutor(4) as pool:
-        codes = list(pool.map(lambda i: refusal(file / str(i)).code, range(8)))
-    assert codes == ["file_too_large"] * 8
-    assert not recent._groups
+    file = written(tmp_path / "a.parquet", [b"a"] * 30)
+    assert {refusal(file / str(i)).code for i in range(30)} == {"file_too_large"}
+    assert len(recent._groups) == 4
 
 
 def test_a_file_that_was_written_again_is_read_again(tmp_path: Path) -> None:

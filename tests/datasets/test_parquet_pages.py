@@ -1,0 +1,126 @@
+"""What a Parquet file would take is counted before it is decoded, whatever its footer says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from plumbline.errors import ImageRejected
+from plumbline.parquet_columns import read_group
+
+MIB = 1 << 20
+
+
+def written(path: Path, values: list[bytes | None], **options: object) -> Path:
+    parquet.write_table(pa.table({"image": pa.array(values, pa.binary())}), path, **options)
+    return path
+
+
+def refusal(path: Path, *, max_bytes: int = MIB) -> ImageRejected:
+    with pytest.raises(ImageRejected) as caught:
+        read_group(path, 0, ["image"], max_bytes=max_bytes)
+    return caught.value
+
+
+def varint(value: int) -> bytes:
+    """Encode a positive number as Thrift's compact protocol does."""
+    value *= 2
+    parts = []
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def restated(path: Path, name: str, said: int) -> None:
+    """Make the footer say another number of a column chunk, of as many bytes."""
+    old = varint(getattr(parquet.read_metadata(path).row_group(0).column(0), name))
+    new = varint(said)
+    head, _, footer = path.read_bytes().rpartition(b"image")
+    assert len(old) == len(new) and footer.count(old) >= 1
+    path.write_bytes(head + b"image" + footer.replace(old, new))
+    assert getattr(parquet.read_metadata(path).row_group(0).column(0), name) == said
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip"])
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_a_footer_that_understates_is_not_believed(
+    codec: str, dictionary: bool, version: str, tmp_path: Path
+) -> None:
+    file = written(
+        tmp_path / "a.parquet",
+        [bytes(2 * MIB)],
+        compression=codec,
+        use_dictionary=dictionary,
+        data_page_version=version,
+        write_statistics=False,
+    )
+    restated(file, "total_uncompressed_size", MIB)
+    assert refusal(file, max_bytes=MIB * 3 // 2).code == "file_too_large"
+    assert read_group(file, 0, ["image"], max_bytes=3 * MIB).num_rows == 1
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_of_every_kind_are_counted_and_read(version: str, tmp_path: Path) -> None:
+    values = [None if i % 7 == 0 else b"%d" % (i % 50 if i < 500 else i) * 100 for i in range(1000)]
+    options = {"data_page_size": 4096, "dictionary_pagesize_limit": 2048, "data_page_version": version}
+    file = written(tmp_path / "a.parquet", values, **options)
+    encodings = parquet.read_metadata(file).row_group(0).column(0).encodings
+    assert {"PLAIN", "RLE_DICTIONARY"} <= set(encodings)
+    column = read_group(file, 0, ["image"], max_bytes=MIB).column("image")
+    assert pa.types.is_dictionary(column.type)
+    assert column.to_pylist() == values
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_an_encoding_that_leaves_the_size_open_is_refused(encoding: str, tmp_path: Path) -> None:
+    file = written(
+        tmp_path / "a.parquet", [bytes(1000)] * 9, use_dictionary=False, column_encoding={"image": encoding}
+    )
+    error = refusal(file)
+    assert (error.code, error.found) == ("unsupported_format", encoding)
+
+
+def test_rows_of_nothing_count_too(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.parquet", [None] * 200_000)
+    assert file.stat().st_size < 10_000
+    assert refusal(file).code == "file_too_large"
+    assert read_group(file, 0, ["image"], max_bytes=8 * MIB).num_rows == 200_000
+
+
+def test_every_column_that_arrow_takes_along_counts(tmp_path: Path) -> None:
+    table = pa.table({"image": [b"a"], "image.more": [bytes(2 * MIB)]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert refusal(tmp_path / "a.parquet").code == "file_too_large"
+
+
+@pytest.mark.parametrize("name", ["total_compressed_size", "data_page_offset"])
+def test_a_chunk_outside_the_file_is_corrupt(name: str, tmp_path: Path) -> None:
+    file = written(
+        tmp_path / "a.parquet", [b"x" * 70], compression="none", use_dictionary=False, write_statistics=False
+    )
+    if name == "total_compressed_size":
+        restated(file, name, 8000)
+    else:
+        head, _, footer = file.read_bytes().rpartition(b"image")
+        file.write_bytes(head + b"image" + footer.replace(b"\x26\x08", b"\x26\x7e"))
+    assert refusal(file).code == "corrupt"
+
+
+def test_every_cut_and_every_changed_byte_of_a_page_header_reads_or_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.parquet", [b"a", b"b", None], compression="none")
+    sound = file.read_bytes()
+    outcomes = set()
+    for position in range(4, 60):
+        for value in (0x00, 0x0C, 0x15, 0x7F, 0x80, 0xFF):
+            file.write_bytes(sound[:position] + bytes([value]) + sound[position + 1 :])
+            try:
+                read_group(file, 0, ["image"], max_bytes=MIB)
+                outcomes.add("read")
+            except ImageRejected as error:
+                outcomes.add(error.code)
+    assert outcomes == {"read", "corrupt", "unsupported_format"}
