@@ -38,6 +38,26 @@ def commit_bytes(path: UPath, data: bytes) -> None:
         ) from error
 
 
+def move_into_place(unfinished: Path, target: Path) -> None:
+    """Give a finished file or folder its name, so that a reader, or a crash, sees it whole or not at all.
+
+    Its bytes are on the disk before the name is. Both lie in the same folder; a target folder must be absent or empty.
+
+    Raises
+    ------
+    OSError
+        As the system says it; `unfinished` is still there then.
+    """
+    if unfinished.is_dir():
+        # One flush for all: one for each of a dataset's hundred thousand pictures would take many minutes.
+        os.sync()
+    else:
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+    unfinished.replace(target)
+    _sync_folder(target.parent)
+
+
 def _commit_local(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from plumbline import archives
-from plumbline.archives import Extracted, Limits, extract_archive
+from plumbline.archives import Extracted, Limits, extract_archive, extraction
 from plumbline.errors import DatasetError
 
 FILES = {"a.jpg": b"\xff\xd8a", "val/b.jpg": b"b" * 3000, "val/ü/c.txt": b""}
-TARS = {"tar": "w", "tar.gz": "w:gz", "tar.xz": "w:xz"}
+TARS = {"tar": "w", "tar.gz": "w:gz", "tar.bz2": "w:bz2", "tar.xz": "w:xz"}
 KINDS = ("zip", *TARS)
 
 Entry = tuple[str, bytes, dict[str, object]]
@@ -123,9 +122,7 @@ OTHER_THINGS: dict[str, tuple[str, Entry]] = {
 @pytest.mark.parametrize("case", OTHER_THINGS)
 def test_nothing_but_files_and_folders_is_extracted(case: str, tmp_path: Path) -> None:
     kind, entry = OTHER_THINGS[case]
-    said = (
-        r"something else than files and folders[\s\S]*member 'evil'|cannot be extracted[\s\S]*evil|ReadError"
-    )
+    said = r"something else than files and folders[\s\S]*member 'evil'"
     assert_refused(write(kind, tmp_path / "a", [*plain(FILES), entry]), said, tmp_path)
 
 
@@ -149,9 +146,7 @@ def test_a_name_that_comes_twice_is_refused(kind: str, tmp_path: Path) -> None:
 def test_a_name_that_is_file_and_folder_is_refused(
     entries: dict[str, bytes], kind: str, tmp_path: Path
 ) -> None:
-    assert_refused(
-        write(kind, tmp_path / "a", plain(entries)), "cannot be extracted|same name twice", tmp_path
-    )
+    assert_refused(write(kind, tmp_path / "a", plain(entries)), "same name twice", tmp_path)
 
 
 LIMITS = {
@@ -170,11 +165,11 @@ def test_each_limit_holds_and_its_value_is_still_allowed(case: str, kind: str, t
     extract_archive(archive, tmp_path / "data", limits=Limits(members=3, total_bytes=3003, file_bytes=3000))
 
 
-@pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.xz"])
+@pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.bz2", "tar.xz"])
 def test_what_grows_too_much_is_refused_before_it_is_written(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "_RATIO_FREE_BYTES", 1000)
+    monkeypatch.setattr(extraction, "_RATIO_FREE_BYTES", 1000)
     archive = write(kind, tmp_path / "a", plain({"evil.jpg": b"\0" * 5_000_000}))
     assert_refused(archive, r"grows too much[\s\S]*at most 50 times", tmp_path)
     extract_archive(archive, tmp_path / "data", limits=Limits(ratio=1e6))
@@ -185,23 +180,6 @@ def test_what_a_zip_says_of_its_sizes_is_not_believed(tmp_path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data.replace((70_000).to_bytes(4, "little"), (7).to_bytes(4, "little")))
     assert_refused(path, "cannot be extracted|too large", tmp_path, limits=Limits(file_bytes=10))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_cut_archive_leaves_nothing(kind: str, tmp_path: Path) -> None:
-    path = write(kind, tmp_path / "a", plain(FILES))
-    # A tar ends in kilobytes of padding.
-    path.write_bytes(path.read_bytes()[: 2100 if kind == "tar" else -9])
-    assert_refused(path, "cannot be extracted", tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["tar.gz", "tar.xz"])
-def test_a_changed_checksum_behind_the_files_is_seen(kind: str, tmp_path: Path) -> None:
-    path = write(kind, tmp_path / "a", plain(FILES))
-    data = bytearray(path.read_bytes())
-    data[-6 if kind == "tar.gz" else -30] ^= 0xFF
-    path.write_bytes(data)
-    assert_refused(path, "cannot be extracted", tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>sign in</html>", b"Rar!\x1a\x07\0", b"\x1f\x8bnot gzip"])
@@ -220,14 +198,6 @@ def test_a_missing_archive_is_said(tmp_path: Path) -> None:
     assert_refused(tmp_path / "absent.zip", "absent.zip", tmp_path)
 
 
-def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/mine.txt").write_text("mine")
-    with pytest.raises(DatasetError, match="holds something already"):
-        extract_archive(write_zip(tmp_path / "a", plain(FILES)), tmp_path / "data")
-    assert tree(tmp_path / "data") == {"mine.txt": b"mine"}
-
-
 def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     def stop(_: int) -> None:
         raise KeyboardInterrupt
@@ -236,14 +206,6 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         extract_archive(archive, tmp_path / "data", progress=stop)
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
-
-
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(archives._Extraction, "_copy", full)
-    assert_refused(write_zip(tmp_path / "a", plain(FILES)), "No space left", tmp_path)
 
 
 def assert_refused(archive: Path, said: str, tmp_path: Path, *, limits: Limits | None = None) -> None:
