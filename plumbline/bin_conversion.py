@@ -8,6 +8,7 @@ safetensors only.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,16 +18,20 @@ from typing import Any, NoReturn
 from plumbline.datasets.records import printable
 from plumbline.digests import digest_file
 from plumbline.errors import CheckpointError
+from plumbline.storage.atomic import move_into_place
 
 SUFFIXES = (".bin", ".pt", ".pth")
 
 _SECONDS = 3600
-_MEMORY_BYTES = 24 << 30
+# Of address space, on a machine that has as much.
+_MOST_MEMORY = 24 << 30
 _FORBIDDEN = (
     "socket.", "subprocess.", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "ctypes.dlopen",
 )  # fmt: skip
 # Training checkpoints hold the weights one level down, and data-parallel ones under this prefix.
 _WRAPPERS, _PREFIX = ("state_dict", "model"), "module."
+# Where safetensors itself keeps its notes.
+_RESERVED = "__metadata__"
 
 
 def convert_to_safetensors(source: Path, target: Path) -> dict[str, dict[str, str]]:
@@ -64,13 +69,17 @@ def convert_to_safetensors(source: Path, target: Path) -> dict[str, dict[str, st
         )
         if done.returncode != 0 or not unfinished.is_file():
             said = done.stderr.strip().splitlines()
-            _refuse(source, said[-1] if said else f"the process ended with {done.returncode}")
+            _refuse(source, said[-1] if said else _ending(done.returncode))
         if digest_file(source) != digest:
             _refuse(source, "the file changed while it was read")
-        unfinished.replace(target)
+        move_into_place(unfinished, target)
     except subprocess.TimeoutExpired as error:
         raise CheckpointError(
-            "the conversion to safetensors took too long", where=source, found=f"{_SECONDS} s"
+            "the conversion to safetensors took too long",
+            where=source.name,
+            found=f"not done after {_SECONDS} s",
+            expected="seconds for each GB of weights",
+            hint="try again on a machine that does less at the same time, or ask the publisher for safetensors",
         ) from error
     finally:
         unfinished.unlink(missing_ok=True)
@@ -85,9 +94,16 @@ def _refuse(source: Path, found: str) -> NoReturn:
         "these weights were not converted to safetensors, and no other format is opened",
         where=source.name,
         found=printable(found),
-        expected="a checkpoint of tensors only",
+        expected="a whole checkpoint of named dense tensors and nothing else, at its top or under "
+        + " or ".join(f"`{wrapper}`" for wrapper in _WRAPPERS),
         hint="ask the publisher for safetensors; do not open this file by other means",
     )
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"the converting process ended with {code} and said nothing"
+    return f"the system ended the converting process by {signal.Signals(-code).name}, perhaps for its memory"
 
 
 def _convert(source: Path, target: Path) -> None:
@@ -99,7 +115,7 @@ def _convert(source: Path, target: Path) -> None:
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     limit = 4 * source.stat().st_size + (1 << 20)
     if size > limit:
-        raise ValueError(f"the tensors would take {size} bytes, expected at most {limit}")
+        raise ValueError(f"tensors of {size} bytes in a file that can hold {limit} at most")
     own = {
         name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
@@ -107,23 +123,40 @@ def _convert(source: Path, target: Path) -> None:
 
 
 def _tensors(loaded: Any) -> dict[str, Any]:
-    import torch
-
-    for wrapper in _WRAPPERS:
-        if isinstance(loaded, Mapping) and isinstance(loaded.get(wrapper), Mapping):
-            loaded = loaded[wrapper]
+    if isinstance(loaded, Mapping):
+        # One level: what lies beside a wrapper is the training's, what lies beside the weights would be weights.
+        inner = (loaded.get(wrapper) for wrapper in _WRAPPERS)
+        loaded = next((content for content in inner if isinstance(content, Mapping)), loaded)
     if not isinstance(loaded, Mapping) or not loaded:
-        raise ValueError(f"found {type(loaded).__name__}, expected names with tensors")
-    for name, tensor in loaded.items():
-        if (
-            not isinstance(name, str)
-            or not isinstance(tensor, torch.Tensor)
-            or tensor.layout != torch.strided
-        ):
-            raise ValueError(f"found {type(tensor).__name__} under {name!r}, expected a dense tensor")
+        raise ValueError(f"{type(loaded).__name__} instead of names with tensors")
+    for name, value in loaded.items():
+        if not isinstance(name, str) or name == _RESERVED:
+            raise ValueError(f"the name {name!r}, which no tensor can have in safetensors")
+        if (found := _other_than_dense(value)) is not None:
+            raise ValueError(f"{found} under {name!r} instead of a dense tensor")
     if all(name.startswith(_PREFIX) for name in loaded):
         return {name.removeprefix(_PREFIX): tensor for name, tensor in loaded.items()}
     return dict(loaded)
+
+
+def _other_than_dense(value: Any) -> str | None:
+    """Say what a value is that safetensors cannot hold as it is; None for a dense tensor of plain numbers."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__
+    kinds = {
+        "a sparse tensor": value.layout != torch.strided,
+        "a quantised tensor": value.is_quantized,
+        "a tensor without content": value.is_meta,
+        "a complex tensor": value.is_complex(),
+    }
+    return next((kind for kind, it_is in kinds.items() if it_is), None)
+
+
+def _memory_limit() -> int:
+    """Return how many bytes the conversion may take: what the machine has, and never more than any needs."""
+    return min(_MOST_MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def _build_walls() -> None:
@@ -131,7 +164,7 @@ def _build_walls() -> None:
     import resource
 
     for kind, limit in (
-        (resource.RLIMIT_AS, _MEMORY_BYTES),
+        (resource.RLIMIT_AS, _memory_limit()),
         (resource.RLIMIT_CPU, _SECONDS),
         (resource.RLIMIT_CORE, 0),
     ):
@@ -148,9 +181,13 @@ def _build_walls() -> None:
 
 def _reason(error: BaseException) -> str:
     """Return the one line of an error that says what was met; torch puts advice to lower the guard around it."""
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        return f"it needs more memory than the {_memory_limit() / 1e9:.0f} GB that a conversion may take here"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "unsupported" in line.lower()]
-    return f"{type(error).__name__}: {(telling or lines or ['it holds nothing that reads as weights'])[0]}"
+    # The project's own words need no type in front.
+    kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+    return f"{kind}{(telling or lines or ['it holds nothing that reads as weights'])[0]}"
 
 
 if __name__ == "__main__":

@@ -277,12 +277,16 @@ def test_no_way_of_writing_a_pickle_makes_it_run(kind, tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ([torch.ones(2)], "expected names with tensors"),
-        ({}, "expected names with tensors"),
-        ({"a": torch.ones(2), "b": "text"}, "found str under 'b'"),
-        ({1: torch.ones(2)}, "under 1"),
-        ({"a": torch.ones(2).to_sparse()}, "expected a dense tensor"),
-        ({"a": torch.ones(1).expand(3_000_000)}, "tensors would take 12000000 bytes"),
+        ([torch.ones(2)], "list instead of names with tensors"),
+        ({}, "dict instead of names with tensors"),
+        ({"a": torch.ones(2), "b": "text"}, "str under 'b' instead of a dense tensor"),
+        ({1: torch.ones(2)}, "the name 1,"),
+        ({"__metadata__": torch.ones(2)}, "the name '__metadata__',"),
+        ({"a": torch.ones(2).to_sparse()}, "a sparse tensor under 'a'"),
+        ({"a": torch.ones(2, dtype=torch.complex64)}, "a complex tensor under 'a'"),
+        ({"a": torch.ones(2, device="meta")}, "a tensor without content under 'a'"),
+        ({"a": torch.ones(1).expand(3_000_000)}, "tensors of 12000000 bytes in a file"),
+        ({"state_dict": {"a": torch.ones(2), "model": {"b": torch.ones(2)}}}, "dict under 'model'"),
     ],
 )
 def test_what_is_not_named_dense_tensors_is_not_converted(content, said, tmp_path):
@@ -313,3 +317,36 @@ for attempt in (lambda: os.system("true"), socket.socket, lambda: subprocess.run
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True)
     assert done.stdout.count("is not allowed while weights are converted") == 4, done.stderr
+
+
+def test_the_memory_of_a_conversion_is_that_of_the_machine_and_bounded(monkeypatch):
+    values = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1 << 20}
+    monkeypatch.setattr(os, "sysconf", values.__getitem__)
+    assert bin_conversion._memory_limit() == 4 << 30
+    values["SC_PHYS_PAGES"] = 1 << 30
+    assert bin_conversion._memory_limit() == 24 << 30
+    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to")):
+        assert bin_conversion._reason(error).startswith("it needs more memory than the 26 GB")
+
+
+@pytest.mark.parametrize(("code", "said"), [(-9, "by SIGKILL"), (7, "ended with 7 and said nothing")])
+def test_a_conversion_that_the_system_ends_is_a_clear_error(code, said, tmp_path, monkeypatch):
+    def ended(command, **_):
+        return subprocess.CompletedProcess(command, code, "", "")
+
+    monkeypatch.setattr(subprocess, "run", ended)
+    (tmp_path / "m.bin").write_bytes(b"weights")
+    with pytest.raises(CheckpointError, match=said):
+        convert_to_safetensors(tmp_path / "m.bin", tmp_path / "m.safetensors")
+
+
+def test_a_conversion_that_never_ends_is_a_clear_error(tmp_path, monkeypatch):
+    def never(command, **_):
+        raise subprocess.TimeoutExpired(command, 3600)
+
+    monkeypatch.setattr(subprocess, "run", never)
+    (tmp_path / "m.bin").write_bytes(b"weights")
+    with pytest.raises(
+        CheckpointError, match=r"took too long[\s\S]*m.bin[\s\S]*3600 s[\s\S]*expected[\s\S]*do:"
+    ):
+        convert_to_safetensors(tmp_path / "m.bin", tmp_path / "m.safetensors")
