@@ -157,15 +157,25 @@ def fetch(
     ] = None,
     archive: Annotated[
         Path | None,
-        typer.Option(help="An archive of one dataset that you were given: zip, tar, tar.gz or tar.xz."),
+        typer.Option(
+            help="An archive of one dataset that you were given: zip, tar, tar.gz, tar.bz2 or tar.xz."
+        ),
     ] = None,
+    newest: Annotated[
+        bool,
+        typer.Option(
+            "--newest",
+            help="Of an encoder whose address names no commit: get the newest, not that of the first time.",
+        ),
+    ] = False,
     config: ConfigOption = None,
 ) -> None:
     """Fetch checkpoints and datasets from the hub into `.plumbline`, at their pinned revisions, digests recorded.
 
     Weights end as safetensors: a repository that has only a pickle is converted once, in a process of its own.
     Datasets that must be asked for are explained; `--archive` extracts what you were given into the folder that the
-    audit file names. The only command that downloads anything. Repeating it resumes.
+    audit file names. The only command that downloads anything. Repeating it resumes, and keeps to
+    the commit of the first fetch where the address is `ARCHITECTURE/TAG`; `--newest` gets the newest.
     """
     places = _places(config)
     # huggingface_hub reads the variable when it is imported: here, for the first time.
@@ -181,26 +191,36 @@ def fetch(
         _extract(places, chosen[0].id, archive)
     elif chosen:
         for one in chosen:
-            _fetch(places, one)
+            _fetch(places, one, newest=newest)
     else:
         _print_fetchable(places, fetchable(places))
 
 
-def _fetch(places: Places, one) -> None:
+def _fetch(places: Places, one, *, newest: bool) -> None:
     if one.kind == "encoder":
-        from resources.fetching_checkpoints import fetch_checkpoint
-
-        folder = fetch_checkpoint(places, one.id)
+        text = _fetch_encoder(places, one.id, newest=newest)
+    elif newest:
+        raise PlumblineError(
+            "the address of a dataset names its commit", found="--newest", hint="leave it out"
+        )
     else:
         from plumbline.datasets.obtaining import obtaining
         from resources.fetching_datasets import fetch_dataset
 
         folder = fetch_dataset(places, one.id)
-        if folder is None:
-            text = obtaining(places.dataset_entry(one.id).reader).instructions(one.id)
-            console.print(text, soft_wrap=True, highlight=False, markup=False)
-            return
-    console.print(f"{one.id}: {folder}", soft_wrap=True, highlight=False, markup=False)
+        reader = places.dataset_entry(one.id).reader
+        text = obtaining(reader).instructions(one.id) if folder is None else f"{one.id}: {folder}"
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def _fetch_encoder(places: Places, encoder: str, *, newest: bool) -> str:
+    from resources.fetching_checkpoints import fetch_checkpoint, pinned_commit
+
+    folder = fetch_checkpoint(places, encoder, newest=newest)
+    commit = pinned_commit(places, encoder)
+    if commit is None:
+        return f"{encoder}: {folder}"
+    return f"{encoder}: {folder}\n  at commit {commit}, which later fetches keep to; --newest gets the newest one"
 
 
 def _extract(places: Places, dataset: str, archive: Path) -> None:

@@ -8,6 +8,7 @@ from plumbline.datasets.addresses import HUB, dataset_folder
 from plumbline.datasets.obtaining import obtaining
 from plumbline.encoders.addresses import parse_address
 from plumbline.errors import ConfigError
+from resources.fetched_note import NOTE
 from resources.places import PLANTED, PROJECT, Places
 
 Kind = Literal["encoder", "dataset"]
@@ -69,7 +70,7 @@ def fetchable(places: Places) -> list[Fetchable]:
     for encoder, entry in places.audit.encoders.items():
         address = parse_address(entry.address, project=PROJECT)
         if address.folder is None:
-            there = (places.fetched / address.slug / "fetched.json").is_file()
+            there = (places.fetched / address.slug / NOTE).is_file()
             lines.append(Fetchable(Wanted("encoder", encoder), entry.address, "from the hub", there))
     for dataset, entry in places.audit.datasets.items():
         if entry.root.startswith(PLANTED):

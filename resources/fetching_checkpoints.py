@@ -18,10 +18,9 @@ from plumbline.encoders.transformers_folder import CONFIG as TRANSFORMERS_CONFIG
 from plumbline.errors import CheckpointError
 from plumbline.storage.atomic import commit_bytes
 from plumbline.torchvision_operators import declare_missing_operators
+from resources.fetched_note import NOTE, file_digests, read_note, write_note
 from resources.hub import asking_the_hub
 from resources.places import PROJECT, Places
-
-_NOTE = "fetched.json"
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,19 @@ _TRANSFORMERS = _Library(
 )  # fmt: skip
 
 
-def fetch_checkpoint(places: Places, encoder: str, *, hub: Any = None) -> Path:
+def fetch_checkpoint(places: Places, encoder: str, *, newest: bool = False, hub: Any = None) -> Path:
     """Fetch the checkpoint of an encoder of the audit file into `.plumbline/checkpoints`.
+
+    An address without a commit (`ARCHITECTURE/TAG`) gets the newest one at its first fetch, and the same at every
+    later one: what was audited does not change by fetching again.
 
     Weights that exist only as a pickle are converted to safetensors in a process of its own, once; the pickle is
     kept nowhere.
 
     Parameters
     ----------
+    newest : bool
+        Get the newest commit after all; what another commit gave is removed.
     hub : object, optional
         With `snapshot_download` and `model_info` as huggingface_hub has them; for tests.
 
@@ -82,25 +86,26 @@ def fetch_checkpoint(places: Places, encoder: str, *, hub: Any = None) -> Path:
     Raises
     ------
     CheckpointError
-        If the address is a local folder, the hub cannot be reached, or what it gave cannot be audited.
+        If the address is a local folder, or names its commit and `newest` is asked for, the hub cannot be reached,
+        or what it gave cannot be audited.
     """
-    entry = places.audit.encoders.get(encoder)
-    if entry is None:
-        raise CheckpointError("the audit file has no such encoder", where=places.audit_path, found=encoder)
-    address = parse_address(entry.address, project=PROJECT)
-    if address.folder is not None:
-        raise CheckpointError("a local folder needs no fetching", found=entry.address)
+    address, family = _wanted(places, encoder, newest)
     if hub is None:
         import huggingface_hub as hub
 
     folder = places.fetched / address.slug
     repository, config = _source(address)
-    with asking_the_hub(CheckpointError, encoder, f"{repository}@{address.revision or 'newest commit'}"):
-        about = hub.model_info(repository, revision=address.revision)
+    earlier = _commit_of(folder, repository)
+    revision = address.revision or (None if newest else earlier)
+    with asking_the_hub(CheckpointError, encoder, f"{repository}@{revision or 'newest commit'}"):
+        about = hub.model_info(repository, revision=revision)
         names = sorted(sibling.rfilename for sibling in about.siblings or ())
-        library = _library(names, entry.family, encoder, repository, written=config is not None)
+        library = _library(names, family, encoder, repository, written=config is not None)
         weights = _matching(names, library.weights)
         wanted = [*library.settings, *library.weights]
+        if earlier not in (None, about.sha):
+            # Two commits in one folder would be a checkpoint that nobody published.
+            shutil.rmtree(folder)
         hub.snapshot_download(repository, revision=about.sha, local_dir=folder, allow_patterns=wanted)
     converted = None
     if not weights:
@@ -110,15 +115,48 @@ def fetch_checkpoint(places: Places, encoder: str, *, hub: Any = None) -> Path:
         )
     if config is not None:
         commit_bytes(UPath(folder / CONFIG), json.dumps(config, indent=2).encode())
-    files = locate(address, fetched=places.fetched, encoder=encoder, family=entry.family)
-    note = {
-        "repository": repository,
-        "commit": about.sha,
-        "sha256": {files.weights.name: files.weights_sha256},
+    files = locate(address, fetched=places.fetched, encoder=encoder, family=family)
+    write_note(
+        folder / NOTE,
+        repository=repository,
+        commit=about.sha,
+        sha256=file_digests(folder, known={files.weights.name: files.weights_sha256}),
         **({"converted": converted} if converted else {}),
-    }
-    commit_bytes(UPath(folder / _NOTE), json.dumps(note, indent=2).encode())
+    )
     return folder
+
+
+def pinned_commit(places: Places, encoder: str) -> str | None:
+    """Return the commit that later fetches keep to where the address names none; None where it names one."""
+    address, _ = _wanted(places, encoder, newest=False)
+    if address.revision is not None:
+        return None
+    return _commit_of(places.fetched / address.slug, _source(address)[0])
+
+
+def _commit_of(folder: Path, repository: str) -> str | None:
+    """Return the commit that an earlier fetch ended with, if it was of this repository."""
+    note = read_note(folder / NOTE)
+    commit = note.get("commit")
+    return commit if note.get("repository") == repository and isinstance(commit, str) else None
+
+
+def _wanted(places: Places, encoder: str, newest: bool) -> tuple[Address, str | None]:
+    """Return the address of an encoder that can be fetched, and the family that the audit file names."""
+    entry = places.audit.encoders.get(encoder)
+    if entry is None:
+        raise CheckpointError("the audit file has no such encoder", where=places.audit_path, found=encoder)
+    address = parse_address(entry.address, project=PROJECT)
+    if address.folder is not None:
+        raise CheckpointError("a local folder needs no fetching", found=entry.address)
+    if newest and address.revision is not None:
+        raise CheckpointError(
+            f"the address of `{encoder}` names its commit, and no other is fetched",
+            where=places.audit_path,
+            found=entry.address,
+            hint="write the newer commit into the audit file",
+        )
+    return address, entry.family
 
 
 def _library(
@@ -156,12 +194,12 @@ def _pickled(names: Sequence[str], library: _Library, encoder: str, repository: 
 
 def _converted(folder: Path, commit: str) -> dict[str, Any] | None:
     """Return the record of an earlier conversion if its result is still there."""
+    note = read_note(folder / NOTE)
     try:
-        note = json.loads((folder / _NOTE).read_text("utf-8"))
         to = note["converted"]["to"]
         sound = note["commit"] == commit and digest_file(folder / to["name"]) == to["sha256"]
         return note["converted"] if sound else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, KeyError, TypeError):
         return None
 
 

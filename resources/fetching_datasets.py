@@ -1,18 +1,17 @@
 """Getting datasets: from a hub at a pinned revision, or from an archive that a person was given."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from upath import UPath
-
 from plumbline.archives import Extracted, extract_archive
+from plumbline.archives.new_folder import writing
 from plumbline.datasets.addresses import HUB, DatasetAddress, dataset_folder, parse_dataset_address
 from plumbline.datasets.obtaining import obtaining
 from plumbline.errors import DatasetError
-from plumbline.storage.atomic import commit_bytes
+from plumbline.storage.atomic import move_into_place
+from resources.fetched_note import CLIENT_NOTES, NOTE, file_digests, write_note
 from resources.hub import asking_the_hub
 from resources.places import PLANTED, PROJECT, Places
 
@@ -31,7 +30,8 @@ def fetch_dataset(places: Places, dataset: str, *, hub: Any = None) -> Path | No
     Returns
     -------
     Path or None
-        The folder, complete. Beside it a note `NAME.fetched.json` records repository, commit and licence.
+        The folder, complete. Beside it a note `NAME.fetched.json` records repository, commit, licence and the
+        digest of every file.
 
     Raises
     ------
@@ -91,14 +91,21 @@ def extract_dataset(
 
 
 def _finish(address: DatasetAddress, unfinished: Path, folder: Path, *, licence: str) -> None:
-    # The client's notes for going on, which would be listed as part of the dataset.
-    shutil.rmtree(unfinished / ".cache", ignore_errors=True)
-    if not any(path.is_file() for path in unfinished.rglob("*")):
+    # They would be listed as part of the dataset.
+    shutil.rmtree(unfinished / CLIENT_NOTES, ignore_errors=True)
+    digests = file_digests(unfinished)
+    if not digests:
         raise DatasetError(
             "the repository has none of the wanted files",
             where=f"{address.repository}@{address.revision}",
             expected="tables or pictures",
         )
-    note = {"repository": address.repository, "commit": address.revision, "licence": licence}
-    commit_bytes(UPath(folder.with_name(f"{folder.name}.fetched.json")), json.dumps(note, indent=2).encode())
-    unfinished.replace(folder)
+    write_note(
+        folder.with_name(f"{folder.name}.{NOTE}"),
+        repository=address.repository,
+        commit=address.revision,
+        sha256=digests,
+        licence=licence,
+    )
+    with writing(folder):
+        move_into_place(unfinished, folder)

@@ -1,9 +1,16 @@
 """Asking a hub for files: whatever fails on the way becomes one clear error."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from plumbline.errors import PlumblineError
+
+# What a system says of the place that is written to, and never of the network.
+_OF_THE_PLACE = {
+    getattr(errno, name)
+    for name in ("EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "EEXIST", "ENOTDIR", "ENAMETOOLONG", "EIO")
+}
 
 
 @contextmanager
@@ -23,9 +30,19 @@ def asking_the_hub(kind: type[PlumblineError], wanted: str, where: str) -> Itera
         yield
     # A failed connection is the HTTP client's own error, one of xet's transfers a RuntimeError.
     except (OSError, ValueError, RuntimeError, errors.HTTPError, errors.RevisionResolutionError) as error:
+        found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        if isinstance(error, OSError) and error.errno in _OF_THE_PLACE:
+            raise kind(
+                f"`{wanted}` could not be written to this disk",
+                where=error.filename or where,
+                found=found,
+                expected="a folder, with permission to write in it and room on its disk",
+                hint="free some space, or set PLUMBLINE_HOME to another folder; `plumbline fetch` resumes",
+            ) from error
         raise kind(
             f"the hub did not give `{wanted}`",
             where=where,
-            found=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+            found=found,
+            expected="the files of that revision",
             hint="check the network and the address; `plumbline fetch` can be repeated, it resumes",
         ) from error

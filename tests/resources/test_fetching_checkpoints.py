@@ -19,7 +19,7 @@ from plumbline import bin_conversion
 from plumbline.bin_conversion import convert_to_safetensors
 from plumbline.digests import digest_bytes
 from plumbline.errors import CheckpointError
-from resources.fetching_checkpoints import fetch_checkpoint
+from resources.fetching_checkpoints import fetch_checkpoint, pinned_commit
 from resources.places import PROJECT, Places
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -29,14 +29,15 @@ HUB_ADDRESS = f"hf-hub:o/n@{COMMIT}"
 class Hub:
     """A hub with one repository of the given files."""
 
-    def __init__(self, files: dict[str, bytes], *, error: Exception | None = None):
-        self.files, self.error, self.asked, self.given = files, error, [], []
+    def __init__(self, files: dict[str, bytes], *, error: Exception | None = None, newest: str = COMMIT):
+        self.files, self.error, self.newest, self.asked, self.given = files, error, newest, [], []
 
     def model_info(self, repository, revision=None):
         self.asked.append((repository, revision))
         if self.error:
             raise self.error
-        return SimpleNamespace(sha=COMMIT, siblings=[SimpleNamespace(rfilename=name) for name in self.files])
+        siblings = [SimpleNamespace(rfilename=name) for name in self.files]
+        return SimpleNamespace(sha=revision or self.newest, siblings=siblings)
 
     def snapshot_download(self, repository, *, revision, local_dir, allow_patterns, repo_type=None):
         if self.error:
@@ -73,7 +74,10 @@ def test_a_hub_checkpoint_comes_at_its_revision_with_digests_and_without_pickles
     ]  # fmt: skip
     note = json.loads((folder / "fetched.json").read_text())
     assert note["commit"] == COMMIT
-    assert note["sha256"] == {"open_clip_model.safetensors": digest_bytes(b"w")}
+    assert note["sha256"] == {
+        "open_clip_config.json": digest_bytes(b"{}"),
+        "open_clip_model.safetensors": digest_bytes(b"w"),
+    }
     assert home.checkpoint("e").weights_sha256 == digest_bytes(b"w")
 
 
@@ -84,6 +88,32 @@ def test_a_tag_of_open_clip_becomes_a_local_folder_with_its_own_preprocessing(tm
     assert hub.asked[0][0] == "timm/vit_base_patch32_clip_224.openai"
     assert config["model_cfg"]["quick_gelu"] is True
     assert config["preprocess_cfg"]["mean"][0] == pytest.approx(0.48145466)
+
+
+def test_a_tag_keeps_the_commit_of_its_first_fetch_until_the_newest_is_asked_for(tmp_path):
+    home, later = places(tmp_path, "ViT-B-32-quickgelu/openai"), "f" * 40
+    folder = fetch_checkpoint(home, "e", hub=Hub({"open_clip_model.safetensors": b"w", "vocab.json": b"{}"}))
+    assert pinned_commit(home, "e") == COMMIT
+
+    again = Hub({"open_clip_model.safetensors": b"w"}, newest=later)
+    fetch_checkpoint(home, "e", hub=again)
+    assert [asked[1] for asked in again.asked] == [COMMIT, COMMIT]
+    assert pinned_commit(home, "e") == COMMIT
+
+    newer = Hub({"open_clip_model.safetensors": b"v"}, newest=later)
+    fetch_checkpoint(home, "e", newest=True, hub=newer)
+    assert [asked[1] for asked in newer.asked] == [None, later]
+    assert pinned_commit(home, "e") == later
+    assert contents(folder) == ["fetched.json", "open_clip_config.json", "open_clip_model.safetensors"], (
+        "nothing of the commit before"
+    )
+
+
+def test_an_address_with_a_commit_has_no_newest(tmp_path):
+    home = places(tmp_path, HUB_ADDRESS)
+    with pytest.raises(CheckpointError, match="names its commit, and no other is fetched"):
+        fetch_checkpoint(home, "e", newest=True, hub=Hub({}))
+    assert pinned_commit(home, "e") is None
 
 
 def test_weights_of_another_activation_are_refused(tmp_path):
@@ -151,6 +181,14 @@ def test_an_unreachable_hub_is_a_clear_error_of_the_command_line(tmp_path):
 @pytest.mark.parametrize("error", [OSError("no route to host"), RuntimeError("xet: no route to host")])
 def test_a_hub_that_breaks_off_is_a_clear_error(tmp_path, error):
     with pytest.raises(CheckpointError, match=r"did not give[\s\S]*no route to host"):
+        fetch_checkpoint(places(tmp_path, HUB_ADDRESS), "e", hub=Hub({}, error=error))
+
+
+def test_a_full_disk_is_not_the_hubs_fault(tmp_path):
+    error = OSError(28, "No space left on device", str(tmp_path / "checkpoints"))
+    with pytest.raises(
+        CheckpointError, match=r"could not be written[\s\S]*where: +/[\s\S]*checkpoints[\s\S]*free some"
+    ):
         fetch_checkpoint(places(tmp_path, HUB_ADDRESS), "e", hub=Hub({}, error=error))
 
 

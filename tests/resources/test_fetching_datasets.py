@@ -13,6 +13,7 @@ import pytest
 from plumbline.datasets import reader_names
 from plumbline.datasets.addresses import dataset_folder, parse_dataset_address
 from plumbline.datasets.obtaining import obtaining
+from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError, DatasetError
 from resources.fetching import Wanted, fetchable, wanted
 from resources.fetching_datasets import extract_dataset, fetch_dataset
@@ -66,7 +67,10 @@ def test_a_hub_dataset_comes_at_its_revision_with_the_files_that_its_reader_read
     assert folder == dataset_folder(ADDRESS, home.home)
     assert contents(folder) == ["data/train-00000-of-00001.parquet"]
     note = json.loads(folder.with_name(f"{folder.name}.fetched.json").read_text())
-    assert note == {"repository": "Intel/SocialCounterfactuals", "commit": COMMIT, "licence": "MIT"}
+    digests = {"data/train-00000-of-00001.parquet": digest_bytes(b"p")}
+    assert note == {
+        "repository": "Intel/SocialCounterfactuals", "commit": COMMIT, "licence": "MIT", "sha256": digests
+    }  # fmt: skip
     assert fetch_dataset(home, "d", hub=hub) == folder
     assert len(hub.asked) == 1, "what is there is not fetched again"
 
@@ -195,6 +199,8 @@ def test_the_command_lists_explains_and_extracts(tmp_path):
     assert explained.returncode == 0, explained.stderr
     assert "non-commercial research only" in explained.stdout
     assert "plumbline fetch faces --archive FILE" in explained.stdout
+    newest = command(home, "faces", "--newest")
+    assert newest.returncode == 2 and "names its commit" in newest.stderr
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("list_attr_celeba.txt", b"0")
     extracted = command(home, "faces", "--archive", str(tmp_path / "a.zip"))
