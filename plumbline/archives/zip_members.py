@@ -12,8 +12,8 @@ from typing import IO, NamedTuple
 
 from plumbline.archives.member import Damage, Member
 
-# What it becomes in memory is some ten times as much.
-_LARGEST_DIRECTORY = 256 << 20
+# What it becomes in memory is some six times as much.
+_LARGEST_DIRECTORY = 128 << 20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 _LONGEST_COMMENT = 0xFFFF
