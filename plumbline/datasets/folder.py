@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from plumbline.datasets.column_map import ColumnMap, class_labels
-from plumbline.datasets.containment import dataset_root, inside
+from plumbline.datasets.containment import dataset_root, index_file
 from plumbline.datasets.csv_index import Row, read_rows
 from plumbline.datasets.declaration import Declaration, LabelRule
-from plumbline.datasets.records import Entry, Refusal, printable, unsafe_characters
+from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
+from plumbline.datasets.records import Entry, Refusal, unsafe_characters
 from plumbline.errors import DatasetError, ImageRejected
 
 _SPLIT = "split"
+_WHOLE_YEARS = re.compile(r"([0-9]{1,3})\.0+", re.ASCII)
 
 
 class MappedFolder:
@@ -20,8 +23,9 @@ class MappedFolder:
 
     A column with `values` takes exactly the values named there; the one that holds the map's label set takes, if it
     has no `values`, exactly that set's labels; any other value is quarantined (`unknown_label`). Other columns are
-    kept as they are: nothing is trimmed, translated or guessed. There an empty value is a null, except in the base
-    attribute, and one with control characters is quarantined.
+    kept as they are: nothing is trimmed, translated or guessed, but an `age` such as `25.0`, which is how tools write
+    integers beside nulls, is `25`. There an empty value is a null, except in the base attribute, and one with control
+    characters is quarantined.
 
     Parameters
     ----------
@@ -64,11 +68,13 @@ class MappedFolder:
         Raises
         ------
         DatasetError
-            If it is not there.
+            If it is not there or leads out of the folder.
         """
-        if not self._index(dataset_root(root)).is_file():
+        folder = dataset_root(root)
+        if not (folder / self._map.index).is_file():
             hint = "correct `map.index` in the audit file, or put the table there"
             raise DatasetError("the folder has no table", where=root, expected=self._map.index, hint=hint)
+        index_file(folder, self._map.index)
         return [self._map.index]
 
     def entries(self, root: Path) -> Sequence[Entry | Refusal]:
@@ -84,7 +90,7 @@ class MappedFolder:
         columns = list(dict.fromkeys((self._map.path, *self._map.columns.values())))
         is_csv = PurePosixPath(self._map.index).suffix == ".csv"
         read = _csv_rows if is_csv else _parquet_rows
-        rows = read(self._index(folder), self._map.index, columns)
+        rows = read(index_file(folder, self._map.index), self._map.index, columns)
         listed = [row if isinstance(row, Refusal) else self._entry(row) for row in rows]
         if not listed:
             hint = "put one row an image there"
@@ -102,14 +108,6 @@ class MappedFolder:
         columns = (column for column in self._map.columns if column != _SPLIT)
         found = {column: self._value(column, entry.raw) for column in columns}
         return {column: value for column, value in found.items() if value is not None}
-
-    def _index(self, root: Path) -> Path:
-        try:
-            return inside(root, self._map.index)
-        except ImageRejected as error:
-            raise DatasetError(
-                error.what, where="map.index", found=error.found, expected=error.expected
-            ) from error
 
     def _entry(self, row: Row) -> Entry | Refusal:
         path = row.values[self._map.path]
@@ -134,6 +132,8 @@ class MappedFolder:
                 found=repr(value),
                 expected=expected,
             )
+        if column == "age" and (years := _WHOLE_YEARS.fullmatch(value)):
+            return years[1]
         return None if empty else value
 
 
@@ -145,30 +145,17 @@ def _csv_rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[Row | R
             yield Row(row.line, {column: row.values[column] for column in columns})
 
 
-def _parquet_rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[Row]:
-    """Give every value as text, a null as an empty one; rows count from 1."""
-    import polars as pl
+def _parquet_rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[Row | Refusal]:
+    from pyarrow import types
 
-    try:
-        schema = pl.read_parquet_schema(path)
-        bad = [column for column in columns if column not in schema or schema[column].is_nested()]
-        if bad:
-            raise DatasetError(
-                "the table lacks a mapped column, or it holds no plain values",
-                where=name,
-                found=printable(", ".join(f"{column}: {kind}" for column, kind in schema.items())),
-                expected=", ".join(columns),
-                hint="correct `map` in the audit file",
-            )
-        table = pl.read_parquet(path, columns=list(columns)).select(columns)
-        texts = table.select(pl.all().cast(pl.String).fill_null(""))
-    except (pl.exceptions.PolarsError, OSError) as error:
+    schema = table_schema(path, name=name)
+    plain = [field.name for field in schema if not types.is_nested(field.type)]
+    if any(schema.names.count(column) != 1 or column not in plain for column in columns):
         raise DatasetError(
-            "the table cannot be read",
+            "the table lacks a mapped column, or it holds no plain values",
             where=name,
-            found=printable(str(error)),
-            expected="a Parquet file",
-            hint="check that the file is sound and readable",
-        ) from error
-    for line, values in enumerate(texts.iter_rows(), 1):
-        yield Row(line, dict(zip(columns, values, strict=True)))
+            found=described(schema),
+            expected=", ".join(columns),
+            hint="correct `map` in the audit file",
+        )
+    return read_table_rows(path, name=name, columns=columns)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from plumbline.datasets.containment import dataset_root, inside
+from plumbline.datasets.containment import dataset_root, index_file
 from plumbline.datasets.csv_index import Row, read_rows
 from plumbline.datasets.declaration import Declaration, load_declaration
+from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
 from plumbline.datasets.records import Entry, Refusal, printable
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.parquet_images import IMAGE_COLUMN
@@ -50,8 +51,7 @@ class SocialCounterfactuals:
 
     In both, the two attributes come from the caption by the declared words, whose kinds say the subset: that is
     the record's `split`. A row whose words are unknown or contradict each other is quarantined. Where the metadata
-    files are there, they count, even beside Parquet files. An incomplete set is not refused: count its records
-    against `set_size`.
+    files are there, they count, even beside Parquet files. An incomplete set is not refused.
     """
 
     declaration: Declaration = load_declaration("socialcounterfactuals")
@@ -121,20 +121,6 @@ class SocialCounterfactuals:
         return {**varied, **{column: entry.raw[column] for column in _KEPT}}
 
 
-def set_size(subset: str) -> int:
-    """Return how many images a complete counterfactual set of a subset has: 12, 10 or 30.
-
-    Raises
-    ------
-    KeyError
-        If there is no such subset.
-    """
-    if subset not in SocialCounterfactuals.declaration.indexes:
-        raise KeyError(subset)
-    first, second = (len(_words()[attribute]) for attribute in subset.split("_"))
-    return first * second
-
-
 @cache
 def _words() -> dict[str, dict[str, str]]:
     """Return attribute -> word in the caption, in lower case -> the word as declared."""
@@ -186,7 +172,7 @@ def _parsed(caption: str) -> _Caption:
 
 def _metadata(root: Path, name: str, subset: str) -> Iterator[Entry | Refusal]:
     folder = f"{IMAGES}/" if (root / IMAGES).is_dir() else ""
-    for row in read_rows(_index(root, name), name=name, columns=_SET_COLUMNS):
+    for row in read_rows(index_file(root, name), name=name, columns=_SET_COLUMNS):
         if isinstance(row, Refusal):
             yield row
             continue
@@ -234,58 +220,37 @@ def _occupation(filename: str, subset: str) -> str:
 
 
 def _rows(root: Path, name: str) -> Iterator[Entry | Refusal]:
-    table = _row_table(root, name)
-    columns = (table.column(column).to_pylist() for column in ROW_COLUMNS)
-    for number, values in enumerate(zip(*columns, strict=True)):
-        yield _of_row(name, number, *values)
+    table = index_file(root, name)
+    _require_columns(table_schema(table, name=name), name)
+    for row in read_table_rows(table, name=name, columns=ROW_COLUMNS):
+        path = f"{name}/{(row.line or 1) - 1}"
+        yield replace(row, path=path) if isinstance(row, Refusal) else _of_row(name, path, row)
 
 
-def _of_row(
-    name: str, number: int, caption: str | None, set_id: str | None, pair: str | None
-) -> Entry | Refusal:
-    path, line = f"{name}/{number}", number + 1
+def _of_row(name: str, path: str, row: Row) -> Entry | Refusal:
+    caption, set_id, pair = (row.values[column] for column in ROW_COLUMNS)
     try:
-        parsed = _parsed(caption or "")
-        if (pair or "").lower() != parsed.pair.lower():
+        parsed = _parsed(caption)
+        if pair.lower() != parsed.pair.lower():
             what = "`a1a2` contradicts the caption"
             raise ImageRejected("unknown_label", what, found=repr(pair), expected=parsed.pair)
         if not set_id:
             what = "the row belongs to no set"
             raise ImageRejected("unknown_label", what, found=repr(set_id), expected="`counterfactual_set`")
     except ImageRejected as error:
-        error.where = f"{name}, line {line}"
-        return Refusal.of(error, path=path, stage="labels", line=line)
-    kept = {"occupation": parsed.occupation, "set_id": set_id, "caption": caption or ""}
-    return Entry(path, parsed.subset, {**parsed.attributes, **kept}, name, line)
+        error.where = f"{name}, line {row.line}"
+        return Refusal.of(error, path=path, stage="labels", line=row.line)
+    kept = {"occupation": parsed.occupation, "set_id": set_id, "caption": caption}
+    return Entry(path, parsed.subset, {**parsed.attributes, **kept}, name, row.line)
 
 
-def _row_table(root: Path, name: str) -> pa.Table:
+def _require_columns(schema: pa.Schema, name: str) -> None:
     import pyarrow as pa
-    from pyarrow import parquet
 
-    try:
-        with parquet.ParquetFile(_index(root, name)) as file:
-            schema = file.schema_arrow
-            texts = {field.name for field in schema if field.type in (pa.string(), pa.large_string())}
-            if not texts.issuperset(ROW_COLUMNS) or IMAGE_COLUMN not in schema.names:
-                found = ", ".join(f"{field.name}: {field.type}" for field in schema)
-                _other_columns(name, found, _ROW_FORM)
-            return file.read(columns=list(ROW_COLUMNS))
-    except (pa.ArrowException, OSError) as error:
-        raise DatasetError(
-            "the Parquet file cannot be read",
-            where=name,
-            found=printable(str(error)),
-            expected="a sound Parquet file",
-            hint="fetch it again from the published dataset",
-        ) from error
-
-
-def _index(root: Path, name: str) -> Path:
-    try:
-        return inside(root, name)
-    except ImageRejected as error:
-        raise DatasetError(error.what, where=name, found=error.found, expected=error.expected) from error
+    texts = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
+    once = all(schema.names.count(column) == 1 for column in (*ROW_COLUMNS, IMAGE_COLUMN))
+    if not once or not set(ROW_COLUMNS) <= set(texts):
+        _other_columns(name, described(schema), _ROW_FORM)
 
 
 def _other_columns(name: str, found: str, expected: str) -> NoReturn:

@@ -152,7 +152,7 @@ def test_a_mapped_column_that_the_table_lacks_is_an_error(folder: Path) -> None:
     pl.DataFrame({"picture": ["1.jpg"], "sex": ["m"], "years": [3]}).write_parquet(folder / "faces.parquet")
     with pytest.raises(DatasetError, match="lacks a mapped column") as caught:
         ingest(reader_for("folder", mapped(index="faces.parquet")), folder, dataset="own")
-    assert caught.value.found == "picture: String, sex: String, years: Int64"
+    assert caught.value.found == "picture: large_string, sex: large_string, years: int64"
 
 
 def test_a_table_that_is_not_there_or_empty_is_an_error(folder: Path) -> None:
@@ -207,6 +207,39 @@ def test_a_parquet_table_is_read_as_text(folder: Path) -> None:
     listed = mapped(index="faces.parquet", columns={"age": "vector"}, values={})
     with pytest.raises(DatasetError, match="no plain values"):
         ingest(reader_for("folder", listed), folder, dataset="own")
+
+
+@pytest.mark.parametrize("index", ["faces.csv", "faces.parquet"])
+def test_ages_beside_nulls_are_whole_years_and_others_are_kept(index: str, folder: Path) -> None:
+    table = pl.DataFrame(
+        {"picture": ["1.jpg", "2.jpg", "3.jpg"], "sex": ["m", "f", "m"], "years": [25.0, None, 25.5]}
+    )
+    table.write_csv(folder / "faces.csv")
+    table.write_parquet(folder / "faces.parquet")
+    reader = reader_for("folder", mapped(index=index, columns={"gender": "sex", "age": "years"}))
+    records = ingest(reader, folder, dataset="own").records
+    assert records["age"].to_list() == ["25", None, "25.5"]
+
+
+def test_a_declared_number_is_met_by_a_whole_float_and_by_no_other(folder: Path) -> None:
+    table = pl.DataFrame({"picture": ["1.jpg", "2.jpg", "3.jpg"], "sex": [1.0, None, 1.5]})
+    table.write_parquet(folder / "faces.parquet")
+    numbers = mapped(index="faces.parquet", columns={"gender": "sex"}, values={"gender": {"1": "woman"}})
+    ingested = ingest(reader_for("folder", numbers), folder, dataset="own")
+    assert ingested.records.select("path", "gender").rows() == [("1.jpg", "woman")]
+    assert ingested.quarantine.select("code", "found").rows() == [
+        ("unknown_label", "''"),
+        ("unknown_label", "'1.5'"),
+    ]
+
+
+def test_a_text_that_is_not_utf_8_spoils_its_row_of_a_parquet_table_alone(folder: Path) -> None:
+    table = pl.DataFrame({"picture": [b"1.jpg", b"2.j\xe4g", b"3.jpg"], "sex": ["m", "f", "f"]})
+    table.write_parquet(folder / "faces.parquet")
+    reader = reader_for("folder", mapped(index="faces.parquet", columns={"gender": "sex"}))
+    ingested = ingest(reader, folder, dataset="own")
+    assert ingested.records["path"].to_list() == ["1.jpg", "3.jpg"]
+    assert ingested.quarantine.select("code", "line").rows() == [("wrong_encoding", 2)]
 
 
 def test_a_parquet_table_that_does_not_read_is_an_error(folder: Path) -> None:

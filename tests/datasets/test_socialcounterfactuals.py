@@ -14,7 +14,6 @@ import pytest
 from pyarrow import parquet
 
 from plumbline.datasets import Entry, Refusal, ingest, reader_for
-from plumbline.datasets.socialcounterfactuals import set_size
 from plumbline.errors import DatasetError
 from plumbline.world import folders
 
@@ -123,16 +122,6 @@ def test_every_row_of_the_real_metadata_parses(subset: str, tmp_path: Path) -> N
     assert pairs == dict.fromkeys(pairs, REAL_SETS[subset]) and len(pairs) == COMPLETE[subset]
     # The two sources of the occupation agree in the real files, so that either layout gives the same.
     assert all(label["caption"].lower().endswith(f" {label['occupation']}") for label in labels)
-
-
-@pytest.mark.parametrize(("subset", "size"), COMPLETE.items())
-def test_the_size_of_a_complete_set_follows_from_the_words(subset: str, size: int) -> None:
-    assert set_size(subset) == size
-
-
-def test_there_is_no_other_subset() -> None:
-    with pytest.raises(KeyError):
-        set_size("gender_race")
 
 
 @pytest.mark.parametrize(
@@ -292,6 +281,32 @@ def test_a_row_that_contradicts_itself_is_an_unknown_label(change: dict[str, Any
     assert (bad.code, bad.path, bad.line) == ("unknown_label", "a.parquet/1", 2)
 
 
+@pytest.mark.parametrize("column", ["caption", "counterfactual_set", "a1a2"])
+@pytest.mark.parametrize(
+    ("value", "code"), [(b"caf\xe9", "wrong_encoding"), (b"x" * (1 << 20), "value_too_long")]
+)
+def test_a_text_that_cannot_be_used_spoils_its_row_alone(
+    column: str, value: bytes, code: str, tmp_path: Path, jpeg: Callable[..., bytes]
+) -> None:
+    table = pa.Table.from_pylist([{**ROW, "image": {"bytes": jpeg(i), "path": None}} for i in range(3)])
+    texts = pa.array([ROW[column].encode(), value, ROW[column].encode()], pa.binary())
+    place = table.schema.get_field_index(column)
+    table = table.set_column(place, column, texts.cast(pa.string(), safe=False))
+    parquet.write_table(table, tmp_path / "a.parquet")
+    ingested = ingest(READER, tmp_path, dataset="sets")
+    assert ingested.records["path"].to_list() == ["a.parquet/0", "a.parquet/2"]
+    assert ingested.quarantine.select("path", "line", "stage", "code").rows() == [
+        ("a.parquet/1", 2, "index", code)
+    ]
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([ROW])
+    parquet.write_table(table.append_column("image", table["caption"]), tmp_path / "a.parquet")
+    with pytest.raises(DatasetError, match="other columns"):
+        READER.entries(tmp_path)
+
+
 @pytest.mark.parametrize("absent", ["image", "caption", "counterfactual_set", "a1a2"])
 def test_other_columns_than_the_published_ones_are_named(absent: str, tmp_path: Path) -> None:
     write_rows(tmp_path / "a.parquet", {name: value for name, value in ROW.items() if name != absent})
@@ -318,7 +333,7 @@ def test_a_parquet_file_linked_from_outside_is_not_read(tmp_path: Path) -> None:
 def test_planted_sets_are_complete_but_for_the_bad_one(kind: str, tmp_path: Path) -> None:
     records = ingest(READER, folders.ensure(kind, tmp_path), dataset="sets").records
     sizes = records.group_by("split", "set_id").len().select("split", "len").iter_rows()
-    complete = Counter(split for split, size in sizes if size == set_size(split))
+    complete = Counter(split for split, size in sizes if size == COMPLETE[split])
     extracted = {"race_gender": 20, "physical_gender": 15, "physical_race": 6}
     assert complete == (extracted if kind == "socialcounterfactuals" else {"race_gender": 20})
 

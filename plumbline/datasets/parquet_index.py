@@ -1,0 +1,176 @@
+"""Index files that are Parquet tables: every value as text, so that a bad row spoils no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plumbline.datasets.containment import unreadable_index
+from plumbline.datasets.csv_index import Row
+from plumbline.datasets.records import Refusal, printable
+from plumbline.datasets.text_index import refuse_line
+from plumbline.errors import DatasetError, ImageRejected
+from plumbline.parquet_columns import damage_refused, read_group
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_TABLE_BYTES = 1 << 30
+"""What decoding a row group of the columns may take, and all their values as text."""
+
+MAX_ROWS = 5_000_000
+"""Of one table: each row becomes a record, and a file of a few bytes may repeat one without end."""
+
+MAX_VALUE_BYTES = 1 << 16
+
+_WHOLE = float(1 << 53)
+"""Below it, a float has every whole number."""
+
+
+def table_schema(path: Path, *, name: str) -> pa.Schema:
+    """Return the columns of a Parquet table and their types.
+
+    Raises
+    ------
+    DatasetError
+        If it cannot be read.
+    """
+    return _opened(path, name)[0]
+
+
+def described(schema: pa.Schema) -> str:
+    """Return a table's columns and their types in one line, for messages."""
+    return printable(", ".join(f"{field.name}: {field.type}" for field in schema))
+
+
+def read_table_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterator[Row | Refusal]:
+    """Read a Parquet table as an index, its rows counted from 1.
+
+    A null or a NaN becomes an empty text. A whole number is written without a point whatever its column's type:
+    tools turn a column of integers with nulls into floats. A row with a text that is not UTF-8 or longer than
+    `MAX_VALUE_BYTES` becomes a refusal with its number (`wrong_encoding`, `value_too_long`).
+
+    Parameters
+    ----------
+    path : Path
+        The file, from `index_file`.
+    name : str
+        What it is called in messages.
+    columns : sequence of str
+        Columns that are there, once, and hold plain values.
+
+    Raises
+    ------
+    DatasetError
+        If the file cannot be read, or holds more than `MAX_TABLE_BYTES` or `MAX_ROWS`.
+    """
+    groups = _opened(path, name)[1]
+    line = size = 0
+    for group in range(groups):
+        with _as_dataset_error(name), damage_refused():
+            table = read_group(path, group, columns, max_bytes=MAX_TABLE_BYTES)
+            _require_few(line + table.num_rows, MAX_ROWS, "rows")
+            texts = [_column_texts(table.column(column)) for column in columns]
+        for line, cells in enumerate(zip(*texts, strict=True), line + 1):  # noqa: B020  (goes on where it stood)
+            size += sum(len(cell) for cell in cells if isinstance(cell, str))
+            with _as_dataset_error(name):
+                _require_few(size, MAX_TABLE_BYTES, "bytes of text")
+            yield _row(line, name, columns, cells)
+
+
+def _opened(path: Path, name: str) -> tuple[pa.Schema, int]:
+    from pyarrow import parquet
+
+    with _as_dataset_error(name), damage_refused(), parquet.ParquetFile(path) as file:
+        return file.schema_arrow, file.metadata.num_row_groups
+
+
+@contextmanager
+def _as_dataset_error(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ImageRejected as refused:
+        raise DatasetError(
+            "the Parquet table cannot be read",
+            where=name,
+            found=printable(str(refused.found)),
+            expected=refused.expected,
+            hint="check that the file is whole, or fetch it again",
+        ) from refused
+    except OSError as error:
+        raise unreadable_index(name, error.strerror) from error
+
+
+def _require_few(number: int, most: int, unit: str) -> None:
+    if number > most:
+        found, expected = f"{number} {unit} or more", f"at most {most} {unit}"
+        raise ImageRejected("file_too_large", "the table is too large", found=found, expected=expected)
+
+
+def _row(
+    line: int, name: str, columns: Sequence[str], cells: tuple[str | ImageRejected, ...]
+) -> Row | Refusal:
+    values: dict[str, str] = {}
+    for column, cell in zip(columns, cells, strict=True):
+        if isinstance(cell, ImageRejected):
+            what = f"{cell.what} (column `{printable(column)}`)"
+            return refuse_line(cell.code, what, name, line, str(cell.found), str(cell.expected))
+        values[column] = cell
+    return Row(line, values)
+
+
+def _column_texts(column: pa.ChunkedArray) -> list[str | ImageRejected]:
+    return [text for chunk in column.chunks for text in _texts(chunk)]
+
+
+def _texts(values: pa.Array) -> list[str | ImageRejected]:
+    import pyarrow as pa
+
+    kinds = pa.types
+    if kinds.is_dictionary(values.type):
+        known = _texts(values.dictionary)
+        return ["" if place is None else known[_checked(place)] for place in values.indices.to_pylist()]
+    if kinds.is_floating(values.type):
+        values = _written(values)
+    elif not (kinds.is_binary(values.type) or kinds.is_large_binary(values.type)):
+        values = values if _is_text(values.type) else values.cast(pa.string())
+    return [_text(value) for value in values.cast(pa.large_binary()).to_pylist()]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _checked(place: int) -> int:
+    # Arrow takes places in a dictionary as the file says them, and a negative one counts from the end here.
+    if place < 0:
+        raise IndexError(f"place {place} of a dictionary")
+    return place
+
+
+def _written(floats: pa.Array) -> pa.Array:
+    """Write floats as text, whole ones as integers; NaN is null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    floats = pc.if_else(pc.is_nan(floats), pa.scalar(None, floats.type), floats)
+    whole = pc.and_(pc.equal(pc.floor(floats), floats), pc.less(pc.abs(floats), _WHOLE))
+    integers = pc.if_else(whole, floats, pa.scalar(0, floats.type)).cast(pa.int64())
+    return pc.if_else(whole, integers.cast(pa.string()), floats.cast(pa.string()))
+
+
+def _text(value: bytes | None) -> str | ImageRejected:
+    if value is None:
+        return ""
+    if len(value) > MAX_VALUE_BYTES:
+        found, expected = f"{len(value)} bytes", f"at most {MAX_VALUE_BYTES} bytes"
+        return ImageRejected("value_too_long", "a value is too long", found=found, expected=expected)
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        found = repr(value[:200])[1:]
+        return ImageRejected("wrong_encoding", "a value is not UTF-8", found=found, expected="UTF-8")
