@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.errors import ImageRejected
-from plumbline.parquet_pages import decoded_bytes
+from plumbline.parquet_pages import corrupt, decoded_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,18 @@ def _require_size(
                 left -= decoded_bytes(file, chunk, rows=chunks.num_rows, width=width, max_bytes=left)
 
 
+def known_place(place: int) -> int:
+    """Return a place in a dictionary, which Arrow takes as the file says it: a negative one would count from the end.
+
+    Raises
+    ------
+    IndexError
+        If it is negative.
+    """
+    if place < 0:
+        raise IndexError(f"place {place} of a dictionary")
+    return place
+
+
 def _corrupt(error: Exception) -> ImageRejected:
-    found = str(error) or type(error).__name__
-    expected = "a sound Parquet file"
-    return ImageRejected("corrupt", "the Parquet file does not read", found=found, expected=expected)
+    return corrupt(str(error) or type(error).__name__)

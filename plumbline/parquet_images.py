@@ -19,7 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.errors import ImageRejected
-from plumbline.parquet_columns import damage_refused, read_group
+from plumbline.parquet_columns import damage_refused, known_place, read_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -232,9 +232,4 @@ def _pictures(file: _File, layout: _Layout, group: int) -> pa.ChunkedArray:
 def _picture(pictures: pa.ChunkedArray, row: int) -> pa.Buffer | None:
     cell = pictures[row]
     place = cell.index.as_py()
-    if place is None:
-        return None
-    # Arrow takes places in a dictionary as the file says them, and a negative one counts from the end here.
-    if place < 0:
-        raise IndexError(f"place {place} of a dictionary")
-    return cell.dictionary[place].as_buffer()
+    return None if place is None else cell.dictionary[known_place(place)].as_buffer()

@@ -76,7 +76,7 @@ def decoded_bytes(
             )
         seen += page.values if page.kind != _DICTIONARY else 0
     if seen != rows:
-        raise _corrupt(f"pages of {seen} values in a row group of {rows} rows")
+        raise corrupt(f"pages of {seen} values in a row group of {rows} rows")
     return total
 
 
@@ -86,7 +86,7 @@ def _range(file: BinaryIO, chunk: ColumnChunkMetaData) -> tuple[int, int]:
     start = dictionary if 0 < dictionary < data else data
     end, size = start + chunk.total_compressed_size, file.seek(0, 2)
     if not 0 <= start <= end <= size:
-        raise _corrupt(f"a column chunk from byte {start} to {end} in a file of {size}")
+        raise corrupt(f"a column chunk from byte {start} to {end} in a file of {size}")
     return start, end
 
 
@@ -97,11 +97,11 @@ def _pages(file: BinaryIO, start: int, end: int) -> Iterator[_Page]:
         header = _struct(file)
         kind, size, compressed = (header.get(number) for number in (1, 2, 3))
         if not (isinstance(kind, int) and isinstance(size, int) and isinstance(compressed, int)):
-            raise _corrupt(f"no page header at byte {position}")
+            raise corrupt(f"no page header at byte {position}")
         values = _values(header, kind)
         following = file.tell() + compressed
         if min(size, compressed, values) < 0 or following > end:
-            raise _corrupt(f"a page header at byte {position} that cannot be")
+            raise corrupt(f"a page header at byte {position} that cannot be")
         position = following
         yield _Page(kind, size, values)
 
@@ -110,10 +110,10 @@ def _values(header: _Struct, kind: int) -> int:
     own_number, encoding_number = _HEADER_OF.get(kind, (0, 0))
     own = header.get(own_number)
     if not isinstance(own, dict):
-        raise _corrupt(f"a page of the kind {kind} without its own header")
+        raise corrupt(f"a page of the kind {kind} without its own header")
     values, encoding = own.get(1), own.get(encoding_number)
     if not isinstance(values, int) or not isinstance(encoding, int):
-        raise _corrupt("a page header without encoding or number of values")
+        raise corrupt("a page header without encoding or number of values")
     if encoding in _UNBOUNDED:
         raise ImageRejected(
             "unsupported_format",
@@ -148,7 +148,7 @@ def _pass_over(file: BinaryIO, kind: int) -> None:
     elif kind == _BINARY:
         file.seek(_varint(file) & 0x7FFFFFFF, 1)
     elif kind not in (_TRUE, _FALSE):
-        raise _corrupt(f"a page header with a field of the kind {kind}")
+        raise corrupt(f"a page header with a field of the kind {kind}")
 
 
 def _varint(file: BinaryIO) -> int:
@@ -158,7 +158,7 @@ def _varint(file: BinaryIO) -> int:
         value |= (byte & 0x7F) << (7 * position)
         if byte < 0x80:
             return value
-    raise _corrupt("a page header with a number that does not end")
+    raise corrupt("a page header with a number that does not end")
 
 
 def _signed(value: int) -> int:
@@ -168,10 +168,11 @@ def _signed(value: int) -> int:
 def _byte(file: BinaryIO) -> int:
     read = file.read(1)
     if not read:
-        raise _corrupt("a page header that does not end")
+        raise corrupt("a page header that does not end")
     return read[0]
 
 
-def _corrupt(found: str) -> ImageRejected:
+def corrupt(found: str) -> ImageRejected:
+    """Return the refusal of a damaged Parquet file."""
     expected = "a sound Parquet file"
     return ImageRejected("corrupt", "the Parquet file does not read", found=found, expected=expected)

@@ -12,7 +12,7 @@ from plumbline.datasets.csv_index import Row
 from plumbline.datasets.records import Refusal, printable
 from plumbline.datasets.text_index import refuse_line
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.parquet_columns import damage_refused, read_group
+from plumbline.parquet_columns import damage_refused, known_place, read_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,7 +131,7 @@ def _texts(values: pa.Array) -> list[str | ImageRejected]:
     kinds = pa.types
     if kinds.is_dictionary(values.type):
         known = _texts(values.dictionary)
-        return ["" if place is None else known[_checked(place)] for place in values.indices.to_pylist()]
+        return ["" if place is None else known[known_place(place)] for place in values.indices.to_pylist()]
     if kinds.is_floating(values.type):
         values = _written(values)
     elif not (kinds.is_binary(values.type) or kinds.is_large_binary(values.type)):
@@ -143,13 +143,6 @@ def _is_text(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _checked(place: int) -> int:
-    # Arrow takes places in a dictionary as the file says them, and a negative one counts from the end here.
-    if place < 0:
-        raise IndexError(f"place {place} of a dictionary")
-    return place
 
 
 def _written(floats: pa.Array) -> pa.Array:
