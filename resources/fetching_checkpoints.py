@@ -73,7 +73,7 @@ def fetch_checkpoint(places: Places, encoder: str, *, newest: bool = False, hub:
     Parameters
     ----------
     newest : bool
-        Get the newest commit after all; what another commit gave is removed.
+        Get the newest commit after all; it takes the place of the earlier one.
     hub : object, optional
         With `snapshot_download` and `model_info` as huggingface_hub has them; for tests.
 
@@ -103,18 +103,21 @@ def fetch_checkpoint(places: Places, encoder: str, *, newest: bool = False, hub:
         library = _library(names, family, encoder, repository, written=config is not None)
         weights = _matching(names, library.weights)
         wanted = [*library.settings, *library.weights]
-        if earlier not in (None, about.sha):
-            # Two commits in one folder would be a checkpoint that nobody published.
-            shutil.rmtree(folder)
-        hub.snapshot_download(repository, revision=about.sha, local_dir=folder, allow_patterns=wanted)
+        # Two commits in one folder would be a checkpoint that nobody published; and until the newer one is whole, the
+        # earlier one stays.
+        made = folder if earlier in (None, about.sha) else folder.with_name(f".{folder.name}.{about.sha}")
+        hub.snapshot_download(repository, revision=about.sha, local_dir=made, allow_patterns=wanted)
     converted = None
     if not weights:
         pickled = _pickled(names, library, encoder, repository)
-        converted = _converted(folder, about.sha) or _convert(
-            hub, repository, about.sha, pickled, folder / library.converted, encoder
+        converted = _converted(made, about.sha) or _convert(
+            hub, repository, about.sha, pickled, made / library.converted, encoder
         )
     if config is not None:
-        commit_bytes(UPath(folder / CONFIG), json.dumps(config, indent=2).encode())
+        commit_bytes(UPath(made / CONFIG), json.dumps(config, indent=2).encode())
+    if made != folder:
+        shutil.rmtree(folder)
+        made.rename(folder)
     files = locate(address, fetched=places.fetched, encoder=encoder, family=family)
     write_note(
         folder / NOTE,

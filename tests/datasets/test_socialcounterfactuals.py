@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -103,11 +102,10 @@ def test_real_rows_become_entries_with_the_words_of_their_captions(tmp_path: Pat
 
 
 @pytest.mark.parametrize("subset", COMPLETE)
-def test_every_row_of_the_real_metadata_parses(subset: str, tmp_path: Path) -> None:
-    shared = Path(os.environ.get("PLUMBLINE_SHARED_DATA", ""))
-    source = shared / "lvlm" / f"metadata_{subset}.csv"
-    if not os.environ.get("PLUMBLINE_SHARED_DATA") or not source.is_file():
-        pytest.skip("PLUMBLINE_SHARED_DATA names no folder with the real metadata")
+def test_every_row_of_the_real_metadata_parses(
+    subset: str, tmp_path: Path, real_file: Callable[[str], Path]
+) -> None:
+    source = real_file(f"lvlm/metadata_{subset}.csv")
     (tmp_path / source.name).symlink_to(source)
     with pytest.raises(DatasetError, match="leads out"):
         READER.entries(tmp_path)

@@ -100,6 +100,14 @@ def test_a_tag_keeps_the_commit_of_its_first_fetch_until_the_newest_is_asked_for
     assert [asked[1] for asked in again.asked] == [COMMIT, COMMIT]
     assert pinned_commit(home, "e") == COMMIT
 
+    broken = Hub({"open_clip_model.safetensors": b"v"}, newest=later)
+    broken.snapshot_download = Hub({}, error=OSError("cut")).snapshot_download
+    with pytest.raises(CheckpointError):
+        fetch_checkpoint(home, "e", newest=True, hub=broken)
+    assert (
+        pinned_commit(home, "e") == COMMIT and (folder / "open_clip_model.safetensors").read_bytes() == b"w"
+    )
+
     newer = Hub({"open_clip_model.safetensors": b"v"}, newest=later)
     fetch_checkpoint(home, "e", newest=True, hub=newer)
     assert [asked[1] for asked in newer.asked] == [None, later]
