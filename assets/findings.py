@@ -16,6 +16,7 @@ from plumbline.report import findings_table, render
 from plumbline.report.inputs import PROVENANCE_SCHEMA
 from plumbline.storage.atomic import commit_bytes
 from resources.places import Places
+from resources.quality import Quality
 
 _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
 
@@ -70,13 +71,16 @@ def provenance(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
 
 
 @dg.asset(deps=["metric_table", "provenance", "records", "quarantine"], kinds={"html"}, **_SPEC)
-def audit_report(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+def audit_report(
+    places: dg.ResourceParam[Places], quality: dg.ResourceParam[Quality]
+) -> dg.MaterializeResult:
     """The report: one HTML file that works offline, from headline findings to the provenance of every number."""
     made = places.lake.require("metric_table")
     table = places.lake.read_table("metric_table", made=made)
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     page = render(table, report_inputs(places, made, created=created)).encode()
     commit_bytes(UPath(places.report), page)
+    quality.index()
     return dg.MaterializeResult(
         metadata={
             "report": dg.MetadataValue.path(str(places.report)),

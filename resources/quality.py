@@ -5,13 +5,21 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
+from plumbline.digests import digest_file
 from resources.places import Places
 
 _DATASOURCE, _BATCH = "plumbline", "whole table"
+
+
+class _Opened(NamedTuple):
+    """A context, and the project file as it left it."""
+
+    context: Any
+    file_sha256: str | None
 
 
 @dataclass(frozen=True)
@@ -40,11 +48,12 @@ class Quality:
 
     def __init__(self, places: Places) -> None:
         self._places = places
+        self._opened: _Opened | None = None
 
     def validate(
         self, name: str, frame: pl.DataFrame, expectations: Callable[[Any], Sequence[Any]]
     ) -> Validation:
-        """Validate a frame and keep the result.
+        """Validate a frame and keep the result with a page of its own; see `index` for the page that leads there.
 
         Parameters
         ----------
@@ -54,8 +63,7 @@ class Quality:
             Given `great_expectations.expectations`, returns the expectations. A callable, since importing the
             package takes seconds.
         """
-        with self._alone():
-            context = self._context()
+        with self._project() as context:
             import great_expectations as gx
 
             suite = context.suites.add_or_update(
@@ -69,15 +77,33 @@ class Quality:
         unmet = [_unmet(item) for item in result.results if not item.success]
         return Validation(bool(result.success), unmet, len(result.results), page)
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep other processes out: Great Expectations rewrites its project file in place."""
-        self._places.quality.mkdir(parents=True, exist_ok=True)
-        with (self._places.quality / "lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+    def index(self) -> None:
+        """Write the page that leads to all results. It grows with each of them: once an audit, not once a check."""
+        with self._project() as context:
+            if results := context.validation_results_store.list_keys():
+                # Only the pages that are named are written again, and the index with them.
+                context.build_data_docs(resource_identifiers=results[-1:])
 
-    def _context(self) -> Any:
+    @contextmanager
+    def _project(self) -> Iterator[Any]:
+        """Open the project, and keep other processes out: Great Expectations rewrites its file in place.
+
+        Opening takes longer than a check, so that the last one is kept while no other process has written the file.
+        """
+        self._places.quality.mkdir(parents=True, exist_ok=True)
+        with (self._places.quality / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            opened, self._opened = self._opened, None
+            current = opened is not None and opened.file_sha256 == self._file_sha256()
+            context = opened.context if opened and current else self._open()
+            yield context
+            self._opened = _Opened(context, self._file_sha256())
+
+    def _file_sha256(self) -> str | None:
+        path = self._places.quality / "gx" / "great_expectations.yml"
+        return digest_file(path) if path.is_file() else None
+
+    def _open(self) -> Any:
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
         import great_expectations as gx
         from great_expectations.data_context.types.base import ProgressBarsConfig
@@ -109,7 +135,7 @@ def _document(context: Any, suite: Any, result: Any) -> str:
         run_id=result.meta["run_id"],
         batch_identifier=result.batch_id,
     )
-    context.build_data_docs(resource_identifiers=[written])
+    context.build_data_docs(resource_identifiers=[written], build_index=False)
     return str(context.get_docs_sites_urls(resource_identifier=written)[0]["site_url"])
 
 
