@@ -36,6 +36,13 @@ def read_note(path: Path) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
+def is_whole(folder: Path, repository: str, commit: str) -> bool:
+    """Tell whether a folder holds what its note says, of this commit of this repository, and nothing else."""
+    note = read_note(folder / NOTE)
+    same = (note.get("repository"), note.get("commit")) == (repository, commit)
+    return same and note.get("sha256") == file_digests(folder)
+
+
 def file_digests(folder: Path, *, known: dict[str, str] | None = None) -> dict[str, str]:
     """Return the sha256 of every fetched file below a folder, by its path in it, in order.
 

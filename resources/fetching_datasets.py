@@ -1,18 +1,16 @@
 """Getting datasets: from a hub at a pinned revision, or from an archive that a person was given."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from plumbline.archives import Extracted, extract_archive
-from plumbline.archives.new_folder import writing
 from plumbline.datasets.addresses import HUB, DatasetAddress, dataset_folder, parse_dataset_address
 from plumbline.datasets.obtaining import obtaining
 from plumbline.errors import DatasetError
-from plumbline.storage.atomic import move_into_place
-from resources.fetched_note import CLIENT_NOTES, NOTE, file_digests, write_note
-from resources.hub import asking_the_hub
+from resources.fetched_note import NOTE, file_digests, write_note
+from resources.fetching_aside import built_aside
+from resources.hub import asking_the_hub, writing
 from resources.places import PLANTED, PROJECT, Places
 
 # For a repository that obtaining.yaml does not know: tables and pictures, never a script.
@@ -53,17 +51,17 @@ def fetch_dataset(places: Places, dataset: str, *, hub: Any = None) -> Path | No
     known = obtaining(entry.reader)
     same = known.hub is not None and known.hub.repository == address.repository
     patterns = list(known.hub.patterns if same else _TABLES_AND_PICTURES)
-    # An interrupted download is gone on with, and is never taken for the dataset.
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    with asking_the_hub(DatasetError, dataset, f"{address.repository}@{address.revision}"):
-        hub.snapshot_download(
-            address.repository,
-            repo_type="dataset",
-            revision=address.revision,
-            local_dir=unfinished,
-            allow_patterns=patterns,
-        )
-    _finish(address, unfinished, folder, licence=known.licence if same else "see the dataset's page")
+    licence = known.licence if same else "see the dataset's page"
+    with writing(DatasetError, dataset, folder), built_aside(folder, address.revision) as made:
+        with asking_the_hub(DatasetError, dataset, f"{address.repository}@{address.revision}"):
+            hub.snapshot_download(
+                address.repository,
+                repo_type="dataset",
+                revision=address.revision,
+                local_dir=made,
+                allow_patterns=patterns,
+            )
+        _write_note(address, made, beside=folder, licence=licence)
     return folder
 
 
@@ -90,10 +88,9 @@ def extract_dataset(
     return folder, extract_archive(archive, folder, progress=progress)
 
 
-def _finish(address: DatasetAddress, unfinished: Path, folder: Path, *, licence: str) -> None:
-    # They would be listed as part of the dataset.
-    shutil.rmtree(unfinished / CLIENT_NOTES, ignore_errors=True)
-    digests = file_digests(unfinished)
+def _write_note(address: DatasetAddress, made: Path, *, beside: Path, licence: str) -> None:
+    """Write the note beside the dataset's folder, where it is not listed as part of the dataset."""
+    digests = file_digests(made)
     if not digests:
         raise DatasetError(
             "the repository has none of the wanted files",
@@ -101,11 +98,9 @@ def _finish(address: DatasetAddress, unfinished: Path, folder: Path, *, licence:
             expected="tables or pictures",
         )
     write_note(
-        folder.with_name(f"{folder.name}.{NOTE}"),
+        beside.with_name(f"{beside.name}.{NOTE}"),
         repository=address.repository,
         commit=address.revision,
         sha256=digests,
         licence=licence,
     )
-    with writing(folder):
-        move_into_place(unfinished, folder)

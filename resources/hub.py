@@ -1,8 +1,9 @@
-"""Asking a hub for files: whatever fails on the way becomes one clear error."""
+"""Asking a hub for files and keeping them: whatever fails on the way becomes one clear error."""
 
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from plumbline.errors import PlumblineError
 
@@ -30,19 +31,37 @@ def asking_the_hub(kind: type[PlumblineError], wanted: str, where: str) -> Itera
         yield
     # A failed connection is the HTTP client's own error, one of xet's transfers a RuntimeError.
     except (OSError, ValueError, RuntimeError, errors.HTTPError, errors.RevisionResolutionError) as error:
-        found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         if isinstance(error, OSError) and error.errno in _OF_THE_PLACE:
-            raise kind(
-                f"`{wanted}` could not be written to this disk",
-                where=error.filename or where,
-                found=found,
-                expected="a folder, with permission to write in it and room on its disk",
-                hint="free some space, or set PLUMBLINE_HOME to another folder; `plumbline fetch` resumes",
-            ) from error
+            raise _not_written(kind, wanted, where, error) from error
         raise kind(
             f"the hub did not give `{wanted}`",
             where=where,
-            found=found,
+            found=_told(error),
             expected="the files of that revision",
             hint="check the network and the address; `plumbline fetch` can be repeated, it resumes",
         ) from error
+
+
+@contextmanager
+def writing(kind: type[PlumblineError], wanted: str, folder: Path) -> Iterator[None]:
+    """Turn what the system says of the folder that is written to into an error of the given kind."""
+    try:
+        yield
+    except OSError as error:
+        raise _not_written(kind, wanted, folder, error) from error
+
+
+def _not_written(
+    kind: type[PlumblineError], wanted: str, where: Path | str, error: OSError
+) -> PlumblineError:
+    return kind(
+        f"`{wanted}` could not be written to this disk",
+        where=error.filename or where,
+        found=_told(error),
+        expected="a folder, with permission to write in it and room on its disk",
+        hint="free some space, or set PLUMBLINE_HOME to another folder; `plumbline fetch` resumes",
+    )
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -1,4 +1,4 @@
-"""Tars, read block by block to the two zero blocks that end them.
+"""Tars, read block by block to the zeros that end them.
 
 The standard library takes a header that is damaged or cut for the end of the archive, follows chains of extended
 headers by recursion and reads each of them whole. Here only its reading of one header block is used, which checks the
@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import IO, cast
 
-from plumbline.archives.member import Damage, Member
+from plumbline.archives.member import Damage, Member, Refused
 
 _BLOCK = tarfile.BLOCKSIZE
 _ZEROS = bytes(_BLOCK)
@@ -39,43 +39,51 @@ _EXTENDS_ALL = tarfile.XGLTYPE
 _LONG_NAME, _LONG_LINK = tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK
 _EXTENDING = (*_EXTENDS_ONE, _EXTENDS_ALL, _LONG_NAME, _LONG_LINK)
 
-# A record of an extended header: `LENGTH KEYWORD=VALUE\n`. Keywords are those of POSIX, or begin with a vendor's name:
-# one that is neither was one of them before a bit of it turned.
+# A volume's label (`tar --label`), in the place of a member.
+_LABEL = b"V"
+
+# A record of an extended header: `LENGTH KEYWORD=VALUE\n`.
 _RECORD = re.compile(rb"([1-9]\d{0,6}) ([^=\0\n]+)=")
-_KEYWORD = re.compile(
-    r"atime|charset|comment|ctime|gid|gname|hdrcharset|linkpath|mtime|path|size|uid|uname"
-    r"|(realtime|security|[A-Z]\w*)\..+"
-)
-_NEEDED = re.compile(r"path|size|GNU\.sparse\..+")
+# Each of the three forms of a sparse file has one of these.
+_SPARSE = frozenset({"GNU.sparse.size", "GNU.sparse.map", "GNU.sparse.major"})
+# Every program may add keywords of its own; kept are these alone, so that they cannot fill the memory.
+_NEEDED = _SPARSE | {"path", "size"}
 
 
-def tar_members(read: Callable[[int], bytes]) -> Iterator[Member]:
+def tar_members(read: Callable[[int], bytes], *, sealed: bool) -> Iterator[Member]:
     """Yield the members of a tar; the content of each can be read until the next is asked for.
 
     Parameters
     ----------
     read : callable
         Gives the next so many bytes of the tar, fewer only at its end.
+    sealed : bool
+        Whether a checksum of `read`'s own vouches for that end. If so the tar may end behind any member, as some
+        programs write it. Else a zero block must tell the end from a cut; the second one may be missing.
 
     Raises
     ------
     Damage
-        If a header is damaged, the two zero blocks of the end are missing, or something stands behind them.
+        If a header is damaged, the end is missing, or something other than zeros stands behind it.
+    Refused
+        If an extended header is too large to be read.
     """
-    return _Tar(read).members()
+    return _Tar(read, sealed).members()
 
 
 class _Tar:
     """One tar on its way through a stream that does not go back."""
 
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read_some, self._at = read, 0
+    def __init__(self, read: Callable[[int], bytes], sealed: bool) -> None:
+        self._read_some, self._sealed, self._at = read, sealed, 0
         self._of_all: dict[str, str] = {}
 
     def members(self) -> Iterator[Member]:
         while (header := self._header()) is not None:
+            if header.type == _LABEL:
+                continue
             kind = _KINDS.get(header.type, f"an entry of type {header.type!r}")
-            if any(keyword.startswith("GNU.sparse.") for keyword in header.pax_headers):
+            if not _SPARSE.isdisjoint(header.pax_headers):
                 kind = "a sparse file"
             content = _Content(self.read, header.size if kind == "file" else 0)
             yield Member(header.name, kind, header.size, content.opened)
@@ -85,29 +93,34 @@ class _Tar:
 
     def read(self, size: int) -> bytes:
         """Return exactly so many bytes."""
-        data = self._read_some(size)
+        return self._whole(self._read_some(size), size)
+
+    def _whole(self, data: bytes, size: int) -> bytes:
         self._at += len(data)
         if len(data) < size:
             raise Damage(
-                f"it is cut: it ends at byte {self._at} of the tar, before the two zero blocks that end one"
+                f"it is cut: it ends at byte {self._at} of the tar, before the zero block behind its last member"
             )
         return data
 
+    def _block(self) -> bytes:
+        """Return the next block of a header, zeros where the tar ends without."""
+        block = self._read_some(_BLOCK)
+        return _ZEROS if self._sealed and not block else self._whole(block, _BLOCK)
+
     def _header(self) -> tarfile.TarInfo | None:
-        """Return the next member's header, under its long name and with its own size; None at the zero blocks."""
+        """Return the next member's header, under its long name and with its own size; None at the end."""
         own: dict[str, str] = {}
-        extended = False
-        while (block := self.read(_BLOCK)) != _ZEROS:
+        while (block := self._block()) != _ZEROS:
             header = self._parsed(block)
             if header.type not in _EXTENDING:
                 return self._completed(header, {**self._of_all, **own})
-            extended = True
             content = self._extension(header)
             if header.type == _LONG_NAME:
                 own["path"] = content.rstrip(b"\0").decode("utf-8", "surrogateescape")
             elif header.type != _LONG_LINK:
                 (self._of_all if header.type == _EXTENDS_ALL else own).update(self._records(content))
-        if extended and own:
+        if own:
             raise Damage(f"an extended header at the end, byte {self._at} of the tar, without its member")
         return None
 
@@ -132,9 +145,10 @@ class _Tar:
 
     def _extension(self, header: tarfile.TarInfo) -> bytes:
         if header.size > _LARGEST_EXTENSION:
-            raise Damage(
-                f"an extended header of {header.size} bytes at byte {self._at - _BLOCK} of the tar, "
-                f"and none is read beyond {_LARGEST_EXTENSION}"
+            raise Refused(
+                "the archive holds an extended header that is too large",
+                found=f"{header.size} bytes at byte {self._at - _BLOCK} of the tar",
+                expected=f"at most {_LARGEST_EXTENSION} bytes",
             )
         return self.read(header.size + -header.size % _BLOCK)[: header.size]
 
@@ -144,18 +158,15 @@ class _Tar:
         while position < len(content):
             start = _RECORD.match(content, position)
             end = position + int(start[1]) if start else 0
-            keyword = start[2].decode("utf-8", "surrogateescape") if start else ""
-            sound = start is not None and start.end() < end and content[end - 1 : end] == b"\n"
-            if start is None or not sound or not _KEYWORD.fullmatch(keyword):
+            if start is None or start.end() >= end or content[end - 1 : end] != b"\n":
                 raise Damage(f"a damaged extended header before byte {self._at} of the tar")
-            if _NEEDED.fullmatch(keyword):
+            keyword = start[2].decode("utf-8", "surrogateescape")
+            if keyword in _NEEDED:
                 found[keyword] = content[start.end() : end - 1].decode("utf-8", "surrogateescape")
             position = end
         return found
 
     def _require_end(self) -> None:
-        if self.read(_BLOCK) != _ZEROS:
-            raise Damage(f"one zero block alone before byte {self._at} of the tar, where two end one")
         # To the end: the checksum of what was compressed stands behind it.
         while padding := self._read_some(_CHUNK):
             if padding.strip(b"\0"):
