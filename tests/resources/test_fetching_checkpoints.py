@@ -19,6 +19,7 @@ from plumbline import bin_conversion
 from plumbline.bin_conversion import convert_to_safetensors
 from plumbline.digests import digest_bytes
 from plumbline.errors import CheckpointError
+from resources import fetching_aside, fetching_checkpoints
 from resources.fetching_checkpoints import fetch_checkpoint, pinned_commit
 from resources.places import PROJECT, Places
 
@@ -97,7 +98,7 @@ def test_a_tag_keeps_the_commit_of_its_first_fetch_until_the_newest_is_asked_for
 
     again = Hub({"open_clip_model.safetensors": b"w"}, newest=later)
     fetch_checkpoint(home, "e", hub=again)
-    assert [asked[1] for asked in again.asked] == [COMMIT, COMMIT]
+    assert [asked[1] for asked in again.asked] == [COMMIT], "what is there whole is not fetched again"
     assert pinned_commit(home, "e") == COMMIT
 
     broken = Hub({"open_clip_model.safetensors": b"v"}, newest=later)
@@ -115,6 +116,132 @@ def test_a_tag_keeps_the_commit_of_its_first_fetch_until_the_newest_is_asked_for
     assert contents(folder) == ["fetched.json", "open_clip_config.json", "open_clip_model.safetensors"], (
         "nothing of the commit before"
     )
+
+
+LATER = "f" * 40
+TAG = "ViT-B-32-quickgelu/openai"
+EARLIER_FILES = {"open_clip_model.safetensors": b"w", "vocab.json": b"{}"}
+
+
+def fetched_tag(tmp_path):
+    home = places(tmp_path, TAG)
+    return home, fetch_checkpoint(home, "e", hub=Hub(EARLIER_FILES))
+
+
+def state(home):
+    """Return the pinned commit and the weights that an audit loads."""
+    return pinned_commit(home, "e"), home.checkpoint("e").weights.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"open_clip_abc.safetensors": b"v", "open_clip_abd.safetensors": b"v"},
+        {"open_clip_pytorch_model.bin": b"no pickle"},
+        {"vocab.json": b"{}"},
+    ],
+)
+def test_a_newest_commit_that_cannot_be_audited_leaves_the_earlier_one(tmp_path, files):
+    home, folder = fetched_tag(tmp_path)
+    before = contents(folder)
+    with pytest.raises(CheckpointError):
+        fetch_checkpoint(home, "e", newest=True, hub=Hub(files, newest=LATER))
+    assert contents(folder) == before
+    assert state(home) == (COMMIT, b"w")
+
+
+STEPS = {
+    "download": (Hub, "snapshot_download"),
+    "configuration": (fetching_checkpoints, "commit_bytes"),
+    "check": (fetching_checkpoints, "locate"),
+    "digests": (fetching_checkpoints, "file_digests"),
+    "note": (fetching_checkpoints, "write_note"),
+    "old one aside": (Path, "rename"),
+    "new one in": (fetching_aside, "move_into_place"),
+    "settling": (fetching_aside, "settle"),
+    "old one away": (fetching_aside.shutil, "rmtree"),
+}
+
+
+def breaking(really, how, after):
+    """Return a function that ends as `how` does, before it has done anything or after."""
+
+    def broken(*args, **options):
+        if after:
+            really(*args, **options)
+        return how()
+
+    return broken
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_newest_fetch_that_is_broken_off_leaves_one_commit_usable(tmp_path, step, after, monkeypatch):
+    home, _ = fetched_tag(tmp_path)
+    owner, name = STEPS[step]
+    newer = Hub({"open_clip_model.safetensors": b"v"}, newest=LATER)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(owner, name, breaking(getattr(owner, name), interrupt, after))
+        fetch_checkpoint(home, "e", newest=True, hub=newer)
+    assert state(home) in [(COMMIT, b"w"), (LATER, b"v")]
+    fetch_checkpoint(home, "e", newest=True, hub=newer)
+    assert state(home) == (LATER, b"v")
+    assert [path.name for path in home.fetched.iterdir()] == [home.checkpoint("e").folder.name]
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_the_fetch_after_a_kill_has_one_commit_whole_with_its_pin(tmp_path, step, after, monkeypatch):
+    home, _ = fetched_tag(tmp_path)
+    owner, name = STEPS[step]
+    child = os.fork()
+    if not child:
+        try:
+            setattr(owner, name, breaking(getattr(owner, name), lambda: os._exit(9), after))
+            newer = Hub({"open_clip_model.safetensors": b"v"}, newest=LATER)
+            fetch_checkpoint(home, "e", newest=True, hub=newer)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    hub = Hub({"open_clip_model.safetensors": b"another"})
+    fetch_checkpoint(home, "e", hub=hub)
+    assert hub.given == [], "both are whole, and one of them is in its place"
+    assert state(home) in [(COMMIT, b"w"), (LATER, b"v")]
+
+
+def test_what_a_cut_first_fetch_left_is_no_part_of_the_next_commit(tmp_path, monkeypatch):
+    home = places(tmp_path, TAG)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fetching_checkpoints, "locate", breaking(None, interrupt, after=False))
+        fetch_checkpoint(home, "e", hub=Hub(EARLIER_FILES))
+    assert pinned_commit(home, "e") is None
+    fetch_checkpoint(home, "e", hub=Hub({"open_clip_model.safetensors": b"v"}, newest=LATER))
+    assert contents(home.fetched) == [
+        f"{home.checkpoint('e').folder.name}/{name}"
+        for name in ("fetched.json", "open_clip_config.json", "open_clip_model.safetensors")
+    ]
+
+
+@pytest.mark.parametrize("note", [{}, {"repository": "someone/else", "commit": COMMIT}])
+def test_a_folder_of_unknown_origin_is_replaced_whole(tmp_path, note):
+    home, folder = fetched_tag(tmp_path)
+    (folder / "fetched.json").write_text(json.dumps(note))
+    fetch_checkpoint(home, "e", hub=Hub({"open_clip_model.safetensors": b"v"}, newest=LATER))
+    assert "vocab.json" not in contents(folder)
+    assert state(home) == (LATER, b"v")
+
+
+def test_a_damaged_or_foreign_file_is_mended_by_fetching_again(tmp_path):
+    home, folder = fetched_tag(tmp_path)
+    (folder / "open_clip_model.safetensors").write_bytes(b"W")
+    (folder / "added_tokens.json").write_text("{}")
+    fetch_checkpoint(home, "e", hub=Hub(EARLIER_FILES))
+    assert state(home) == (COMMIT, b"w")
+    assert "added_tokens.json" not in contents(folder)
 
 
 def test_an_address_with_a_commit_has_no_newest(tmp_path):
@@ -143,7 +270,10 @@ def test_a_repository_without_safetensors_is_refused(tmp_path):
             "no family that can be audited",
         ),
         (
-            {"config.json": b'{"auto_map": {}, "model_type": "clip"}', "model.safetensors": b"w"},
+            {
+                "config.json": b'{"auto_map": {"AutoModel": "modeling.Model"}, "model_type": "clip"}',
+                "model.safetensors": b"w",
+            },
             "code of its own",
         ),
         ({"config.json": b"{}", "pytorch_model-00001-of-00002.bin": b"w"}, "none that can be converted"),
@@ -253,6 +383,22 @@ def test_a_family_named_in_the_audit_file_decides_where_both_libraries_are_there
     )
     named = places(tmp_path / "b", HUB_ADDRESS, family="clip")
     assert contents(fetch_checkpoint(named, "e", hub=Hub(both))) == KEPT
+
+
+def test_encoders_of_both_libraries_share_a_folder_of_one_address(tmp_path):
+    both = CLIP | {
+        "pytorch_model.bin": pickled({"a": torch.ones(2)}),
+        "open_clip_config.json": b"{}",
+        "open_clip_model.safetensors": b"o",
+    }
+    folder = fetch_checkpoint(places(tmp_path, HUB_ADDRESS, family="clip"), "e", hub=Hub(both))
+    assert fetch_checkpoint(places(tmp_path, HUB_ADDRESS), "e", hub=Hub(both)) == folder
+    assert places(tmp_path, HUB_ADDRESS).checkpoint("e").family == "open_clip"
+    assert places(tmp_path, HUB_ADDRESS, family="clip").checkpoint("e").family == "clip"
+    again = Hub(both)
+    fetch_checkpoint(places(tmp_path, HUB_ADDRESS, family="clip"), "e", hub=again)
+    assert again.given == []
+    assert json.loads((folder / "fetched.json").read_text())["converted"]["to"]["name"] == "model.safetensors"
 
 
 def test_a_pickle_is_converted_once_with_both_digests_and_kept_nowhere(tmp_path):
