@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,22 +15,30 @@ _NOTES = ("training.json", "fetched.json")
 # What transformers reads of a folder beside weights and vocabularies.
 _SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json")
 # Any of these would have transformers run what it finds, fetch it, or load something else than the digested weights.
-_CODE, _KERNEL = "code of its own", "attention or experts of its own"
+_CODE, _ATTENTION, _EXPERTS = "code of its own", "attention of its own", "experts of its own"
 _REFUSED = {
     "auto_map": _CODE,
     "custom_pipelines": _CODE,
     "trust_remote_code": _CODE,
     "transformers_weights": "weights in another file",
     "quantization_config": "a quantiser",
-    "attn_implementation": _KERNEL,
-    "_attn_implementation": _KERNEL,
-    "_attn_implementation_internal": _KERNEL,
-    "experts_implementation": _KERNEL,
-    "_experts_implementation": _KERNEL,
-    "_experts_implementation_internal": _KERNEL,
+    "attn_implementation": _ATTENTION,
+    "_attn_implementation": _ATTENTION,
+    "_attn_implementation_internal": _ATTENTION,
+    "experts_implementation": _EXPERTS,
+    "_experts_implementation": _EXPERTS,
+    "_experts_implementation_internal": _EXPERTS,
 }
-# Of attention, what transformers has itself; any other name may be that of a kernel on the hub.
-_HARMLESS = {_KERNEL: (None, "eager", "sdpa"), "a quantiser": (None,)}
+# What published configurations write for "none".
+_NOTHING: tuple[Any, ...] = (None, False, {})
+
+PLAIN_ATTENTION = ("eager", "sdpa")
+"""Names of attention that need nothing but torch; any other may have a kernel fetched from the hub."""
+
+TRANSFORMERS_ATTENTION = (
+    *PLAIN_ATTENTION, "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention", "paged|eager"
+)  # fmt: skip
+"""All that transformers 5 has itself; harmless only where the loader says another one, which then counts."""
 
 
 class FolderContents(NamedTuple):
@@ -60,29 +68,43 @@ def read_configuration(path: Path) -> dict[str, Any]:
     Raises
     ------
     CheckpointError
-        If it is not JSON.
+        If it is not JSON, or nested more deeply than any configuration is.
     """
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError("this configuration is not JSON", where=path, found=error) from error
+    except RecursionError as error:
+        raise CheckpointError(
+            "this configuration is nested too deeply",
+            where=path,
+            found="hundreds of levels",
+            expected="a JSON object of settings, a few levels deep",
+            hint="check that this is the published file and not damaged",
+        ) from error
     return content if isinstance(content, dict) else {}
 
 
-def refuse_code(folder: Path) -> None:
+def refuse_code(folder: Path, *, attention: Sequence[str] = PLAIN_ATTENTION) -> None:
     """Refuse a folder whose settings would have transformers run, fetch or load what was not digested.
+
+    Parameters
+    ----------
+    attention : sequence of str
+        Names of attention that it may ask for.
 
     Raises
     ------
     CheckpointError
         With the file and the key, at whatever depth it lies.
     """
+    harmless = {_ATTENTION: attention, _EXPERTS: ("eager",)}
     for path in (folder / name for name in _SETTINGS):
         if not path.is_file():
             continue
         for key, value in _pairs(read_configuration(path)):
             what = _REFUSED.get(key)
-            if what is not None and value not in _HARMLESS.get(what, ()):
+            if what is not None and value not in (*_NOTHING, *harmless.get(what, ())):
                 raise CheckpointError(
                     f"this checkpoint asks for {what}, and only transformers' own classes are used",
                     where=path,
@@ -93,12 +115,14 @@ def refuse_code(folder: Path) -> None:
 
 def _pairs(content: Any) -> Iterator[tuple[str, Any]]:
     """Return every key and value of a configuration: settings of a part may lie any number of levels down."""
-    if isinstance(content, dict):
-        yield from content.items()
-        content = list(content.values())
-    if isinstance(content, list):
-        for part in content:
-            yield from _pairs(part)
+    parts = [content]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            yield from part.items()
+            parts.extend(part.values())
+        elif isinstance(part, list):
+            parts.extend(part)
 
 
 def no_safetensors(folder: Path, encoder: str, *, expected: str) -> CheckpointError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from plumbline.encoders.folder_contents import (
+    TRANSFORMERS_ATTENTION,
     FolderContents,
     model_files,
     no_safetensors,
@@ -29,7 +30,8 @@ def transformers_contents(folder: Path, encoder: str) -> FolderContents:
         If its weights are not one file `model.safetensors`, the image processor or the tokenizer is absent, or a
         configuration asks for code, weights, an attention or a quantisation of its own.
     """
-    refuse_code(folder)
+    # Which attention computes is said when the model is loaded, whatever the configuration names.
+    refuse_code(folder, attention=TRANSFORMERS_ATTENTION)
     _refuse_adapter(folder)
     weights = _weights(folder, encoder)
     for part, choices in _NEEDED.items():

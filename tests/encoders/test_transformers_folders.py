@@ -6,7 +6,9 @@ import pytest
 
 from plumbline.digests import digest_bytes
 from plumbline.encoders.addresses import locate, parse_address
+from plumbline.encoders.folder_contents import _REFUSED, TRANSFORMERS_ATTENTION, refuse_code
 from plumbline.errors import CheckpointError
+from plumbline.torchvision_operators import declare_missing_operators
 
 FILES = ("model.safetensors", "preprocessor_config.json", "tokenizer.json")
 
@@ -88,10 +90,20 @@ def test_code_of_the_checkpoints_own_is_refused(folder, name, key, nested):
         located(folder)
 
 
-@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation", "_experts_implementation"])
-@pytest.mark.parametrize("value", ["someone/kernel", "flash_attention_2", {"": "someone/kernel"}, ["sdpa"]])
+ELSEWHERE = ["someone/kernel", "flash_attention_9", {"": "someone/kernel"}, ["sdpa"], True]
+ATTENTION, EXPERTS = "_attn_implementation", "_experts_implementation"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *((key, value) for key in ("attn_implementation", ATTENTION, EXPERTS) for value in ELSEWHERE),
+        (EXPERTS, "flash_attention_2"),
+        (EXPERTS, "deepgemm"),
+    ],
+)
 @pytest.mark.parametrize("parts", [(), ("text_config",), ("vision_config", "inner")])
-def test_attention_from_elsewhere_is_refused(folder, key, value, parts):
+def test_attention_and_experts_from_elsewhere_are_refused(folder, key, value, parts):
     asks = {key: value}
     for part in reversed(parts):
         asks = {part: asks}
@@ -100,11 +112,48 @@ def test_attention_from_elsewhere_is_refused(folder, key, value, parts):
         located(folder)
 
 
-@pytest.mark.parametrize("value", [None, "eager", "sdpa"])
+@pytest.mark.parametrize("value", TRANSFORMERS_ATTENTION)
 def test_attention_of_transformers_own_may_be_named(folder, value):
     part = {"_attn_implementation": value}
     write(folder, "config.json", {"model_type": "clip", "attn_implementation": value, "text_config": part})
     assert located(folder).family == "clip"
+
+
+def test_the_names_of_attention_are_those_of_this_transformers():
+    declare_missing_operators()
+    from transformers.modeling_utils import AttentionInterface
+
+    assert set(TRANSFORMERS_ATTENTION) == {"eager", *AttentionInterface._global_mapping}
+
+
+def test_attention_that_nothing_overrules_must_need_nothing_but_torch(folder):
+    """As in the text model of an open_clip checkpoint, which open_clip loads by its configuration alone."""
+    write(folder, "config.json", {"_attn_implementation": "flash_attention_2"})
+    with pytest.raises(CheckpointError, match="attention of its own"):
+        refuse_code(folder)
+    write(folder, "config.json", {"_attn_implementation": "sdpa"})
+    refuse_code(folder)
+
+
+@pytest.mark.parametrize("key", list(_REFUSED))
+@pytest.mark.parametrize("value", [None, False, {}])
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_a_setting_that_asks_for_nothing_is_harmless(folder, key, value, name):
+    write(folder, name, {"model_type": "clip", key: value, "text_config": {key: value}})
+    assert located(folder).family == "clip"
+
+
+def test_settings_nested_without_end_are_a_clear_error(folder):
+    (folder / "config.json").write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(CheckpointError, match=r"nested too deeply[\s\S]*config\.json"):
+        located(folder)
+
+
+def test_code_is_found_as_deep_as_json_is_read(folder):
+    asks = '{"a":' * 900 + '{"auto_map": "x.Y"}' + "}" * 900
+    (folder / "config.json").write_text('{"model_type": "clip", "deep": ' + asks + "}")
+    with pytest.raises(CheckpointError, match=r"code of its own[\s\S]*auto_map"):
+        located(folder)
 
 
 @pytest.mark.parametrize("nested", [False, True])

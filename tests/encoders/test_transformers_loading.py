@@ -115,10 +115,13 @@ def test_a_part_that_is_not_installed_is_a_clear_error(originals, monkeypatch, e
     ("name", "attention"),
     [("clip", "sdpa"), ("align", "eager"), ("bridgetower", "eager"), ("owlv2", "sdpa")],
 )
-def test_attention_is_chosen_here_and_part_of_the_identity(copy_of, name, attention):
+@pytest.mark.parametrize(
+    "other", ["eager", "flash_attention_2", "flash_attention_3", "flex_attention", False]
+)
+def test_attention_is_chosen_here_and_part_of_the_identity(copy_of, name, attention, other):
     folder = copy_of(name)
     config = json.loads((folder / "config.json").read_text())
-    other = {"sdpa": "eager", "eager": None}[attention]
+    other = None if other == attention else other
     config["text_config"]["_attn_implementation"] = config["_attn_implementation"] = other
     (folder / "config.json").write_text(json.dumps(config))
     encoder = load(folder)
