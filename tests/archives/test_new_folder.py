@@ -16,6 +16,7 @@ import pytest
 from plumbline.archives import extract_archive
 from plumbline.archives.new_folder import new_folder
 from plumbline.errors import DatasetError
+from plumbline.storage import atomic
 
 
 @pytest.fixture
@@ -107,12 +108,16 @@ def test_the_bytes_are_on_the_disk_before_the_name_is_and_the_name_before_the_en
     seen: list[tuple[str, bool]] = []
     folder = tmp_path / "data"
     flush = os.fsync
-    monkeypatch.setattr(os, "sync", lambda: seen.append(("all", folder.exists())))
+
+    def flush_all(descriptor: int) -> int:
+        seen.append((Path(f"/proc/self/fd/{descriptor}").resolve().name, folder.exists()))
+        return 0
 
     def flush_one(descriptor: int) -> None:
         seen.append((Path(f"/proc/self/fd/{descriptor}").resolve().name, folder.exists()))
         flush(descriptor)
 
+    monkeypatch.setattr(atomic, "_syncfs", flush_all)
     monkeypatch.setattr(os, "fsync", flush_one)
     extract_archive(archive, folder)
-    assert seen == [("all", False), (tmp_path.name, True)]
+    assert seen == [(".data.unfinished", False), (tmp_path.name, True)]
