@@ -2,8 +2,8 @@
 
 The standard library takes a header that is damaged or cut for the end of the archive, follows chains of extended
 headers by recursion and reads each of them whole. Here only its reading of one header block is used, which checks the
-block's checksum. What a plain tar has no checksum for is the content of files and of extended headers; gzip and xz
-have one over everything.
+block's checksum. What a plain tar has no checksum for is the content of files and of extended headers; gzip, bzip2
+and xz have one over everything.
 """
 
 from __future__ import annotations

@@ -7,15 +7,25 @@ import stat
 import struct
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import IO, NamedTuple
 
-from plumbline.archives.member import Damage, Member
+from plumbline.archives.member import Damage, Member, Refused
+from plumbline.archives.zip_content import METHODS, open_content
 
 # What it becomes in memory is some six times as much.
 _LARGEST_DIRECTORY = 128 << 20
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_ENCRYPTED = 0x1
+_ENCRYPTED, _UTF8 = 0x1, 0x800
+# The systems that a zip may say it was made on: Unix, macOS and DOS.
+_UNIX, _DOS = (3, 19), 0
+_THINGS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a pipe, or what was read from one, as `zip` without file names does",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 _LONGEST_COMMENT = 0xFFFF
 
 # The records as PKWARE's APPNOTE lays them out (4.3.12, 4.3.14 to 4.3.16).
@@ -56,7 +66,9 @@ def count_members(file: IO[bytes], *, most: int) -> int:
     Raises
     ------
     Damage
-        If the list is cut, has lost members, is too large to be read, or the zip has parts in other files.
+        If the list is cut or has lost members.
+    Refused
+        If it is too large to be read, or the zip has parts in other files.
     """
     directory = _directory(file)
     if directory.offset + directory.size != directory.end:
@@ -65,8 +77,10 @@ def count_members(file: IO[bytes], *, most: int) -> int:
             f"and end at byte {directory.end}"
         )
     if directory.size > _LARGEST_DIRECTORY:
-        raise Damage(
-            f"its list of members takes {directory.size} bytes, and none is read beyond {_LARGEST_DIRECTORY}"
+        raise Refused(
+            "the archive's list of members is too large",
+            found=f"{directory.size} bytes",
+            expected=f"at most {_LARGEST_DIRECTORY} bytes",
         )
     count = _counted(file, directory, most)
     if count <= most and (count & 0xFFFF if directory.wraps else count) != directory.members:
@@ -77,17 +91,30 @@ def count_members(file: IO[bytes], *, most: int) -> int:
 def zip_members(opened: zipfile.ZipFile) -> Iterator[Member]:
     """Yield the members of a zip that `count_members` has passed; opening one compares it with the list."""
     for info in opened.infolist():
-        mode = stat.S_IFMT(info.external_attr >> 16)
-        # The name as written: the other one ends at the first NUL.
-        name = info.orig_filename
-        kind = "folder" if name.endswith("/") else "file"
-        if mode and mode not in (stat.S_IFREG, stat.S_IFDIR):
-            kind = "a link" if mode == stat.S_IFLNK else "a device or pipe"
-        elif info.flag_bits & _ENCRYPTED:
-            kind = "encrypted"
-        elif info.compress_type not in _METHODS:
-            kind = f"compressed by method {info.compress_type}"
-        yield Member(name, kind, info.file_size, partial(opened.open, info))
+        name = _name(info)
+        yield Member(name, _kind(info, name), info.file_size, partial(open_content, opened, info))
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    # As written: the other one ends at the first NUL.
+    name = info.orig_filename
+    if info.create_system in _UNIX and not info.flag_bits & _UTF8:
+        # Programs there write UTF-8 without saying so, and the standard library takes it for code page 437.
+        with suppress(UnicodeDecodeError):
+            return name.encode("cp437").decode()
+    # As PowerShell 5.1 separates the parts. On other systems it may be meant as a letter.
+    return name.replace("\\", "/") if info.create_system == _DOS else name
+
+
+def _kind(info: zipfile.ZipInfo, name: str) -> str:
+    mode = stat.S_IFMT(info.external_attr >> 16)
+    if mode not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return _THINGS.get(mode, f"an entry of mode {mode:o}")
+    if info.flag_bits & _ENCRYPTED:
+        return "encrypted"
+    if info.compress_type not in METHODS:
+        return f"compressed by method {info.compress_type}"
+    return "folder" if name.endswith("/") else "file"
 
 
 def _directory(file: IO[bytes]) -> _Directory:
@@ -108,7 +135,7 @@ def _directory(file: IO[bytes]) -> _Directory:
     if wide is not None:
         return wide
     if disk or first or here != members:
-        raise Damage(f"{here} members in this file of {members} in all: it has parts in other files")
+        raise _in_parts(here, members)
     return _Directory(offset, size, tail_at + start, members, wraps=True)
 
 
@@ -126,8 +153,16 @@ def _directory64(file: IO[bytes], end: int) -> _Directory | None:
     if (signature, at, length) != (_END64_SIGNATURE, record_at, _END64.size - 12):
         raise Damage(f"its record for large zips is not where byte {locator_at} says, or of another length")
     if disk or disks > 1 or here_disk or first or here != members:
-        raise Damage(f"{here} members in this file of {members} in all: it has parts in other files")
+        raise _in_parts(here, members)
     return _Directory(offset, size, record_at, members, wraps=False)
+
+
+def _in_parts(here: int, members: int) -> Refused:
+    return Refused(
+        "the archive has parts in other files",
+        found=f"{here} members of {members} in this one",
+        expected="one file",
+    )
 
 
 def _counted(file: IO[bytes], directory: _Directory, most: int) -> int:

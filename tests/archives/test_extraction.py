@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.archives import Extracted, Limits, extract_archive, extraction
+from plumbline.archives import Extracted, Limits, extract_archive
+from plumbline.archives import limits as limits_module
 from plumbline.errors import DatasetError
 
 FILES = {"a.jpg": b"\xff\xd8a", "val/b.jpg": b"b" * 3000, "val/ü/c.txt": b""}
@@ -27,7 +28,7 @@ def write_zip(path: Path, entries: list[Entry]) -> Path:
             info = zipfile.ZipInfo("placeholder")
             # Set afterwards: the constructor would cut the name at a NUL.
             info.filename = info.orig_filename = name
-            info.compress_type = int(options.get("method", zipfile.ZIP_DEFLATED))
+            info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = int(options.get("mode", stat.S_IFREG | 0o644)) << 16
             archive.writestr(info, content)
     return path
@@ -95,7 +96,11 @@ NAMES = {
 @pytest.mark.parametrize("case", NAMES)
 def test_a_name_that_leads_out_or_hides_something_is_refused(case: str, kind: str, tmp_path: Path) -> None:
     entries = [*plain(FILES), (NAMES[case], b"evil", {})]
-    assert_refused(write(kind, tmp_path / "a", entries), r"leads out|control characters|too long", tmp_path)
+    assert_refused(
+        write(kind, tmp_path / "a", entries),
+        r"leads out|control characters|too long|with a backslash",
+        tmp_path,
+    )
 
 
 def test_a_name_cut_by_nul_is_refused(tmp_path: Path) -> None:
@@ -108,7 +113,6 @@ OTHER_THINGS: dict[str, tuple[str, Entry]] = {
     "link, zip": ("zip", ("evil", b"/etc/passwd", {"mode": stat.S_IFLNK | 0o777})),
     "device, zip": ("zip", ("evil", b"", {"mode": stat.S_IFBLK | 0o644})),
     "pipe, zip": ("zip", ("evil", b"", {"mode": stat.S_IFIFO | 0o644})),
-    "bzip2, zip": ("zip", ("evil", b"x" * 99, {"method": zipfile.ZIP_BZIP2})),
     "link, tar": ("tar", ("evil", b"", {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"})),
     "link within, tar": ("tar", ("evil", b"", {"type": tarfile.SYMTYPE, "linkname": "a.jpg"})),
     "hard link, tar": ("tar", ("evil", b"", {"type": tarfile.LNKTYPE, "linkname": "a.jpg"})),
@@ -169,7 +173,7 @@ def test_each_limit_holds_and_its_value_is_still_allowed(case: str, kind: str, t
 def test_what_grows_too_much_is_refused_before_it_is_written(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extraction, "_RATIO_FREE_BYTES", 1000)
+    monkeypatch.setattr(limits_module, "_RATIO_FREE_BYTES", 1000)
     archive = write(kind, tmp_path / "a", plain({"evil.jpg": b"\0" * 5_000_000}))
     assert_refused(archive, r"grows too much[\s\S]*at most 50 times", tmp_path)
     extract_archive(archive, tmp_path / "data", limits=Limits(ratio=1e6))
@@ -194,8 +198,23 @@ def test_an_archive_without_a_file_is_refused(kind: str, tmp_path: Path) -> None
     assert_refused(write(kind, tmp_path / "a", [("empty/", b"", mode)]), "no file", tmp_path)
 
 
-def test_a_missing_archive_is_said(tmp_path: Path) -> None:
-    assert_refused(tmp_path / "absent.zip", "absent.zip", tmp_path)
+def test_an_archive_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    (tmp_path / "folder.zip").mkdir()
+    for name, found in (("absent.zip", "FileNotFoundError"), ("folder.zip", "IsADirectoryError")):
+        said = rf"cannot be opened[\s\S]*{name}[\s\S]*{found}[\s\S]*do: +correct its path"
+        assert_refused(tmp_path / name, said, tmp_path)
+
+
+def test_what_to_do_is_true_of_the_refusal(tmp_path: Path) -> None:
+    """Another copy mends what is cut; what was made so is so in every copy."""
+    whole = write_tar(tmp_path / "whole", plain(FILES))
+    (tmp_path / "cut").write_bytes(whole.read_bytes()[:700])
+    assert_refused(tmp_path / "cut", "do: .*get the archive .* again", tmp_path)
+    by_hand = r"do: (?!.*again).*unpack it yourself into the dataset's folder"
+    for entry in (OTHER_THINGS["link, tar"][1], *((name, b"evil", {}) for name in NAMES.values())):
+        assert_refused(write_tar(tmp_path / "a", [entry]), by_hand, tmp_path)
+    for limits, _ in LIMITS.values():
+        assert_refused(whole, by_hand, tmp_path, limits=limits)
 
 
 def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
