@@ -1,4 +1,9 @@
-"""Index files of comma-separated values, with quotes as in RFC 4180: a bad record spoils no other."""
+"""Index files of comma-separated values, with quotes as in RFC 4180: a bad record spoils no other, without a trace.
+
+A stray quote that is closed by chance makes one record of several rows. Where it can be told from a text of several
+lines, by lines that are whole rows themselves, every line is refused and none is lost; where one of them is not, the
+record is taken as it stands.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +45,12 @@ class _Record(NamedTuple):
 def read_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterator[Row | Refusal]:
     """Read an index whose first record names its columns.
 
-    A byte-order mark and CRLF are accepted; blank lines list nothing. A quoted value may hold line ends: such a
-    record is one row. A record of another number of fields, or not in UTF-8, becomes one refusal with the number
-    of its first line (`ragged_row`, `wrong_encoding`). An open quote that no later line closes as it must spoils
-    its own line alone (`ragged_row`): the lines after it are rows.
+    A byte-order mark and CRLF are accepted; blank lines list nothing, and columns without a name hold no values. A
+    quoted value may hold line ends: such a record is one row, unless each of its later lines would be a row alone.
+    Then a stray quote may have joined them, and each line becomes a refusal (`ragged_row`). A record of another
+    number of fields, or not in UTF-8, becomes one refusal with the number of its first line (`ragged_row`,
+    `wrong_encoding`). An open quote that no later line closes as it must spoils its own line alone (`ragged_row`):
+    the lines after it are rows.
 
     Parameters
     ----------
@@ -60,10 +67,12 @@ def read_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterator[Row 
         If the header cannot be read, or lacks or repeats a column, the file cannot be read, or a line in it is
         longer than `MAX_LINE_BYTES`.
     """
-    records = _records(raw_lines(path, name))
-    header = _header(next(records, _Record([], [])), name, columns)
+    records = (record for record in _records(raw_lines(path, name)) if record.data.strip())
+    header = _header(next(records, _Record([RawLine(1, b"")], [])), name, columns)
     for record in records:
-        if record.data.strip():
+        if _may_be_joined(record, len(header)):
+            yield from _refused_lines(record, name, header)
+        else:
             yield _row(record, name, header)
 
 
@@ -110,15 +119,32 @@ def _parsed(texts: Iterable[str]) -> list[str] | csv.Error | None:
 
 def _header(record: _Record, name: str, columns: Sequence[str]) -> list[str]:
     header = [] if isinstance(record.parsed, csv.Error) else record.parsed
-    if not set(columns) <= set(header) or len(set(header)) < len(header):
+    # A spreadsheet writes its empty columns too.
+    names = [column for column in header if column]
+    if not set(columns) <= set(names) or len(set(names)) < len(names):
         raise DatasetError(
             "the index does not begin with its column names",
-            where=f"{name}, line 1",
+            where=f"{name}, line {record.lines[0].number}",
             found=printable(repr(record.data[:200])),
             expected=f"a first line with the columns {', '.join(columns)}, in UTF-8",
             hint="restore the first line of the published file, or save the file as UTF-8",
         )
     return header
+
+
+def _may_be_joined(record: _Record, width: int) -> bool:
+    """Tell whether the lines after the first one all look like rows that a stray quote has swallowed."""
+    later = [_parsed([_text(line)]) for line in record.lines[1:] if line.data.strip()]
+    return bool(later) and all(isinstance(fields, list) and len(fields) == width for fields in later)
+
+
+def _refused_lines(record: _Record, name: str, header: list[str]) -> Iterator[Refusal]:
+    what = f"{record} may be several rows that a stray quote has joined"
+    expected = f"lines of {len(header)} fields whose quotes are closed, or a text with no such line: {','.join(header)}"
+    for line in record.lines:
+        if line.data.strip():
+            found = line.data.decode("utf-8", "backslashreplace").strip()
+            yield refuse_line("ragged_row", what, name, line.number, found, expected)
 
 
 def _row(record: _Record, name: str, header: list[str]) -> Row | Refusal:
@@ -131,7 +157,7 @@ def _row(record: _Record, name: str, header: list[str]) -> Row | Refusal:
     if isinstance(fields, csv.Error):
         return refuse_line("ragged_row", f"{record} does not parse", name, line, str(fields), expected)
     if len(fields) == len(header):
-        return Row(line, dict(zip(header, fields, strict=True)))
+        return Row(line, {column: value for column, value in zip(header, fields, strict=True) if column})
     what = f"{record} has another number of fields"
     found = f"{len(fields)} fields: {','.join(fields)}"
     return refuse_line("ragged_row", what, name, line, found, f"{len(header)} fields: {expected}")

@@ -59,6 +59,14 @@ def test_a_value_over_several_lines_is_one_row_and_what_it_quotes_is_none(
     ]
 
 
+def fields_of(line: str) -> int:
+    """Return the number of fields of a line that is read alone, 0 where its quotes do not allow that."""
+    try:
+        return len(next(csv.reader([line], strict=True)))
+    except csv.Error:
+        return 0
+
+
 VALUES = st.text(st.sampled_from('ab é,;"\n\t'), max_size=6)
 PUBLISHED = st.lists(
     st.tuples(st.sampled_from(["a.jpg", "b.jpg"]), VALUES, VALUES).map(list), min_size=1, max_size=8
@@ -70,11 +78,81 @@ PUBLISHED = st.lists(
 def test_what_the_standard_library_writes_is_read_back_with_its_lines(
     read: Callable[[str], list[Row | Refusal]], rows: list[list[str]], ending: str
 ) -> None:
-    expected, line = [], 2
+    """But for a text each of whose later lines might be a row: nothing tells it from rows that a quote joined."""
+    expected: list[object] = []
+    line = 2
     for row in rows:
-        expected.append(Row(line, dict(zip(["photo", "cap", "sex"], row))))
-        line += written([row], ending).count("\n")
-    assert read(HEADER + written(rows, ending)) == expected
+        lines = written([row], ending).split("\n")[:-1]
+        alone = [fields_of(later) for later in lines[1:] if later.strip()]
+        if alone and set(alone) == {3}:
+            expected += [(number, "ragged_row") for number, text in enumerate(lines, line) if text.strip()]
+        else:
+            expected.append(Row(line, dict(zip(["photo", "cap", "sex"], row))))
+        line += len(lines)
+    items = read(HEADER + written(rows, ending))
+    assert [item if isinstance(item, Row) else (item.line, item.code) for item in items] == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        # In a value that nothing reads, and in one that is read.
+        (['a.jpg,"5 inch,M', "b.jpg,y,F", 'c.jpg,y",M'], [2, 3, 4]),
+        (['a.jpg,x,"5 inch', "b.jpg,y,F", 'c.jpg,y,7"'], [2, 3, 4]),
+        (['a.jpg,x,"5 inch', 'c.jpg,y,7"'], [2, 3]),
+        # With another number of fields than the header, and with blank lines between.
+        (['a.jpg,"x', 'b.jpg,y,F"'], [2, 3]),
+        (['a.jpg,x,"5 inch', "", "b.jpg,y,F", " ", 'c.jpg,y,7"'], [2, 4, 6]),
+        # A quoted value in a swallowed row.
+        (['a.jpg,x,"5 inch', 'b.jpg,"",F', 'c.jpg,y,7"'], [2, 3, 4]),
+    ],
+)
+def test_rows_that_a_quote_closed_by_chance_has_joined_are_each_refused(
+    lines: list[str], expected: list[int], read: Callable[[str], list[Row | Refusal]]
+) -> None:
+    *refused, last = read(HEADER + "\n".join([*lines, "z.jpg,z,F"]))
+    assert told(refused) == [(line, "ragged_row") for line in expected]
+    assert told([last]) == [(2 + len(lines), "z.jpg")]
+    for refusal in refused:
+        assert isinstance(refusal, Refusal)
+        assert refusal.found == lines[(refusal.line or 0) - 2]
+        assert f"the record of lines 2 to {1 + len(lines)} may be several rows" in refusal.message
+
+
+@pytest.mark.parametrize("caption", ["two\nlines", "one, and\nanother", "see\nb.jpg,then,F\nend", "a\n\n"])
+def test_a_text_with_a_line_that_is_no_row_stays_one_row(
+    caption: str, read: Callable[[str], list[Row | Refusal]]
+) -> None:
+    rows = [["a.jpg", caption, "M"], ["b.jpg", "x", "F"]]
+    assert [item.values["cap"] for item in read(HEADER + written(rows, "\n")) if isinstance(item, Row)] == [
+        caption,
+        "x",
+    ]
+
+
+def test_empty_columns_of_a_spreadsheet_are_left_out(read: Callable[[str], list[Row | Refusal]]) -> None:
+    assert read(",photo,sex,,\n1,a.jpg,M,,\n") == [Row(2, {"photo": "a.jpg", "sex": "M"})]
+
+
+@pytest.mark.parametrize("header", ["photo,sex,sex", "photo,,", ",photo,sex,,photo"])
+def test_a_column_that_is_there_twice_or_not_at_all_is_an_error(
+    header: str, read: Callable[[str], list[Row | Refusal]]
+) -> None:
+    with pytest.raises(DatasetError, match=r"t\.csv, line 3"):
+        read(f"\n \r\n{header}\na.jpg,M,,\n")
+
+
+@pytest.mark.parametrize("blank", ["\n", "\ufeff\r\n\r\n", " \n\n\n"])
+def test_blank_lines_before_the_column_names_count_as_lines(
+    blank: str, read: Callable[[str], list[Row | Refusal]]
+) -> None:
+    assert told(read(f"{blank}{HEADER}a.jpg,x,M\n")) == [(2 + blank.count("\n"), "a.jpg")]
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_an_index_of_nothing_is_an_error(content: str, read: Callable[[str], list[Row | Refusal]]) -> None:
+    with pytest.raises(DatasetError, match=r"t\.csv, line 1"):
+        read(content)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +166,7 @@ def test_what_the_standard_library_writes_is_read_back_with_its_lines(
         (['"', "b.jpg,y,F", "", "c.jpg,z,F"], [(2, "ragged_row"), (3, "b.jpg"), (5, "c.jpg")]),
         (['a.jpg,"x,M', 'b.jpg,"y,F', "c.jpg,z,F"], [(2, "ragged_row"), (3, "ragged_row"), (4, "c.jpg")]),
         # It closes as it must, with another number of values: one record, refused as one.
-        (['a.jpg,"x', 'b.jpg,y,F"', "c.jpg,z,F"], [(2, "ragged_row"), (4, "c.jpg")]),
+        (['a.jpg,"x', 'y,F"', "c.jpg,z,F"], [(2, "ragged_row"), (4, "c.jpg")]),
     ],
 )
 def test_a_stray_quote_spoils_its_own_line_and_no_other(
