@@ -19,10 +19,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.errors import ImageRejected
-from plumbline.parquet_columns import damage_refused, known_place, read_group
+from plumbline.parquet_columns import OpenColumns, damage_refused, holds_bytes, known_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow.parquet import FileMetaData
 
 IMAGE_COLUMN = "image"
 
@@ -40,7 +41,7 @@ _ROW = re.compile(r"0|[1-9][0-9]{0,11}", re.ASCII)
 _SUFFIX = ".parquet"
 _KEPT_GROUPS = 2
 _KEPT_OUTCOMES = 1024
-_OPEN_FILES = 128
+_KNOWN_FILES = 32
 
 _Read = TypeVar("_Read")
 
@@ -57,10 +58,11 @@ class _File:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the rows lie: the first row after each row group, and the column to read."""
+    """Where the rows lie: the first row after each row group, the column to read, and the footer."""
 
     ends: tuple[int, ...]
     leaf: str
+    metadata: FileMetaData
 
 
 def names_row(path: PurePath | str) -> bool:
@@ -129,6 +131,7 @@ class _RecentGroups:
         self._kept_bytes = kept_bytes
         self._lock, self._decoding = Lock(), Lock()
         self._groups: OrderedDict[tuple[_File, int], pa.ChunkedArray | ImageRejected] = OrderedDict()
+        self._held_bytes = 0
 
     def get(self, key: tuple[_File, int], read: Callable[[], pa.ChunkedArray]) -> pa.ChunkedArray:
         outcome = self._known(key)
@@ -150,22 +153,28 @@ class _RecentGroups:
     def _keep(self, key: tuple[_File, int], outcome: pa.ChunkedArray | ImageRejected) -> None:
         with self._lock:
             self._groups[key] = outcome
-            sizes = [0 if isinstance(kept, ImageRejected) else kept.nbytes for kept in self._groups.values()]
-            total = sum(sizes)
-            for size in sizes[:-_KEPT_GROUPS]:
-                if total <= self._kept_bytes and len(self._groups) <= _KEPT_OUTCOMES:
-                    return
-                total -= size
-                self._groups.popitem(last=False)
+            self._held_bytes += _size(outcome)
+            while len(self._groups) > _KEPT_GROUPS and self._too_many():
+                _, forgotten = self._groups.popitem(last=False)
+                self._held_bytes -= _size(forgotten)
+
+    def _too_many(self) -> bool:
+        return self._held_bytes > self._kept_bytes or len(self._groups) > _KEPT_OUTCOMES
 
 
 _RECENT = _RecentGroups(KEPT_BYTES)
+
+
+def _size(outcome: pa.ChunkedArray | ImageRejected) -> int:
+    return 0 if isinstance(outcome, ImageRejected) else int(outcome.nbytes)
 
 
 def _outcome(read: Callable[[], _Read]) -> _Read | ImageRejected:
     try:
         return read()
     except ImageRejected as refused:
+        # A quarantine row has no place for a hint.
+        refused.expected = "; ".join(str(part) for part in (refused.expected, refused.hint) if part)
         return _again(refused)
 
 
@@ -185,32 +194,25 @@ def _state(path: Path) -> _File:
     return _File(str(path), about.st_ino, about.st_mtime_ns, about.st_size)
 
 
-@lru_cache(maxsize=_OPEN_FILES)
+@lru_cache(maxsize=_KNOWN_FILES)
 def _layout(file: _File) -> _Layout | ImageRejected:
     return _outcome(lambda: _read_layout(file))
 
 
 def _read_layout(file: _File) -> _Layout:
-    from pyarrow import parquet
-
-    with damage_refused(), parquet.ParquetFile(file.path) as opened:
-        leaf = _leaf(opened.schema_arrow)
-        about = opened.metadata
-        rows = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
-        if min(rows, default=0) < 0:
-            raise ValueError(f"a row group of {min(rows)} rows")
-        return _Layout(tuple(accumulate(rows)) or (0,), leaf)
+    with damage_refused(), OpenColumns(file.path) as opened:
+        leaf = _leaf(opened.schema)
+        return _Layout(tuple(accumulate(opened.group_rows())) or (0,), leaf, opened.metadata)
 
 
 def _leaf(schema: pa.Schema) -> str:
     import pyarrow as pa
 
     kind: Any = schema.field(IMAGE_COLUMN).type if schema.names.count(IMAGE_COLUMN) == 1 else pa.null()
-    binary = (pa.binary(), pa.large_binary())
-    if kind in binary:
+    if holds_bytes(kind):
         return IMAGE_COLUMN
     fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
-    if fields.get("bytes") in binary:
+    if "bytes" in fields and holds_bytes(fields["bytes"]):
         return f"{IMAGE_COLUMN}.bytes"
     raise ImageRejected(
         "not_an_image",
@@ -223,9 +225,8 @@ def _leaf(schema: pa.Schema) -> str:
 def _pictures(file: _File, layout: _Layout, group: int) -> pa.ChunkedArray:
     import pyarrow.compute as pc
 
-    table = read_group(file.path, group, [layout.leaf], max_bytes=MAX_GROUP_BYTES)
-    with damage_refused():
-        column = table.column(IMAGE_COLUMN)
+    with damage_refused(), OpenColumns(file.path, [layout.leaf], metadata=layout.metadata) as opened:
+        column = opened.read(group, max_bytes=MAX_GROUP_BYTES).column(IMAGE_COLUMN)
         return column if layout.leaf == IMAGE_COLUMN else pc.struct_field(column, "bytes")
 
 

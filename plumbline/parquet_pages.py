@@ -1,8 +1,9 @@
 """What decoding a Parquet column takes, from the headers of its pages.
 
 The footer's sizes are only said; Arrow takes memory by the page headers, which it holds the content to. They are
-read here, before anything is decoded. Their form is Thrift's compact protocol: parquet.thrift of the Parquet format,
-and thrift-compact-protocol.md.
+read here, before anything is decoded, and by hand: Arrow hands out the footer and never a page header, and no other
+package reads a page header without the page. Their form is Thrift's compact protocol (parquet.thrift of the Parquet
+format, and thrift-compact-protocol.md); of it only what a page header may have is known here.
 """
 
 from __future__ import annotations
@@ -18,15 +19,24 @@ if TYPE_CHECKING:
 VALUE_BYTES = 32
 """What Arrow takes for a value at most beside its content: offsets, levels, its place in a dictionary."""
 
+WRITE_AGAIN = (
+    "write the file again in row groups of 1000 rows or fewer: "
+    "python -c \"import pyarrow.parquet as q; old = q.ParquetFile('OLD.parquet'); "
+    "new = q.ParquetWriter('NEW.parquet', old.schema_arrow); "
+    '[new.write_batch(rows) for rows in old.iter_batches(1000)]; new.close()"'
+)
+"""What to do about a row group that is too large, or an encoding that is not accepted."""
+
 _PAGE_BYTES = 1 << 10
-_STOP, _TRUE, _FALSE, _I8, _I16, _I32, _I64, _DOUBLE, _BINARY, _STRUCT = (*range(9), 12)
+_TRUE, _FALSE, _I32, _I64, _BINARY, _STRUCT = 1, 2, 5, 6, 8, 12
 _LONGEST_VARINT = 10
 _DEEPEST = 3
 _DICTIONARY, _DATA, _DATA_V2 = 2, 0, 3
 _HEADER_OF = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}
 """Kind of page -> the number of its own header in the page header, and of the encoding in that."""
 
-# Both let a few bytes stand for any number of values or of equal beginnings.
+# Both let a few bytes stand for any number of values or of equal beginnings. The bound of the first would lie in the
+# compressed page; besides, Arrow does not read it as a dictionary.
 _UNBOUNDED = {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY"}
 
 _Struct = dict[int, "int | _Struct"]
@@ -72,7 +82,11 @@ def decoded_bytes(
         if total > max_bytes:
             found, expected = f"{total} bytes or more", f"at most {max_bytes} bytes"
             raise ImageRejected(
-                "file_too_large", "the row group is too large", found=found, expected=expected
+                "file_too_large",
+                "the row group is too large",
+                found=found,
+                expected=expected,
+                hint=WRITE_AGAIN,
             )
         seen += page.values if page.kind != _DICTIONARY else 0
     if seen != rows:
@@ -120,6 +134,7 @@ def _values(header: _Struct, kind: int) -> int:
             "the Parquet file has an encoding that is not accepted",
             found=_UNBOUNDED[encoding],
             expected="PLAIN or RLE_DICTIONARY for texts and bytes",
+            hint=WRITE_AGAIN,
         )
     return values
 
@@ -135,20 +150,13 @@ def _struct(file: BinaryIO, depth: int = 1) -> _Struct:
             fields[number] = _signed(_varint(file) & 0xFFFFFFFF)
         elif kind == _STRUCT and depth < _DEEPEST:
             fields[number] = _struct(file, depth + 1)
-        else:
-            _pass_over(file, kind)
+        elif kind == _I64:
+            _varint(file)
+        elif kind == _BINARY:
+            file.seek(_varint(file) & 0x7FFFFFFF, 1)
+        elif kind not in (_TRUE, _FALSE):
+            raise corrupt(f"a page header with a field of the kind {kind}")
     return fields
-
-
-def _pass_over(file: BinaryIO, kind: int) -> None:
-    if kind in (_I16, _I64):
-        _varint(file)
-    elif kind in (_I8, _DOUBLE):
-        file.seek(1 if kind == _I8 else 8, 1)
-    elif kind == _BINARY:
-        file.seek(_varint(file) & 0x7FFFFFFF, 1)
-    elif kind not in (_TRUE, _FALSE):
-        raise corrupt(f"a page header with a field of the kind {kind}")
 
 
 def _varint(file: BinaryIO) -> int:
@@ -174,5 +182,10 @@ def _byte(file: BinaryIO) -> int:
 
 def corrupt(found: str) -> ImageRejected:
     """Return the refusal of a damaged Parquet file."""
-    expected = "a sound Parquet file"
-    return ImageRejected("corrupt", "the Parquet file does not read", found=found, expected=expected)
+    return ImageRejected(
+        "corrupt",
+        "the Parquet file does not read",
+        found=found,
+        expected="a sound Parquet file",
+        hint="check that the file is whole, or fetch it again",
+    )

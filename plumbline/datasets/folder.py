@@ -149,7 +149,8 @@ def _parquet_rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[Row
     from pyarrow import types
 
     schema = table_schema(path, name=name)
-    plain = [field.name for field in schema if not types.is_nested(field.type)]
+    stored = {field.name: getattr(field.type, "storage_type", field.type) for field in schema}
+    plain = {name for name, kind in stored.items() if not types.is_nested(kind)}
     if any(schema.names.count(column) != 1 or column not in plain for column in columns):
         raise DatasetError(
             "the table lacks a mapped column, or it holds no plain values",

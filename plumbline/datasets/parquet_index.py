@@ -12,7 +12,7 @@ from plumbline.datasets.csv_index import Row
 from plumbline.datasets.records import Refusal, printable
 from plumbline.datasets.text_index import refuse_line
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.parquet_columns import damage_refused, known_place, read_group
+from plumbline.parquet_columns import OpenColumns, damage_refused, holds_bytes, holds_text, known_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,8 @@ def table_schema(path: Path, *, name: str) -> pa.Schema:
     DatasetError
         If it cannot be read.
     """
-    return _opened(path, name)[0]
+    with _as_dataset_error(name), OpenColumns(path) as table:
+        return table.schema
 
 
 def described(schema: pa.Schema) -> str:
@@ -66,25 +67,27 @@ def read_table_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterato
     DatasetError
         If the file cannot be read, or holds more than `MAX_TABLE_BYTES` or `MAX_ROWS`.
     """
-    groups = _opened(path, name)[1]
-    line = size = 0
-    for group in range(groups):
-        with _as_dataset_error(name), damage_refused():
-            table = read_group(path, group, columns, max_bytes=MAX_TABLE_BYTES)
-            _require_few(line + table.num_rows, MAX_ROWS, "rows")
-            texts = [_column_texts(table.column(column)) for column in columns]
-        for line, cells in enumerate(zip(*texts, strict=True), line + 1):  # noqa: B020  (goes on where it stood)
+    size = 0
+    with _as_dataset_error(name):
+        for line, cells in enumerate(_cells(path, columns), 1):
             size += sum(len(cell) for cell in cells if isinstance(cell, str))
-            with _as_dataset_error(name):
-                _require_few(size, MAX_TABLE_BYTES, "bytes of text")
+            _require_few(size, MAX_TABLE_BYTES, "bytes of text")
             yield _row(line, name, columns, cells)
 
 
-def _opened(path: Path, name: str) -> tuple[pa.Schema, int]:
-    from pyarrow import parquet
+def _cells(path: Path, columns: Sequence[str]) -> Iterator[tuple[str | ImageRejected, ...]]:
+    with damage_refused(), OpenColumns(path, columns) as table:
+        rows = table.group_rows()
+        _require_few(sum(rows), MAX_ROWS, "rows")
+        for group, filled in enumerate(rows):
+            if filled:  # One without rows has no page either.
+                yield from zip(*_group_texts(table, group, columns), strict=True)
 
-    with _as_dataset_error(name), damage_refused(), parquet.ParquetFile(path) as file:
-        return file.schema_arrow, file.metadata.num_row_groups
+
+def _group_texts(table: OpenColumns, group: int, columns: Sequence[str]) -> list[list[str | ImageRejected]]:
+    """Return each column's texts; of the row group itself nothing is held while they are used."""
+    read = table.read(group, max_bytes=MAX_TABLE_BYTES)
+    return [_column_texts(read.column(column)) for column in columns]
 
 
 @contextmanager
@@ -97,7 +100,7 @@ def _as_dataset_error(name: str) -> Iterator[None]:
             where=name,
             found=printable(str(refused.found)),
             expected=refused.expected,
-            hint="check that the file is whole, or fetch it again",
+            hint=refused.hint,
         ) from refused
     except OSError as error:
         raise unreadable_index(name, error.strerror) from error
@@ -106,7 +109,10 @@ def _as_dataset_error(name: str) -> Iterator[None]:
 def _require_few(number: int, most: int, unit: str) -> None:
     if number > most:
         found, expected = f"{number} {unit} or more", f"at most {most} {unit}"
-        raise ImageRejected("file_too_large", "the table is too large", found=found, expected=expected)
+        hint = "split the table, and audit each part by itself"
+        raise ImageRejected(
+            "file_too_large", "the table is too large", found=found, expected=expected, hint=hint
+        )
 
 
 def _row(
@@ -128,21 +134,17 @@ def _column_texts(column: pa.ChunkedArray) -> list[str | ImageRejected]:
 def _texts(values: pa.Array) -> list[str | ImageRejected]:
     import pyarrow as pa
 
-    kinds = pa.types
-    if kinds.is_dictionary(values.type):
+    if isinstance(values, pa.ExtensionArray):
+        return _texts(values.storage)
+    kind = values.type
+    if pa.types.is_dictionary(kind):
         known = _texts(values.dictionary)
         return ["" if place is None else known[known_place(place)] for place in values.indices.to_pylist()]
-    if kinds.is_floating(values.type):
+    if pa.types.is_floating(kind):
         values = _written(values)
-    elif not (kinds.is_binary(values.type) or kinds.is_large_binary(values.type)):
-        values = values if _is_text(values.type) else values.cast(pa.string())
+    elif not (holds_text(kind) or holds_bytes(kind) or pa.types.is_fixed_size_binary(kind)):
+        values = values.cast(pa.string())
     return [_text(value) for value in values.cast(pa.large_binary()).to_pylist()]
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _written(floats: pa.Array) -> pa.Array:
@@ -150,6 +152,9 @@ def _written(floats: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_float16(floats.type):
+        # Arrow knows no rounding of those.
+        floats = floats.cast(pa.float32())
     floats = pc.if_else(pc.is_nan(floats), pa.scalar(None, floats.type), floats)
     whole = pc.and_(pc.equal(pc.floor(floats), floats), pc.less(pc.abs(floats), _WHOLE))
     integers = pc.if_else(whole, floats, pa.scalar(0, floats.type)).cast(pa.int64())

@@ -15,6 +15,7 @@ from plumbline.datasets.declaration import Declaration, load_declaration
 from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
 from plumbline.datasets.records import Entry, Refusal, printable
 from plumbline.errors import DatasetError, ImageRejected
+from plumbline.parquet_columns import holds_text
 from plumbline.parquet_images import IMAGE_COLUMN
 
 if TYPE_CHECKING:
@@ -245,9 +246,7 @@ def _of_row(name: str, path: str, row: Row) -> Entry | Refusal:
 
 
 def _require_columns(schema: pa.Schema, name: str) -> None:
-    import pyarrow as pa
-
-    texts = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
+    texts = [field.name for field in schema if holds_text(field.type)]
     once = all(schema.names.count(column) == 1 for column in (*ROW_COLUMNS, IMAGE_COLUMN))
     if not once or not set(ROW_COLUMNS) <= set(texts):
         _other_columns(name, described(schema), _ROW_FORM)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pydantic import ValidationError
 
 from plumbline.datasets import Refusal, ingest, reader_for
@@ -240,6 +242,22 @@ def test_a_text_that_is_not_utf_8_spoils_its_row_of_a_parquet_table_alone(folder
     ingested = ingest(reader, folder, dataset="own")
     assert ingested.records["path"].to_list() == ["1.jpg", "3.jpg"]
     assert ingested.quarantine.select("code", "line").rows() == [("wrong_encoding", 2)]
+
+
+def test_a_list_in_the_clothes_of_an_extension_is_no_plain_column(folder: Path) -> None:
+    tensor = pa.fixed_shape_tensor(pa.int8(), [2])
+    vectors = pa.ExtensionArray.from_storage(tensor, pa.array([[1, 2]], pa.list_(pa.int8(), 2)))
+    parquet.write_table(pa.table({"picture": ["1.jpg"], "vector": vectors}), folder / "faces.parquet")
+    listed = mapped(index="faces.parquet", columns={"age": "vector"}, values={})
+    with pytest.raises(DatasetError, match="no plain values"):
+        ingest(reader_for("folder", listed), folder, dataset="own")
+
+
+def test_a_parquet_table_without_rows_lists_no_image(folder: Path) -> None:
+    table = {name: pa.array([], pa.string()) for name in ("picture", "sex", "years", "part")}
+    parquet.write_table(pa.table(table), folder / "faces.parquet")
+    with pytest.raises(DatasetError, match="lists no image"):
+        ingest(reader_for("folder", mapped(index="faces.parquet")), folder, dataset="own")
 
 
 def test_a_parquet_table_that_does_not_read_is_an_error(folder: Path) -> None:

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from plumbline import parquet_images
+from plumbline import parquet_columns, parquet_images
 from plumbline.datasets.containment import dataset_root, inside
 from plumbline.errors import ImageRejected
 from plumbline.images import check, decode, read_image_file
+from plumbline.parquet_columns import OpenColumns
+from plumbline.parquet_pages import WRITE_AGAIN
 
 STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -45,6 +47,21 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return met
 
 
+@pytest.fixture
+def footers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the files whose footer is parsed from now on."""
+    met: list[str] = []
+    honest = parquet.ParquetFile
+
+    def counting(path: object, **options: object) -> parquet.ParquetFile:
+        if options.get("metadata") is None:
+            met.append(Path(str(path)).name)
+        return honest(path, **options)
+
+    monkeypatch.setattr(parquet, "ParquetFile", counting)
+    return met
+
+
 def refusal(path: Path) -> ImageRejected:
     with pytest.raises(ImageRejected) as caught:
         read_image_file(path)
@@ -64,6 +81,46 @@ def test_a_plain_column_of_bytes_is_read_as_well(tmp_path: Path) -> None:
         pa.table({"image": pa.array([b"one", b"two"], pa.large_binary())}), tmp_path / "a.parquet"
     )
     assert read_image_file(tmp_path / "a.parquet/1") == b"two"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([b"one", b"two"], pa.binary_view()),
+        pa.array([b"one", b"two"]).dictionary_encode(),
+        pa.array([b"one", b"two"], pa.large_binary()),
+    ],
+    ids=lambda values: str(values.type),
+)
+@pytest.mark.parametrize("struct", [True, False])
+def test_bytes_are_read_in_every_form_that_arrow_has_for_them(
+    values: pa.Array, struct: bool, tmp_path: Path
+) -> None:
+    column = pa.StructArray.from_arrays([values], ["bytes"]) if struct else values
+    parquet.write_table(pa.table({"image": column}), tmp_path / "a.parquet")
+    assert [read_image_file(tmp_path / f"a.parquet/{row}") for row in (0, 1)] == [b"one", b"two"]
+
+
+def test_a_footer_is_parsed_once_however_many_row_groups_there_are(tmp_path: Path, footers: list) -> None:
+    file = written(tmp_path / "a.parquet", [b"%d" % i for i in range(40)], group=1)
+    assert [read_image_file(file / str(i)) for i in range(40)] == [b"%d" % i for i in range(40)]
+    assert footers == ["a.parquet"]
+
+
+def test_a_file_of_too_many_row_groups_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_columns, "MAX_GROUPS", 7)
+    assert read_image_file(written(tmp_path / "a.parquet", [b"a"] * 7, group=1) / "6") == b"a"
+    error = refusal(written(tmp_path / "b.parquet", [b"a"] * 8, group=1) / "0")
+    assert (error.code, error.found) == ("file_too_large", "8 row groups")
+    assert error.expected == f"at most 7 row groups; {WRITE_AGAIN}"
+
+
+def test_row_groups_without_rows_are_passed_over(tmp_path: Path) -> None:
+    table = pa.table({"image": [b"one", b"two"]})
+    with parquet.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
+        for part in (table.slice(0, 0), table.slice(0, 1), table.slice(0, 0), table.slice(1)):
+            writer.write_table(part)
+    assert [read_image_file(tmp_path / f"a.parquet/{row}") for row in (0, 1)] == [b"one", b"two"]
 
 
 def test_a_row_is_checked_and_decoded_without_an_extension(
@@ -185,7 +242,8 @@ def test_too_large_a_picture_and_too_large_a_row_group_are_refused(
     assert (caught.value.code, caught.value.found) == ("file_too_large", "101 bytes")
     monkeypatch.setattr(parquet_images, "MAX_GROUP_BYTES", 10)
     monkeypatch.setattr(parquet_images, "_RECENT", parquet_images._RecentGroups(1))
-    assert refusal(file / "0").code == "file_too_large"
+    error = refusal(file / "0")
+    assert (error.code, error.expected) == ("file_too_large", f"at most 10 bytes; {WRITE_AGAIN}")
 
 
 def test_a_picture_that_many_rows_share_is_held_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +253,7 @@ def test_a_picture_that_many_rows_share_is_held_once(tmp_path: Path, monkeypatch
     file = written(tmp_path / "a.parquet", [bytes(1 << 20)] * 300, group=300)
     assert file.stat().st_size < 100_000
     assert read_image_file(file / "299") == bytes(1 << 20)
-    assert sum(group.nbytes for group in recent._groups.values()) < 2 << 20
+    assert 1 << 20 <= recent._held_bytes < 2 << 20
 
 
 def test_rows_in_order_decode_each_row_group_once(tmp_path: Path, decoded: list) -> None:
@@ -219,6 +277,18 @@ def test_only_the_last_row_groups_are_kept(
     assert len(decoded) == 3
     read_image_file(file / "0")
     assert len(decoded) == 4
+
+
+def test_keeping_a_row_group_looks_at_no_other(
+    tmp_path: Path, decoded: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sized: list[int] = []
+    honest = parquet_images._size
+    monkeypatch.setattr(parquet_images, "_size", lambda outcome: (sized.append(1), honest(outcome))[1])
+    file = written(tmp_path / "a.parquet", [b"%d" % i for i in range(40)], group=1)
+    for row in range(40):
+        read_image_file(file / str(row))
+    assert len(decoded) == len(sized) == len(parquet_images._RECENT._groups) == 40
 
 
 def test_sixteen_threads_in_order_decode_each_row_group_once(tmp_path: Path, decoded: list) -> None:
@@ -250,7 +320,7 @@ def test_a_damaged_footer_is_read_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_an_error_of_the_system_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path / "a.parquet", [b"a"] * 8, group=8)
-    honest = parquet_images.read_group
+    honest = OpenColumns.read
     failures = iter([OSError(5, "Input/output error")])
 
     def failing_once(*args: object, **kwargs: object) -> object:
@@ -258,7 +328,7 @@ def test_an_error_of_the_system_is_not_remembered(tmp_path: Path, monkeypatch: p
             raise error
         return honest(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(parquet_images, "read_group", failing_once)
+    monkeypatch.setattr(OpenColumns, "read", failing_once)
     error = refusal(file / "0")
     assert (error.code, error.found) == ("unreadable", "Input/output error")
     assert [read_image_file(file / str(i)) for i in range(8)] == [b"a"] * 8

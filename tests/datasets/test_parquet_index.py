@@ -10,10 +10,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from plumbline import parquet_columns
 from plumbline.datasets import Refusal, parquet_index
 from plumbline.datasets.csv_index import Row
 from plumbline.datasets.parquet_index import MAX_VALUE_BYTES, read_table_rows
 from plumbline.errors import DatasetError
+from plumbline.parquet_pages import WRITE_AGAIN
 
 
 def rows(path: Path, *columns: str) -> list[Row | Refusal]:
@@ -72,14 +74,73 @@ def test_a_table_whose_pages_or_rows_pass_the_limit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written(tmp_path / "t.parquet", ["x" * 5000] * 3 + ["y"], use_dictionary=False)
+    monkeypatch.setattr(parquet_index, "MAX_TABLE_BYTES", 10_000)
+    with pytest.raises(DatasetError) as caught:
+        rows(file)
+    assert (caught.value.expected, caught.value.hint) == ("at most 10000 bytes", WRITE_AGAIN)
     monkeypatch.setattr(parquet_index, "MAX_ROWS", 3)
     with pytest.raises(DatasetError) as caught:
         rows(file)
     assert (caught.value.where, caught.value.expected) == ("t.parquet", "at most 3 rows")
-    monkeypatch.setattr(parquet_index, "MAX_TABLE_BYTES", 10_000)
+    assert "split the table" in str(caught.value.hint)
+
+
+def test_a_footer_is_parsed_once_however_many_row_groups_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path / "t.parquet", [str(i) for i in range(40)], row_group_size=1)
+    opened: list[object] = []
+    honest = parquet.ParquetFile
+    monkeypatch.setattr(
+        parquet, "ParquetFile", lambda path, **options: (opened.append(path), honest(path, **options))[1]
+    )
+    assert texts(file) == [str(i) for i in range(40)]
+    assert opened == [file]
+
+
+def test_a_table_of_too_many_row_groups_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / "t.parquet", ["x"] * 8, row_group_size=1)
+    monkeypatch.setattr(parquet_columns, "MAX_GROUPS", 7)
     with pytest.raises(DatasetError) as caught:
         rows(file)
-    assert caught.value.expected == "at most 10000 bytes"
+    assert (caught.value.found, caught.value.expected) == ("8 row groups", "at most 7 row groups")
+    assert caught.value.hint == WRITE_AGAIN
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_a_row_group_without_rows_is_no_damage(dictionary: bool, tmp_path: Path) -> None:
+    table = pa.table({"a": ["x", "y"]})
+    with parquet.ParquetWriter(tmp_path / "t.parquet", table.schema, use_dictionary=dictionary) as writer:
+        for part in (table, table.slice(0, 0), table.slice(1)):
+            writer.write_table(part)
+    assert rows(tmp_path / "t.parquet") == [Row(1, {"a": "x"}), Row(2, {"a": "y"}), Row(3, {"a": "y"})]
+    assert rows(written(tmp_path / "empty.parquet", pa.array([], pa.string()))) == []
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_an_encoding_that_is_not_accepted_is_not_called_damage(encoding: str, tmp_path: Path) -> None:
+    file = written(tmp_path / "t.parquet", ["x"], use_dictionary=False, column_encoding=encoding)
+    with pytest.raises(DatasetError) as caught:
+        rows(file)
+    assert (caught.value.found, caught.value.hint) == (encoding, WRITE_AGAIN)
+
+
+def test_damage_is_called_so(tmp_path: Path) -> None:
+    file = written(tmp_path / "t.parquet", ["x"])
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(DatasetError) as caught:
+        rows(file)
+    assert caught.value.hint == "check that the file is whole, or fetch it again"
+
+
+def test_bytes_of_one_length_that_are_no_text_spoil_their_row_alone(tmp_path: Path) -> None:
+    for values in (
+        pa.array([b"abc", b"\xff\xfe\xfd"], pa.binary(3)),
+        pa.array([b"a" * 16, b"\xff" * 16], pa.uuid()),
+    ):
+        good, bad = rows(written(tmp_path / "t.parquet", values))
+        assert isinstance(good, Row) and isinstance(bad, Refusal)
+        assert bad.code == "wrong_encoding"
 
 
 @pytest.mark.parametrize(
@@ -88,6 +149,10 @@ def test_a_table_whose_pages_or_rows_pass_the_limit_is_refused(
         (pa.array([25.0, None, 31.0, -1.0, -0.0]), ["25", "", "31", "-1", "0"]),
         (pa.array([25.5, 25.0, float("nan"), 0.1]), ["25.5", "25", "", "0.1"]),
         (pa.array([0.1, 2.0], pa.float32()), ["0.1", "2"]),
+        (pa.array([1.5, 25.0, None, float("nan")], pa.float16()), ["1.5", "25", "", ""]),
+        (pa.array(["a", None], pa.string_view()), ["a", ""]),
+        (pa.array([b"a", None], pa.binary_view()), ["a", ""]),
+        (pa.array([b"a", None]).dictionary_encode(), ["a", ""]),
         (pa.array([1234567890123456.0, 1e300]), ["1234567890123456", "1e+300"]),
         (pa.array([7, None]), ["7", ""]),
         (pa.array([True, False, None]), ["true", "false", ""]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from plumbline.errors import ImageRejected
-from plumbline.parquet_columns import read_group
+from plumbline.parquet_columns import OpenColumns
+from plumbline.parquet_pages import WRITE_AGAIN
 
 MIB = 1 << 20
 
@@ -19,9 +21,14 @@ def written(path: Path, values: list[bytes | None], **options: object) -> Path:
     return path
 
 
+def read(path: Path, *, max_bytes: int) -> pa.Table:
+    with OpenColumns(path, ["image"]) as opened:
+        return opened.read(0, max_bytes=max_bytes)
+
+
 def refusal(path: Path, *, max_bytes: int = MIB) -> ImageRejected:
     with pytest.raises(ImageRejected) as caught:
-        read_group(path, 0, ["image"], max_bytes=max_bytes)
+        read(path, max_bytes=max_bytes)
     return caught.value
 
 
@@ -61,7 +68,7 @@ def test_a_footer_that_understates_is_not_believed(
     )
     restated(file, "total_uncompressed_size", MIB)
     assert refusal(file, max_bytes=MIB * 3 // 2).code == "file_too_large"
-    assert read_group(file, 0, ["image"], max_bytes=3 * MIB).num_rows == 1
+    assert read(file, max_bytes=3 * MIB).num_rows == 1
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
@@ -71,7 +78,7 @@ def test_pages_of_every_kind_are_counted_and_read(version: str, tmp_path: Path) 
     file = written(tmp_path / "a.parquet", values, **options)
     encodings = parquet.read_metadata(file).row_group(0).column(0).encodings
     assert {"PLAIN", "RLE_DICTIONARY"} <= set(encodings)
-    column = read_group(file, 0, ["image"], max_bytes=MIB).column("image")
+    column = read(file, max_bytes=MIB).column("image")
     assert pa.types.is_dictionary(column.type)
     assert column.to_pylist() == values
 
@@ -83,13 +90,54 @@ def test_an_encoding_that_leaves_the_size_open_is_refused(encoding: str, tmp_pat
     )
     error = refusal(file)
     assert (error.code, error.found) == ("unsupported_format", encoding)
+    assert error.hint == WRITE_AGAIN
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"row_group_size": 2500},
+        {"row_group_size": 100, "use_dictionary": False, "column_encoding": "DELTA_LENGTH_BYTE_ARRAY"},
+        {"row_group_size": 100, "use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"},
+    ],
+    ids=str,
+)
+def test_what_a_refusal_says_to_do_makes_the_file_readable(
+    options: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [b"%d" % i * 100 for i in range(2500)]
+    assert refusal(written(tmp_path / "OLD.parquet", values, **options)).hint == WRITE_AGAIN
+    monkeypatch.chdir(tmp_path)
+    python, option, line = shlex.split(WRITE_AGAIN.partition(": ")[2])
+    assert (python, option) == ("python", "-c")
+    exec(compile(line, "the line", "exec"), {})
+    with OpenColumns("NEW.parquet", ["image"]) as opened:
+        assert opened.group_rows() == [1000, 1000, 500]
+        read = [value for group in range(3) for value in opened.read(group, max_bytes=MIB)["image"]]
+    assert [value.as_py() for value in read] == values
+
+
+def test_damage_is_told_from_what_is_only_not_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path / "a.parquet", [b"a"])
+
+    def fail(*_: object, **__: object) -> None:
+        raise pa.ArrowNotImplementedError("no kernel for this type")
+
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", fail)
+    error = refusal(file)
+    assert (error.code, error.found) == ("unsupported_format", "no kernel for this type")
+    assert error.hint == "write that column again as text"
+    file.write_bytes(file.read_bytes()[:-9])
+    assert "whole" in str(refusal(file).hint)
 
 
 def test_rows_of_nothing_count_too(tmp_path: Path) -> None:
     file = written(tmp_path / "a.parquet", [None] * 200_000)
     assert file.stat().st_size < 10_000
     assert refusal(file).code == "file_too_large"
-    assert read_group(file, 0, ["image"], max_bytes=8 * MIB).num_rows == 200_000
+    assert read(file, max_bytes=8 * MIB).num_rows == 200_000
 
 
 def test_every_column_that_arrow_takes_along_counts(tmp_path: Path) -> None:
@@ -119,7 +167,7 @@ def test_every_cut_and_every_changed_byte_of_a_page_header_reads_or_is_refused(t
         for value in (0x00, 0x0C, 0x15, 0x7F, 0x80, 0xFF):
             file.write_bytes(sound[:position] + bytes([value]) + sound[position + 1 :])
             try:
-                read_group(file, 0, ["image"], max_bytes=MIB)
+                read(file, max_bytes=MIB)
                 outcomes.add("read")
             except ImageRejected as error:
                 outcomes.add(error.code)

@@ -298,6 +298,16 @@ def test_a_text_that_cannot_be_used_spoils_its_row_alone(
     ]
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str
+)
+def test_captions_are_read_in_every_form_that_arrow_has_for_texts(kind: pa.DataType, tmp_path: Path) -> None:
+    texts = {name: pa.array([ROW[name]]).cast(kind) for name in ("caption", "counterfactual_set", "a1a2")}
+    parquet.write_table(pa.table({**texts, "image": [ROW["image"]]}), tmp_path / "a.parquet")
+    (entry,) = READER.entries(tmp_path)
+    assert isinstance(entry, Entry) and entry.raw["caption"] == ROW["caption"]
+
+
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     table = pa.Table.from_pylist([ROW])
     parquet.write_table(table.append_column("image", table["caption"]), tmp_path / "a.parquet")
