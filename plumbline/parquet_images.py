@@ -94,7 +94,7 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
     ImageRejected
         `missing_file` (no such row, or one without a picture), `corrupt` (no sound Parquet file),
         `unsupported_format` (an encoding that is not accepted), `not_an_image` (no column of pictures) or
-        `file_too_large` (the picture, or its row group).
+        `file_too_large` (the picture, its row group, or too many of those).
     OSError
         If the file cannot be opened or read.
     """

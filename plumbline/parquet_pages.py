@@ -1,9 +1,10 @@
 """What decoding a Parquet column takes, from the headers of its pages.
 
 The footer's sizes are only said; Arrow takes memory by the page headers, which it holds the content to. They are
-read here, before anything is decoded, and by hand: Arrow hands out the footer and never a page header, and no other
-package reads a page header without the page. Their form is Thrift's compact protocol (parquet.thrift of the Parquet
-format, and thrift-compact-protocol.md); of it only what a page header may have is known here.
+read here, before anything is decoded, and by hand: Arrow hands out the footer and never a page header, and a package
+for Thrift would want the format's interface file beside it, for these few fields. Their form is Thrift's compact
+protocol (parquet.thrift of the Parquet format, and thrift-compact-protocol.md); of it only what a page header may
+have is known here, and anything else is refused.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _DICTIONARY, _DATA, _DATA_V2 = 2, 0, 3
 _HEADER_OF = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}
 """Kind of page -> the number of its own header in the page header, and of the encoding in that."""
 
-# Both let a few bytes stand for any number of values or of equal beginnings. The bound of the first would lie in the
-# compressed page; besides, Arrow does not read it as a dictionary.
+# Both let a few bytes stand for any number of values or of equal beginnings. The number that would bound the first
+# lies inside the compressed page, and Arrow cannot keep its values in a dictionary.
 _UNBOUNDED = {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY"}
 
 _Struct = dict[int, "int | _Struct"]

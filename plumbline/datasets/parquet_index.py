@@ -65,7 +65,7 @@ def read_table_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterato
     Raises
     ------
     DatasetError
-        If the file cannot be read, or holds more than `MAX_TABLE_BYTES` or `MAX_ROWS`.
+        If the file cannot be read, or holds more than `MAX_TABLE_BYTES`, `MAX_ROWS` or `parquet_columns.MAX_GROUPS`.
     """
     size = 0
     with _as_dataset_error(name):
