@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 from upath import UPath
 
 from benchmarks.encoders.materials import Images, load, timed
+from plumbline.cores import usable_cores
 from plumbline.encoders.embedding import embed_images, embed_texts
-from plumbline.encoders.image_batches import usable_cores
 from plumbline.images import decode
 from plumbline.storage import ShardCache
 from plumbline.tables.suites import Suite

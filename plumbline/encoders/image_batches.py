@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plumbline.cores import usable_cores
 from plumbline.digests import digest_bytes
 from plumbline.encoders.encoder import Encoder
 from plumbline.encoders.sharding import Span
@@ -159,14 +159,6 @@ def image_batches(
         # The decoders first: a stacker that waits for a row that was given up then ends as well.
         decoders.shutdown(cancel_futures=True)
         stacker.shutdown(cancel_futures=True)
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
 
 
 def _stack(rows: list[torch.Tensor], *, pinned: bool) -> torch.Tensor:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.cores import side_by_side
 from plumbline.digests import digest_json
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.families.rows import (
@@ -111,18 +114,19 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     all images.
     """
     events = list(_tested_events(cell))
-    rows: list[Row] = []
+    parts: list[Callable[[], list[Row]]] = []
     for event in events:
-        rows.append(_harm_row(cell, event, settings))
+        parts.append(partial(_harm_rows, cell, event, settings))
         for group in attribute_groups(cell.labels(event.suite)):
-            rows += _event_rows(cell, event, group, settings)
+            parts.append(partial(_event_rows, cell, event, group, settings))
     # In the paper's order, so that the draws do not depend on the order in which suites were given.
     tasks = [event for task in TASKS for event in events if event.suite == task and event.skewed]
     labels = [cell.labels(task) for task in TASKS]
     # A mean over tasks is of the same groups: none where their filters merge labels differently.
     if {event.suite for event in tasks} == set(TASKS) and all(own is labels[0] for own in labels):
         for group in attribute_groups(labels[0]):
-            rows += _mean_of_tasks_rows(cell, tasks, group, settings)
+            parts.append(partial(_mean_of_tasks_rows, cell, tasks, group, settings))
+    rows = list(chain.from_iterable(side_by_side(parts)))
     return metric_frame(noting_sets(rows, cell.records))
 
 
@@ -143,11 +147,11 @@ def _tested_events(cell: Cell) -> Iterator[TestedEvent]:
             )
 
 
-def _harm_row(cell: Cell, event: TestedEvent, settings: MetricSettings) -> Row:
+def _harm_rows(cell: Cell, event: TestedEvent, settings: MetricSettings) -> list[Row]:
     rate = harm_rate(
         [int(event.hit[event.kept].sum())], [int(event.kept.sum())], confidence=settings.confidence
     )
-    return base_row(
+    row = base_row(
         cell,
         metric="harm_rate",
         definition="top1",
@@ -160,6 +164,7 @@ def _harm_row(cell: Cell, event: TestedEvent, settings: MetricSettings) -> Row:
         n=rate.n,
         reason=rate.reason,
     )
+    return [row]
 
 
 def _event_rows(cell: Cell, event: TestedEvent, groups: Groups, settings: MetricSettings) -> list[Row]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.rows import Row, base_row, estimate_columns, noting_sets, small_groups_reason
 from plumbline.metrics.rates import group_size_reason
@@ -69,35 +73,39 @@ def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     composite tests have the 2C composite labels as candidates. Images whose label is no class of the suite
     are left out.
     """
-    rows: list[Row] = []
+    parts: list[Callable[[], list[Row]]] = []
     if (logits := cell.logits.get("trident")) and (classes := _classes(cell, logits.suite)):
-        rows += _class_tests(cell, logits, classes, settings)
+        parts += _class_tests(cell, logits, classes, settings)
         if (mixed := _mixed(cell, classes)) and (composite := cell.logits.get("trident_composite")):
             kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
             test = _probe_test("trident_composite", composite, composite.logits, kept, kept, divisor=2)
-            rows += _score_rows(cell, test, {"paper": "composite"}, settings, gaps=False)
+            parts.append(partial(_score_rows, cell, test, {"paper": "composite"}, settings, gaps=False))
+    rows = list(chain.from_iterable(side_by_side(parts)))
     return metric_frame(noting_sets(rows, cell.records))
 
 
-def _class_tests(cell: Cell, logits: SuiteLogits, classes: Groups, settings: MetricSettings) -> list[Row]:
+def _class_tests(
+    cell: Cell, logits: SuiteLogits, classes: Groups, settings: MetricSettings
+) -> list[Callable[[], list[Row]]]:
+    """Return what computes the rows of the single and the mixed tests."""
     kept = replace(classes, codes=np.where(cell.rows("trident"), classes.codes, -1))
     views = [("trident", kept)]
     if mixed := _mixed(cell, kept):
         views.append(("trident_mixed", mixed))
-    rows: list[Row] = []
+    parts: list[Callable[[], list[Row]]] = []
     for name, groups in views:
         divisor = 2 if name == "trident_mixed" else 1
         test = _probe_test(name, logits, logits.logits, kept, groups, divisor=divisor)
-        rows += _score_rows(
-            cell, test, {"paper": "paper", "released": "released", "plain": "logit"}, settings
-        )
+        definitions = {"paper": "paper", "released": "released", "plain": "logit"}
+        parts.append(partial(_score_rows, cell, test, definitions, settings))
         if logits.cosine is not None:
             cosine = _probe_test(name, logits, logits.cosine, kept, groups, divisor=divisor)
-            rows += _score_rows(cell, cosine, {"paper": "cosine", "plain": "cosine"}, settings, gaps=False)
+            definitions = {"paper": "cosine", "plain": "cosine"}
+            parts.append(partial(_score_rows, cell, cosine, definitions, settings, gaps=False))
         if name == "trident_mixed" and "auto_gender_margin" in cell.records.columns:
             sure = cell.records["auto_gender_margin"].fill_null(-1.0).to_numpy() >= settings.label_margin
-            rows += _confident_rows(cell, test.only(sure), settings)
-    return rows
+            parts.append(partial(_confident_rows, cell, test.only(sure), settings))
+    return parts
 
 
 def _classes(cell: Cell, suite: Suite) -> Groups | None:

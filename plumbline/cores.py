@@ -1,0 +1,29 @@
+"""What this process may compute on, and a way to use all of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def side_by_side(calls: Iterable[Callable[[], Result]]) -> list[Result]:
+    """Return what the calls give, in their order; they run in threads, as many at once as there are cores.
+
+    For work that numpy does outside Python's lock, such as drawing random numbers. The calls must share nothing that
+    they change: no random generator above all, so that the results do not depend on the number of cores. The first
+    error is raised, after those calls that had begun.
+    """
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        return list(pool.map(lambda call: call(), calls))

@@ -1,0 +1,29 @@
+"""Work side by side: in order, with any number of cores, and not silent about an error."""
+
+import threading
+
+import pytest
+
+from plumbline import cores
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_results_come_in_the_order_of_the_calls(monkeypatch, number):
+    monkeypatch.setattr(cores, "usable_cores", lambda: number)
+    assert cores.side_by_side([lambda i=i: i * i for i in range(20)]) == [i * i for i in range(20)]
+    assert cores.side_by_side([]) == []
+
+
+def test_calls_run_at_the_same_time(monkeypatch):
+    monkeypatch.setattr(cores, "usable_cores", lambda: 2)
+    both = threading.Barrier(2, timeout=10)
+    assert len(cores.side_by_side([both.wait, both.wait])) == 2
+
+
+def test_an_error_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        cores.side_by_side([lambda: 1, lambda: 1 / 0])
+
+
+def test_at_least_one_core_is_there():
+    assert cores.usable_cores() >= 1
