@@ -103,8 +103,8 @@ class AuditRun:
             began = time.monotonic()
             reason = self._run(job, key)
             if i == 1:
-                # What the first run of a stage imports and defines stays, a million objects: the collector that
-                # walks them again and again took a seventh of an audit.
+                # What the first run of a stage imports and defines stays: to walk all of it again and again took
+                # the collector some hundredths of an audit.
                 gc.collect()
                 gc.freeze()
             now = time.monotonic()
