@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import polars as pl
 
+from plumbline.cores import usable_cores
 from plumbline.datasets.containment import dataset_root, index_file, inside, leads_out, unreadable_index
 from plumbline.datasets.duplicates import Accepted, settle_duplicates
 from plumbline.datasets.records import (
@@ -36,6 +38,8 @@ Progress = Callable[[int, int], None]
 # Large enough that handing work to a thread costs little beside the work, small enough that progress is seen.
 _CHUNK = 32
 _CHUNKS_AHEAD = 4
+# An item that takes less is Python from end to end: several threads would only hand its lock to and fro.
+_QUICK_SECONDS = 150e-6
 _LABELS_KEPT = 4096
 # A link at the end is not followed, a pipe is not waited for: both then go the way that has the reasons.
 _PLAIN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -74,7 +78,8 @@ def ingest(
     progress : callable, optional
         Called with (inputs done, inputs listed) in this thread.
     workers : int, optional
-        Threads; by default one per core. The result does not depend on it.
+        Threads; by default as many as pay: one per core where files have to be waited for or decoded, one where
+        they are quick. The result does not depend on it.
 
     Returns
     -------
@@ -264,18 +269,20 @@ def _in_order(
     progress: Progress | None = None,
 ) -> Iterator[_Result]:
     """Yield `work(item)` in the order of the items, with a bounded number of them under way."""
-    threads = workers or os.cpu_count() or 1
-    pending: deque[Future[list[_Result]]] = deque()
+    threads = workers or usable_cores()
+    pending: deque[Future[tuple[list[_Result], float]]] = deque()
     chunks = _chunks(items)
-    done = 0
+    done, ahead = 0, threads * _CHUNKS_AHEAD if workers else 1
     with ThreadPoolExecutor(threads, thread_name_prefix="ingest") as pool:
         try:
             while True:
-                wanted = threads * _CHUNKS_AHEAD - len(pending)
+                wanted = max(0, ahead - len(pending))
                 pending.extend(pool.submit(_work_through, work, chunk) for chunk in islice(chunks, wanted))
                 if not pending:
                     return
-                results = pending.popleft().result()
+                results, seconds = pending.popleft().result()
+                if not workers:
+                    ahead = 1 if seconds < _QUICK_SECONDS * len(results) else threads * _CHUNKS_AHEAD
                 yield from results
                 done += len(results)
                 if progress is not None:
@@ -290,8 +297,10 @@ def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
     return (items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK))
 
 
-def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> list[_Result]:
-    return [work(item) for item in chunk]
+def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> tuple[list[_Result], float]:
+    """Return the results and the seconds that they took."""
+    start = time.perf_counter()
+    return [work(item) for item in chunk], time.perf_counter() - start
 
 
 def _record_frame(accepted: list[Accepted], dataset: str) -> pl.DataFrame:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -90,6 +92,31 @@ def test_work_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ahead.append(begun - taken)
     assert len(ahead) == 5000
     assert max(ahead) <= ingestion_module._CHUNK * (ingestion_module._CHUNKS_AHEAD * 2 + 1)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_threads_are_used_where_items_have_to_be_waited_for(
+    monkeypatch: pytest.MonkeyPatch, quick: bool
+) -> None:
+    monkeypatch.setattr(ingestion_module, "usable_cores", lambda: 4)
+    if quick:
+        # However much else the machine does.
+        monkeypatch.setattr(ingestion_module, "_QUICK_SECONDS", 60)
+    under_way, most = 0, 0
+    lock = threading.Lock()
+
+    def work(item: int) -> int:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        time.sleep(0.001)
+        with lock:
+            under_way -= 1
+        return item
+
+    assert list(ingestion_module._in_order(work, range(640), workers=None)) == list(range(640))
+    assert (most == 1) is quick
 
 
 def test_what_progress_raises_stops_the_run(
