@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,18 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path / "a.zip"
 
 
-@pytest.fixture
+@contextmanager
 def small_disk() -> Iterator[None]:
-    """Let no file grow beyond 1000 bytes: the system refuses a write as on a full disk."""
+    """Let no file grow beyond 1000 bytes: the system refuses a write as on a full disk.
+
+    Not a fixture: it would still hold when pytest writes to its own output, which may be a longer file.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_folder_that_holds_something_is_left_as_it_is(archive: Path, tmp_path: Path) -> None:
@@ -59,10 +65,9 @@ def test_a_place_that_cannot_be_written_is_said(name: str, archive: Path, tmp_pa
     )
 
 
-def test_a_disk_that_takes_no_more_is_said_and_nothing_is_left(
-    archive: Path, tmp_path: Path, small_disk: None
-) -> None:
-    with pytest.raises(DatasetError, match=r"cannot be written[\s\S]*a\.jpg[\s\S]*File too large"):
+def test_a_disk_that_takes_no_more_is_said_and_nothing_is_left(archive: Path, tmp_path: Path) -> None:
+    said = r"cannot be written[\s\S]*a\.jpg[\s\S]*File too large"
+    with pytest.raises(DatasetError, match=said), small_disk():
         extract_archive(archive, tmp_path / "data")
     assert [p.name for p in tmp_path.iterdir()] == ["a.zip"]
 
