@@ -6,10 +6,14 @@ import dagster as dg
 import polars as pl
 
 from plumbline.report import thumbnails
+from plumbline.report.chapters import CHAPTERS
 from resources.places import Places
 
 # The bubble charts are left to the report: their colours need all datasets of a model.
-_OF_A_CELL = ("skew", "harm", "crime_by_group", "gap", "adjustment")
+_OF_A_CELL = (
+    *("skew", "harm", "crime_by_group", "gap", "adjustment"),
+    *(name for chapter in CHAPTERS for name in chapter.pictures),
+)
 _SCHEMA = {"name": pl.String, "png": pl.Binary}
 
 

@@ -12,6 +12,11 @@ NEEDS: dict[str, frozenset[Capability]] = {
     # A top-1 among candidates asks for an order and no more.
     "trident": frozenset({Capability.LOGITS}),
     "outcomes": frozenset({Capability.LOGITS}),
+    # These compare cosines with each other, not only their order within an image.
+    "perception": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
+    "markedness": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
+    "templates": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
+    "captions": frozenset({Capability.LOGITS}),
     # A probability with a margin is a softmax over scaled cosines.
     "labels": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.errors import MetricError
 from plumbline.tables.suites import Suite
 
 
@@ -32,6 +33,38 @@ class SuiteLogits:
     logits: NDArray[np.float32]
     cosine: NDArray[np.float32] | None = None
     logit_scale: float = 1.0
+
+    def by_template(self, words: Sequence[str]) -> NDArray[np.float64]:
+        """Return the (n, t, w) cosines of a templated suite: every template of `suite.templates` with every word.
+
+        Parameters
+        ----------
+        words : sequence of str
+            Words of the suite (or `category:word` for two categories that share a word); "" is the blank slot.
+
+        Raises
+        ------
+        MetricError
+            If the encoder has no cosine, or the suite lacks a word.
+        """
+        if self.cosine is None:
+            raise MetricError(
+                f"the suite `{self.suite.id}` compares cosines, and this encoder has none",
+                expected="an encoder that embeds images and texts in one space",
+            )
+        column: dict[tuple[str, str], int] = {}
+        for i, candidate in enumerate(self.suite.candidates):
+            for name in (candidate.word, f"{candidate.category}:{candidate.word}"):
+                column.setdefault((candidate.template, name), i)
+        wanted = [(template, word) for template in self.suite.templates for word in words]
+        if lacking := [pair for pair in wanted if pair not in column]:
+            raise MetricError(
+                f"the suite `{self.suite.id}` has no such word", found=", ".join(map(":".join, lacking[:3]))
+            )
+        chosen = self.cosine[:, np.array([column[pair] for pair in wanted], dtype=np.int64)].astype(
+            np.float64
+        )
+        return chosen.reshape(len(chosen), len(self.suite.templates), len(words))
 
     @property
     def ranking(self) -> NDArray[np.float32]:

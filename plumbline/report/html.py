@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from plumbline.report import accounting, data_listings
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.chapters import CHAPTERS
 from plumbline.report.data_findings import coverage_listing, data_findings
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
 from plumbline.report.findings import findings
@@ -59,13 +61,15 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
     table = checked(metric_table)
     found = findings(table, inputs.audit)
     told, further = at_first(in_rank_order(headlines(found) + data_findings(table, inputs)))
+    chapters = [(chapter, parts) for chapter in CHAPTERS if (parts := chapter.parts(table, inputs))]
     return (
         _environment()
         .get_template("report.html.jinja")
         .render(
             inputs=inputs,
             audit=inputs.audit,
-            sections=SECTIONS,
+            titles=_titles(chapters),
+            chapters=chapters,
             style=_style(),
             headlines=told,
             further=further,
@@ -84,6 +88,13 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
             significance=f"{inputs.audit.significance:g}",
         )
     )
+
+
+def _titles(chapters: list[tuple[Chapter, list[Part]]]) -> dict[str, str]:
+    """Return anchor -> title in the order of the page: the chapters stand before the mitigations."""
+    told = [(chapter.anchor, chapter.title) for chapter, _ in chapters]
+    before = [anchor for anchor, _ in SECTIONS].index("adjustment")
+    return dict([*SECTIONS[:before], *told, *SECTIONS[before:]])
 
 
 def _every(found: list[Finding]) -> Listing:

@@ -6,6 +6,8 @@ import math
 
 import polars as pl
 
+from plumbline.report.chapters import CHAPTERS
+from plumbline.report.evidence import evidence, or_nan, uncertainty
 from plumbline.report.figures.outcomes import HARM_EVENTS, VARIANT_SUITES
 from plumbline.report.figures.skew import skew_rows
 from plumbline.report.finding import DIFFERENCES, Finding
@@ -16,12 +18,11 @@ from plumbline.report.numbers import (
     count,
     interval,
     number,
-    p_value,
     percent,
     percent_interval,
     points,
 )
-from plumbline.report.rows import Row, defined, significance_level, where
+from plumbline.report.rows import Row, defined, where
 from plumbline.report.vocabulary import (
     attribute_title,
     event_title,
@@ -35,20 +36,9 @@ from plumbline.report.vocabulary import (
 
 def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return what a metric table says about skew, Trident gaps, harm rates and the logit adjustment."""
-    kinds = (_skews, _gaps, _harms, _adjustments)
+    told = tuple(chapter.findings for chapter in CHAPTERS if chapter.findings)
+    kinds = (_skews, _gaps, _harms, _adjustments, *told)
     return [finding for kind in kinds for finding in kind(table, reading)]
-
-
-def _evidence(row: Row, reading: Reading) -> bool:
-    level = significance_level(row)
-    return level is not None and level < reading.significance
-
-
-def _uncertainty(row: Row, reading: Reading, *, share: bool = False) -> str:
-    ends = (percent_interval if share else interval)(row["ci_low"], row["ci_high"])
-    parts = [f"{confidence(reading.confidence)} CI {ends}" if ends != "no interval" else ends]
-    parts.append(", ".join(p_value(row[name], name) for name in ("p", "q") if defined(row[name])) or "no p")
-    return "; ".join(parts)
 
 
 # --- max skew
@@ -80,8 +70,8 @@ def _skew(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         reason = row["reason"] or "no reason was recorded"
         sentence = f"{subject}: {what} is undefined: {reason}.{_extremes(groups, reading)}"
     else:
-        stated = f"{number(row['value'])} ({_uncertainty(row, reading)}{_pairs(row, groups)})"
-        if _evidence(row, reading):
+        stated = f"{number(row['value'])} ({uncertainty(row, reading)}{_pairs(row, groups)})"
+        if evidence(row, reading):
             tone, short = "bias", sentence_start(what)
             sentence = f"{subject}: {what} is {stated}.{_extremes(groups, reading)}"
         else:
@@ -97,16 +87,12 @@ def _skew(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         dataset=row["dataset"],
         short=short,
         sentence=sentence,
-        value=_nan(row["value"]),
+        value=or_nan(row["value"]),
         value_text=number(row["value"]),
         interval_text=interval(row["ci_low"], row["ci_high"]),
         q_text=bare_p(row["q"]),
-        strength=_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
     )
-
-
-def _nan(value: float | None) -> float:
-    return math.nan if value is None else float(value)
 
 
 def _pairs(row: Row, groups: list[Row]) -> str:
@@ -142,13 +128,13 @@ def _gaps(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     what = f"gap between {attribute_title(row['attribute'])} classes in being taken for a {row['event']} probe word"
     subject = f"{row['model']} on {row['dataset']} ({suite_title(row['suite'])})"
-    stated = f"{percent(row['value'])} of images ({_uncertainty(row, reading, share=True)})"
+    stated = f"{percent(row['value'])} of images ({uncertainty(row, reading, share=True)})"
     if not defined(row["value"]):
         tone, sentence = (
             "undefined",
             f"{subject}: the {what} is undefined: {row['reason'] or 'no reason was recorded'}.",
         )
-    elif _evidence(row, reading):
+    elif evidence(row, reading):
         # Whether it is a bias that one group is called “citizen” more often is for the reader to judge.
         tone = "bias" if row["event"] == "negative" else "difference"
         sentence = f"{subject}: the {what} is {stated}.{_strongest_probe(row, table, reading)}"
@@ -162,11 +148,11 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         dataset=row["dataset"],
         short=sentence_start(short) if tone in DIFFERENCES else f"{tone_word(tone)}{short}",
         sentence=sentence,
-        value=_nan(row["value"]),
+        value=or_nan(row["value"]),
         value_text=percent(row["value"]),
         interval_text=percent_interval(row["ci_low"], row["ci_high"]),
         q_text=bare_p(row["q"]),
-        strength=_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
     )
 
 
@@ -219,10 +205,10 @@ def _harm(row: Row, reading: Reading) -> Finding:
         dataset=row["dataset"],
         short=sentence_start(what),
         sentence=f"{row['model']} on {row['dataset']}: the {what} is {stated}.",
-        value=_nan(row["value"]),
+        value=or_nan(row["value"]),
         value_text=percent(row["value"]),
         interval_text=ends,
-        strength=_nan(row["value"]),
+        strength=or_nan(row["value"]),
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import polars as pl
 
+from plumbline.report.chapters import CHAPTERS
 from plumbline.report.figures.adjustment import adjustment_figure
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.outcomes import harm_figure, proportions_figure
@@ -16,6 +18,7 @@ from plumbline.report.rows import checked, in_order
 
 # Where only one model is in the table, these show a cell; the rest compare models.
 NAMES = ("skew", "harm", "crime_by_group", "trident", "trident_mixed", "gap", "adjustment")
+_OF_CHAPTERS = {name: draw for chapter in CHAPTERS for name, draw in chapter.pictures.items()}
 
 
 def thumbnails(
@@ -25,7 +28,7 @@ def thumbnails(
     model: str | None = None,
     planted: pl.DataFrame | None = None,
     reading: Reading | None = None,
-    names: Sequence[str] = NAMES,
+    names: Sequence[str] = (*NAMES, *_OF_CHAPTERS),
 ) -> dict[str, bytes]:
     """Return a PNG of less than 30 KB for each main figure that the table has rows for.
 
@@ -40,7 +43,7 @@ def thumbnails(
     planted : DataFrame, optional
         Planted truth (`PLANTED_SCHEMA`).
     names : sequence of str
-        Which figures, of `NAMES`; each takes about a quarter of a second.
+        Which figures, of `NAMES` and of the chapters' pictures; each takes about a quarter of a second.
 
     Returns
     -------
@@ -63,5 +66,6 @@ def thumbnails(
         "gap": lambda: gap_figure(table, reading, models, dataset),
         "adjustment": lambda: adjustment_figure(table, models, dataset, "trident"),
     }
+    drawn |= {name: partial(draw, table, reading, models, dataset) for name, draw in _OF_CHAPTERS.items()}
     pictures = {name: drawn[name]() for name in names}
     return {name: picture.png for name, picture in pictures.items() if picture is not None}

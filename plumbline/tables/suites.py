@@ -28,11 +28,15 @@ class Candidate:
         The rendered prompt.
     category : str
         What kind of candidate it is: a class, a valence, `crime`, `negative` and so on.
+    word, template : str
+        In a templated suite: what fills the slot (empty where the slot is left out), and the template's name.
     """
 
     id: str
     text: str
     category: str
+    word: str = ""
+    template: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,15 @@ class Suite:
     id : str
         Name in `audit.yaml` and in the column `suite` of the metric table.
     family : str
-        `trident`, `outcomes` or `labels`: which metrics read it.
+        `trident`, `outcomes`, `labels`, `perception`, `markedness`, `templates` or `captions`: which metrics read it.
     attribute : str or None
         For `trident`: the record column that holds the class.
     events : dict of str to tuple of str
         For `outcomes`: event name to the categories that make it up.
     skewed_events : tuple of str
         Events for which Max Skew is defined; the others have a harm rate only.
+    scales : dict of str to tuple of str
+        For `perception`: dimension to its words. A word may belong to several.
     """
 
     id: str
@@ -61,18 +67,18 @@ class Suite:
     attribute: str | None = None
     events: dict[str, tuple[str, ...]] = field(default_factory=dict)
     skewed_events: tuple[str, ...] = ()
+    scales: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def hash(self) -> str:
         """Return the sha256 of all that its numbers depend on: prompts, roles, attribute, events."""
-        return digest_json(
-            {
-                "candidates": [[c.id, c.text, c.category] for c in self.candidates],
-                "attribute": self.attribute,
-                "events": self.events,
-                "skewed_events": sorted(self.skewed_events),
-            }
-        )
+        content = {
+            "candidates": [[c.id, c.text, c.category] for c in self.candidates],
+            "attribute": self.attribute,
+            "events": self.events,
+            "skewed_events": sorted(self.skewed_events),
+        }
+        return digest_json(content | ({"scales": self.scales} if self.scales else {}))
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -82,6 +88,11 @@ class Suite:
     def columns(self, *categories: str) -> list[int]:
         """Return the positions of the candidates of the given categories."""
         return [i for i, c in enumerate(self.candidates) if c.category in categories]
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """Return the names of the templates, in order; none where the suite is not templated."""
+        return tuple(dict.fromkeys(c.template for c in self.candidates if c.template))
 
     @property
     def class_labels(self) -> tuple[str, ...]:
@@ -122,7 +133,7 @@ def load_suite(name: str, *, classes: str | None = None, wording: str = "release
     Parameters
     ----------
     name : str
-        `trident`, `trident_composite`, `crime`, `crime_pooled`, `communion`, `agency` or `gender_labels`.
+        One of `suite_names()`.
     classes : str, optional
         For the Trident suites: the label set, such as `fairface`.
     wording : str
@@ -136,20 +147,69 @@ def load_suite(name: str, *, classes: str | None = None, wording: str = "release
     if name.startswith("trident"):
         return _trident(name, classes, wording)
     content = _read(name)
-    candidates = tuple(
-        Candidate(id=word, text=block["template"].format(with_article(word)), category=block["category"])
-        for block in content["candidates"]
-        for word in block["words"]
-    )
     return Suite(
         id=content["id"],
         family=content["family"],
         version=content["version"],
         source=content["source"],
-        candidates=candidates,
+        candidates=_CANDIDATES.get(content["family"], _listed)(content),
+        scales={scale: tuple(words) for scale, words in content.get("scales", {}).items()},
         events={event: tuple(kinds) for event, kinds in content.get("events", {}).items()},
         skewed_events=tuple(content.get("skewed_events", ())),
     )
+
+
+def _listed(content: dict[str, Any]) -> tuple[Candidate, ...]:
+    return tuple(
+        Candidate(id=word, text=block["template"].format(with_article(word)), category=block["category"])
+        for block in content["candidates"]
+        for word in block["words"]
+    )
+
+
+def _templated(content: dict[str, Any], slots: list[tuple[str, str, str, str]]) -> tuple[Candidate, ...]:
+    """Fill every template with every slot: (what the id says of it, category, word, text in the slot)."""
+    return tuple(
+        Candidate(
+            id=f"{template}:{name}",
+            # A blank slot leaves no second space behind.
+            text=" ".join(text.format(filling).split()),
+            category=category,
+            word=word,
+            template=template,
+        )
+        for template, text in content["templates"].items()
+        for name, category, word, filling in slots
+    )
+
+
+def _of_scales(content: dict[str, Any]) -> tuple[Candidate, ...]:
+    words = dict.fromkeys(word for scale in content["scales"].values() for word in scale)
+    slots = [("blank", "blank", "", content["blank"]), *((word, "adjective", word, word) for word in words)]
+    return _templated(content, slots)
+
+
+def _of_marks(content: dict[str, Any]) -> tuple[Candidate, ...]:
+    """Return the unmarked prompts and those that name a label; `category` is then the label's attribute."""
+    slots = [("blank", "blank", "", content["blank"])]
+    for attribute, marks in content["marks"].items():
+        slots += [(f"{attribute}:{label}", attribute, label, word) for label, word in marks.items()]
+    return _templated(content, slots)
+
+
+def _of_tasks(content: dict[str, Any]) -> tuple[Candidate, ...]:
+    """Return the prompts of several tasks; `category` is `task:kind`."""
+    slots = [
+        (f"{task}:{word}", f"{task}:{kind}", word, with_article(word))
+        for task, kinds in content["tasks"].items()
+        for kind, words in kinds.items()
+        for word in words
+    ]
+    return _templated(content, slots)
+
+
+_CANDIDATES = {"perception": _of_scales, "markedness": _of_marks, "templates": _of_tasks}
+"""Family of suites -> how its data file becomes candidates; the others list theirs."""
 
 
 def wordings() -> tuple[str, ...]:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from plumbline import metrics
-from plumbline.metrics.registry import metric_families
-from plumbline.metrics.traits import METRICS
+from plumbline.metrics.registry import METRICS, metric_families
 
 ALL = pytest.mark.parametrize("traits", METRICS.values(), ids=list(METRICS))
 G = 4
@@ -28,8 +27,8 @@ def test_every_public_function_and_every_row_is_declared():
     public = {name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))}
     declared = {traits.function.__name__ for traits in METRICS.values()}
     assert public == declared
-    for family in metric_families():
-        assert set(family.metrics) <= set(METRICS)
+    names = [name for family in metric_families() for name in family.metrics]
+    assert len(names) == len(set(names)) == len(METRICS), "a metric belongs to one family"
 
 
 @ALL
@@ -93,9 +92,29 @@ def test_an_empty_group(traits):
         np.testing.assert_allclose(full, without, rtol=1e-12)
 
 
-@ALL
+LOWER = [traits for traits in METRICS.values() if traits.ties == "lower index wins"]
+
+
+@pytest.mark.parametrize("traits", LOWER, ids=lambda traits: traits.name)
 def test_ties_go_to_the_lower_index(traits):
     responses, groups = sample(11, levels=2)
-    assert traits.ties == "lower index wins"
     untied = responses - 1e-6 * np.arange(G + 1)
     np.testing.assert_array_equal(traits.measure(responses, groups, G), traits.measure(untied, groups, G))
+
+
+@pytest.mark.parametrize("change", ["scale", "shift"])
+@ALL
+def test_scale_and_shift(traits, change):
+    responses, groups = sample(12)
+    before = traits.measure(responses, groups, G)
+    changed = responses * 4.0 if change == "scale" else responses + 4.0
+    after = traits.measure(changed, groups, G)
+    expected = {
+        "invariant": before,
+        "equivariant": before * 4.0 if change == "scale" else before + 4.0,
+        None: None,
+    }[getattr(traits, change)]
+    if expected is None:
+        assert not np.allclose(after, before), "it neither holds nor fails to hold: declare what it does"
+    else:
+        np.testing.assert_allclose(after, expected, rtol=1e-9, atol=1e-12)

@@ -1,0 +1,79 @@
+"""The outcome family: which candidate wins, how often it is a harmful one, and for whom."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plumbline.metrics.families.outcome_rows import outcome_rows
+from plumbline.metrics.family import MetricFamily
+from plumbline.metrics.measures import on_counts, proportions
+from plumbline.metrics.outcomes import harm_rate, impact_ratio, outcome_proportions, parity_difference
+from plumbline.metrics.skew import max_skew
+from plumbline.metrics.traits import MetricTraits
+
+_DESCRIPTION = """
+How often a model's best match for a face is a harmful description, and how unequally that falls on
+groups. For the crime, communion and agency prompts: the share of each group that is matched to the event
+(outcome proportion), the relative gap between groups (Max Skew; 0.5 means 50% more often), the absolute
+gap (parity difference), the impact ratio with its four-fifths flag, and the harm rate over all images.
+Every number has its sample size, a 95% interval and, where groups are compared, a permutation p-value.
+"""
+
+_TRAITS = (
+    MetricTraits(
+        name="outcome_proportion",
+        function=outcome_proportions,
+        measure=lambda responses, groups, g: proportions(responses, groups, g).proportion,
+        bounds=(0, 1),
+        shape="by_group",
+        when_identical="equal",
+        empty_group="nan",
+    ),
+    MetricTraits(
+        name="max_skew",
+        function=max_skew,
+        measure=on_counts(lambda x, n: max_skew(x, n).value),
+        bounds=(0, np.inf),
+        shape="scalar",
+        when_identical="zero",
+        empty_group="left_out",
+    ),
+    MetricTraits(
+        name="harm_rate",
+        function=harm_rate,
+        measure=on_counts(lambda x, n: harm_rate(x, n).value),
+        bounds=(0, 1),
+        shape="scalar",
+        when_identical=None,
+        empty_group="left_out",
+    ),
+    MetricTraits(
+        name="parity_difference",
+        function=parity_difference,
+        measure=on_counts(lambda x, n: parity_difference(x, n).value),
+        bounds=(0, 1),
+        shape="scalar",
+        when_identical="zero",
+        empty_group="left_out",
+    ),
+    MetricTraits(
+        name="impact_ratio",
+        function=impact_ratio,
+        measure=on_counts(lambda x, n: impact_ratio(x, n).value),
+        bounds=(0, 1),
+        shape="scalar",
+        when_identical="one",
+        empty_group="left_out",
+    ),
+)
+
+OUTCOMES = MetricFamily(
+    name="outcome_metrics",
+    title="Harmful outcomes",
+    description=" ".join(_DESCRIPTION.split()),
+    owner="contrastive_audit",
+    code_version="2",
+    suites=("outcomes",),
+    traits=_TRAITS,
+    compute=outcome_rows,
+)

@@ -1,0 +1,68 @@
+"""A chapter of the report about one family of metrics: pictures first, the numbers folded behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from plumbline.report.figures.canvas import Picture
+from plumbline.report.finding import Finding
+from plumbline.report.inputs import Reading, ReportInputs
+from plumbline.report.listings import Listing
+
+Draw = Callable[[pl.DataFrame, Reading, tuple[str, ...], str], Picture | None]
+"""Takes the metric table, how to read it, the models and a dataset; gives a picture, or None without rows."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One dataset, or one question, of a chapter.
+
+    Attributes
+    ----------
+    title : str
+        The dataset's id, or what is asked.
+    pictures, details : list of Picture
+        Shown, and folded away.
+    listings : list of (str, Listing)
+        Folded tables with their titles.
+    notes : list of str
+        Plain sentences shown above the pictures.
+    """
+
+    title: str
+    pictures: list[Picture] = field(default_factory=list)
+    details: list[Picture] = field(default_factory=list)
+    listings: list[tuple[str, Listing]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter.
+
+    Attributes
+    ----------
+    anchor, title : str
+        For the contents and the heading.
+    lead : str
+        What was asked and how to read the answer, for a first-time reader.
+    parts : callable
+        Of the checked metric table and the inputs; a chapter without parts is left out of the report.
+    findings : callable, optional
+        What the chapter adds to the headline findings.
+    pictures : mapping of str to callable
+        Small pictures for the Dagster and MLflow pages of one cell, by name.
+    method : tuple of (str, str)
+        Entries of "How the numbers are made": term and explanation.
+    """
+
+    anchor: str
+    title: str
+    lead: str
+    parts: Callable[[pl.DataFrame, ReportInputs], list[Part]]
+    findings: Callable[[pl.DataFrame, Reading], list[Finding]] | None = None
+    pictures: Mapping[str, Draw] = field(default_factory=dict)
+    method: tuple[tuple[str, str], ...] = ()
