@@ -113,7 +113,7 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     disparities and their uncertainty are over the labelled images, resampled within groups; harm rates over
     all images.
     """
-    events = list(_tested_events(cell))
+    events = list(tested_events(cell))
     parts: list[Callable[[], list[Row]]] = []
     for event in events:
         parts.append(partial(_harm_rows, cell, event, settings))
@@ -130,7 +130,8 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     return metric_frame(noting_sets(rows, cell.records))
 
 
-def _tested_events(cell: Cell) -> Iterator[TestedEvent]:
+def tested_events(cell: Cell) -> Iterator[TestedEvent]:
+    """Give the events of every outcome suite that the cell has logits for, by top-1; ties take the lower index."""
     for logits in cell.logits.values():
         suite = logits.suite
         if suite.family != "outcomes":
