@@ -53,9 +53,11 @@ def _resample_pairs(
 ) -> NDArray[np.int64]:
     # Replicates run along the last axis while drawing: numpy keeps a binomial's set-up between equal
     # parameters.
-    shape = (*size.shape, resamples)
-    first = rng.binomial(size[..., None], (counts[..., 0] / np.maximum(size, 1))[..., None], size=shape)
-    return np.moveaxis(np.stack([first, size[..., None] - first], axis=-1), -2, 0)
+    drawn = np.empty((*size.shape, 2, resamples), dtype=np.int64)
+    share = counts[..., 0] / np.maximum(size, 1)
+    drawn[..., 0, :] = rng.binomial(size[..., None], share[..., None], size=(*size.shape, resamples))
+    np.subtract(size[..., None], drawn[..., 0, :], out=drawn[..., 1, :])
+    return np.moveaxis(drawn, -1, 0)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def cluster_codes(records: pl.DataFrame) -> NDArray[np.int64] | None:
     Returns
     -------
     (n,) int64 or None
-        0 .. sets - 1, in the order in which the sets appear.
+        0 .. sets - 1, in the order of their names.
     """
     if "set_id" not in records.columns:
         return None
@@ -34,12 +34,9 @@ def cluster_codes(records: pl.DataFrame) -> NDArray[np.int64] | None:
     known = sets.drop_nulls()
     if known.n_unique() == len(known):
         return None
-    names = pl.select(
-        pl.when(sets.is_null())
-        .then(pl.format("alone {}", pl.int_range(pl.len())))
-        .otherwise(pl.format("set {}", sets))
-    ).to_series()
-    return names.rank("dense").cast(pl.Int64).to_numpy() - 1
+    row = pl.int_range(pl.len()).cast(pl.String)
+    name = pl.when(sets.is_null()).then("alone " + row).otherwise("set " + sets)
+    return sets.to_frame().select(name.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
 
 
 def few_sets_reason(clusters: NDArray[np.int64] | None) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.statistics.bootstrap import TableStatistic, jackknife_tables
+from plumbline.statistics.bootstrap import Jackknife, TableStatistic, jackknife_tables
 from plumbline.statistics.intervals import Interval, bca, percentile
 from plumbline.statistics.permutation import p_value
 
@@ -39,6 +40,7 @@ def estimate_table(
     *,
     resampled: NDArray[np.int64],
     permuted: NDArray[np.int64] | None = None,
+    jackknife: Callable[[TableStatistic], Jackknife] | None = None,
     parity: float = 0.0,
     confidence: float = 0.95,
 ) -> Estimate:
@@ -59,6 +61,8 @@ def estimate_table(
     resampled, permuted : (r, g, c) int
         Draws of `resample_tables` and `permute_tables`; several statistics may share them. Without `permuted`
         nothing is tested and the interval is plain BCa.
+    jackknife : callable, optional
+        Leaves out what was resampled: single images by default.
     parity : float
         The value without any difference: 0, or 1 for a ratio of the smaller to the larger rate.
     """
@@ -66,7 +70,8 @@ def estimate_table(
     if np.isnan(value):
         return Estimate(value, np.nan, np.nan, None if permuted is None else np.nan, None)
     replicates = statistic(resampled)
-    acceleration = jackknife_tables(table, statistic).acceleration
+    left_out = jackknife_tables(table, statistic) if jackknife is None else jackknife(statistic)
+    acceleration = left_out.acceleration
     interval = bca(value, replicates, acceleration=acceleration, confidence=confidence)
     if permuted is None:
         return Estimate(value, interval.low, interval.high, None, interval.reason)

@@ -66,6 +66,38 @@ def wilson(
     return low, high
 
 
+def mean_of_proportions(
+    count: ArrayLike, n: ArrayLike, *, confidence: float = 0.95
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the interval of the mean of independent proportions, by recovering variances from Wilson's intervals.
+
+    MOVER (Zou & Donner 2008; Newcombe's method for a difference is the same for two): the distances from each
+    proportion to its Wilson ends add up in squares. Unlike a bootstrap it holds for small groups and for
+    proportions near 0 and 1, and it costs nothing.
+
+    Parameters
+    ----------
+    count, n : (..., g) numbers
+        Successes and trials of each group; a group without trials is left out of the mean.
+
+    Returns
+    -------
+    low, high : (...) float64
+        In [0, 1]; nan where every group is empty.
+    """
+    hits, trials = np.broadcast_arrays(np.asarray(count, np.float64), np.asarray(n, np.float64))
+    low, high = wilson(hits, trials, confidence=confidence)
+    seen = trials > 0
+    share = np.divide(hits, trials, out=np.zeros(hits.shape), where=seen)
+    groups = seen.sum(axis=-1)
+    below, above = (np.sqrt((np.where(seen, share - end, 0.0) ** 2).sum(axis=-1)) for end in (low, high))
+    mean, below, above = (
+        np.divide(total, groups, out=np.full(groups.shape, np.nan), where=groups > 0)
+        for total in (share.sum(axis=-1), below, above)
+    )
+    return mean - below, mean + above
+
+
 def percentile(replicates: ArrayLike, *, confidence: float = 0.95) -> Interval:
     """Return the percentile bootstrap interval; nan replicates as in `bca`."""
     kept, reason = _usable(np.asarray(replicates, dtype=np.float64))

@@ -37,25 +37,26 @@ def permute_tables(table: ArrayLike, *, permutations: int, rng: np.random.Genera
             "a permutation needs one (g, c) table of counts", found=f"{counts.shape}, {permutations}"
         )
     size, total = counts.sum(axis=1), counts.sum(axis=0)
-    drawn = np.empty((permutations, *counts.shape), dtype=np.int64)
-    left = np.tile(total, (permutations, 1))
+    # Permutations run along the last axis in memory, where all that follows is done for every one at once.
+    drawn = np.empty((*counts.shape, permutations), dtype=np.int64)
+    left = np.tile(total[:, None], (1, permutations))
     for group in range(counts.shape[0] - 1):
-        drawn[:, group] = _deal(left, int(size[group]), rng)
-        left -= drawn[:, group]
-    drawn[:, -1] = left
-    return drawn
+        drawn[group] = _deal(left, int(size[group]), rng)
+        left -= drawn[group]
+    drawn[-1] = left
+    return np.moveaxis(drawn, -1, 0)
 
 
 def _deal(left: NDArray[np.int64], hand: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw `hand` images without replacement from what is left of each outcome, for all permutations."""
+    """Draw `hand` images without replacement from what is left of each outcome (c, r), for all permutations."""
     given = np.empty_like(left)
-    wanted = np.full(left.shape[0], hand)
-    behind = left.sum(axis=1)
-    for outcome in range(left.shape[1] - 1):
-        behind = behind - left[:, outcome]
-        given[:, outcome] = rng.hypergeometric(left[:, outcome], behind, wanted)
-        wanted = wanted - given[:, outcome]
-    given[:, -1] = wanted
+    wanted = np.full(left.shape[1], hand)
+    behind = left.sum(axis=0)
+    for outcome in range(left.shape[0] - 1):
+        behind = behind - left[outcome]
+        given[outcome] = rng.hypergeometric(left[outcome], behind, wanted)
+        wanted = wanted - given[outcome]
+    given[-1] = wanted
     return given
 
 

@@ -213,13 +213,30 @@ def test_the_order_of_images_and_of_suites_changes_nothing(cell, quick):
         assert_frame_equal(one, other, check_exact=True)
 
 
-def test_intervals_of_images_that_come_in_sets_say_that_they_are_too_narrow(cell, quick):
-    plain = pl.concat([f.compute(cell, settings=quick) for f in metric_families()])
-    assert not plain["reason"].fill_null("").str.contains("sets counted").any()
-    sets = [f"set {i // 12}" for i in range(cell.records.height)]
-    grouped = replace(cell, records=cell.records.with_columns(set_id=pl.Series(sets)))
-    noted = pl.concat([f.compute(grouped, settings=quick) for f in metric_families()])
-    assert_frame_equal(noted.drop("reason"), plain.drop("reason"))
+def test_images_that_come_in_sets_are_resampled_as_sets(cell, quick):
+    plain = FAMILIES["outcome_metrics"].compute(cell, settings=quick)
+    # Sets whose images agree: 35 people, 12 images each.
+    order = cell.logits["crime"].cosine.argmax(axis=1).argsort(kind="stable")
+    sets = np.empty(len(order), dtype=int)
+    sets[order] = np.arange(len(order)) // 12
+    grouped = replace(cell, records=cell.records.with_columns(set_id=pl.Series([f"set {s}" for s in sets])))
+    rows = FAMILIES["outcome_metrics"].compute(grouped, settings=quick)
+    assert_frame_equal(rows.select("metric", "value", "n"), plain.select("metric", "value", "n"))
+    crime = (pl.col("suite") == "crime") & (pl.col("event") == "crime")
+    for metric in ("harm_rate", "outcome_proportion"):
+        chosen = crime & (pl.col("metric") == metric)
+        wide, narrow = (f.filter(chosen)["ci_high"] - f.filter(chosen)["ci_low"] for f in (rows, plain))
+        assert (wide >= narrow - 1e-12).all() and wide.sum() > 1.2 * narrow.sum()
+    assert not rows["reason"].fill_null("").str.contains("sets").any()
+    few = cell.records.with_columns(set_id=pl.Series([f"set {s // 3}" for s in sets]))
+    noted = FAMILIES["outcome_metrics"].compute(replace(cell, records=few), settings=quick)
+    assert noted["reason"].str.contains("interval from only 12 sets").all()
+
+
+def test_trident_intervals_of_sets_say_that_they_are_too_narrow(cell, quick):
+    sets = pl.Series([f"set {i // 12}" for i in range(cell.records.height)])
+    grouped = replace(cell, records=cell.records.with_columns(set_id=sets))
+    noted = FAMILIES["trident_metrics"].compute(grouped, settings=quick)
     with_interval = noted.filter(pl.col("ci_low").is_not_null())
     assert with_interval["reason"].str.contains("420 images of 35 sets counted as independent").all()
 

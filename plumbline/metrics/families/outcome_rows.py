@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -20,9 +20,9 @@ from plumbline.metrics.families.rows import (
     base_row,
     estimate_columns,
     joined,
-    noting_sets,
     small_groups_reason,
 )
+from plumbline.metrics.outcome_draws import Outcomes
 from plumbline.metrics.outcomes import harm_rate, proportions_of_counts
 from plumbline.metrics.rates import (
     adverse_impact_reason,
@@ -33,12 +33,10 @@ from plumbline.metrics.rates import (
 )
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.skew import skew_sums
-from plumbline.statistics.bootstrap import resample_tables
-from plumbline.statistics.counts import count_table
+from plumbline.statistics.clusters import cluster_codes, few_sets_reason
 from plumbline.statistics.estimates import estimate_table
 from plumbline.statistics.groups import Groups, attribute_groups
-from plumbline.statistics.permutation import permute_tables
-from plumbline.statistics.seeds import generator
+from plumbline.statistics.set_sampling import wilson_of_sets
 from plumbline.tables.schema import metric_frame
 
 TASKS = ("crime", "communion", "agency")
@@ -110,24 +108,24 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     """Return the metric rows of every outcome suite that the cell has logits for.
 
     Top-1 is by cosine, by logit where the encoder has no cosine; ties go to the lower index. Group proportions,
-    disparities and their uncertainty are over the labelled images, resampled within groups; harm rates over
-    all images.
+    disparities and their uncertainty are over the labelled images, resampled within groups (where images come in
+    sets: whole sets); harm rates over all images.
     """
-    events = list(tested_events(cell))
+    events, sets = list(tested_events(cell)), cluster_codes(cell.records)
     parts: list[Callable[[], list[Row]]] = []
     for event in events:
-        parts.append(partial(_harm_rows, cell, event, settings))
+        parts.append(partial(_harm_rows, cell, event, sets, settings))
         for group in attribute_groups(cell.labels(event.suite)):
-            parts.append(partial(_event_rows, cell, event, group, settings))
+            parts.append(partial(_event_rows, cell, event, group, sets, settings))
     # In the paper's order, so that the draws do not depend on the order in which suites were given.
     tasks = [event for task in TASKS for event in events if event.suite == task and event.skewed]
     labels = [cell.labels(task) for task in TASKS]
     # A mean over tasks is of the same groups: none where their filters merge labels differently.
     if {event.suite for event in tasks} == set(TASKS) and all(own is labels[0] for own in labels):
         for group in attribute_groups(labels[0]):
-            parts.append(partial(_mean_of_tasks_rows, cell, tasks, group, settings))
+            parts.append(partial(_mean_of_tasks_rows, cell, tasks, group, sets, settings))
     rows = list(chain.from_iterable(side_by_side(parts)))
-    return metric_frame(noting_sets(rows, cell.records))
+    return metric_frame(rows)
 
 
 def tested_events(cell: Cell) -> Iterator[TestedEvent]:
@@ -148,10 +146,15 @@ def tested_events(cell: Cell) -> Iterator[TestedEvent]:
             )
 
 
-def _harm_rows(cell: Cell, event: TestedEvent, settings: MetricSettings) -> list[Row]:
+def _harm_rows(
+    cell: Cell, event: TestedEvent, sets: NDArray[np.int64] | None, settings: MetricSettings
+) -> list[Row]:
     rate = harm_rate(
         [int(event.hit[event.kept].sum())], [int(event.kept.sum())], confidence=settings.confidence
     )
+    if sets is not None:
+        low, high = wilson_of_sets(event.hit[event.kept], sets[event.kept], confidence=settings.confidence)
+        rate = replace(rate, ci_low=low, ci_high=high)
     row = base_row(
         cell,
         metric="harm_rate",
@@ -163,15 +166,21 @@ def _harm_rows(cell: Cell, event: TestedEvent, settings: MetricSettings) -> list
         ci_low=rate.ci_low,
         ci_high=rate.ci_high,
         n=rate.n,
-        reason=rate.reason,
+        reason=joined(rate.reason, few_sets_reason(sets)),
     )
     return [row]
 
 
-def _event_rows(cell: Cell, event: TestedEvent, groups: Groups, settings: MetricSettings) -> list[Row]:
-    codes = np.where(event.kept, groups.codes, -1)
+def _event_rows(
+    cell: Cell,
+    event: TestedEvent,
+    groups: Groups,
+    sets: NDArray[np.int64] | None,
+    settings: MetricSettings,
+) -> list[Row]:
+    kept = replace(groups, codes=np.where(event.kept, groups.codes, -1))
     # Outcome 0 is the event, so that column 0 of the table holds the event counts.
-    table = count_table(codes, np.where(event.hit, 0, 1), n_groups=len(groups.names), n_outcomes=2)
+    seen = Outcomes(kept, np.where(event.hit, 0, 1), np.array([[1, 0]]), sets)
     common = base_row(
         cell,
         suite=event.suite,
@@ -179,39 +188,48 @@ def _event_rows(cell: Cell, event: TestedEvent, groups: Groups, settings: Metric
         attribute=groups.attribute,
         event=event.event,
     )
-    rows = _proportion_rows(common, groups, table, settings)
+    rows = _proportion_rows(common, seen, settings)
     readings = (*SKEWS, *RANGES) if event.skewed else RANGES
-    return rows + _disparity_rows(common, groups, table, np.array([[1, 0]]), readings, settings)
+    return rows + _disparity_rows(common, seen, readings, settings)
 
 
-def _proportion_rows(
-    common: Row, groups: Groups, table: NDArray[np.int64], settings: MetricSettings
-) -> list[Row]:
+def _proportion_rows(common: Row, seen: Outcomes, settings: MetricSettings) -> list[Row]:
+    table = seen.table
     found = proportions_of_counts(
-        groups.names,
+        seen.groups.names,
         table[:, 0],
         table.sum(axis=1),
         confidence=settings.confidence,
         min_group=settings.min_group,
     )
-    return [
-        common
-        | {
-            "metric": "outcome_proportion",
-            "definition": "top1",
-            "group": group.group,
-            "value": group.proportion,
-            "ci_low": group.ci_low,
-            "ci_high": group.ci_high,
-            "n": group.n,
-            "reason": group.reason,
-        }
-        for group in found
-    ]
+    rows = []
+    for i, group in enumerate(found):
+        low, high = group.interval
+        if seen.sets is not None:
+            own = seen.groups.codes == i
+            low, high = wilson_of_sets(seen.codes[own] == 0, seen.sets[own], confidence=settings.confidence)
+        rows.append(
+            common
+            | {
+                "metric": "outcome_proportion",
+                "definition": "top1",
+                "group": group.group,
+                "value": group.proportion,
+                "ci_low": low,
+                "ci_high": high,
+                "n": group.n,
+                "reason": joined(group.reason, few_sets_reason(seen.sets)),
+            }
+        )
+    return rows
 
 
 def _mean_of_tasks_rows(
-    cell: Cell, tasks: list[TestedEvent], groups: Groups, settings: MetricSettings
+    cell: Cell,
+    tasks: list[TestedEvent],
+    groups: Groups,
+    sets: NDArray[np.int64] | None,
+    settings: MetricSettings,
 ) -> list[Row]:
     """Return the skews over the three tasks at once, on the images that all three keep.
 
@@ -221,11 +239,8 @@ def _mean_of_tasks_rows(
     pattern = sum(
         (task.hit.astype(np.int64) << bit for bit, task in enumerate(tasks)), np.zeros(len(kept), int)
     )
-    outcomes = 2 ** len(tasks)
-    table = count_table(
-        np.where(kept, groups.codes, -1), pattern, n_groups=len(groups.names), n_outcomes=outcomes
-    )
-    holds = (np.arange(outcomes) >> np.arange(len(tasks))[:, None]) & 1
+    holds = (np.arange(2 ** len(tasks)) >> np.arange(len(tasks))[:, None]) & 1
+    seen = Outcomes(replace(groups, codes=np.where(kept, groups.codes, -1)), pattern, holds, sets)
     common = base_row(
         cell,
         suite="outcomes",
@@ -233,29 +248,19 @@ def _mean_of_tasks_rows(
         attribute=groups.attribute,
         event="mean_of_tasks",
     )
-    return _disparity_rows(common, groups, table, holds, SKEWS, settings)
+    return _disparity_rows(common, seen, SKEWS, settings)
 
 
 def _disparity_rows(
-    common: Row,
-    groups: Groups,
-    table: NDArray[np.int64],
-    holds: NDArray[np.int64],
-    readings: tuple[Disparity, ...],
-    settings: MetricSettings,
+    common: Row, seen: Outcomes, readings: tuple[Disparity, ...], settings: MetricSettings
 ) -> list[Row]:
-    """Return one row a reading of a (g, c) table; `holds` (e, c) says which outcomes belong to which
-    event."""
+    """Return one row a reading."""
+    table, groups, holds = seen.table, seen.groups, seen.holds
     sizes = table.sum(axis=1)
     if np.count_nonzero(sizes) < 2:
         return []
     names = [str(common[key]) for key in ("model", "dataset", "suite", "event", "attribute")]
-    resampled = resample_tables(
-        table, resamples=settings.resamples, rng=generator(settings.seed, *names, "bootstrap")
-    )
-    permuted = permute_tables(
-        table, permutations=settings.permutations, rng=generator(settings.seed, *names, "permutation")
-    )
+    draws = seen.draws(names, settings)
     rows = []
     for reading in readings:
 
@@ -265,8 +270,9 @@ def _disparity_rows(
         estimate = estimate_table(
             table,
             statistic,
-            resampled=resampled,
-            permuted=permuted,
+            resampled=draws.resampled,
+            permuted=draws.permuted,
+            jackknife=draws.jackknife,
             parity=reading.parity,
             confidence=settings.confidence,
         )
@@ -275,7 +281,7 @@ def _disparity_rows(
         rows.append(
             common
             | {"metric": reading.metric, "definition": reading.definition, "n": int(sizes.sum())}
-            | estimate_columns(estimate, reasons, small)
+            | estimate_columns(estimate, reasons, small, few_sets_reason(seen.sets))
         )
     return rows
 

@@ -13,22 +13,29 @@ from numpy.typing import NDArray
 
 from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.families.rows import Row, base_row, estimate_columns, noting_sets, small_groups_reason
+from plumbline.metrics.families.rows import (
+    Row,
+    base_row,
+    estimate_columns,
+    joined,
+    noting_sets,
+    small_groups_reason,
+)
 from plumbline.metrics.rates import group_size_reason
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident import (
     PROBE,
     RIGHT,
     TridentScores,
-    macro_accuracies,
     probe_outcomes,
     probe_rate_gap,
     score_tables,
 )
 from plumbline.statistics.bootstrap import resample_tables
 from plumbline.statistics.counts import count_table
-from plumbline.statistics.estimates import Estimate, estimate_table
+from plumbline.statistics.estimates import estimate_table
 from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes
+from plumbline.statistics.intervals import mean_of_proportions
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.seeds import generator
 from plumbline.tables.schema import metric_frame
@@ -232,18 +239,12 @@ def _macro_rows(
     settings: MetricSettings,
 ) -> list[Row]:
     sizes = scores.class_n
-    right = np.stack([tables[..., RIGHT], sizes - tables[..., RIGHT]], axis=-1)
-    names = (cell.model, cell.dataset, test.suite_name, test.groups.attribute, *definitions.values())
-    rng = generator(settings.seed, *names, "macro_accuracy", "bootstrap")
-    resampled = resample_tables(right, resamples=settings.resamples, rng=rng)
+    low, high = mean_of_proportions(tables[..., RIGHT], sizes, confidence=settings.confidence)
     rows = []
     for i, probe in enumerate(_probes(test.suite)):
-        estimate = estimate_table(
-            right[i], macro_accuracies, resampled=resampled[:, i], confidence=settings.confidence
-        )
         filled = int((sizes[i] > 0).sum())
         empty = len(test.groups.names) - filled
-        reasons = (
+        reason = joined(
             f"{empty} of {len(test.groups.names)} groups empty, left out" if empty else None,
             small_groups_reason(test.groups.names, sizes[i].tolist(), settings.min_group),
         )
@@ -254,14 +255,10 @@ def _macro_rows(
             released = variant == "released"
             scale = filled / test.divisor if released else 1.0
             value = scores.macro_accuracy_released[i] if released else scores.macro_accuracy[i]
-            scaled = Estimate(
-                float(value), estimate.ci_low * scale, estimate.ci_high * scale, None, estimate.reason
-            )
-            columns = estimate_columns(scaled, *reasons)
             rows.append(
                 _common(cell, test, metric="macro_accuracy", definition=definition, probe=probe)
-                | columns
-                | {"n": int(sizes[i].sum())}
+                | {"value": float(value), "ci_low": low[i] * scale, "ci_high": high[i] * scale}
+                | {"n": int(sizes[i].sum()), "reason": reason}
             )
     return rows
 

@@ -1,0 +1,90 @@
+"""Outcomes of images by group, and the draws by which their disparities are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.metrics.settings import MetricSettings
+from plumbline.statistics.bootstrap import Jackknife, TableStatistic, resample_tables
+from plumbline.statistics.clusters import resample_sets
+from plumbline.statistics.counts import count_table
+from plumbline.statistics.groups import Groups
+from plumbline.statistics.permutation import permute_tables
+from plumbline.statistics.seeds import generator
+from plumbline.statistics.set_sampling import jackknife_sets, permute_sets, set_tables
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What an estimate of counts is judged by, see `estimate_table`."""
+
+    resampled: NDArray[np.int64]
+    permuted: NDArray[np.int64]
+    jackknife: Callable[[TableStatistic], Jackknife] | None = None
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What became of every image of the groups.
+
+    Attributes
+    ----------
+    groups : Groups
+        -1 for images that do not count.
+    codes : (n,) int64
+        Outcome of each image.
+    holds : (e, c) int64
+        Which outcomes belong to which event.
+    sets : (n,) int64 or None
+        Set of each image, where they come in sets: these are then what is resampled.
+    """
+
+    groups: Groups
+    codes: NDArray[np.int64]
+    holds: NDArray[np.int64]
+    sets: NDArray[np.int64] | None
+
+    @cached_property
+    def table(self) -> NDArray[np.int64]:
+        """Return the (g, c) counts."""
+        return count_table(self.groups.codes, self.codes, n_groups=self.n_groups, n_outcomes=self.n_outcomes)
+
+    @property
+    def n_groups(self) -> int:
+        """Return g."""
+        return len(self.groups.names)
+
+    @property
+    def n_outcomes(self) -> int:
+        """Return c."""
+        return int(self.holds.shape[1])
+
+    def draws(self, names: list[str], settings: MetricSettings) -> Draws:
+        """Draw resamples and permutations, from generators that are named by what they are for."""
+        resampling, permuting = (
+            generator(settings.seed, *names, use) for use in ("bootstrap", "permutation")
+        )
+        if self.sets is None:
+            return Draws(
+                resample_tables(self.table, resamples=settings.resamples, rng=resampling),
+                permute_tables(self.table, permutations=settings.permutations, rng=permuting),
+            )
+        tables = set_tables(
+            self.groups.codes, self.codes, self.sets, n_groups=self.n_groups, n_outcomes=self.n_outcomes
+        )
+        permuted = permute_sets(
+            self.groups.codes,
+            self.codes,
+            self.sets,
+            n_groups=self.n_groups,
+            n_outcomes=self.n_outcomes,
+            permutations=settings.permutations,
+            rng=permuting,
+        )
+        resampled = resample_sets(tables, resamples=settings.resamples, rng=resampling)
+        return Draws(resampled, permuted, partial(jackknife_sets, tables))

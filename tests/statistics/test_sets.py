@@ -1,0 +1,175 @@
+"""Images that come in sets: whole sets are drawn, left out and shuffled, as the slow way does image by image."""
+
+import numpy as np
+import polars as pl
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+
+from plumbline.errors import MetricError
+from plumbline.statistics import count_table, wilson
+from plumbline.statistics.clusters import cluster_codes, few_sets_reason, resample_sets
+from plumbline.statistics.intervals import mean_of_proportions
+from plumbline.statistics.linearised import standard_errors, t_intervals
+from plumbline.statistics.set_sampling import jackknife_sets, permute_sets, set_tables, wilson_of_sets
+
+SHAPE = {"n_groups": 2, "n_outcomes": 2}
+
+
+def people(sets, rng, *, groups=(0, 1), own=0.4, effect=0.0):
+    """Draw sets of one image a group whose outcomes have a person's own rate in common."""
+    rate = np.clip(rng.normal(0.5, own, sets), 0, 1)
+    group = np.tile(groups, sets)
+    member = np.repeat(np.arange(sets), len(groups))
+    hit = rng.random(len(group)) < np.clip(rate[member] + effect * group, 0, 1)
+    return group, np.where(hit, 0, 1), member
+
+
+def gap(tables):
+    rates = tables[..., 0] / tables.sum(axis=-1)
+    return np.abs(rates[..., 0] - rates[..., 1])
+
+
+def test_codes_of_sets():
+    assert cluster_codes(pl.DataFrame({"gender": ["man"]})) is None
+    assert cluster_codes(pl.DataFrame({"set_id": ["a", "b", None, None]})) is None
+    codes = cluster_codes(pl.DataFrame({"set_id": ["b", None, "a", "b", None]}))
+    assert (
+        codes[0] == codes[3] and len(set(codes.tolist())) == 4 and sorted(set(codes.tolist())) == [0, 1, 2, 3]
+    )
+    assert few_sets_reason(codes) == "interval from only 4 sets"
+    assert few_sets_reason(np.arange(20)) is None and few_sets_reason(None) is None
+
+
+def test_drawing_sets_equals_gathering_their_images():
+    rng = np.random.default_rng(0)
+    group, outcome, member = people(12, rng, groups=(0, 1, 1))
+    fast = resample_sets(set_tables(group, outcome, member, **SHAPE), resamples=4000, rng=rng)
+    slow = []
+    for _ in range(4000):
+        drawn = rng.integers(0, 12, 12)
+        rows = np.concatenate([np.flatnonzero(member == s) for s in drawn])
+        slow.append(count_table(group[rows], outcome[rows], **SHAPE))
+    slow = np.array(slow)
+    assert (fast.sum(axis=(1, 2)) == 36).all()
+    for cell in np.ndindex(2, 2):
+        assert fast[:, *cell].mean() == pytest.approx(slow[:, *cell].mean(), abs=0.25)
+        assert fast[:, *cell].std() == pytest.approx(slow[:, *cell].std(), rel=0.06)
+
+
+def test_leaving_a_set_out():
+    rng = np.random.default_rng(1)
+    group, outcome, member = people(9, rng)
+    left = jackknife_sets(set_tables(group, outcome, member, **SHAPE), gap)
+    for s in range(9):
+        rest = member != s
+        assert left.values[0, s] == pytest.approx(gap(count_table(group[rest], outcome[rest], **SHAPE)))
+    assert left.counts.tolist() == [[1] * 9]
+
+
+def test_labels_are_shuffled_within_sets_and_sets_where_each_is_of_one_group():
+    rng = np.random.default_rng(2)
+    group, outcome, member = people(30, rng, groups=(0, 1, 1))
+    order = rng.permutation(len(group))
+    group, outcome, member = group[order], outcome[order], member[order]
+    drawn = permute_sets(group, outcome, member, **SHAPE, permutations=3000, rng=rng)
+    table = count_table(group, outcome, **SHAPE)
+    assert (drawn.sum(axis=1) == table.sum(axis=0)).all() and (drawn.sum(axis=2) == table.sum(axis=1)).all()
+    slow = []
+    for _ in range(3000):
+        dealt = group.copy()
+        for s in range(30):
+            own = np.flatnonzero(member == s)
+            dealt[own] = rng.permutation(group[own])
+        slow.append(count_table(dealt, outcome, **SHAPE)[0, 0])
+    assert drawn[:, 0, 0].mean() == pytest.approx(np.mean(slow), abs=0.15)
+    assert drawn[:, 0, 0].std() == pytest.approx(np.std(slow), rel=0.06)
+
+    whole = np.repeat([0, 1], 15).repeat(4)
+    sets = np.repeat(np.arange(30), 4)
+    hits = np.repeat(rng.integers(0, 2, 30), 4)  # all images of a set agree
+    moved = permute_sets(whole, hits, sets, **SHAPE, permutations=500, rng=rng)
+    assert (moved % 4 == 0).all() and len(np.unique(moved[:, 0, 0])) > 3
+
+
+def test_p_is_uniform_under_no_difference_although_images_of_a_set_agree():
+    p = []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        sets = np.repeat(np.arange(40), 5)
+        group = (np.arange(40) % 2)[sets]  # one group a set, so that images of a group hang together
+        outcome = np.where(rng.random(200) < np.clip(rng.normal(0.5, 0.4, 40), 0, 1)[sets], 0, 1)
+        drawn = permute_sets(group, outcome, sets, **SHAPE, permutations=199, rng=rng)
+        observed = gap(count_table(group, outcome, **SHAPE))
+        p.append((1 + np.count_nonzero(gap(drawn) >= observed - 1e-12)) / 200)
+    for level in (0.05, 0.1, 0.25):
+        assert np.count_nonzero(np.array(p) <= level) <= stats.binom.ppf(1 - 5e-4, 300, level)
+        assert np.count_nonzero(np.array(p) <= level + 0.05) >= stats.binom.ppf(5e-4, 300, level)
+
+
+def test_intervals_of_sets_hold_the_rate_where_those_of_images_do_not():
+    naive = kept = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        sets = np.repeat(np.arange(60), 6)
+        hit = rng.random(360) < np.clip(rng.normal(0.5, 0.35, 60), 0, 1)[sets]
+        low, high = wilson_of_sets(hit, sets)
+        kept += low <= 0.5 <= high
+        low, high = wilson(hit.sum(), 360)
+        naive += low <= 0.5 <= high
+    least, most = stats.binom.ppf([5e-4, 1 - 5e-4], 400, 0.95)
+    assert least - 6 <= kept <= most  # the design effect is itself estimated
+    assert naive < 340
+
+
+def test_intervals_of_sets_at_the_ends():
+    sets = np.repeat(np.arange(5), 4)
+    assert wilson_of_sets(np.zeros(20, bool), sets) == pytest.approx(tuple(map(float, wilson(0, 5))))
+    assert np.isnan(wilson_of_sets(np.zeros(0, bool), np.zeros(0, int))).all()
+    alone = wilson_of_sets(np.arange(40) % 4 == 0, np.arange(40))
+    assert alone == pytest.approx(tuple(map(float, wilson(10, 40))), abs=0.01)
+
+
+def test_cluster_robust_errors_are_those_of_statsmodels():
+    rng = np.random.default_rng(3)
+    sets = rng.integers(0, 15, 90)
+    value = rng.normal(size=90) + rng.normal(size=15)[sets]
+    influence = (value - value.mean()) / len(value)
+    model = sm.OLS(value, np.ones(90))
+    robust = model.fit(cov_type="cluster", cov_kwds={"groups": sets}, use_t=True)
+    error, units = standard_errors(influence, sets)
+    assert units == len(np.unique(sets)) and error == pytest.approx(robust.bse[0], rel=1e-9)
+    low, high = t_intervals(value.mean(), error, units=units)
+    assert (low, high) == pytest.approx(tuple(robust.conf_int()[0]), rel=1e-9)
+    error, units = standard_errors(influence)
+    assert units == 90 and error == pytest.approx(model.fit().bse[0], rel=1e-9)
+    assert np.isnan(standard_errors(influence[:1])[0]) and np.isnan(t_intervals(0.0, 1.0, units=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("rates", "n", "most"),
+    [
+        ([0.3, 0.5, 0.6, 0.45], [40, 60, 25, 80], 0.96),
+        # Wilson's intervals are wide for few images at the ends; measured: 0.99.
+        ([0.02, 0.5, 0.9, 0.97, 0.3], [12, 40, 25, 8, 60], 1.0),
+    ],
+)
+def test_the_mean_of_proportions_is_held(rates, n, most):
+    rates, n = np.array(rates), np.array(n)
+    drawn = np.random.default_rng(4).binomial(n, rates, size=(8000, len(n)))
+    low, high = mean_of_proportions(drawn, n)
+    held = np.mean((low <= rates.mean()) & (rates.mean() <= high))
+    assert 0.943 <= held <= most
+
+
+def test_the_mean_of_proportions_at_its_ends():
+    # One group is Wilson's interval; an empty one is left out; nothing at all is undefined.
+    assert np.stack(mean_of_proportions([3, 0], [10, 0])) == pytest.approx(np.stack(wilson(3, 10)))
+    assert np.isnan(mean_of_proportions([0, 0], [0, 0])).all()
+
+
+def test_nothing_to_draw_from_is_refused():
+    rng = np.random.default_rng(0)
+    for tables, resamples in ((np.zeros((0, 2, 2), int), 5), (np.ones((3, 2, 2), int), 0)):
+        with pytest.raises(MetricError):
+            resample_sets(tables, resamples=resamples, rng=rng)
