@@ -27,6 +27,8 @@ from resources.places import Places
 
 # Raised whenever the same logits would be adjusted otherwise.
 ADJUSTMENT_VERSION = "1"
+CELL_TABLES = (*FAMILIES, "mitigated_metrics")
+"""The assets that hold metric rows of a cell."""
 _OF_LABELS = ("trident_mixed", "trident_composite")
 
 
@@ -114,6 +116,10 @@ class StoredCell:
     def suites(self) -> tuple[Suite, ...]:
         """Return the suites that the audit file asks of this cell."""
         return cell_suites(self.places, self.dataset, self.model, family=self.family)
+
+    def asks(self, families: tuple[str, ...]) -> bool:
+        """Return whether the audit file asks this cell for a suite of one of these families."""
+        return any(suite.family in families for suite in self.suites)
 
     @cached_property
     def filters(self) -> dict[str, str]:

@@ -4,14 +4,12 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets.cells import StoredCell
+from assets.cells import CELL_TABLES, StoredCell
 from assets.gates import failed_checks
 from assets.sources import checkpoint_versions, dataset_versions
 from plumbline.errors import PlumblineError
 from plumbline.report import AbsentCell
 from resources.places import Places
-
-CELL_TABLES = ("outcome_metrics", "trident_metrics", "mitigated_metrics")
 
 
 @dataclass(frozen=True)

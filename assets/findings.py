@@ -6,7 +6,8 @@ import dagster as dg
 import polars as pl
 from upath import UPath
 
-from assets.currency import CELL_TABLES, sort_cells
+from assets.cells import CELL_TABLES
+from assets.currency import sort_cells
 from assets.report_inputs import report_inputs
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from plumbline import __version__
@@ -21,9 +22,7 @@ from resources.quality import Quality
 _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
 
 
-@dg.asset(
-    deps=["outcome_metrics", "trident_metrics", "mitigated_metrics"], kinds={"polars", "parquet"}, **_SPEC
-)
+@dg.asset(deps=[*CELL_TABLES], kinds={"polars", "parquet"}, **_SPEC)
 def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """Every number of the audit in one table: estimate, interval, p, q, n, reason, and the digests it comes from.
 

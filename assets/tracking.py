@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import polars as pl
 
-from assets.cells import StoredCell, passed_cell
-from assets.currency import CELL_TABLES
+from assets.cells import CELL_TABLES, StoredCell, passed_cell
 from assets.partitions import GRID
 from assets.pictures import read_pictures
 from assets.results import OWNERS, materialised
@@ -29,7 +28,7 @@ _DEFAULT_DEFINITIONS = ("mean_over_pairs", "top1", "paper", "by_valence", "min_o
 
 
 @dg.asset(
-    deps=["outcome_metrics", "trident_metrics", "mitigated_metrics"],
+    deps=[*CELL_TABLES],
     partitions_def=GRID,
     group_name="tracking",
     owners=OWNERS,
