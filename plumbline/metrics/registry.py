@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plumbline.metrics.families.confounds import CONFOUNDS
 from plumbline.metrics.families.outcomes import OUTCOMES
 from plumbline.metrics.families.trident import TRIDENT
 from plumbline.metrics.family import MetricFamily
@@ -15,6 +16,7 @@ FAMILIES: dict[str, MetricFamily] = {
     for family in (
         OUTCOMES,
         TRIDENT,
+        CONFOUNDS,
     )
 }
 """Every family by name."""

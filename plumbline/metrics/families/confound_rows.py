@@ -1,0 +1,360 @@
+"""Rows of the confound metrics: perceived traits of faces that vary in one thing: pose, lighting, a smile, age."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, product
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.cores import side_by_side
+from plumbline.metrics.attribute_changes import compare_changes, matched_pairs, mean_change
+from plumbline.metrics.cell import Cell, SuiteLogits
+from plumbline.metrics.confounds import ConfoundFit, confound_fit, level_means
+from plumbline.metrics.families.rows import Row, base_row, joined
+from plumbline.metrics.settings import MetricSettings
+from plumbline.statistics.clusters import cluster_codes, few_sets_reason
+from plumbline.tables.schema import metric_frame
+from plumbline.tables.suites import Suite
+
+VALENCES = ("positive", "negative")
+SPLIT_AT_ZERO = ("pose", "smiling")
+"""Confounds whose two directions differ: a face turns left or right, a mouth bends down or up."""
+PROTECTED = ("gender", "race", "age")
+"""Attributes that the law protects; everything else that a dataset varies is a confound (table B.2)."""
+
+_PARTS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.bool_]]] = {
+    "all": lambda level: np.ones(len(level), dtype=bool),
+    "below": lambda level: level <= 0,
+    "above": lambda level: level >= 0,
+}
+
+
+@dataclass(frozen=True)
+class VariedFaces:
+    """The images of a cell on which one thing is varied, with what a perception suite says of them.
+
+    Attributes
+    ----------
+    records : DataFrame
+        With `image_id`, `dimension`, `set_id`, `gender`, `race` and `level` as a number.
+    outcome : (n, w) float64
+        Template mean of cos(word) - cos(blank).
+    raw : (n, w + 1) float64
+        Template mean of the cosines themselves, the blank first.
+    valence : (w,) str
+        `positive` or `negative`.
+    sets : (n,) int64
+        Set of each image; every image for itself where the dataset has none.
+    in_sets : bool
+        Whether the dataset has sets.
+    """
+
+    suite: Suite
+    records: pl.DataFrame
+    outcome: NDArray[np.float64]
+    raw: NDArray[np.float64]
+    valence: NDArray[np.str_]
+    sets: NDArray[np.int64]
+    in_sets: bool
+
+    @property
+    def few_sets(self) -> str | None:
+        """Return what to say of few sets."""
+        return few_sets_reason(self.sets) if self.in_sets else None
+
+    @property
+    def dimensions(self) -> list[str]:
+        """Return what is varied, by name."""
+        return sorted(self.records["dimension"].unique())
+
+    @property
+    def labelled(self) -> tuple[str, ...]:
+        """Return which of race and gender the dataset has."""
+        return tuple(name for name in ("race", "gender") if self.records[name].count())
+
+    def words(self, valence: str | None) -> NDArray[np.bool_]:
+        """Return the (w,) mask of the words of a valence; all, for None."""
+        return np.ones(len(self.valence), dtype=bool) if valence is None else self.valence == valence
+
+
+def valence_words(suite: Suite) -> dict[str, tuple[str, str]]:
+    """Return word -> (dimension, valence) of the scales of a suite that have two poles: those of the ABC model."""
+    found: dict[str, tuple[str, str]] = {}
+    for scale, words in suite.scales.items():
+        dimension, _, valence = scale.rpartition("_")
+        if valence in VALENCES:
+            found |= dict.fromkeys(words, (dimension, valence))
+    return found
+
+
+def confound_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    """Return the confound rows of every perception suite of a cell.
+
+    None where the dataset does not say what is varied in an image and how far (columns `dimension` and `level`), and
+    none where the encoder has no cosines. An image without a level, or with one that is not a number, counts nowhere.
+    """
+    parts: list[Callable[[], list[Row]]] = []
+    for faces in varied_faces(cell):
+        parts += [partial(_fit_rows, cell, faces, dimension, settings) for dimension in faces.dimensions]
+        parts.append(partial(_level_rows, cell, faces, settings))
+        parts.append(partial(_change_rows, cell, faces, settings))
+    return metric_frame(list(chain.from_iterable(side_by_side(parts))))
+
+
+def varied_faces(cell: Cell) -> Iterator[VariedFaces]:
+    """Give the varied faces of a cell for every perception suite that has cosines and two-pole scales."""
+    for logits in cell.logits.values():
+        suite = logits.suite
+        records = cell.labels(suite.id)
+        varied = {"dimension", "level"} <= set(records.columns)
+        if suite.family == "perception" and varied and logits.cosine is not None and valence_words(suite):
+            faces = _faces(cell, logits, records)
+            if faces.records.height:
+                yield faces
+
+
+def _faces(cell: Cell, logits: SuiteLogits, records: pl.DataFrame) -> VariedFaces:
+    chosen = ("image_id", "dimension", "level", "set_id", "gender", "race")
+    labels = records.select(
+        pl.col(name).cast(pl.String) if name in records.columns else pl.lit(None, pl.String).alias(name)
+        for name in chosen
+    ).with_columns(pl.col("level").cast(pl.Float64, strict=False))
+    level = pl.col("level").is_not_null() & pl.col("level").is_finite()
+    known = labels.select(level & pl.col("dimension").is_not_null()).to_series().fill_null(False).to_numpy()
+    kept = known & cell.rows(logits.suite.id)
+    words = valence_words(logits.suite)
+    raw = logits.by_template(("", *words))[kept].mean(axis=1)
+    own = labels.filter(pl.Series(kept))
+    sets = cluster_codes(own)
+    return VariedFaces(
+        suite=logits.suite,
+        records=own,
+        outcome=raw[:, 1:] - raw[:, :1],
+        raw=raw,
+        valence=np.array([valence for _, valence in words.values()]),
+        sets=np.arange(own.height) if sets is None else sets,
+        in_sets=sets is not None,
+    )
+
+
+def _common(cell: Cell, faces: VariedFaces, **columns: object) -> Row:
+    return base_row(cell, suite=faces.suite.id, suite_hash=faces.suite.hash, **columns)
+
+
+# --- lines
+
+
+def _fit_rows(cell: Cell, faces: VariedFaces, dimension: str, settings: MetricSettings) -> list[Row]:
+    """Fit the lines of one confound: by part, valence and definition."""
+    mine = (faces.records["dimension"] == dimension).to_numpy()
+    level = faces.records["level"].to_numpy()
+    rows: list[Row] = []
+    parts = tuple(_PARTS) if dimension in SPLIT_AT_ZERO else ("all",)
+    for part, valence in product(parts, (None, *VALENCES)):
+        chosen = mine & _PARTS[part](level)
+        common = _common(cell, faces, attribute=dimension, group=part, event=valence, n=int(chosen.sum()))
+        outcome = faces.outcome[chosen][:, faces.words(valence)]
+        rows += _definitions(common, level[chosen], outcome, faces, faces.sets[chosen], settings)
+    return rows
+
+
+def _definitions(
+    common: Row,
+    level: NDArray[np.float64],
+    outcome: NDArray[np.float64],
+    faces: VariedFaces,
+    sets: NDArray[np.int64],
+    settings: MetricSettings,
+) -> list[Row]:
+    confidence, words = settings.confidence, outcome.shape[1]
+    small = f"fewer than {settings.min_group} images" if len(level) < settings.min_group else None
+    each, code = np.unique(level, return_inverse=True)
+    means = level_means(code, outcome, levels=each.tolist()).value
+    fits = {
+        "ols": confound_fit(level, outcome, confidence=confidence),
+        "cluster": confound_fit(level, outcome, clusters=sets, confidence=confidence),
+        "level_means": confound_fit(each, means, confidence=confidence),
+    }
+    of = f"the {words} words of an image" + (" and the images of a set" if faces.in_sets else "")
+    notes = {
+        "ols": f"interval takes {of} for independent",
+        "cluster": faces.few_sets,
+        "level_means": f"a line through {len(each)} means",
+    }
+    return [
+        row
+        for definition, fit in fits.items()
+        for row in _fit_as_rows(common | {"definition": definition}, fit, notes[definition], small)
+    ]
+
+
+def _fit_as_rows(common: Row, fit: ConfoundFit, note: str | None, small: str | None) -> Iterator[Row]:
+    reason = joined(fit.reason, small) if np.isnan(fit.slope.value) else joined(fit.reason, note, small)
+    for metric, found in (("confound_slope", fit.slope), ("confound_intercept", fit.intercept)):
+        yield common | {
+            "metric": metric,
+            "value": found.value,
+            "ci_low": found.ci_low,
+            "ci_high": found.ci_high,
+            "p": found.p,
+            "reason": reason,
+        }
+        yield common | {
+            "metric": metric,
+            "statistic": "standard_error",
+            "value": found.error,
+            "reason": joined("no error", reason) if np.isnan(found.error) else reason,
+        }
+    no_interval = "no interval" if np.isnan(fit.r_squared_low) else None
+    yield common | {
+        "metric": "confound_r_squared",
+        "value": fit.r_squared,
+        "ci_low": fit.r_squared_low,
+        "ci_high": fit.r_squared_high,
+        "reason": joined(no_interval, reason),
+    }
+
+
+# --- means per level
+
+
+def _level_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> list[Row]:
+    rows: list[Row] = []
+    for dimension in faces.dimensions:
+        mine = (faces.records["dimension"] == dimension).to_numpy()
+        levels, codes = np.unique(faces.records["level"].to_numpy()[mine], return_inverse=True)
+        for definition, event, outcome in _curves(faces):
+            found = level_means(
+                codes,
+                outcome[mine],
+                levels=levels.tolist(),
+                clusters=faces.sets[mine],
+                confidence=settings.confidence,
+            )
+            common = _common(
+                cell,
+                faces,
+                metric="perception_by_level",
+                definition=definition,
+                attribute=dimension,
+                event=event,
+            )
+            for i, level in enumerate(levels):
+                small = f"fewer than {settings.min_group} images" if found.n[i] < settings.min_group else None
+                rows.append(
+                    common
+                    | {
+                        "group": f"{level:g}",
+                        "value": float(found.value[i]),
+                        "ci_low": float(found.ci_low[i]),
+                        "ci_high": float(found.ci_high[i]),
+                        "n": int(found.n[i]),
+                        "reason": joined(found.reasons[i], faces.few_sets, small),
+                    }
+                )
+    return rows
+
+
+def _curves(faces: VariedFaces) -> Iterator[tuple[str, str, NDArray[np.float64]]]:
+    """Give definition, event and (n, w) outcome of every curve: less the blank, and as they are (figure B.2)."""
+    for valence in VALENCES:
+        yield "less_blank", valence, faces.outcome[:, faces.words(valence)]
+        yield "raw", valence, faces.raw[:, 1:][:, faces.words(valence)]
+    yield "raw", "blank", faces.raw[:, :1]
+
+
+# --- changes of one attribute
+
+
+def _change_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> list[Row]:
+    """Compare what changing one attribute does (tables B.2 and figure 4).
+
+    A change is that of two images of one set that differ in this attribute alone: two levels of a confound or of age
+    in faces of one race and gender, or two races, or the two genders, at one level of one confound. Its size is the
+    absolute difference of the outcome, averaged over the words of a valence.
+    """
+    confounds = [name for name in faces.dimensions if name not in PROTECTED]
+    protected = [name for name in PROTECTED if name in (*faces.dimensions, *faces.labelled)]
+    pairs = {name: _pairs(faces, name) for name in (*confounds, *protected)}
+    rows: list[Row] = []
+    for valence in VALENCES:
+        outcome = faces.outcome[:, faces.words(valence)]
+        size = {n: np.abs(outcome[p[:, 0]] - outcome[p[:, 1]]).mean(axis=1) for n, p in pairs.items()}
+        sets = {n: faces.sets[p[:, 0]] for n, p in pairs.items()}
+        common = _common(cell, faces, event=valence)
+        for definition in ("ttest", "cluster"):
+            note = (
+                faces.few_sets
+                if definition == "cluster"
+                else "interval takes pairs of images for independent"
+            )
+            for name in pairs:
+                clusters = sets[name] if definition == "cluster" else None
+                rows.append(
+                    common | _mean_row(name, definition, note, size[name], clusters, settings.confidence)
+                )
+            for first, second in product(confounds, protected):
+                both = (sets[first], sets[second]) if definition == "cluster" else None
+                columns = {"attribute": first, "reference_group": second, "definition": definition}
+                rows += [
+                    common | columns | row
+                    for row in _comparison(size[first], size[second], both, note, settings)
+                ]
+    return rows
+
+
+def _pairs(faces: VariedFaces, attribute: str) -> NDArray[np.int64]:
+    if attribute in faces.labelled:
+        others = [name for name in faces.labelled if name != attribute]
+        return matched_pairs(faces.records, attribute, fixed=("set_id", "dimension", "level", *others))
+    mine = pl.when(pl.col("dimension") == attribute).then("level").alias("varied")
+    return matched_pairs(faces.records.with_columns(mine), "varied", fixed=("set_id", *faces.labelled))
+
+
+def _mean_row(
+    attribute: str,
+    definition: str,
+    note: str | None,
+    size: NDArray[np.float64],
+    clusters: NDArray[np.int64] | None,
+    confidence: float,
+) -> Row:
+    found = mean_change(size, clusters=clusters, confidence=confidence)
+    return {
+        "metric": "attribute_change",
+        "definition": definition,
+        "attribute": attribute,
+        "value": found.value,
+        "ci_low": found.ci_low,
+        "ci_high": found.ci_high,
+        "n": found.pairs,
+        "reason": found.reason if found.pairs == 0 else joined(found.reason, note),
+    }
+
+
+def _comparison(
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    clusters: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+    note: str | None,
+    settings: MetricSettings,
+) -> list[Row]:
+    found = compare_changes(first, second, clusters=clusters, confidence=settings.confidence)
+    reason = found.reason if np.isnan(found.difference) else joined(found.reason, note)
+    common: Row = {
+        "metric": "confound_vs_protected",
+        "n": len(first) + len(second),
+        "reason": reason,
+    }
+    estimate: Row = {
+        "value": found.difference,
+        "ci_low": found.ci_low,
+        "ci_high": found.ci_high,
+        "p": found.p,
+    }
+    return [common | estimate, common | {"statistic": "t", "value": found.t}]
