@@ -1,8 +1,16 @@
 """Metrics: pure functions on arrays, and the families that tabulate them."""
 
 from plumbline.metrics.attribute_changes import ChangeComparison, MeanChange, compare_changes, mean_change
+from plumbline.metrics.calibration import Calibration, calibration
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.confounds import Coefficient, ConfoundFit, LevelMeans, confound_fit, level_means
+from plumbline.metrics.directional_bias import (
+    DirectionalBias,
+    TemplateShift,
+    directional_bias,
+    template_shift,
+)
+from plumbline.metrics.intra_set_cosine import IntraSetCosine, intra_set_cosine
 from plumbline.metrics.outcomes import (
     EventValue,
     GroupProportion,
@@ -15,6 +23,7 @@ from plumbline.metrics.outcomes import (
     parity_difference,
 )
 from plumbline.metrics.settings import MetricSettings
+from plumbline.metrics.template_agreement import RankAgreement, rank_agreement
 from plumbline.metrics.trident import (
     TridentScores,
     normalise_probe_rates,
@@ -23,23 +32,31 @@ from plumbline.metrics.trident import (
 )
 
 __all__ = [
+    "Calibration",
     "Cell",
     "ChangeComparison",
     "Coefficient",
     "ConfoundFit",
+    "DirectionalBias",
     "EventValue",
     "GroupProportion",
+    "IntraSetCosine",
     "LevelMeans",
     "MaxSkew",
     "MeanChange",
     "MetricSettings",
     "OutcomeProportions",
+    "RankAgreement",
     "SuiteLogits",
+    "TemplateShift",
     "TridentScores",
+    "calibration",
     "compare_changes",
     "confound_fit",
+    "directional_bias",
     "harm_rate",
     "impact_ratio",
+    "intra_set_cosine",
     "level_means",
     "max_skew",
     "mean_change",
@@ -47,5 +64,7 @@ __all__ = [
     "outcome_proportions",
     "parity_difference",
     "probe_rate_gap",
+    "rank_agreement",
+    "template_shift",
     "trident_scores",
 ]

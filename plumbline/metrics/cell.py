@@ -87,6 +87,8 @@ class Cell:
         By suite id: the rows that the audit's named filter keeps for that suite (all, where absent).
     relabelled : mapping of str to DataFrame
         By suite id: the records with labels merged as that filter says, where it merges any.
+    images : (n, d) float32 or None
+        Raw embeddings of the images, where they are loaded: for small cells without any label.
     """
 
     model: str
@@ -95,6 +97,7 @@ class Cell:
     logits: Mapping[str, SuiteLogits]
     keep: Mapping[str, NDArray[np.bool_]]
     relabelled: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    images: NDArray[np.float32] | None = None
 
     def labels(self, suite: str) -> pl.DataFrame:
         """Return the records with the labels that count for a suite."""

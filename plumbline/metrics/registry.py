@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plumbline.metrics.families.confounds import CONFOUNDS
 from plumbline.metrics.families.outcomes import OUTCOMES
+from plumbline.metrics.families.robustness import ROBUSTNESS
 from plumbline.metrics.families.trident import TRIDENT
 from plumbline.metrics.family import MetricFamily
 from plumbline.metrics.settings import MetricSettings
@@ -16,6 +17,7 @@ FAMILIES: dict[str, MetricFamily] = {
     for family in (
         OUTCOMES,
         TRIDENT,
+        ROBUSTNESS,
         CONFOUNDS,
     )
 }

@@ -1,0 +1,47 @@
+"""One test of several statistics at once, from the influence of each image: are they all zero?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import fdtrc
+
+
+def joint_p_value(
+    estimate: ArrayLike, influence: ArrayLike, clusters: NDArray[np.int64] | None = None
+) -> float:
+    """Return the p-value of "every statistic is zero", by Hotelling's T² (Hotelling 1931).
+
+    For means of independent normal rows the test is exact; for other smooth statistics it is the Wald test with the
+    same small-sample correction. Images that come in sets are summed within their set first.
+
+    Parameters
+    ----------
+    estimate : (k,) float
+    influence : (n, k) float
+        Influence of each image on each statistic, summing to zero over the images, see
+        `plumbline.statistics.linearised`.
+    clusters : (n,) int, optional
+        Set of each image; every image for itself by default.
+
+    Returns
+    -------
+    float
+        nan where there are not more independent units than statistics, or where the statistics do not vary freely.
+    """
+    value, rows = np.asarray(estimate, dtype=np.float64), np.asarray(influence, dtype=np.float64)
+    if clusters is not None:
+        order, units = np.unique(clusters, return_inverse=True)
+        sums = np.zeros((len(order), rows.shape[1]))
+        np.add.at(sums, units, rows)
+        rows = sums
+    rows = rows[rows.any(axis=1)]
+    units_used, k = rows.shape
+    # A constant statistic leaves rounding errors, which are no variation.
+    rows[:, np.abs(rows).max(axis=0, initial=0.0) <= 1e-12 * max(1.0, float(np.abs(value).max()))] = 0.0
+    if units_used <= k or np.linalg.matrix_rank(rows) < k:
+        return float("nan")
+    covariance = rows.T @ rows * units_used / (units_used - 1)
+    distance = float(value @ np.linalg.solve(covariance, value))
+    free = units_used - k
+    return float(fdtrc(k, free, distance * free / (k * (units_used - 1))))
