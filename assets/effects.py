@@ -1,0 +1,67 @@
+"""What one design factor of a checkpoint changes, over all pairs that differ in that factor alone."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from assets.cells import StoredCell
+from assets.currency import sort_cells
+from assets.metrics import metric_settings
+from assets.results import OWNERS, markdown_table, materialised
+from plumbline.metrics.factor_effects import AnsweredDataset, answered_dataset
+from plumbline.metrics.factor_effects import factor_effects as effects_of
+from plumbline.metrics.factor_pairs import FactorPair, factor_pairs
+from resources.places import Places
+
+
+@dg.asset(
+    deps=["probe_logits", "metric_table"],
+    group_name="findings",
+    owners=OWNERS,
+    kinds={"numpy", "polars"},
+    code_version="1",
+)
+def factor_effects(
+    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
+) -> dg.MaterializeResult:
+    """What a bigger model, more training data or another data source changes, everything else held.
+
+    Every pair of checkpoints whose `factors` in the audit file differ in exactly one is compared on the same images:
+    the Max Skew, parity difference and harm rate of the first minus those of the second, with a paired bootstrap
+    interval. The first has the level that comes first in the audit file; a positive number means that it is the more
+    biased one. Without such a pair the table is empty.
+    """
+    made, current = places.lake.require("metric_table"), sort_cells(places, context.instance).current
+    entries = places.audit.encoders
+    # In the order of the file, which says which level of a factor comes first.
+    pairs = factor_pairs({name: entry.factors for name, entry in entries.items() if entry.factors})
+    models = {dataset: {m for d, m, _ in current if d == dataset} for dataset, _, _ in current}
+    table = effects_of(_answered(places, models, pairs), pairs, settings=metric_settings(places))
+    compared = [cell for cell in current if _compared(models[cell[0]], pairs, cell[1])]
+    details = {"audit_id": made.details["audit_id"], "cells": compared}
+    written = places.lake.write_table("factor_effects", table, details=details)
+    clear = table.filter(table["q"] < 0.05).sort("q", "factor", "first", maintain_order=True)
+    return materialised(
+        written,
+        lake=places.lake,
+        frame=table,
+        pairs=len(pairs),
+        clear=clear.height,
+        clearest=dg.MetadataValue.md(markdown_table(clear.drop("n", "reason", "p").head(20))),
+    )
+
+
+def _compared(present: set[str], pairs: tuple[FactorPair, ...], model: str) -> bool:
+    return any(model in (p.first, p.second) and {p.first, p.second} <= present for p in pairs)
+
+
+def _answered(
+    places: Places, models: dict[str, set[str]], pairs: tuple[FactorPair, ...]
+) -> Iterator[AnsweredDataset]:
+    """Read one dataset after the other, and of it one cell after the other, keeping only what was answered."""
+    for dataset, present in models.items():
+        chosen = [
+            name for name in places.audit.encoders if name in present and _compared(present, pairs, name)
+        ]
+        if chosen:
+            yield answered_dataset(StoredCell.find(places, dataset, name).read() for name in chosen)

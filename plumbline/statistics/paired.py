@@ -1,0 +1,266 @@
+"""Several classifiers on the same images: what chance does to their counts, with every image's answers kept together.
+
+A difference between two checkpoints on the same images must be resampled with both answers to an image in one draw.
+Drawing images once for all checkpoints does that for every pair: a replicate is a weight an image, and the counts of
+all checkpoints, events and groups are one matrix product. So are the sums over a random half of the images, from which
+the counts after swapping two checkpoints' answers follow for any pair. Images that come in sets are drawn, and
+swapped, with their whole set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from plumbline.errors import MetricError
+from plumbline.statistics.bootstrap import Jackknife
+from plumbline.statistics.counts import count_table
+from plumbline.statistics.intervals import UNDEFINED_LIMIT
+
+# Weights that exist at a time: few enough to stay in a core's cache, whatever the number of images.
+_BLOCK = 200_000
+# OpenBLAS starts threads for products larger than this. Many small ones in our own threads are up to twenty times as
+# fast where other processes want the cores too.
+_THREADLESS = 2**18
+
+
+@dataclass(frozen=True)
+class AnswerDraws:
+    """Counts of answers by group, and what chance could have counted instead; the draws stand in the last axis.
+
+    Attributes
+    ----------
+    counts : (m, g) int64
+        Images of each group for which each of m yes-or-no answers is yes.
+    sizes : (g,) int64
+        Images of each group.
+    resampled : (m, g, r) float32
+        Counts in each bootstrap replicate.
+    resampled_sizes : (g, r) float32
+        Group sizes in each replicate: as they are, unless whole sets are drawn.
+    halves : (m, g, p) float32
+        Counts within a random half of the images (each chosen with probability ½).
+    """
+
+    counts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    resampled: NDArray[np.float32]
+    resampled_sizes: NDArray[np.float32]
+    halves: NDArray[np.float32]
+
+    def swapped(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> tuple[NDArray, NDArray]:
+        """Return the (e, g, p) counts of two classifiers' answers after swapping those to a random half of the
+        images."""
+        moved = self.halves[second] - self.halves[first]
+        return self.counts[first][..., None] + moved, self.counts[second][..., None] - moved
+
+
+def draw_answers(
+    answers: NDArray[np.bool_],
+    groups: NDArray[np.int64],
+    *,
+    n_groups: int,
+    resamples: int,
+    permutations: int,
+    rng: np.random.Generator,
+    clusters: NDArray[np.int64] | None = None,
+) -> AnswerDraws:
+    """Count answers, in the data and in draws of it.
+
+    Parameters
+    ----------
+    answers : (m, n) bool
+        Yes-or-no answers of one or several classifiers to each image.
+    groups : (n,) int
+        0 .. n_groups - 1; -1 is an image of no group, which does not count.
+    resamples, permutations : int
+        r and p, at least 1.
+    clusters : (n,) int, optional
+        Set of each image: whole sets are then drawn from all sets, and group sizes vary. Otherwise images are drawn
+        within their group.
+
+    Raises
+    ------
+    MetricError
+        If the shapes disagree or a number of draws is below 1.
+    """
+    if answers.ndim != 2 or answers.shape[1:] != groups.shape or min(resamples, permutations) < 1:
+        raise MetricError(
+            "answers and groups must describe the same images, and there must be draws",
+            found=f"answers {answers.shape}, groups {groups.shape}, {resamples} and {permutations} draws",
+            expected="(m, n) and (n,), at least 1",
+        )
+    if clusters is None:
+        own = [answers[:, groups == group] for group in range(n_groups)]
+        sizes = np.array([each.shape[1] for each in own], dtype=np.int64)
+        return AnswerDraws(
+            counts=np.stack([each.sum(axis=1) for each in own], axis=1),
+            sizes=sizes,
+            resampled=np.stack([_resampled(each, resamples, rng) for each in own], axis=1),
+            resampled_sizes=np.repeat(sizes.astype(np.float32)[:, None], resamples, axis=1),
+            halves=np.stack([_halved(each, permutations, rng) for each in own], axis=1),
+        )
+    # The last column counts every image, which gives the sizes of the groups.
+    columns = np.concatenate([answers, np.ones((1, len(groups)), dtype=bool)])
+    per_set = _by_set(columns, groups, clusters, n_groups)
+    counts = per_set.sum(axis=1).reshape(-1, n_groups)
+    resampled = _resampled(per_set, resamples, rng).reshape(len(columns), n_groups, -1)
+    halves = _halved(per_set[: len(answers) * n_groups], permutations, rng)
+    return AnswerDraws(
+        counts[:-1], counts[-1], resampled[:-1], resampled[-1], halves.reshape(len(answers), n_groups, -1)
+    )
+
+
+def _by_set(
+    columns: NDArray[np.bool_], groups: NDArray[np.int64], clusters: NDArray[np.int64], n_groups: int
+) -> NDArray[np.int64]:
+    """Return (k · g, s) counts by column, group and set."""
+    within = groups >= 0
+    # A set without an image that counts changes nothing; drawing it would only change the sizes.
+    codes = np.unique(clusters[within], return_inverse=True)[1]
+    sets = int(codes.max(initial=-1)) + 1
+    tables = [
+        count_table(codes[column], groups[within][column], n_groups=sets, n_outcomes=n_groups)
+        for column in columns[:, within]
+    ]
+    return np.stack(tables).transpose(0, 2, 1).reshape(len(columns) * n_groups, sets)
+
+
+def _resampled(columns: NDArray, resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Return (k, resamples) sums over as many units, drawn with replacement, as (k, u) columns have."""
+
+    def weights(rows: int, units: int) -> NDArray[np.float32]:
+        drawn = rng.integers(0, units, size=(rows, units), dtype=np.int32)
+        cell = drawn + units * np.arange(rows, dtype=np.int32)[:, None]
+        counted = np.bincount(cell.ravel(), minlength=rows * units)
+        return counted.reshape(rows, units).astype(np.float32)
+
+    return _products(columns, resamples, weights)
+
+
+def _halved(columns: NDArray, permutations: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Return (k, permutations) sums over the units that fair coins choose."""
+
+    def coins(rows: int, units: int) -> NDArray[np.float32]:
+        drawn = np.frombuffer(rng.bytes(-(-rows * units // 8)), dtype=np.uint8)
+        return np.unpackbits(drawn, count=rows * units).reshape(rows, units).astype(np.float32)
+
+    return _products(columns, permutations, coins)
+
+
+def _products(
+    columns: NDArray, rows: int, weights: Callable[[int, int], NDArray[np.float32]]
+) -> NDArray[np.float32]:
+    # Sums of whole numbers below 2^24 are exact in float32.
+    values, units = columns.astype(np.float32), columns.shape[1]
+    out = np.zeros((len(values), rows), dtype=np.float32)
+    step = max(1, _BLOCK // max(1, units))
+    at_once = _THREADLESS // max(1, values.size) or step
+    for start in range(0, rows if units else 0, step):
+        block = weights(min(step, rows - start), units)
+        for part in range(0, len(block), at_once):
+            some = block[part : part + at_once]
+            out[:, start + part : start + part + len(some)] = values @ some.T
+    return out
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Counts of two classifiers with one image, or set, left out: once for each kind of image.
+
+    Attributes
+    ----------
+    first, second : (k, e, g) int64
+    sizes : (k, g) int64
+    kinds : (strata, c) int64
+        Images of each kind within what is resampled by itself; its k cells that are not 0 are the rows above.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    kinds: NDArray[np.int64]
+
+    def acceleration(self, values: NDArray[np.float64]) -> float:
+        """Return the acceleration of the BCa interval of a statistic from its (k,) values without each kind."""
+        spread = np.full(self.kinds.shape, np.nan)
+        spread[np.nonzero(self.kinds)] = values
+        return Jackknife(values=spread, counts=self.kinds).acceleration
+
+
+def leave_one_out(
+    first: NDArray[np.bool_],
+    second: NDArray[np.bool_],
+    groups: NDArray[np.int64],
+    *,
+    n_groups: int,
+    clusters: NDArray[np.int64] | None = None,
+) -> LeftOut:
+    """Count (e, n) answers of two classifiers with one image, or one set, left out; see `draw_answers`."""
+    events, both = len(first), np.concatenate([first, second])
+    if clusters is not None:
+        columns = np.concatenate([both, np.ones((1, len(groups)), dtype=bool)])
+        per_set = _by_set(columns, groups, clusters, n_groups)
+        left = (per_set.sum(axis=1)[:, None] - per_set).T.reshape(-1, 2 * events + 1, n_groups)
+        kinds = np.ones((1, per_set.shape[1]), dtype=np.int64)
+        return LeftOut(left[:, :events], left[:, events:-1], left[:, -1], kinds)
+    # Images that agree in group and in all answers are alike: one of each kind is left out.
+    bits = np.arange(2 * events)[:, None]
+    pattern = (both.astype(np.int64) << bits).sum(axis=0)
+    kinds = count_table(groups, pattern, n_groups=n_groups, n_outcomes=4**events)
+    group, outcome = np.nonzero(kinds)
+    holds = (np.arange(4**events) >> bits) & 1
+    counts = np.repeat((holds @ kinds.T)[None], len(group), axis=0)
+    sizes = np.repeat(kinds.sum(axis=1)[None], len(group), axis=0)
+    row = np.arange(len(group))
+    counts[row, :, group] -= holds[:, outcome].T
+    sizes[row, group] -= 1
+    return LeftOut(counts[:, :events], counts[:, events:], sizes, kinds)
+
+
+def bca_p_value(
+    estimate: float, replicates: NDArray[np.float64], *, acceleration: float, null: float = 0.0
+) -> float:
+    """Return the level at which the BCa interval of `plumbline.statistics.bca` just reaches a value, two-sided.
+
+    So p <= 0.05 exactly where the 95% interval leaves the value out, up to the interpolation of quantiles.
+
+    Parameters
+    ----------
+    estimate, acceleration : float
+    replicates : (r,) float
+        nan is left out, as in `bca`.
+    null : float
+        The value in question.
+
+    Returns
+    -------
+    float
+        At least 1 / (r + 1); nan where the interval is undefined.
+    """
+    kept = replicates[~np.isnan(replicates)]
+    if (
+        not kept.size
+        or np.isnan(acceleration)
+        or replicates.size - kept.size > UNDEFINED_LIMIT * replicates.size
+    ):
+        return float("nan")
+    at_estimate, at_null = _share_below(kept, estimate), _share_below(kept, null)
+    if not 0 < at_estimate < 1:
+        return float("nan")
+    bias = ndtri(at_estimate)
+    least = 0.5 / kept.size
+    shift = ndtri(min(max(at_null, least), 1 - least)) - bias
+    # The inverse of BCa's map from levels to quantiles, which has a pole where no level reaches.
+    stretch = 1 + acceleration * shift
+    tail = float(ndtr(-abs(shift / stretch - bias))) if stretch > 0 else 0.0
+    return max(2 * tail, 1 / (kept.size + 1))
+
+
+def _share_below(values: NDArray[np.float64], at: float) -> float:
+    slack = 1e-12 * max(1.0, abs(at))
+    return float(((values < at - slack).mean() + (values <= at + slack).mean()) / 2)
