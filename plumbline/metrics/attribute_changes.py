@@ -114,7 +114,7 @@ def mean_change(
     if not len(values):
         return MeanChange(_NAN, _NAN, _NAN, 0, 0, "no two images differ in this attribute alone")
     mean = _mean(values)
-    error, units = standard_errors((values - mean) / len(values), sets)
+    error, units = standard_errors((values - mean) / len(values), sets, every_unit=True)
     low, high = t_intervals(mean, error, units=units, confidence=confidence)
     reason = "no interval: fewer than two independent changes" if units < 2 else None
     return MeanChange(mean, float(low), float(high), len(values), units, reason)
@@ -162,7 +162,7 @@ def compare_changes(
         pooled = ((a - mean_a) ** 2).sum() + ((b - mean_b) ** 2).sum()
         error = float(np.sqrt(pooled / free * (1 / len(a) + 1 / len(b)))) if free else _NAN
     else:
-        robust, sets = standard_errors(influence, np.concatenate([sets_a, sets_b]))
+        robust, sets = standard_errors(influence, np.concatenate([sets_a, sets_b]), every_unit=True)
         error, free = float(robust), sets - 1
     if free < 1 or not error > 0:
         reason = "no test: fewer than two independent changes, or none that varies"

@@ -235,7 +235,7 @@ def _r_squared_interval(
         n, u, v = len(x), x / np.sqrt((x**2).mean()), y / np.sqrt(whole / len(x))
         squares = v**2 + data.spread * n / whole
         influence = (u * v - r * (u**2 + squares) / 2) / n / (1 - r**2)
-        error, sets = standard_errors(influence, data.clusters)
+        error, sets = standard_errors(influence, data.clusters, every_unit=True)
         ends = np.tanh(np.array(t_intervals(np.arctanh(r), error, units=sets, confidence=confidence)))
     if np.isnan(ends).any():
         return _NAN, _NAN
@@ -289,9 +289,9 @@ def _one_level(data: _Moments, code: int, confidence: float) -> tuple[float, flo
         return _NAN, _NAN, _NAN, 0, "no image at this level"
     value = float(own.mean())
     sets = None if data.clusters is None else data.clusters[chosen]
-    error, units = standard_errors((own - value) / n, sets)
+    error, units = standard_errors((own - value) / n, sets, every_unit=True)
     low, high = t_intervals(value, error, units=units, confidence=confidence)
     if units < 2:
         of = "image" if sets is None else "set"
-        return value, _NAN, _NAN, n, f"no interval: a single {of}, or none that differs from the others"
+        return value, _NAN, _NAN, n, f"no interval: a single {of}"
     return value, float(low), float(high), n, None

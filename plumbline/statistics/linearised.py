@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 
 
 def standard_errors(
-    influence: ArrayLike, clusters: NDArray[np.int64] | None = None
+    influence: ArrayLike, clusters: NDArray[np.int64] | None = None, *, every_unit: bool = False
 ) -> tuple[NDArray[np.float64], int]:
     """Return the standard error of each statistic and the number of independent units behind it.
 
@@ -23,6 +23,8 @@ def standard_errors(
         Images without influence (of no group that is compared) hold 0.
     clusters : (n,) int, optional
         Set of each image; every image for itself by default.
+    every_unit : bool
+        Every image or set takes part, one whose influence happens to be 0 too (a value that equals the mean).
 
     Returns
     -------
@@ -36,7 +38,7 @@ def standard_errors(
         np.add.at(sums, units, values)
         values = sums
     used = values.reshape(len(values), -1).any(axis=1)
-    units_used = int(used.sum())
+    units_used = len(values) if every_unit else int(used.sum())
     if units_used < 2:
         return np.full(values.shape[1:], np.nan), units_used
     return np.sqrt((values**2).sum(axis=0) * units_used / (units_used - 1)), units_used
