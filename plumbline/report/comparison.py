@@ -1,0 +1,250 @@
+"""Published beside measured: wherever an audit covers what a paper printed, both numbers and whether they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from plumbline.errors import MetricError
+from plumbline.tables.checkpoints import recognise
+from plumbline.tables.published import KEYS, published_values
+from plumbline.tables.schema import Schema
+
+COMPARISON_SCHEMA: Schema = {
+    # the cell of the paper
+    "paper": pl.String,
+    "table": pl.String,
+    "row": pl.String,
+    "column": pl.String,
+    "status": pl.String,
+    # what this audit covers of it
+    "checkpoint": pl.String,
+    "model": pl.String,
+    "address": pl.String,
+    "reference_model": pl.String,
+    "reference_address": pl.String,
+    **dict.fromkeys((name for name in KEYS if name != "occupation"), pl.String),
+    # the numbers
+    "published": pl.Float64,
+    "rounding": pl.Float64,
+    "measured": pl.Float64,
+    "difference": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "n": pl.Int64,
+    "published_n": pl.Int64,
+    "unit": pl.String,
+    "within": pl.Boolean,
+    "note": pl.String,
+}
+"""One row a printed number and a measurement of the same thing, by the same checkpoint on the same dataset.
+
+`paper, table, row, column, status` as in `plumbline.tables.published.PUBLISHED_SCHEMA`; `model`, `dataset` are the
+audit's own ids. `difference` is measured - published. `within`: the interval, widened by the rounding of the printed
+number, holds it; where there is no interval, the difference is no larger than the rounding. `difference` and `within`
+are null where the printed number is `suspect`, `not_comparable` or `absent`, or nothing could be measured: `note`
+says why. Rows with a `reference_model` are effects: model minus reference.
+"""
+
+FIT_SCHEMA: Schema = {
+    "paper": pl.String,
+    "checkpoint": pl.String,
+    "model": pl.String,
+    "address": pl.String,
+    "metric": pl.String,
+    "cells": pl.Int64,
+    "within": pl.Int64,
+    "mean_absolute_difference": pl.Float64,
+}
+"""One row a paper, checkpoint and metric: how many of the compared numbers agree, and how far off they are."""
+
+_COMPARABLE = ("as_printed", "recomputed")
+# Columns of the published values that tables of metrics have no counterpart of.
+_ALONE = ("factor", "occupation")
+_METRIC_COLUMNS = (
+    "model",
+    *(name for name in KEYS if name not in _ALONE),
+    "value",
+    "ci_low",
+    "ci_high",
+    "n",
+    "reason",
+)
+_EFFECT_COLUMNS = ("first", "second", "factor", "dataset", "suite", "event", "attribute", "metric", "definition",
+                   "value", "ci_low", "ci_high", "n", "reason")  # fmt: skip
+
+
+def compare_with_published(
+    metric_table: pl.DataFrame,
+    *,
+    encoders: Mapping[str, str],
+    datasets: Mapping[str, str],
+    effects: pl.DataFrame | None = None,
+    published: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Set what an audit measured beside what the papers printed.
+
+    Parameters
+    ----------
+    metric_table : DataFrame
+        In the schema of `plumbline.tables.schema`.
+    encoders : mapping of str to str
+        Encoder id of the audit to its address. Addresses of no study's checkpoint are passed over, as are folders.
+    datasets : mapping of str to str
+        Dataset id of the audit to its reader. Only datasets that hold the real data belong in here: leave out those
+        of the planted world.
+    effects : DataFrame, optional
+        Effects of design factors, in the schema of `plumbline.metrics.factor_effects`: compared with the differences
+        of Data Matters Most's tables 2 and 4, as recomputed from its table 1.
+    published : DataFrame, optional
+        In `PUBLISHED_SCHEMA`; by default every published value.
+
+    Returns
+    -------
+    DataFrame
+        In `COMPARISON_SCHEMA`, in the order of the papers. Empty where nothing is covered.
+
+    Raises
+    ------
+    MetricError
+        If a frame lacks columns.
+    """
+    printed = published_values() if published is None else published
+    parts = [_metric_pairs(printed, metric_table, encoders, datasets)]
+    if effects is not None:
+        parts.append(_effect_pairs(printed, effects, encoders, datasets))
+    joined = pl.concat(parts, how="diagonal")
+    return joined.sort("place", "model", "dataset", maintain_order=True).select(_judged())
+
+
+def checkpoint_fits(comparison: pl.DataFrame) -> pl.DataFrame:
+    """Count, for every checkpoint that was run, how many numbers it agrees with.
+
+    Where a paper leaves open which of two checkpoints it ran (CLIP L/14 at 224 or at 336 pixels), both have rows:
+    the one with more numbers within and the smaller difference fits the paper better.
+
+    Parameters
+    ----------
+    comparison : DataFrame
+        From `compare_with_published`.
+
+    Returns
+    -------
+    DataFrame
+        In `FIT_SCHEMA`; effects are left out, since they are of two checkpoints.
+    """
+    compared = comparison.filter(pl.col("within").is_not_null(), pl.col("reference_model").is_null())
+    by = ["paper", "checkpoint", "model", "address", "metric"]
+    fits = compared.group_by(by, maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("cells"),
+        pl.col("within").sum().cast(pl.Int64),
+        pl.col("difference").abs().mean().alias("mean_absolute_difference"),
+    )
+    return fits.select(list(FIT_SCHEMA))
+
+
+def _metric_pairs(
+    printed: pl.DataFrame, table: pl.DataFrame, encoders: Mapping[str, str], datasets: Mapping[str, str]
+) -> pl.DataFrame:
+    _require(table, _METRIC_COLUMNS, "the metric table")
+    measured = _located(table, {"model": "checkpoint"}, encoders, datasets)
+    # Rows at one rank or of one seed are no summary: papers print summaries.
+    for column in ("k", "seed"):
+        if column in measured.columns:
+            measured = measured.filter(pl.col(column).is_null())
+    alone = [pl.lit(None, pl.String).alias(name) for name in ("reference_model", "reference_address")]
+    kept = ["checkpoint", "model", "address", *alone, "own_dataset", *_METRIC_COLUMNS[1:]]
+    cells = _placed(printed).filter(
+        pl.col("reference_checkpoint").is_null(), pl.col("occupation").is_null(), pl.col("factor").is_null()
+    )
+    keys = ["checkpoint", *(name for name in KEYS if name not in _ALONE)]
+    return cells.join(measured.select(kept), on=keys, how="inner", nulls_equal=True)
+
+
+def _effect_pairs(
+    printed: pl.DataFrame, effects: pl.DataFrame, encoders: Mapping[str, str], datasets: Mapping[str, str]
+) -> pl.DataFrame:
+    _require(effects, _EFFECT_COLUMNS, "the table of factor effects")
+    ends = {"first": "checkpoint", "second": "reference_checkpoint"}
+    measured = _located(effects, ends, encoders, datasets)
+    kept = ["checkpoint", "reference_checkpoint", "model", "address", "reference_model", "reference_address",
+            "own_dataset", *_EFFECT_COLUMNS[2:]]  # fmt: skip
+    keys = ["checkpoint", "reference_checkpoint", *_EFFECT_COLUMNS[2:9]]
+    cells = _placed(printed).filter(pl.col("reference_checkpoint").is_not_null())
+    return cells.join(measured.select(kept), on=keys, how="inner", nulls_equal=True)
+
+
+def _located(
+    table: pl.DataFrame, ends: Mapping[str, str], encoders: Mapping[str, str], datasets: Mapping[str, str]
+) -> pl.DataFrame:
+    """Keep the rows of recognised checkpoints on known datasets, and name both as the papers' values do.
+
+    `ends` says which columns hold encoders, and under which name their study checkpoint goes.
+    """
+    known = {model: found.id for model, address in encoders.items() if (found := recognise(address))}
+    rows = table.filter(pl.col(column).is_in(list(known)) for column in ends)
+    rows = rows.filter(pl.col("dataset").is_in(list(datasets)))
+    for column, name in ends.items():
+        prefix = name.removesuffix("checkpoint")
+        rows = rows.with_columns(
+            pl.col(column).replace_strict(known, return_dtype=pl.String).alias(name),
+            pl.col(column).replace_strict(dict(encoders), return_dtype=pl.String).alias(f"{prefix}address"),
+            pl.col(column).alias(f"{prefix}model"),
+        )
+    return rows.with_columns(
+        pl.col("dataset").alias("own_dataset"),
+        pl.col("dataset").replace_strict(dict(datasets), return_dtype=pl.String),
+    )
+
+
+def _placed(printed: pl.DataFrame) -> pl.DataFrame:
+    """Return the published values with their place in the order of the papers, under names that do not clash."""
+    renamed = {"value": "published", "n": "published_n", "note": "published_note"}
+    return printed.drop("model").rename(renamed).with_row_index("place")
+
+
+def _judged() -> list[pl.Expr]:
+    measured = pl.col("value").fill_nan(None)
+    ends = [pl.col("ci_low").fill_nan(None), pl.col("ci_high").fill_nan(None)]
+    published, rounding = pl.col("published"), pl.col("rounding")
+    comparable = pl.col("status").is_in(_COMPARABLE) & published.is_not_null() & measured.is_not_null()
+    # A hair above the rounding: 0.25 and 0.245 are as near in print as they are not in binary.
+    slack = rounding + 1e-9
+    inside = (ends[0] - slack <= published) & (published <= ends[1] + slack)
+    agrees = pl.coalesce(inside, (measured - published).abs() <= slack)
+    other_n = pl.format("published on {} images, measured on {}", "published_n", "n")
+    reason = pl.col("reason")
+    said_of_measurement = (
+        pl.when(measured.is_null())
+        .then(pl.format("not measured: {}", reason.fill_null("undefined")))
+        .when(reason.is_not_null())
+        .then(pl.format("of the measurement: {}", reason))
+    )
+    notes = [
+        pl.col("published_note"),
+        pl.when(pl.col("published_n") != pl.col("n")).then(other_n),
+        said_of_measurement,
+    ]
+    said = pl.concat_str(notes, separator="; ", ignore_nulls=True)
+    made = {
+        "dataset": pl.col("own_dataset"),
+        "measured": measured,
+        "difference": pl.when(comparable).then(measured - published),
+        "ci_low": ends[0],
+        "ci_high": ends[1],
+        "within": pl.when(comparable).then(agrees),
+        "note": pl.when(said != "").then(said),
+    }
+    return [made.get(name, pl.col(name)).cast(kind).alias(name) for name, kind in COMPARISON_SCHEMA.items()]
+
+
+def _require(frame: pl.DataFrame, columns: tuple[str, ...], what: str) -> None:
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise MetricError(
+            f"{what} lacks columns that a comparison needs",
+            found=", ".join(frame.columns) or "no columns",
+            expected=", ".join(columns),
+            hint=f"add {', '.join(missing)}",
+        )
