@@ -1,0 +1,111 @@
+"""Whether a model that sees more of a good trait in a face sees less of its opposite: it often sees more of both.
+
+Source: Hausladen et al., "Social perception of faces in a vision-language model", appendix C and figure C.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.errors import MetricError
+from plumbline.metrics.rates import MIN_GROUP, group_size_reason
+from plumbline.statistics.linearised import standard_errors, t_intervals
+
+
+@dataclass(frozen=True)
+class ValenceCorrelation:
+    """Correlation of positive and negative valence, see `valence_correlation`.
+
+    Attributes
+    ----------
+    value : float
+        Pearson's r, -1 .. 1; near 1: the model does not tell the two poles apart. nan where undefined.
+    ci_low, ci_high : float
+    n : int
+    reason : str or None
+        Why something is nan, or a small group.
+    """
+
+    value: float
+    ci_low: float
+    ci_high: float
+    n: int
+    reason: str | None
+
+
+def valence_correlation(
+    positive: ArrayLike,
+    negative: ArrayLike,
+    *,
+    clusters: NDArray[np.int64] | None = None,
+    confidence: float = 0.95,
+    min_group: int = MIN_GROUP,
+) -> ValenceCorrelation:
+    """Return Pearson's correlation of the images' mean cosines to the positive and to the negative words.
+
+    Parameters
+    ----------
+    positive, negative : (n,) float
+        Of each image of one group: its mean cosine with the positive and with the negative words of a dimension.
+    clusters : (n,) int, optional
+        Set of each image, where images come in sets.
+    confidence : float
+        Of the interval: Fisher's z with standard error 1 / sqrt(n - 3); where images come in sets, z with its
+        cluster-robust linearised error and t by the number of sets.
+    min_group : int
+        Smaller groups are flagged.
+
+    Returns
+    -------
+    ValenceCorrelation
+        nan where one side does not vary; no interval with fewer than four images (or two sets), or where |r| is 1.
+
+    Raises
+    ------
+    MetricError
+        If the lengths differ or a value is not finite.
+    """
+    x, y = np.asarray(positive, dtype=np.float64), np.asarray(negative, dtype=np.float64)
+    if x.ndim != 1 or x.shape != y.shape:
+        raise MetricError(
+            "both valences must be of the same images",
+            found=f"{x.shape} and {y.shape}",
+            expected="(n,) twice",
+        )
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise MetricError("a valence is not finite")
+    n = len(x)
+    small = group_size_reason(n, min_group)
+    if n < 2 or not np.ptp(x) > 0 or not np.ptp(y) > 0:
+        why = small if n < 2 else "; ".join(filter(None, ["one valence does not vary", small]))
+        return ValenceCorrelation(np.nan, np.nan, np.nan, n, why)
+    x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    r = float(np.clip((x * y).mean(), -1, 1))
+    low, high = _interval(x, y, r, clusters, confidence)
+    missing = "no interval: too few images, or |r| is 1" if np.isnan(low) else None
+    return ValenceCorrelation(r, low, high, n, "; ".join(filter(None, [missing, small])) or None)
+
+
+def _interval(
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    r: float,
+    clusters: NDArray[np.int64] | None,
+    confidence: float,
+) -> tuple[float, float]:
+    from scipy.special import ndtri
+
+    # A correlation of 1 but for rounding has no interval either.
+    if 1 - abs(r) < 1e-12:
+        return np.nan, np.nan
+    z = np.arctanh(r)
+    if clusters is None:
+        half = ndtri((1 + confidence) / 2) / np.sqrt(len(x) - 3) if len(x) > 3 else np.nan
+        return float(np.tanh(z - half)), float(np.tanh(z + half))
+    influence = (x * y - r * (x**2 + y**2) / 2) / len(x) / (1 - r**2)
+    error, units = standard_errors(influence, clusters)
+    low, high = t_intervals(z, error, units=units, confidence=confidence)
+    return float(np.tanh(low)), float(np.tanh(high))
