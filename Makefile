@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SHELL := /bin/bash
 
-.PHONY: audit audit-all test test-all check bench bench-encoders ui report clean help
+.PHONY: audit audit-all test test-all check bench bench-statistics bench-encoders ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ check: $(READY)  ## ruff, import-linter, mypy
 
 bench: $(READY)  ## speed against the peers it must beat, as ratios
 	@for b in statistics mitigation ingestion encoders; do $(BIN)/python -m benchmarks.$$b || exit 1; done
+
+bench-statistics: $(READY)  ## intervals, tests and word counts against scipy, pandas and loops, with their bars
+	@$(BIN)/python -m benchmarks.statistics
 
 bench-encoders: $(READY)  ## images/s of the engine against plain loops, on the CPU or a GPU
 	@$(BIN)/python -m benchmarks.encoders

@@ -15,6 +15,9 @@ COUNTS_SCHEMA: dict[str, type[pl.DataType]] = {"group": pl.String, "word": pl.St
 BATCH_ROWS = 20_000
 """Texts counted at once: of 500 words each, some 200 MB."""
 
+WAITING_ROWS = 1_000_000
+"""Pieces that wait at least, of some 40 bytes each."""
+
 Texts = pl.DataFrame | pl.LazyFrame
 
 
@@ -56,27 +59,42 @@ def count_words(
     for partition in parts:
         partitions += 1
         for batch in _batches(partition, group, text, batch_rows, where=f"partition {partitions}"):
-            sums.add(_count(batch))
+            sums.add(_pieces(batch))
     if not partitions:
         raise MetricError("there are no texts to count", expected="at least one frame of texts")
     return _without_needless_nulls(sums.merged()).sort("group", "word")
 
 
 class _Sums:
-    """Counts so far. Batches are merged when together they are as large as their sum, so that each row is merged a
-    few times whatever the number of batches."""
+    """Word counts so far, and counts of pieces that are not yet taken apart into words.
+
+    Pieces wait until they are as many as the sums: each row is then merged a few times whatever the number of batches,
+    and a piece is searched for words once instead of in every batch. No word crosses a space, and cutting at one is
+    much cheaper than finding words.
+    """
 
     def __init__(self) -> None:
         self._total = pl.DataFrame(schema=COUNTS_SCHEMA)
         self._pending: list[pl.DataFrame] = []
 
-    def add(self, counts: pl.DataFrame) -> None:
-        self._pending.append(counts)
-        if sum(frame.height for frame in self._pending) >= self._total.height:
+    def add(self, pieces: list[pl.DataFrame]) -> None:
+        self._pending += pieces
+        waiting = sum(frame.height for frame in self._pending)
+        if waiting >= max(self._total.height, WAITING_ROWS):
             self._total, self._pending = self.merged(), []
 
     def merged(self) -> pl.DataFrame:
-        return pl.concat([self._total, *self._pending]).group_by("group", "word").agg(pl.col("count").sum())
+        if not self._pending:
+            return self._total
+        pieces = pl.concat(self._pending).lazy()
+        distinct = pieces.select(pl.col("piece").unique()).with_columns(word=words_of(pl.col("piece")))
+        # A piece without a word leaves a null: kept at count 0, it says that the group has texts.
+        counted = pl.when(pl.col("word").is_null()).then(0).otherwise(pl.col("count"))
+        words = pieces.join(distinct.explode("word", empty_as_null=True), on="piece").select(
+            "group", "word", count=counted
+        )
+        sums = pl.concat([self._total.lazy(), words]).group_by("group", "word").agg(pl.col("count").sum())
+        return sums.collect(engine="streaming")
 
 
 def _batches(partition: Texts, group: str, text: str, rows: int, *, where: str) -> Iterator[pl.DataFrame]:
@@ -106,27 +124,17 @@ def _batches(partition: Texts, group: str, text: str, rows: int, *, where: str) 
         yield from batch.iter_slices(rows)
 
 
-def _count(batch: pl.DataFrame) -> pl.DataFrame:
-    """Count the words of one batch.
-
-    First what stands between spaces is counted, then the few distinct pieces are taken apart: no word crosses a
-    space, and cutting at one is much cheaper than finding words. Group by group, since text alone hashes faster than
-    text beside a group.
-    """
-    pieces = [
+def _pieces(batch: pl.DataFrame) -> list[pl.DataFrame]:
+    """Count what stands between spaces, group by group: text alone hashes faster than text beside a group."""
+    counted = [
         part.lazy()
         .select(piece=pl.col("text").fill_null("").str.split(" ").explode())
         .group_by("piece")
         .agg(count=pl.len().cast(pl.Int64))
-        .select(group=pl.lit(part["group"][0]), word=words_of(pl.col("piece")), count="count")
+        .select(group=pl.lit(part["group"][0]), piece="piece", count="count")
         for part in batch.partition_by("group")
     ]
-    if not pieces:
-        return pl.DataFrame(schema=COUNTS_SCHEMA)
-    words = pl.concat(pieces).explode("word", empty_as_null=True)
-    # A piece without a word leaves a null: kept at count 0, it says that the group has texts.
-    counted = pl.when(pl.col("word").is_null()).then(0).otherwise(pl.col("count"))
-    return words.group_by("group", "word").agg(count=counted.sum()).collect(engine="streaming")
+    return pl.collect_all(counted, engine="streaming")
 
 
 def _without_needless_nulls(counts: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,89 @@
+"""Every metric family on a grid of 8 encoders x 4 datasets: `python -m benchmarks.statistics.grid`.
+
+Each cell has 10,954 images with random answers: what is timed is the statistics, as an audit calls them, with 10,000
+resamples and permutations. Cells are made and dropped one by one, as in an audit. The grid runs in a process of its
+own; its peak memory is that of the process, with all its imports.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from benchmarks.statistics.contest import IMAGES, RESAMPLES, Budget, timed
+from benchmarks.statistics.memory import in_a_process, peak_mib
+from plumbline.metrics import Cell, MetricSettings, SuiteLogits
+from plumbline.metrics.registry import metric_families
+from plumbline.tables.suites import GENDERS, Suite, load_suite, suite_names
+
+ENCODERS, DATASETS = 8, 4
+SECONDS, MIB = 60, 4 * 1024
+DIMENSIONS = 64
+
+
+def run() -> list[Budget]:
+    """Return what the whole grid took."""
+    took = in_a_process(__name__)
+    title = (
+        f"Grid of {ENCODERS} encoders x {DATASETS} datasets, {IMAGES:,} images each, {took['rows']:,} rows"
+    )
+    return [Budget(title, sum(took["seconds"].values()), SECONDS, took["mib"], MIB, took["seconds"])]
+
+
+def read_suites() -> list[Suite]:
+    """Return every suite that some family reads, the Trident ones over FairFace's races."""
+    wanted = {family for each in metric_families() for family in each.suites}
+    suites = [load_suite(name, classes="fairface" if "trident" in name else None) for name in suite_names()]
+    return [suite for suite in suites if suite.family in wanted]
+
+
+def cells() -> Iterator[Cell]:
+    """Draw the cells of the grid: 7 races and 2 genders, images whose answers depend on both a little."""
+    suites = read_suites()
+    races = next(suite.class_labels for suite in suites if suite.id == "trident")
+    for dataset in range(DATASETS):
+        rng = np.random.default_rng([0, dataset])
+        gender, race = rng.integers(0, len(GENDERS), IMAGES), rng.integers(0, len(races), IMAGES)
+        records = pl.DataFrame(
+            {
+                "image_id": [f"{i:016x}" for i in rng.integers(0, 2**63, IMAGES)],
+                "gender": np.array(GENDERS)[gender],
+                "race": np.array(races)[race],
+                "auto_gender": rng.choice(GENDERS, IMAGES),
+                "auto_gender_margin": rng.random(IMAGES),
+            }
+        )
+        for encoder in range(ENCODERS):
+            drawn = np.random.default_rng([1, dataset, encoder])
+            faces = drawn.normal(size=(IMAGES, DIMENSIONS)).astype(np.float32)
+            faces[:, 0] += 0.5 * gender
+            faces[:, 1] += 0.2 * race
+            answers = {suite.id: answer(suite, faces, drawn) for suite in suites}
+            yield Cell(f"encoder {encoder}", f"dataset {dataset}", records, logits=answers, keep={})
+
+
+def answer(suite: Suite, faces: np.ndarray, rng: np.random.Generator) -> SuiteLogits:
+    """Draw the responses of one encoder to one suite."""
+    texts = rng.normal(size=(len(suite.candidates), DIMENSIONS)).astype(np.float32)
+    logits = faces @ texts.T
+    cosine = logits / np.linalg.norm(faces, axis=1, keepdims=True) / np.linalg.norm(texts, axis=1)
+    return SuiteLogits(suite, logits, cosine, logit_scale=100.0)
+
+
+def main() -> None:
+    """Compute every family of every cell; print rows, seconds a family and the peak memory as JSON."""
+    settings = MetricSettings(resamples=RESAMPLES, permutations=RESAMPLES)
+    seconds: dict[str, float] = defaultdict(float)
+    rows = 0
+    for cell in cells():
+        for family in metric_families():
+            took, frame = timed(lambda cell=cell, family=family: family.compute(cell, settings=settings))
+            seconds[family.name] += took
+            rows += frame.height
+    print(json.dumps({"rows": rows, "seconds": seconds, "mib": peak_mib()}))
+
+
+if __name__ == "__main__":
+    main()
