@@ -62,17 +62,9 @@ FIT_SCHEMA: Schema = {
 _COMPARABLE = ("as_printed", "recomputed")
 # Columns of the published values that tables of metrics have no counterpart of.
 _ALONE = ("factor", "occupation")
-_METRIC_COLUMNS = (
-    "model",
-    *(name for name in KEYS if name not in _ALONE),
-    "value",
-    "ci_low",
-    "ci_high",
-    "n",
-    "reason",
-)
-_EFFECT_COLUMNS = ("first", "second", "factor", "dataset", "suite", "event", "attribute", "metric", "definition",
-                   "value", "ci_low", "ci_high", "n", "reason")  # fmt: skip
+_METRIC_KEYS = tuple(name for name in KEYS if name not in _ALONE)
+_EFFECT_KEYS = ("dataset", "suite", "event", "attribute", "metric", "definition")
+_ESTIMATE = ("value", "ci_low", "ci_high", "n", "reason")
 
 
 def compare_with_published(
@@ -147,32 +139,48 @@ def checkpoint_fits(comparison: pl.DataFrame) -> pl.DataFrame:
 def _metric_pairs(
     printed: pl.DataFrame, table: pl.DataFrame, encoders: Mapping[str, str], datasets: Mapping[str, str]
 ) -> pl.DataFrame:
-    _require(table, _METRIC_COLUMNS, "the metric table")
-    measured = _located(table, {"model": "checkpoint"}, encoders, datasets)
+    _require(table, ("model", *_METRIC_KEYS, *_ESTIMATE, "p"), "the metric table")
+    measured = _located(pl.concat([table, _p_values(table)]), {"model": "checkpoint"}, encoders, datasets)
     # Rows at one rank or of one seed are no summary: papers print summaries.
     for column in ("k", "seed"):
         if column in measured.columns:
             measured = measured.filter(pl.col(column).is_null())
     alone = [pl.lit(None, pl.String).alias(name) for name in ("reference_model", "reference_address")]
-    kept = ["checkpoint", "model", "address", *alone, "own_dataset", *_METRIC_COLUMNS[1:]]
-    cells = _placed(printed).filter(
-        pl.col("reference_checkpoint").is_null(), pl.col("occupation").is_null(), pl.col("factor").is_null()
+    keys = ["checkpoint", *_METRIC_KEYS]
+    cells = _placed(printed).filter(pl.col(name).is_null() for name in ("reference_checkpoint", *_ALONE))
+    measured = measured.select(*keys, "model", "address", *alone, "own_dataset", *_ESTIMATE)
+    return cells.join(measured, on=keys, how="inner", nulls_equal=True)
+
+
+def _p_values(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the p-values of the estimates as rows of their own: papers print them in a column beside."""
+    tested = table.filter(pl.col("p").is_not_null() & pl.col("p").is_not_nan(), statistic="estimate")
+    none = pl.lit(None, pl.Float64)
+    return tested.with_columns(
+        statistic=pl.lit("p"),
+        value=pl.col("p"),
+        ci_low=none,
+        ci_high=none,
+        p=none,
+        reason=pl.lit(None, pl.String),
     )
-    keys = ["checkpoint", *(name for name in KEYS if name not in _ALONE)]
-    return cells.join(measured.select(kept), on=keys, how="inner", nulls_equal=True)
 
 
 def _effect_pairs(
     printed: pl.DataFrame, effects: pl.DataFrame, encoders: Mapping[str, str], datasets: Mapping[str, str]
 ) -> pl.DataFrame:
-    _require(effects, _EFFECT_COLUMNS, "the table of factor effects")
+    _require(effects, ("first", "second", *_EFFECT_KEYS, *_ESTIMATE), "the table of factor effects")
     ends = {"first": "checkpoint", "second": "reference_checkpoint"}
-    measured = _located(effects, ends, encoders, datasets)
-    kept = ["checkpoint", "reference_checkpoint", "model", "address", "reference_model", "reference_address",
-            "own_dataset", *_EFFECT_COLUMNS[2:]]  # fmt: skip
-    keys = ["checkpoint", "reference_checkpoint", *_EFFECT_COLUMNS[2:9]]
+    # Whichever of a pair the audit lists first: the comparison has the paper's sign.
+    flipped = effects.rename({"first": "second", "second": "first"}).with_columns(
+        value=-pl.col("value"), ci_low=-pl.col("ci_high"), ci_high=-pl.col("ci_low")
+    )
+    both = pl.concat([effects, flipped.select(effects.columns)])
+    measured = _located(both, ends, encoders, datasets)
+    keys = ["checkpoint", "reference_checkpoint", *_EFFECT_KEYS]
+    found = ["model", "address", "reference_model", "reference_address", "own_dataset", *_ESTIMATE]
     cells = _placed(printed).filter(pl.col("reference_checkpoint").is_not_null())
-    return cells.join(measured.select(kept), on=keys, how="inner", nulls_equal=True)
+    return cells.join(measured.select(*keys, *found), on=keys, how="inner", nulls_equal=True)
 
 
 def _located(

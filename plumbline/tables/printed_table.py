@@ -168,8 +168,7 @@ def read_cells(
             for vocabulary, label in zip(table.rows, labels.values())
         ]
         for name, text, own in zip(header[leading:], row[leading:], columns):
-            # The column comes first, so that `Obese` over `Male` becomes obese_man.
-            yield PrintedCell(labels, name, text, _together([table.all, *own, *meanings]), line)
+            yield PrintedCell(labels, name, text, _together(table.all, meanings, own), line)
 
 
 def _grid(path: Traversable, table: TableDescription, where: str) -> list[list[str]]:
@@ -232,10 +231,14 @@ def _meaning(
     return known[label]
 
 
-def _together(meanings: list[Meaning]) -> Meaning:
-    joined: Meaning = {}
-    for meaning in meanings:
-        for key, value in meaning.items():
-            both = key in joined and key in _JOINED
-            joined[key] = f"{joined[key]}{_JOINED[key]}{value}" if both else value
+def _together(common: Meaning, rows: list[Meaning], columns: list[Meaning]) -> Meaning:
+    """Join what the labels stand for; a column says it over a row, and a row over the table."""
+    joined = dict(common)
+    for meaning in (*rows, *columns):
+        joined |= meaning
+    for key, between in _JOINED.items():
+        # The column comes first, so that `Obese` over `Male` becomes obese_man.
+        parts = [str(meaning[key]) for meaning in (*columns, *rows) if key in meaning]
+        if len(parts) > 1:
+            joined[key] = between.join(parts)
     return joined

@@ -177,6 +177,20 @@ def test_the_gain_of_logit_adjustment_in_the_text_is_compared():
     assert "percentage points" in row["note"]
 
 
+def test_a_printed_p_value_is_compared_with_that_of_the_estimate():
+    row = {"metric": "confound_vs_protected", "definition": "ttest", "model": "clip", "dataset": "causal",
+           "suite": "perception", "event": "positive", "attribute": "pose", "reference_group": "gender",
+           "condition": "before", "statistic": "estimate", "value": -0.1, "ci_low": -0.2, "ci_high": 0.0, "p": 0.163,
+           "n": 600}  # fmt: skip
+    found = only(
+        compare(row, row | {"statistic": "t", "value": -1.5}, datasets={"causal": "causalface"}).filter(
+            statistic="p"
+        )
+    )
+    assert (found["published"], found["measured"], found["within"]) == (0.16, 0.163, True)
+    assert found["ci_low"] is None and found["column"] == "p-value"
+
+
 EFFECT = {
     "factor": "size", "level_first": "B/32", "level_second": "L/14", "held": "400M, LAION", "first": "b32",
     "second": "l14", "dataset": "faces", "suite": "crime", "attribute": "gender", "event": "crime",
@@ -194,11 +208,25 @@ def test_an_effect_is_compared_with_the_recomputed_difference_not_with_the_copy_
     assert "copy error" in row["note"]
 
 
+def test_an_effect_listed_the_other_way_round_is_turned_to_the_sign_of_the_paper():
+    turned = EFFECT | {
+        "factor": "width",
+        "first": "l14",
+        "second": "b32",
+        "value": 1.6,
+        "ci_low": 1.4,
+        "ci_high": 1.8,
+    }
+    row = only(compare(encoders=PAIR, effects=pl.DataFrame([turned], schema_overrides={"reason": pl.String})))
+    assert (row["model"], row["reference_model"], row["published"]) == ("b32", "l14", -1.73)
+    assert (row["measured"], row["ci_low"], row["ci_high"]) == (-1.6, -1.8, -1.4)
+
+
 @pytest.mark.parametrize(
-    "changed", [{"first": "l14", "second": "b32"}, {"definition": "smoothed"}, {"dataset": "x"}]
+    "changed", [{"definition": "smoothed"}, {"dataset": "x"}, {"attribute": None}, {"first": "x"}]
 )
 def test_another_effect_is_not(changed):
-    effects = pl.DataFrame([EFFECT | changed], schema_overrides={"reason": pl.String})
+    effects = pl.DataFrame([EFFECT | changed], schema_overrides={"reason": pl.String, "attribute": pl.String})
     assert compare(encoders=PAIR, effects=effects).is_empty()
 
 
