@@ -1,0 +1,185 @@
+"""Draws of paired answers equal the obvious loop over images, or over sets of images."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from plumbline.errors import MetricError
+from plumbline.statistics import bca, resample_tables
+from plumbline.statistics.bootstrap import jackknife_tables
+from plumbline.statistics.clusters import resample_sets
+from plumbline.statistics.paired import bca_p_value, draw_answers, leave_one_out
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Return (2, n) answers, groups of which one is empty, and sets of which some straddle groups."""
+    rng = np.random.default_rng(3)
+    n = 90
+    groups = rng.choice([-1, 0, 2], size=n, p=[0.1, 0.4, 0.5])
+    first = rng.random(n) < 0.2 + 0.2 * (groups == 0)
+    answers = np.stack([first, np.where(rng.random(n) < 0.6, first, rng.random(n) < 0.4)])
+    return answers, groups, np.arange(n) // 4
+
+
+def drawn(images, resamples=4000, clusters=None, seed=5):
+    answers, groups, _ = images
+    return draw_answers(
+        answers,
+        groups,
+        n_groups=3,
+        resamples=resamples,
+        permutations=resamples,
+        rng=np.random.default_rng(seed),
+        clusters=clusters,
+    )
+
+
+def same_distribution(one, other):
+    """Compare the joint distribution of two (k, r) draws: means, covariances and each margin."""
+    assert np.abs(one.mean(axis=1) - other.mean(axis=1)).max() < 0.35
+    np.testing.assert_allclose(np.cov(one), np.cov(other), atol=1.2, rtol=0.12)
+    for a, b in zip(one, other):
+        if np.ptp(a) or np.ptp(b):
+            assert stats.ks_2samp(a, b).pvalue > 1e-3
+
+
+def test_counts_are_counts(images):
+    answers, groups, sets = images
+    for clusters in (None, sets):
+        draws = drawn(images, 10, clusters)
+        for group in range(3):
+            assert draws.sizes[group] == (groups == group).sum()
+            assert draws.counts[:, group].tolist() == answers[:, groups == group].sum(axis=1).tolist()
+
+
+def test_resampling_equals_drawing_images_within_groups(images):
+    answers, groups, _ = images
+    rng = np.random.default_rng(8)
+    slow = np.empty((4, 4000))
+    for r in range(4000):
+        for k, group in enumerate((0, 2)):
+            rows = np.flatnonzero(groups == group)
+            slow[2 * k : 2 * k + 2, r] = answers[:, rng.choice(rows, len(rows))].sum(axis=1)
+    fast = drawn(images)
+    same_distribution(fast.resampled[:, [0, 2]].transpose(1, 0, 2).reshape(4, -1), slow)
+    assert (fast.resampled[:, 1] == 0).all() and (fast.resampled_sizes[1] == 0).all()
+
+
+def test_resampling_equals_one_multinomial_on_the_joint_pattern(images):
+    answers, groups, _ = images
+    pattern = answers[0] * 2 + answers[1]
+    table = np.stack([np.bincount(pattern[groups == group], minlength=4) for group in (0, 2)])
+    tables = resample_tables(table, resamples=4000, rng=np.random.default_rng(2))
+    counts = np.stack([tables[..., 2] + tables[..., 3], tables[..., 1] + tables[..., 3]], axis=-1)
+    fast = drawn(images).resampled[:, [0, 2]].transpose(1, 0, 2).reshape(4, -1)
+    same_distribution(fast, counts.reshape(4000, -1).T)
+
+
+def test_sets_are_drawn_whole(images):
+    answers, groups, sets = images
+    columns = np.concatenate([answers, np.ones((1, len(groups)), dtype=bool)])
+    tables = np.zeros((sets.max() + 1, 3, 3), dtype=np.int64)
+    for column, row in enumerate(columns):
+        for i in np.flatnonzero(row & (groups >= 0)):
+            tables[sets[i], column, groups[i]] += 1
+    slow = resample_sets(tables, resamples=4000, rng=np.random.default_rng(2)).reshape(4000, -1).T
+    fast = drawn(images, clusters=sets)
+    joined = np.concatenate([fast.resampled, fast.resampled_sizes[None]]).reshape(9, -1)
+    # Variances are some tens: the whole set moves.
+    np.testing.assert_allclose(np.cov(joined), np.cov(slow), atol=2.5, rtol=0.12)
+    np.testing.assert_allclose(joined.mean(axis=1), slow.mean(axis=1), atol=0.5)
+
+
+@pytest.mark.parametrize("by_set", [False, True])
+def test_swapping_equals_a_coin_for_each_image_or_set(images, by_set):
+    answers, groups, sets = images
+    units = sets if by_set else np.arange(len(groups))
+    rng = np.random.default_rng(4)
+    slow = np.empty((4, 4000))
+    for r in range(4000):
+        coin = rng.random(units.max() + 1)[units] < 0.5
+        new = np.where(coin, answers[::-1], answers)
+        slow[:, r] = np.concatenate([new[:, groups == group].sum(axis=1) for group in (0, 2)])
+    first, second = drawn(images, clusters=sets if by_set else None).swapped(np.array([0]), np.array([1]))
+    fast = np.stack([first[0, 0], second[0, 0], first[0, 2], second[0, 2]])
+    same_distribution(fast, slow)
+    # Only who gave an answer changes, never how many there are.
+    assert (first + second == answers[:, groups == 0].sum()).all(axis=2)[0, 0]
+
+
+def test_leaving_one_out_equals_the_loop(images):
+    answers, groups, sets = images
+
+    def difference(hits, sizes):
+        return (hits[0] / np.maximum(sizes, 1)).sum() - (hits[1] / np.maximum(sizes, 1)).sum() ** 2
+
+    def statistic(left):
+        pairs = zip(left.first[:, 0], left.second[:, 0], left.sizes)
+        return np.array([difference((a, b), n) for a, b, n in pairs])
+
+    left = leave_one_out(answers[:1], answers[1:], groups, n_groups=3)
+    pattern = answers[0] + 2 * answers[1]
+    table = np.stack([np.bincount(pattern[groups == group], minlength=4) for group in range(3)])
+
+    def on_tables(tables):
+        first, second = tables[..., 1] + tables[..., 3], tables[..., 2] + tables[..., 3]
+        return np.array([difference((a, b), n) for a, b, n in zip(first, second, tables.sum(axis=-1))])
+
+    slow = jackknife_tables(table, on_tables)
+    assert left.acceleration(statistic(left)) == pytest.approx(slow.acceleration, rel=1e-12)
+
+    by_set = leave_one_out(answers[:1], answers[1:], groups, n_groups=3, clusters=sets)
+    values = []
+    for each in np.unique(sets[groups >= 0]):
+        rest = (sets != each) & (groups >= 0)
+        hits = [np.bincount(groups[rest & answer], minlength=3) for answer in answers]
+        values.append(difference(hits, np.bincount(groups[rest], minlength=3)))
+    values = np.array(values)
+    influence = values.mean() - values
+    expected = (influence**3).sum() / (influence**2).sum() ** 1.5 / 6
+    assert by_set.acceleration(statistic(by_set)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_draws_follow_the_generator_alone(images):
+    one, other, third = drawn(images, 50), drawn(images, 50), drawn(images, 50, seed=6)
+    np.testing.assert_array_equal(one.resampled, other.resampled)
+    np.testing.assert_array_equal(one.halves, other.halves)
+    assert (one.resampled != third.resampled).any() and (one.halves != third.halves).any()
+
+
+def test_more_units_than_fit_in_a_block(monkeypatch, images):
+    whole = drawn(images, 64)
+    monkeypatch.setattr("plumbline.statistics.paired._THREADLESS", 1)
+    np.testing.assert_array_equal(drawn(images, 64).resampled, whole.resampled)
+    monkeypatch.setattr("plumbline.statistics.paired._BLOCK", 30)
+    assert drawn(images, 64).resampled.shape == whole.resampled.shape
+    assert drawn(images, 64).resampled.sum() == pytest.approx(whole.resampled.sum(), rel=0.1)
+
+
+@pytest.mark.parametrize("acceleration", [0.0, 0.05, -0.12])
+def test_p_is_the_level_at_which_the_interval_reaches(acceleration):
+    replicates = np.random.default_rng(0).gamma(4.0, size=4000) - 3.5
+    for estimate in (-0.3, 0.2, 0.6):
+        for null in (-1.5, -0.5, 0.0, 1.0):
+            p = bca_p_value(estimate, replicates, acceleration=acceleration, null=null)
+            if not 0.002 < p < 0.4:
+                continue
+            ends = bca(estimate, replicates, acceleration=acceleration, confidence=1 - p)
+            assert min(abs(ends.low - null), abs(ends.high - null)) < 0.02
+
+
+def test_p_is_never_0_and_nan_where_there_is_no_interval():
+    replicates = np.random.default_rng(0).normal(5, 1, size=999)
+    assert bca_p_value(5.0, replicates, acceleration=0.0, null=-9.0) == pytest.approx(1e-3, rel=0.02)
+    assert np.isnan(bca_p_value(99.0, replicates, acceleration=0.0))
+    assert np.isnan(bca_p_value(5.0, np.where(replicates > 5.5, np.nan, replicates), acceleration=0.0))
+    assert np.isnan(bca_p_value(5.0, replicates, acceleration=np.nan))
+
+
+def test_answers_and_groups_must_fit(images):
+    answers, groups, _ = images
+    with pytest.raises(MetricError, match="same images"):
+        draw_answers(
+            answers, groups[1:], n_groups=3, resamples=5, permutations=5, rng=np.random.default_rng(0)
+        )
