@@ -36,6 +36,7 @@ from plumbline.errors import ConfigError
 
 _BASE, _COMPOSITE = "trident", "trident_composite"
 _OF_CLASSES = (_BASE, _COMPOSITE)
+_OF_SCENES = ("pata_captions",)
 _BASE_KEY = "based_on"
 
 
@@ -241,16 +242,27 @@ class Audit(_Part):
         declared = {name: entry.open_reader().declaration.class_set for name, entry in self.datasets.items()}
         return {name: class_set for name, class_set in declared.items() if class_set is not None}
 
+    def _fits(self, suite: str, dataset: str) -> bool:
+        if suite in _OF_CLASSES:
+            return dataset in self.class_sets
+        return suite not in _OF_SCENES or dataset in self._with_scenes
+
+    @cached_property
+    def _with_scenes(self) -> set[str]:
+        declared = {name: entry.open_reader().declaration for name, entry in self.datasets.items()}
+        return {name for name, found in declared.items() if "scene" in {rule.column for rule in found.rules}}
+
     @cached_property
     def cells(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """Return (dataset, encoder) -> suites, in file order; suites of overlapping entries are joined.
 
-        The Trident suites are asked of datasets that have a label set; a cell left without suites is none.
+        The Trident suites are asked of datasets that have a label set, captions of scenes of those that have scenes;
+        a cell left without suites is none.
         """
         joined: dict[tuple[str, str], dict[str, None]] = {}
         for entry in self.audit:
             for cell in self._rectangle(entry):
-                fitting = [s for s in entry.suites if s not in _OF_CLASSES or cell[0] in self.class_sets]
+                fitting = [suite for suite in entry.suites if self._fits(suite, cell[0])]
                 joined.setdefault(cell, {}).update(dict.fromkeys(fitting))
         return {cell: tuple(suites) for cell, suites in joined.items() if suites}
 

@@ -24,12 +24,12 @@ from plumbline.tables.suites import load_suite, suite_names, trident_class_sets
 CHECKSUMS = {
     "declarations/causalface.yaml": "0108bf0103e0f9b463c48916440cb8e051da9383ab3f8fbc0aca7fb7b67366e1",
     "declarations/celeba.yaml": "c4b89ddbe8f02e912c7cc66b1c3c5d7bf08e5e0417f872e5250578efe3955596",
-    "declarations/fairface.yaml": "d3e59dcfae7d21701e90edb24fc338dc81444040e5a71341b6d5f32a63633f93",
+    "declarations/fairface.yaml": "e65213e22f11f9a55f855fc83f8db6d9dbcfb3760f821222121c4a95ec3f8e27",
     "declarations/idenprof.yaml": "32e2e8a1fd28ee81c9df674a75daf392a310fd4f21d88d69a75ed8d6d38e6c30",
     "declarations/neutral.yaml": "da90e528f9b3b3caf26093e8506ad04f946f6a44f4b94124b40a80deea0571bf",
-    "declarations/pata.yaml": "e8adf693f18bef07eeb4b7a1182dd19259087b83a57f6021d699e3ee430994fc",
+    "declarations/pata.yaml": "03169cb521746a0edf96d10b00115e98f3921a0168cdb759cdbbb1d2e38de8f6",
     "declarations/socialcounterfactuals.yaml": "dae2924fa2600bd3e18c4660da0b01f58594dc46fc6fbfebd7a32eeb3b0ae8dc",
-    "declarations/utkface.yaml": "86f7ea5479fcaf552f62951e0045eeafad8c893e9bd426bc465c1e0b55c326b6",
+    "declarations/utkface.yaml": "6a79deefa0299693448ef6d26eb13a9102ad224d5ed36bd18f4a6291d2e57d46",
     "filters.yaml": "973791c210ff16279c50bd5e8677dcb38fb007c36471bc0298dfd6cd7e5bdfae",
 }
 
