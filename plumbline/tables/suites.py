@@ -208,7 +208,25 @@ def _of_tasks(content: dict[str, Any]) -> tuple[Candidate, ...]:
     return _templated(content, slots)
 
 
-_CANDIDATES = {"perception": _of_scales, "markedness": _of_marks, "templates": _of_tasks}
+def _of_scenes(content: dict[str, Any]) -> tuple[Candidate, ...]:
+    """Return the captions of every scene, unchanged; `category` is `scene:attribute:pos` or `:neg`."""
+    return tuple(
+        Candidate(
+            id=f"{scene}:{attribute}:{side}:{number}", text=text, category=f"{scene}:{attribute}:{side}"
+        )
+        for scene, attributes in content["scenes"].items()
+        for attribute, sides in attributes.items()
+        for side, texts in sides.items()
+        for number, text in enumerate(texts, 1)
+    )
+
+
+_CANDIDATES = {
+    "perception": _of_scales,
+    "markedness": _of_marks,
+    "templates": _of_tasks,
+    "captions": _of_scenes,
+}
 """Family of suites -> how its data file becomes candidates; the others list theirs."""
 
 

@@ -114,7 +114,7 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     events, sets = list(tested_events(cell)), cluster_codes(cell.records)
     parts: list[Callable[[], list[Row]]] = []
     for event in events:
-        parts.append(partial(_harm_rows, cell, event, sets, settings))
+        parts.append(partial(harm_rows, cell, event, sets, settings))
         for group in attribute_groups(cell.labels(event.suite)):
             parts.append(partial(_event_rows, cell, event, group, sets, settings))
     # In the paper's order, so that the draws do not depend on the order in which suites were given.
@@ -146,9 +146,10 @@ def tested_events(cell: Cell) -> Iterator[TestedEvent]:
             )
 
 
-def _harm_rows(
+def harm_rows(
     cell: Cell, event: TestedEvent, sets: NDArray[np.int64] | None, settings: MetricSettings
 ) -> list[Row]:
+    """Return the row of how often an event is the top-1 of the images that count."""
     rate = harm_rate(
         [int(event.hit[event.kept].sum())], [int(event.kept.sum())], confidence=settings.confidence
     )
@@ -188,12 +189,13 @@ def _event_rows(
         attribute=groups.attribute,
         event=event.event,
     )
-    rows = _proportion_rows(common, seen, settings)
+    rows = proportion_rows(common, seen, settings)
     readings = (*SKEWS, *RANGES) if event.skewed else RANGES
-    return rows + _disparity_rows(common, seen, readings, settings)
+    return rows + disparity_rows(common, seen, readings, settings)
 
 
-def _proportion_rows(common: Row, seen: Outcomes, settings: MetricSettings) -> list[Row]:
+def proportion_rows(common: Row, seen: Outcomes, settings: MetricSettings) -> list[Row]:
+    """Return one row a group: how often outcome 0 happens in it."""
     table = seen.table
     found = proportions_of_counts(
         seen.groups.names,
@@ -248,10 +250,10 @@ def _mean_of_tasks_rows(
         attribute=groups.attribute,
         event="mean_of_tasks",
     )
-    return _disparity_rows(common, seen, SKEWS, settings)
+    return disparity_rows(common, seen, SKEWS, settings)
 
 
-def _disparity_rows(
+def disparity_rows(
     common: Row, seen: Outcomes, readings: tuple[Disparity, ...], settings: MetricSettings
 ) -> list[Row]:
     """Return one row a reading."""
@@ -259,7 +261,8 @@ def _disparity_rows(
     sizes = table.sum(axis=1)
     if np.count_nonzero(sizes) < 2:
         return []
-    names = [str(common[key]) for key in ("model", "dataset", "suite", "event", "attribute")]
+    named = ("model", "dataset", "suite", "event", "attribute", "probe")
+    names = [str(common[key]) for key in named if key in common]
     draws = seen.draws(names, settings)
     rows = []
     for reading in readings:

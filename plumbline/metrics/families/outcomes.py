@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 
+from plumbline.metrics.cell import Cell
+from plumbline.metrics.families.caption_rows import caption_rows
 from plumbline.metrics.families.outcome_rows import outcome_rows
 from plumbline.metrics.family import MetricFamily
 from plumbline.metrics.measures import on_counts, proportions
 from plumbline.metrics.outcomes import harm_rate, impact_ratio, outcome_proportions, parity_difference
+from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.skew import max_skew
 from plumbline.metrics.traits import MetricTraits
 
@@ -16,8 +20,14 @@ How often a model's best match for a face is a harmful description, and how uneq
 groups. For the crime, communion and agency prompts: the share of each group that is matched to the event
 (outcome proportion), the relative gap between groups (Max Skew; 0.5 means 50% more often), the absolute
 gap (parity difference), the impact ratio with its four-fifths flag, and the harm rate over all images.
+For PATA's own captions, which differ by scene and by attribute, the same of the negative captions.
 Every number has its sample size, a 95% interval and, where groups are compared, a permutation p-value.
 """
+
+
+def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    return pl.concat([outcome_rows(cell, settings=settings), caption_rows(cell, settings=settings)])
+
 
 _TRAITS = (
     MetricTraits(
@@ -73,7 +83,7 @@ OUTCOMES = MetricFamily(
     description=" ".join(_DESCRIPTION.split()),
     owner="contrastive_audit",
     code_version="2",
-    suites=("outcomes",),
+    suites=("outcomes", "captions"),
     traits=_TRAITS,
-    compute=outcome_rows,
+    compute=_rows,
 )
