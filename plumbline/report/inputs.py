@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from plumbline.errors import MetricError
+from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
 from plumbline.tables.schema import QUARANTINE_SCHEMA, Schema
 
 LABEL_SHARES_SCHEMA: Schema = {
@@ -55,7 +57,7 @@ PLANTED_SCHEMA: Schema = {
 }
 
 
-def _require(frame: pl.DataFrame, schema: Schema, *, what: str) -> None:
+def _require(frame: pl.DataFrame, schema: Iterable[str], *, what: str) -> None:
     missing = [name for name in schema if name not in frame.columns]
     if missing:
         raise MetricError(
@@ -195,6 +197,8 @@ class ReportInputs:
         Columns of `PROVENANCE_SCHEMA`; joined to the metric rows on `cell_id`.
     planted_truth : DataFrame or None
         Columns of `PLANTED_SCHEMA`: rates that are known because they were planted.
+    geometry : DataFrame or None
+        Columns of `GEOMETRY_SCHEMA`: the words of each model's text space, of all models one after the other.
     """
 
     audit: AuditSummary
@@ -203,12 +207,15 @@ class ReportInputs:
     absent: tuple[AbsentCell, ...] = ()
     provenance: pl.DataFrame = field(default_factory=lambda: _empty(PROVENANCE_SCHEMA))
     planted_truth: pl.DataFrame | None = None
+    geometry: pl.DataFrame | None = None
 
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""
         _require(self.provenance, PROVENANCE_SCHEMA, what="provenance")
         if self.planted_truth is not None:
             _require(self.planted_truth, PLANTED_SCHEMA, what="planted_truth")
+        if self.geometry is not None:
+            _require(self.geometry, GEOMETRY_SCHEMA, what="geometry")
 
     @property
     def models(self) -> tuple[str, ...]:

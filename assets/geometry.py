@@ -1,0 +1,69 @@
+"""The text space of one checkpoint: how close it holds positive and negative words of a trait, no image needed."""
+
+import dagster as dg
+import polars as pl
+
+from assets.metrics import metric_settings
+from assets.partitions import ENCODERS
+from assets.results import OWNERS, materialised
+from plumbline import __version__
+from plumbline.digests import digest_json
+from plumbline.metrics.families.geometry_rows import (
+    GEOMETRY_SCHEMA,
+    geometry_rows,
+    geometry_words,
+    prompt_embeddings,
+)
+from plumbline.storage import Committed
+from plumbline.tables.schema import LINEAGE_COLUMNS, metric_frame, polars_schema
+from plumbline.tables.suites import load_suite
+from resources.places import Places
+
+# Raised whenever the same embeddings would give other numbers.
+GEOMETRY_VERSION = "1"
+WORDS = "valence_geometry_words"
+NO_TEXT_SPACE = "this model reads a text only together with an image: it has no text space to measure"
+
+
+@dg.asset(
+    deps=["text_embeddings"],
+    partitions_def=ENCODERS,
+    group_name="metrics",
+    owners=OWNERS,
+    kinds={"numpy", "polars"},
+    code_version=GEOMETRY_VERSION,
+)
+def valence_geometry(
+    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
+) -> dg.MaterializeResult:
+    """Whether a model keeps positive and negative words of one trait apart: wealthy from poor, sincere from dishonest.
+
+    For the agency, belief and communion words: the mean cosine within each valence and across, what within has over
+    across with the paper's one-sided t-test and an exact permutation test, and the words on the first three principal
+    axes. Empty, with the reason, for a model without a text space (BridgeTower).
+    """
+    lake, encoder = places.lake, context.partition_key
+    stored = lake.require("text_embeddings", partition=encoder)
+    settings, suite = metric_settings(places), load_suite("perception")
+    identity = digest_json(
+        [encoder, stored.sha256, suite.hash, settings.confidence, GEOMETRY_VERSION, __version__]
+    )
+    vectors = lake.read_arrays("text_embeddings", made=stored)["embedding"]
+    if vectors.size:
+        embedded = prompt_embeddings(suite, dict(zip(stored.details["texts"], vectors)))
+        rows = _with_lineage(geometry_rows(encoder, suite, embedded, settings=settings), stored, identity)
+        words, reason = geometry_words(encoder, suite, embedded, settings=settings), None
+    else:
+        rows, words, reason = metric_frame([]), pl.DataFrame(schema=GEOMETRY_SCHEMA), NO_TEXT_SPACE
+    details = {"geometry_id": identity, "reason": reason}
+    lake.write_table(WORDS, words, partition=encoder, details=details)
+    made = lake.write_table("valence_geometry", rows, partition=encoder, details=details)
+    shown = {"reason": reason} if reason else {"words": words.height}
+    return materialised(made, lake=lake, frame=rows.drop(*LINEAGE_COLUMNS), **shown)
+
+
+def _with_lineage(rows: pl.DataFrame, stored: Committed, identity: str) -> pl.DataFrame:
+    """Fill what is known of a text space: the checkpoint, and as `cell_id` what the numbers were computed from."""
+    checkpoint = stored.details["weights_sha256"]
+    filled = rows.with_columns(cell_id=pl.lit(identity), checkpoint_sha256=pl.lit(checkpoint))
+    return filled.select(list(polars_schema())).cast(polars_schema())
