@@ -59,6 +59,8 @@ FIT_SCHEMA: Schema = {
 }
 """One row a paper, checkpoint and metric: how many of the compared numbers agree, and how far off they are."""
 
+# Stands for the dataset of numbers that are of a checkpoint's text space alone.
+_TEXT = "text"
 _COMPARABLE = ("as_printed", "recomputed")
 # Columns of the published values that tables of metrics have no counterpart of.
 _ALONE = ("factor", "occupation")
@@ -85,7 +87,7 @@ def compare_with_published(
         Encoder id of the audit to its address. Addresses of no study's checkpoint are passed over, as are folders.
     datasets : mapping of str to str
         Dataset id of the audit to its reader. Only datasets that hold the real data belong in here: leave out those
-        of the planted world.
+        of the planted world. `text`, the dataset of numbers that need no images, is always known.
     effects : DataFrame, optional
         Effects of design factors, in the schema of `plumbline.metrics.factor_effects`: compared with the differences
         of Data Matters Most's tables 2 and 4, as recomputed from its table 1.
@@ -191,8 +193,9 @@ def _located(
     `ends` says which columns hold encoders, and under which name their study checkpoint goes.
     """
     known = {model: found.id for model, address in encoders.items() if (found := recognise(address))}
+    readers = {_TEXT: _TEXT, **datasets}
     rows = table.filter(pl.col(column).is_in(list(known)) for column in ends)
-    rows = rows.filter(pl.col("dataset").is_in(list(datasets)))
+    rows = rows.filter(pl.col("dataset").is_in(list(readers)))
     for column, name in ends.items():
         prefix = name.removesuffix("checkpoint")
         rows = rows.with_columns(
@@ -202,7 +205,7 @@ def _located(
         )
     return rows.with_columns(
         pl.col("dataset").alias("own_dataset"),
-        pl.col("dataset").replace_strict(dict(datasets), return_dtype=pl.String),
+        pl.col("dataset").replace_strict(readers, return_dtype=pl.String),
     )
 
 

@@ -191,6 +191,19 @@ def test_a_printed_p_value_is_compared_with_that_of_the_estimate():
     assert found["ci_low"] is None and found["column"] == "p-value"
 
 
+def test_numbers_of_the_text_space_alone_need_no_dataset():
+    row = {"metric": "valence_gap", "definition": "ttest", "model": "clip", "dataset": "text", "suite": "perception",
+           "attribute": "belief", "group": "negative", "reference_group": "cross", "condition": "before",
+           "statistic": "estimate", "value": 0.01, "p": 0.3, "n": 8}  # fmt: skip
+    found = only(compare(row, datasets={}))
+    assert (found["table"], found["published"], found["measured"], found["within"]) == (
+        "C.3",
+        0.59,
+        0.3,
+        False,
+    )
+
+
 EFFECT = {
     "factor": "size", "level_first": "B/32", "level_second": "L/14", "held": "400M, LAION", "first": "b32",
     "second": "l14", "dataset": "faces", "suite": "crime", "attribute": "gender", "event": "crime",

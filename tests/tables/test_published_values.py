@@ -90,7 +90,7 @@ def test_what_is_measured_is_said_in_the_words_of_the_metric_table(values):
         (DMM, "7", {"checkpoint": "openclip-l14-2b", "column": "CRIME / μ"}, "0.149", 0.149),
         (SOCIAL, "B.1", {"row": "lighting | β_l", "column": "coef"}, "-1.1e-08", -1.1e-8),
         (SOCIAL, "B.2", {"reference_group": "age", "column": "p-value"}, "0.25", 0.25),
-        (SOCIAL, "C.3", {"event": "agency", "group": "negative"}, "0.80", 0.80),
+        (SOCIAL, "C.3", {"attribute": "agency", "group": "negative"}, "0.80", 0.80),
         (LVLM, "1", {"checkpoint": "bakllava-7b", "attribute": "physical_race", "prompt": "personality",
                      "statistic": "p90"}, "0.51", 0.51),
         (LVLM, "1", {"checkpoint": "gpt-4o", "attribute": "physical_gender", "prompt": "backstory",
