@@ -104,6 +104,12 @@ def compare_with_published(
     MetricError
         If a frame lacks columns.
     """
+    _require(metric_table, ("model", *_METRIC_KEYS, *_ESTIMATE, "p"), "the metric table")
+    if effects is not None:
+        _require(effects, ("first", "second", *_EFFECT_KEYS, *_ESTIMATE), "the table of factor effects")
+    if not any(recognise(address) for address in encoders.values()):
+        # Reading the papers takes longer than the rest.
+        return pl.DataFrame(schema=COMPARISON_SCHEMA)
     printed = published_values() if published is None else published
     parts = [_metric_pairs(printed, metric_table, encoders, datasets)]
     if effects is not None:
@@ -141,7 +147,6 @@ def checkpoint_fits(comparison: pl.DataFrame) -> pl.DataFrame:
 def _metric_pairs(
     printed: pl.DataFrame, table: pl.DataFrame, encoders: Mapping[str, str], datasets: Mapping[str, str]
 ) -> pl.DataFrame:
-    _require(table, ("model", *_METRIC_KEYS, *_ESTIMATE, "p"), "the metric table")
     measured = _located(pl.concat([table, _p_values(table)]), {"model": "checkpoint"}, encoders, datasets)
     # Rows at one rank or of one seed are no summary: papers print summaries.
     for column in ("k", "seed"):
@@ -171,7 +176,6 @@ def _p_values(table: pl.DataFrame) -> pl.DataFrame:
 def _effect_pairs(
     printed: pl.DataFrame, effects: pl.DataFrame, encoders: Mapping[str, str], datasets: Mapping[str, str]
 ) -> pl.DataFrame:
-    _require(effects, ("first", "second", *_EFFECT_KEYS, *_ESTIMATE), "the table of factor effects")
     ends = {"first": "checkpoint", "second": "reference_checkpoint"}
     # Whichever of a pair the audit lists first: the comparison has the paper's sign.
     flipped = effects.rename({"first": "second", "second": "first"}).with_columns(

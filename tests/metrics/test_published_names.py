@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from plumbline.metrics.families.geometry_rows import geometry_rows, prompt_embeddings
 from plumbline.metrics.registry import FAMILIES
 from plumbline.report.comparison import compare_with_published
 from plumbline.tables.published import published_values
@@ -86,3 +87,13 @@ def test_the_regressions_and_tests_of_confounds_are_measured(varied, quick):
     )
     assert lines["within"].null_count() == lines.height and lines["note"].str.contains("not comparable").all()
     assert columns(found, SOCIAL, "B.2") == {"t-statistic", "p-value"}
+
+
+def test_the_tests_of_the_text_space_are_measured(quick):
+    rng, suite = np.random.default_rng(0), load_suite("perception")
+    embedded = {candidate.text: rng.normal(size=8).astype(np.float32) for candidate in suite.candidates}
+    rows = geometry_rows("encoder", suite, prompt_embeddings(suite, embedded), settings=quick)
+    found = compare_with_published(rows, encoders=CLIP, datasets={})
+    expected = printed(SOCIAL, "C.3").select("row", "column")
+    assert expected.height == 6
+    assert found.filter(table="C.3").select("row", "column").rows() == expected.rows()
