@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.report.figures.canvas import label, panel, text_width, with_tips, write
 from plumbline.report.figures.palette import GRID, INK, SOFT, attribute_colour, attribute_marker
-from plumbline.report.numbers import UNDEFINED
+from plumbline.report.numbers import MINUS, UNDEFINED
 from plumbline.report.vocabulary import attribute_title
 
 if TYPE_CHECKING:
@@ -120,9 +120,9 @@ def percent_scale(axes: Axes, cap: float, low: float = 0.0) -> None:
     _scale(axes, low, cap, lambda x: f"{100 * x:g}%")
 
 
-def number_scale(axes: Axes, cap: float) -> None:
-    """Give a panel an axis of plain numbers from 0 to `cap`."""
-    _scale(axes, 0.0, cap, lambda x: f"{x:g}")
+def number_scale(axes: Axes, cap: float, low: float = 0.0) -> None:
+    """Give a panel an axis of plain numbers from `low` to `cap`."""
+    _scale(axes, low, cap, lambda x: f"{x:g}".replace("-", MINUS))
 
 
 def _scale(axes: Axes, low: float, cap: float, words: Callable[[float], str]) -> None:
