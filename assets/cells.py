@@ -14,9 +14,11 @@ from assets.partitions import cell_of
 from plumbline import __version__
 from plumbline.datasets import Declaration, row_filter
 from plumbline.digests import digest_json
+from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.encoder import Capability
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
 from plumbline.encoders.families import Family
+from plumbline.encoders.suite_needs import answers
 from plumbline.errors import StorageError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.registry import FAMILIES
@@ -38,16 +40,17 @@ def declaration_of(places: Places, dataset: str) -> Declaration:
 
 
 def cell_suites(places: Places, dataset: str, model: str, *, family: Family) -> tuple[Suite, ...]:
-    """Return the suites that the audit file asks of a cell.
+    """Return the suites that the audit file asks of a cell: those it names, and by default all that the family answers.
 
     The Trident ones are over the dataset's own label set, in the wording that the audit file names or the family has.
     """
     audit, classes = places.audit, declaration_of(places, dataset).class_set
     wording = audit.encoders[model].wording or family.wording
-    return tuple(
+    suites = (
         load_suite(name, classes=classes, wording=wording) if name.startswith("trident") else load_suite(name)
         for name in audit.cells.get((dataset, model), ())
     )
+    return tuple(s for s in suites if (dataset, model, s.id) in audit.named or answers(family, s))
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,21 @@ class StoredCell:
             logits=logits,
             keep=keep,
             relabelled={suite: renamed[name] for suite, name in self.filters.items() if name in merging},
+            images=self._control_images(),
         )
+
+    def _control_images(self) -> NDArray[np.float32] | None:
+        """Return the image embeddings of a control: a dataset without classes, whose spread is what is asked for."""
+        made = self.places.lake.require("image_embeddings", partition=self.partition)
+        if declaration_of(self.places, self.dataset).base_attribute or "shards" not in made.details:
+            return None
+        if made.details["images"] != self.logits.details["images"]:
+            raise StorageError(
+                "logits and image embeddings of this cell do not belong together",
+                where=self.partition,
+                hint="run `plumbline audit`, or materialise `probe_logits` of this cell again",
+            )
+        return read_embedded([(s["key"], s["sha256"]) for s in made.details["shards"]], self.places.shards)
 
     def _suite_logits(
         self, suite: Suite, arrays: Mapping[str, NDArray[np.float32]], chosen: list[int]

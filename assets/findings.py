@@ -8,6 +8,7 @@ from upath import UPath
 
 from assets.cells import CELL_TABLES
 from assets.currency import sort_cells
+from assets.geometry import stored_geometry
 from assets.report_inputs import report_inputs
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from plumbline import __version__
@@ -22,7 +23,7 @@ from resources.quality import Quality
 _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
 
 
-@dg.asset(deps=[*CELL_TABLES], kinds={"polars", "parquet"}, **_SPEC)
+@dg.asset(deps=[*CELL_TABLES, "valence_geometry"], kinds={"polars", "parquet"}, **_SPEC)
 def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """Every number of the audit in one table: estimate, interval, p, q, n, reason, and the digests it comes from.
 
@@ -34,10 +35,12 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     if not cells.current:
         reasons = sorted({f"{cell.dataset}: {cell.reason}" for cell in cells.absent})
         raise dg.Failure(f"no cell of this audit has numbers. {'; '.join(reasons)}", allow_retries=False)
-    audit_id = digest_json([places.audit.digest, __version__, sorted(cell for _, _, cell in cells.current)])
+    geometry = stored_geometry(places, dict.fromkeys(m for _, m, _ in cells.current))
+    parts = [*sorted(cell for _, _, cell in cells.current), *(g.identity for g in geometry)]
+    audit_id = digest_json([places.audit.digest, __version__, parts])
     frames = [
         lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES
-    ]
+    ] + [found.rows for found in geometry]
     table = join_cells(frames, audit_id=audit_id)
     absent = [vars(cell) for cell in cells.absent]
     made = lake.write_table(
@@ -69,7 +72,11 @@ def provenance(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     return materialised(made, lake=lake, frame=table, forward_passes=int(table["forward_passes"].sum()))
 
 
-@dg.asset(deps=["metric_table", "provenance", "records", "quarantine"], kinds={"html"}, **_SPEC)
+@dg.asset(
+    deps=["metric_table", "factor_effects", "paper_comparison", "provenance", "records", "quarantine"],
+    kinds={"html"},
+    **_SPEC,
+)
 def audit_report(
     places: dg.ResourceParam[Places], quality: dg.ResourceParam[Quality]
 ) -> dg.MaterializeResult:

@@ -1,5 +1,8 @@
 """The text space of one checkpoint: how close it holds positive and negative words of a trait, no image needed."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import dagster as dg
 import polars as pl
 
@@ -28,7 +31,7 @@ NO_TEXT_SPACE = "this model reads a text only together with an image: it has no 
 @dg.asset(
     deps=["text_embeddings"],
     partitions_def=ENCODERS,
-    group_name="metrics",
+    group_name="encoders",
     owners=OWNERS,
     kinds={"numpy", "polars"},
     code_version=GEOMETRY_VERSION,
@@ -45,9 +48,7 @@ def valence_geometry(
     lake, encoder = places.lake, context.partition_key
     stored = lake.require("text_embeddings", partition=encoder)
     settings, suite = metric_settings(places), load_suite("perception")
-    identity = digest_json(
-        [encoder, stored.sha256, suite.hash, settings.confidence, GEOMETRY_VERSION, __version__]
-    )
+    identity = _identity(places, encoder, stored)
     vectors = lake.read_arrays("text_embeddings", made=stored)["embedding"]
     if vectors.size:
         embedded = prompt_embeddings(suite, dict(zip(stored.details["texts"], vectors)))
@@ -60,6 +61,36 @@ def valence_geometry(
     made = lake.write_table("valence_geometry", rows, partition=encoder, details=details)
     shown = {"reason": reason} if reason else {"words": words.height}
     return materialised(made, lake=lake, frame=rows.drop(*LINEAGE_COLUMNS), **shown)
+
+
+@dataclass(frozen=True)
+class StoredGeometry:
+    """The text space of a checkpoint as it is in the lake: its identity, metric rows, and words on their axes."""
+
+    identity: str
+    rows: pl.DataFrame
+    words: pl.DataFrame
+
+
+def stored_geometry(places: Places, encoders: Iterable[str]) -> list[StoredGeometry]:
+    """Read what was measured of the text spaces; one that is of other prompts, weights or settings is left out."""
+    found, lake = [], places.lake
+    for encoder in encoders:
+        texts = lake.committed("text_embeddings", partition=encoder)
+        made = lake.committed("valence_geometry", partition=encoder)
+        if texts is None or made is None or made.details["geometry_id"] != _identity(places, encoder, texts):
+            continue
+        words = lake.read_table(WORDS, partition=encoder)
+        found.append(
+            StoredGeometry(made.details["geometry_id"], lake.read_table("valence_geometry", made=made), words)
+        )
+    return found
+
+
+def _identity(places: Places, encoder: str, texts: Committed) -> str:
+    confidence = metric_settings(places).confidence
+    suite = load_suite("perception").hash
+    return digest_json([encoder, texts.sha256, suite, confidence, GEOMETRY_VERSION, __version__])
 
 
 def _with_lineage(rows: pl.DataFrame, stored: Committed, identity: str) -> pl.DataFrame:

@@ -5,9 +5,12 @@ import os
 import dagster as dg
 
 from assets.checks import ASSET_CHECKS
+from assets.comparison import paper_comparison
 from assets.datasets import extended_records_asset, records_and_quarantine
+from assets.effects import factor_effects
 from assets.embeddings import image_embeddings, text_embeddings
 from assets.findings import audit_report, metric_table, provenance
+from assets.geometry import valence_geometry
 from assets.logits import probe_logits
 from assets.metrics import METRIC_ASSETS
 from assets.mitigation import logit_adjustment, mitigated_metrics
@@ -28,8 +31,9 @@ def build_definitions(places: Places) -> dg.Definitions:
         dataset_folder, encoder_checkpoint, prompt_suites,
         *automated(
             records_and_quarantine, extended_records_asset(places.audit.labeller),
-            text_embeddings, image_embeddings, probe_logits, *METRIC_ASSETS,
-            logit_adjustment, mitigated_metrics, tracked_run, metric_table, provenance, audit_report,
+            text_embeddings, valence_geometry, image_embeddings, probe_logits, *METRIC_ASSETS,
+            logit_adjustment, mitigated_metrics, tracked_run,
+            metric_table, factor_effects, paper_comparison, provenance, audit_report,
         ),
     ]  # fmt: skip
     return dg.Definitions(

@@ -10,7 +10,7 @@ datasets = dg.define_asset_job(
 encoders = dg.define_asset_job(
     "encoders",
     dg.AssetSelection.groups("encoders"),
-    description="Embed every prompt with one checkpoint.",
+    description="Embed every prompt with one checkpoint, and measure its text space.",
 )
 cells = dg.define_asset_job(
     "cells",
@@ -20,7 +20,7 @@ cells = dg.define_asset_job(
 findings = dg.define_asset_job(
     "findings",
     dg.AssetSelection.groups("findings"),
-    description="Join the cells into the metric table and write the report.",
+    description="Join the cells, compare checkpoints and published values, and write the report.",
 )
 
 JOBS = [datasets, encoders, cells, findings]

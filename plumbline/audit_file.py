@@ -242,6 +242,20 @@ class Audit(_Part):
         declared = {name: entry.open_reader().declaration.class_set for name, entry in self.datasets.items()}
         return {name: class_set for name, class_set in declared.items() if class_set is not None}
 
+    @cached_property
+    def named(self) -> frozenset[tuple[str, str, str]]:
+        """Return the (dataset, encoder, suite) that some entry asks for by the suite's name.
+
+        An entry without `suites` means every suite that the encoder can answer; a named one must be answered.
+        """
+        return frozenset(
+            (*cell, suite)
+            for entry in self.audit
+            if "suites" in entry.model_fields_set
+            for cell in self._rectangle(entry)
+            for suite in entry.suites
+        )
+
     def _fits(self, suite: str, dataset: str) -> bool:
         if suite in _OF_CLASSES:
             return dataset in self.class_sets

@@ -247,6 +247,9 @@ def test_trident_is_asked_only_where_there_are_classes(tmp_path):
     assert "trident" in everything["utkface", "small-atlas-3k"]
     assert not [s for s in everything["neutral", "small-atlas-3k"] if s.startswith(("trident", "pata"))]
     assert "pata_captions" in everything["pata", "small-atlas-3k"]
+    some = read_audit(write(tmp_path, audit=[{"encoders": ["small-atlas-3k"]}, {"suites": ["crime"]}]))
+    assert ("pata", "small-atlas-3k", "crime") in some.named
+    assert ("pata", "small-atlas-3k", "perception") not in some.named
     only = read_audit(write(tmp_path, audit=[{"suites": ["trident"]}])).cells
     assert "neutral" not in {dataset for dataset, _ in only}
     with pytest.raises(

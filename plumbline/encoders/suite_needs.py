@@ -23,6 +23,11 @@ NEEDS: dict[str, frozenset[Capability]] = {
 """Family of suites -> what must be asked of an encoder."""
 
 
+def answers(family: Family, suite: Suite) -> bool:
+    """Return whether encoders of a family can answer a suite."""
+    return NEEDS[suite.family] <= family.offers
+
+
 def require_suites(family: Family | str, suites: Iterable[Suite]) -> None:
     """Refuse suites that an encoder's family cannot answer.
 

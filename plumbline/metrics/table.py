@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from plumbline.metrics.template_agreement import template_agreement
 from plumbline.metrics.trident import normalise_probe_rates
 from plumbline.statistics.multiplicity import add_q_values
 from plumbline.tables.schema import polars_schema
@@ -29,12 +30,13 @@ def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str) -> pl.DataFra
     Returns
     -------
     DataFrame
-        The schema of `plumbline.tables.schema`, sorted, with min-max normalised probe rates added and q-values
-        filled. Both depend on the whole audit: their identity is `audit_id`, not the `cell_id` they carry along.
+        The schema of `plumbline.tables.schema`, sorted, with min-max normalised probe rates and rank correlations of
+        checkpoints added and q-values filled. All depend on the whole audit: their identity is `audit_id`, not the `cell_id` they carry along.
         Equal inputs give equal rows in equal order, so the stored table is byte-identical.
     """
     schema = polars_schema()
     joined = pl.concat(frames) if frames else pl.DataFrame(schema=schema)
-    joined = pl.concat([joined, normalise_probe_rates(joined)]) if joined.height else joined
+    if joined.height:
+        joined = pl.concat([joined, normalise_probe_rates(joined), template_agreement(joined)])
     filled = add_q_values(joined.with_columns(pl.lit(audit_id).alias("audit_id")))
     return filled.select(list(schema)).sort(_ORDER, nulls_last=False, maintain_order=True)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from assets.cells import StoredCell
-from plumbline.encoders.suite_needs import require_suites
+from plumbline.encoders.families import FAMILIES
+from plumbline.encoders.suite_needs import answers, require_suites
 from plumbline.errors import ConfigError
 from plumbline.tables.suites import load_suite
 
@@ -47,6 +48,13 @@ def test_families_without_a_shared_space_have_logits_only(family):
     logits = read(family)
     np.testing.assert_array_equal(logits.logits, [[3.0, 8.0], [1.0, 0.0]])
     assert logits.cosine is None and logits.ranking is logits.logits
+
+
+def test_by_default_a_family_is_asked_what_it_answers():
+    suites = [load_suite(name) for name in ("perception", "templates", "pata_captions", "crime")]
+    answered = {f.name: [s.id for s in suites if answers(f, s)] for f in FAMILIES.values()}
+    assert answered["align"] == [suite.id for suite in suites]
+    assert answered["bridgetower"] == answered["owlv2"] == ["pata_captions", "crime"]
 
 
 @pytest.mark.parametrize("family", ["owlv2", "bridgetower"])
