@@ -10,6 +10,7 @@ from plumbline.metrics.directional_bias import (
     directional_bias,
     template_shift,
 )
+from plumbline.metrics.equal_opportunity import EqualOpportunity, equal_opportunity_gap
 from plumbline.metrics.intra_set_cosine import IntraSetCosine, intra_set_cosine
 from plumbline.metrics.outcomes import (
     EventValue,
@@ -38,6 +39,7 @@ __all__ = [
     "Coefficient",
     "ConfoundFit",
     "DirectionalBias",
+    "EqualOpportunity",
     "EventValue",
     "GroupProportion",
     "IntraSetCosine",
@@ -54,6 +56,7 @@ __all__ = [
     "compare_changes",
     "confound_fit",
     "directional_bias",
+    "equal_opportunity_gap",
     "harm_rate",
     "impact_ratio",
     "intra_set_cosine",

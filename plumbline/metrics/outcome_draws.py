@@ -69,22 +69,25 @@ class Outcomes:
         resampling, permuting = (
             generator(settings.seed, *names, use) for use in ("bootstrap", "permutation")
         )
+        permuted = self.permuted(settings.permutations, permuting)
         if self.sets is None:
-            return Draws(
-                resample_tables(self.table, resamples=settings.resamples, rng=resampling),
-                permute_tables(self.table, permutations=settings.permutations, rng=permuting),
-            )
+            return Draws(resample_tables(self.table, resamples=settings.resamples, rng=resampling), permuted)
         tables = set_tables(
             self.groups.codes, self.codes, self.sets, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )
-        permuted = permute_sets(
+        resampled = resample_sets(tables, resamples=settings.resamples, rng=resampling)
+        return Draws(resampled, permuted, partial(jackknife_sets, tables))
+
+    def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return (r, g, c) tables as if group labels had been shuffled: over all images, or as their sets demand."""
+        if self.sets is None:
+            return permute_tables(self.table, permutations=permutations, rng=rng)
+        return permute_sets(
             self.groups.codes,
             self.codes,
             self.sets,
             n_groups=self.n_groups,
             n_outcomes=self.n_outcomes,
-            permutations=settings.permutations,
-            rng=permuting,
+            permutations=permutations,
+            rng=rng,
         )
-        resampled = resample_sets(tables, resamples=settings.resamples, rng=resampling)
-        return Draws(resampled, permuted, partial(jackknife_sets, tables))

@@ -22,12 +22,10 @@ from plumbline.metrics.families.outcome_rows import (
     proportion_rows,
 )
 from plumbline.metrics.families.rows import Row, base_row
-from plumbline.metrics.outcome_draws import Draws, Outcomes
+from plumbline.metrics.outcome_draws import Outcomes
 from plumbline.metrics.settings import MetricSettings
-from plumbline.statistics.bootstrap import resample_tables
 from plumbline.statistics.clusters import cluster_codes
 from plumbline.statistics.groups import Groups, label_codes
-from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_sampling import set_tables
 from plumbline.statistics.strata import permute_strata
 from plumbline.tables.schema import metric_frame
@@ -91,20 +89,14 @@ class WithinScenes(Outcomes):
 
     scenes: NDArray[np.int64]
 
-    def draws(self, names: list[str], settings: MetricSettings) -> Draws:
-        """Draw as for any outcomes, but shuffle within scenes."""
+    def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return (r, g, 2) tables as if group labels had been shuffled within each scene."""
         if self.sets is not None:
-            return super().draws(names, settings)
+            return super().permuted(permutations, rng)
         tables = set_tables(
             self.groups.codes, self.codes, self.scenes, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )
-        resampling, permuting = (
-            generator(settings.seed, *names, use) for use in ("bootstrap", "permutation within scenes")
-        )
-        return Draws(
-            resample_tables(self.table, resamples=settings.resamples, rng=resampling),
-            permute_strata(tables, permutations=settings.permutations, rng=permuting).sum(axis=1),
-        )
+        return permute_strata(tables, permutations=permutations, rng=rng).sum(axis=1)
 
 
 def caption_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.metrics.cell import Cell
+from plumbline.metrics.equal_opportunity import equal_opportunity_gap
+from plumbline.metrics.families.equal_opportunity_rows import equal_opportunity_rows
 from plumbline.metrics.families.trident_rows import trident_rows
 from plumbline.metrics.family import MetricFamily
 from plumbline.metrics.measures import on_counts
+from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.traits import Measure, MetricTraits
 from plumbline.metrics.trident import normalise_probe_rates, probe_rate_gap, trident_scores
 from plumbline.tables.schema import metric_frame
@@ -16,8 +21,9 @@ _DESCRIPTION = """
 Trident Probe Testing: what happens when one loaded word, such as thief, person or hero, joins the true
 classes as a possible answer. For each of 15 probes: accuracy over all images, by class and averaged over
 classes, and P(class → probe), the share of a class that the model hands to the probe; the same for
-classes crossed with automatic gender labels; and the gap between groups by the probes' valence. Every
-number has its sample size and a 95% interval, gaps a permutation p-value.
+classes crossed with automatic gender labels; and the gap between groups by the probes' valence. Without a
+probe: how often each class is recognised in each group of the true labels, and the gap (equal opportunity).
+Every number has its sample size and a 95% interval, gaps a permutation p-value.
 """
 
 
@@ -42,6 +48,10 @@ def _normalised(responses: NDArray[np.float64], groups: NDArray[np.int64], g: in
     ]
     table = normalise_probe_rates(metric_frame(rows))
     return table["value"].to_numpy()[:g]
+
+
+def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    return pl.concat([trident_rows(cell, settings=settings), equal_opportunity_rows(cell, settings=settings)])
 
 
 _TRAITS = (
@@ -99,6 +109,24 @@ _TRAITS = (
         when_identical="zero",
         empty_group="left_out",
     ),
+    MetricTraits(
+        name="true_positive_rate",
+        function=equal_opportunity_gap,
+        measure=on_counts(lambda x, n: equal_opportunity_gap(x[None], n[None]).rate[0]),
+        bounds=(0, 1),
+        shape="by_group",
+        when_identical="equal",
+        empty_group="nan",
+    ),
+    MetricTraits(
+        name="equal_opportunity_gap",
+        function=equal_opportunity_gap,
+        measure=on_counts(lambda x, n: equal_opportunity_gap(x[None], n[None]).value),
+        bounds=(0, 1),
+        shape="scalar",
+        when_identical="zero",
+        empty_group="left_out",
+    ),
 )
 
 TRIDENT = MetricFamily(
@@ -106,8 +134,8 @@ TRIDENT = MetricFamily(
     title="Trident",
     description=" ".join(_DESCRIPTION.split()),
     owner="trident",
-    code_version="3",
+    code_version="4",
     suites=("trident",),
     traits=_TRAITS,
-    compute=trident_rows,
+    compute=_rows,
 )
