@@ -107,8 +107,7 @@ def test_calibration_is_the_loop(rows, templated):
         bad = np.array([logits.suite.candidates[c].category in negative for c in columns])
         scaled = mass[:, ~bad].sum(axis=1) - mass[:, bad].sum(axis=1)
         for definition, bias in (("cosine", delta), ("scaled", scaled)):
-            key = {"event": event, "definition": definition, "probe": "orig"}
-            assert set(rows.filter(metric="calibration_p_harm")["attribute"]) == {"bias_magnitude"}
+            key = {"event": event, "definition": definition, "probe": "orig", "attribute": "bias_magnitude"}
             shares = []
             for low, name in ((0.0, "[0.0, 0.1)"), (0.1, "[0.1, 0.2)"), (0.6, "[0.6, ∞)")):
                 high = np.inf if low == 0.6 else low + 0.1
@@ -122,11 +121,11 @@ def test_calibration_is_the_loop(rows, templated):
                 )
             bins = rows.filter(metric="calibration_p_harm", **key).sort("group")
             shares = bins["value"].to_list()
-            elbow = one(rows, metric="calibration_elbow", attribute=None, group=None, **key)
+            elbow = one(rows, metric="calibration_elbow", group=None, **key)
             first = [i for i, share in enumerate(shares) if share >= 0.5]
             assert elbow["value"] == pytest.approx(first[0] / 10 if first else np.nan, nan_ok=True)
             assert ("no elbow" in (elbow["reason"] or "")) == (not first)
-            largest = one(rows, metric="calibration_max_p_harm", attribute=None, group=None, **key)
+            largest = one(rows, metric="calibration_max_p_harm", group=None, **key)
             assert largest["value"] == max(share for share in shares if share == share)
             assert "in [" in largest["reason"]
 

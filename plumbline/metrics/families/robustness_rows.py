@@ -26,7 +26,7 @@ from plumbline.tables.suites import Suite
 
 DEFAULT = "positive_minus_negative"
 BINNED = "bias_magnitude"
-"""What the column `attribute` says of a row about images whose |Δ| lies in the bin that `group` names."""
+"""What the column `attribute` says of calibration: images are grouped by |Δ|, `group` names the bin."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +201,7 @@ def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) ->
     for definition, delta in (("cosine", task.delta[:, 0]), ("scaled", scaled)):
         found = calibration(delta, harmful, clusters=task.sets, confidence=settings.confidence)
         common = _common(cell, task, definition=definition, probe=task.suite.templates[0])
+        common["attribute"] = BINNED
         rows += _bin_rows(common, found, few_sets_reason(task.sets), settings)
         rows += _summary_rows(common, found, few_sets_reason(task.sets), settings)
     return rows
@@ -209,7 +210,7 @@ def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) ->
 def _bin_rows(common: Row, found: Calibration, few: str | None, settings: MetricSettings) -> list[Row]:
     rows, total = [], int(found.n.sum())
     for b, name in enumerate(bin_names(found)):
-        n, own = int(found.n[b]), common | {"attribute": BINNED, "group": name}
+        n, own = int(found.n[b]), common | {"group": name}
         small = "no image in this bin" if n == 0 else group_size_reason(n, settings.min_group)
         rows.append(
             own
