@@ -3,6 +3,7 @@
 import polars as pl
 
 from assets.checks import BLOCKING_CHECKS, label_shares
+from assets.geometry import stored_geometry
 from plumbline import __version__
 from plumbline.encoders.families import FAMILIES
 from plumbline.report import (
@@ -46,7 +47,23 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
         absent=tuple(AbsentCell(**cell) for cell in table.details["absent"]),
         provenance=places.lake.read_table("provenance"),
         planted_truth=_planted(places),
+        geometry=_geometry(places, encoders),
+        effects=_of_this_audit(places, "factor_effects", table),
+        published=_of_this_audit(places, "paper_comparison", table),
     )
+
+
+def _of_this_audit(places: Places, name: str, table: Committed) -> pl.DataFrame | None:
+    """Return a table that was made of the metric table that is reported; None if it was made of another."""
+    made = places.lake.committed(name)
+    if made is None or made.details["audit_id"] != table.details["audit_id"]:
+        return None
+    return places.lake.read_table(name, made=made)
+
+
+def _geometry(places: Places, encoders: list[str]) -> pl.DataFrame | None:
+    words = [found.words for found in stored_geometry(places, encoders) if found.words.height]
+    return pl.concat(words) if words else None
 
 
 def _dataset(places: Places, dataset: str) -> DatasetSummary:

@@ -199,6 +199,10 @@ class ReportInputs:
         Columns of `PLANTED_SCHEMA`: rates that are known because they were planted.
     geometry : DataFrame or None
         Columns of `GEOMETRY_SCHEMA`: the words of each model's text space, of all models one after the other.
+    effects : DataFrame or None
+        Columns of `plumbline.metrics.factor_effects.EFFECT_SCHEMA`.
+    published : DataFrame or None
+        Columns of `plumbline.report.comparison.COMPARISON_SCHEMA`.
     """
 
     audit: AuditSummary
@@ -208,6 +212,8 @@ class ReportInputs:
     provenance: pl.DataFrame = field(default_factory=lambda: _empty(PROVENANCE_SCHEMA))
     planted_truth: pl.DataFrame | None = None
     geometry: pl.DataFrame | None = None
+    effects: pl.DataFrame | None = None
+    published: pl.DataFrame | None = None
 
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""

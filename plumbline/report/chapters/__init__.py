@@ -3,5 +3,14 @@
 from __future__ import annotations
 
 from plumbline.report.chapter import Chapter
+from plumbline.report.chapters.confounds import CHAPTER as CONFOUNDS
+from plumbline.report.chapters.effects import CHAPTER as EFFECTS
+from plumbline.report.chapters.published import CHAPTER as PUBLISHED
+from plumbline.report.chapters.text_space import CHAPTER as TEXT_SPACE
 
-CHAPTERS: tuple[Chapter, ...] = ()
+CHAPTERS: tuple[Chapter, ...] = (
+    EFFECTS,
+    CONFOUNDS,
+    TEXT_SPACE,
+    PUBLISHED,
+)

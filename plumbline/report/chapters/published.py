@@ -1,0 +1,92 @@
+"""What papers printed, beside what this audit measured of the same checkpoint, dataset and metric."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.comparison import checkpoint_fits
+from plumbline.report.inputs import ReportInputs
+from plumbline.report.listings import Listing
+from plumbline.report.numbers import count, interval, number
+from plumbline.report.rows import Row, defined
+
+
+def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    compared = inputs.published
+    if compared is None or compared.is_empty():
+        return []
+    parts = []
+    for paper in compared["paper"].unique(maintain_order=True).to_list():
+        own = compared.filter(pl.col("paper") == paper)
+        judged = own.filter(pl.col("within").is_not_null())
+        held, left = int(judged["within"].sum()), own.height - judged.height
+        note = f"{count(held)} of {count(judged.height)} printed numbers lie within the measured interval."
+        if left:
+            note += f" {count(left)} are not judged: suspect, not comparable, or undefined here; the list says why."
+        listings = [
+            ("Every printed number beside the measured one", comparison_listing(own)),
+            ("Which checkpoint fits the paper", _fit_listing(checkpoint_fits(own))),
+        ]
+        parts.append(Part(title=paper, notes=[note], listings=listings))
+    return parts
+
+
+def comparison_listing(rows: pl.DataFrame) -> Listing:
+    """List printed and measured numbers, those that differ most first."""
+    ordered = rows.sort(pl.col("within").fill_null(True), -pl.col("difference").abs(), nulls_last=True)
+    shown = [
+        (
+            f"table {row['table']}: {row['row']}, {row['column']}",
+            f"{row['model']} on {row['dataset']}",
+            _number(row["published"]),
+            _number(row["measured"]),
+            interval(row["ci_low"], row["ci_high"]),
+            _number(row["difference"]),
+            _verdict(row),
+        )
+        for row in ordered.to_dicts()
+    ]
+    heads = (
+        "Cell of the paper",
+        "Measured on",
+        "Published",
+        "Measured",
+        "Interval",
+        "Difference",
+        "Agreement",
+    )
+    return Listing(heads, shown, frozenset({2, 3, 4, 5}), "Those outside the interval come first.")
+
+
+def _verdict(row: Row) -> str:
+    judged = {True: "within the interval", False: "outside the interval", None: "not judged"}[row["within"]]
+    return f"{judged}: {row['note']}" if row["note"] else judged
+
+
+def _fit_listing(fits: pl.DataFrame) -> Listing:
+    shown = [
+        (
+            row["checkpoint"],
+            row["model"],
+            row["metric"],
+            f"{row['within']} of {row['cells']}",
+            number(row["mean_absolute_difference"]),
+        )
+        for row in fits.to_dicts()
+    ]
+    heads = ("Checkpoint of the paper", "Here", "Metric", "Within", "Mean absolute difference")
+    return Listing(heads, shown, frozenset({3, 4}))
+
+
+def _number(value: float | None) -> str:
+    return number(value) if defined(value) else "–"
+
+
+CHAPTER = Chapter(
+    anchor="published",
+    title="Beside the published numbers",
+    lead="Where a checkpoint and a dataset of this audit are those of a paper: what it printed, what was measured "
+    "here, and whether the measured interval, widened by the rounding in print, holds the printed number.",
+    parts=_parts,
+)

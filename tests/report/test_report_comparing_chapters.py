@@ -1,0 +1,76 @@
+"""The chapters that compare: checkpoints with each other, and with what papers printed."""
+
+import re
+from dataclasses import replace
+
+import polars as pl
+
+from plumbline.metrics.factor_effects import EFFECT_SCHEMA
+from plumbline.report import render
+from plumbline.report.comparison import COMPARISON_SCHEMA
+
+EFFECT = {
+    "factor": "size", "level_first": "small", "level_second": "large", "held": "3k, atlas", "first": "sa",
+    "second": "la", "dataset": "planted-fairface", "suite": "crime", "attribute": "race", "event": "crime",
+    "metric": "max_skew", "definition": "mean_over_pairs", "value": 0.4, "ci_low": 0.1, "ci_high": 0.7, "p": 0.001,
+    "q": 0.01, "n": 700, "value_first": 1.4, "value_second": 1.0,
+}  # fmt: skip
+PRINTED = {
+    "paper": "data_matters_most", "table": "1", "row": "Fair | CLIP | B/32 | 400M", "column": "max s_G^c",
+    "status": "as_printed", "checkpoint": "clip-b32-400m", "model": "clip", "address": "ViT-B-32-quickgelu/openai",
+    "metric": "max_skew", "dataset": "faces", "published": 1.19, "rounding": 0.005, "measured": 1.25,
+    "difference": 0.06, "ci_low": 1.1, "ci_high": 1.4, "n": 10954, "unit": "relative gap", "within": True,
+}  # fmt: skip
+
+
+def chapter(page, anchor):
+    """Return the text of a section."""
+    section = page.split(f'<h2 id="{anchor}">')[1].split("</section>")[0]
+    return " ".join(re.sub(r"<[^>]+>", " ", section).split())
+
+
+def made(table, inputs, **frames):
+    return render(table, replace(inputs, **frames))
+
+
+def test_effects_are_told_and_listed(table, inputs):
+    rows = [EFFECT, EFFECT | {"attribute": "gender", "value": -0.2, "q": 0.5}]
+    rows.append(
+        EFFECT | {"metric": "harm_rate", "definition": "top1", "attribute": None, "value": float("nan")}
+    )
+    text = chapter(made(table, inputs, effects=pl.DataFrame(rows, schema=EFFECT_SCHEMA)), "effects")
+    assert (
+        "Model size: 2 comparisons of max skew. In 1 the first of the pair is clearly the more biased" in text
+    )
+    assert "small − large (3k, atlas)" in text and "undefined" in text and "1.4 → 1.0" in text
+
+
+def test_effects_that_chance_may_explain_are_said_to_be_so(table, inputs):
+    frame = pl.DataFrame([EFFECT | {"q": 0.3}], schema=EFFECT_SCHEMA)
+    assert "None is clear: chance alone may explain them." in chapter(
+        made(table, inputs, effects=frame), "effects"
+    )
+
+
+def test_printed_numbers_stand_beside_measured_ones(table, inputs):
+    rows = [
+        PRINTED,
+        PRINTED | {"column": "% C", "within": False, "difference": -0.5, "note": "<b>other images</b>"},
+        PRINTED | {"column": "% NC", "within": None, "difference": None, "note": "suspect: recurs"},
+    ]
+    page = made(table, inputs, published=pl.DataFrame(rows, schema=COMPARISON_SCHEMA))
+    text = chapter(page, "published")
+    assert "1 of 2 printed numbers lie within the measured interval. 1 are not judged" in text
+    assert (
+        text.index("outside the interval") < text.index("within the interval") < text.index("suspect: recurs")
+    )
+    assert "&lt;b&gt;other images" in page and "<b>other" not in page
+    assert "clip-b32-400m" in text and "1 of 1" not in text
+
+
+def test_nothing_to_compare_is_no_chapter(table, inputs):
+    for effects, published in ((None, None), (EFFECT_SCHEMA, COMPARISON_SCHEMA)):
+        frames = {"effects": effects, "published": published}
+        empty = {k: None if v is None else pl.DataFrame(schema=v) for k, v in frames.items()}
+        page = made(table, inputs, **empty)
+        assert 'id="effects"' not in page and 'id="published"' not in page
