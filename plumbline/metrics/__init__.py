@@ -12,6 +12,7 @@ from plumbline.metrics.directional_bias import (
 )
 from plumbline.metrics.equal_opportunity import EqualOpportunity, equal_opportunity_gap
 from plumbline.metrics.intra_set_cosine import IntraSetCosine, intra_set_cosine
+from plumbline.metrics.markedness import Markedness, markedness, markedness_gap
 from plumbline.metrics.outcomes import (
     EventValue,
     GroupProportion,
@@ -23,6 +24,7 @@ from plumbline.metrics.outcomes import (
     outcome_proportions,
     parity_difference,
 )
+from plumbline.metrics.sc_weat import Associations, CategoryAssociation, sc_weat
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.template_agreement import RankAgreement, rank_agreement
 from plumbline.metrics.trident import (
@@ -31,9 +33,13 @@ from plumbline.metrics.trident import (
     probe_rate_gap,
     trident_scores,
 )
+from plumbline.metrics.valence_correlation import ValenceCorrelation, valence_correlation
+from plumbline.metrics.weat import Weat, weat
 
 __all__ = [
+    "Associations",
     "Calibration",
+    "CategoryAssociation",
     "Cell",
     "ChangeComparison",
     "Coefficient",
@@ -44,6 +50,7 @@ __all__ = [
     "GroupProportion",
     "IntraSetCosine",
     "LevelMeans",
+    "Markedness",
     "MaxSkew",
     "MeanChange",
     "MetricSettings",
@@ -52,6 +59,8 @@ __all__ = [
     "SuiteLogits",
     "TemplateShift",
     "TridentScores",
+    "ValenceCorrelation",
+    "Weat",
     "calibration",
     "compare_changes",
     "confound_fit",
@@ -61,6 +70,8 @@ __all__ = [
     "impact_ratio",
     "intra_set_cosine",
     "level_means",
+    "markedness",
+    "markedness_gap",
     "max_skew",
     "mean_change",
     "normalise_probe_rates",
@@ -68,6 +79,9 @@ __all__ = [
     "parity_difference",
     "probe_rate_gap",
     "rank_agreement",
+    "sc_weat",
     "template_shift",
     "trident_scores",
+    "valence_correlation",
+    "weat",
 ]

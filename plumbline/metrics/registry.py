@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plumbline.metrics.families.associations import ASSOCIATIONS
 from plumbline.metrics.families.confounds import CONFOUNDS
 from plumbline.metrics.families.outcomes import OUTCOMES
 from plumbline.metrics.families.robustness import ROBUSTNESS
@@ -17,6 +18,7 @@ FAMILIES: dict[str, MetricFamily] = {
     for family in (
         OUTCOMES,
         TRIDENT,
+        ASSOCIATIONS,
         ROBUSTNESS,
         CONFOUNDS,
     )

@@ -17,9 +17,9 @@ from plumbline.statistics.partition_tests import (
     Tails,
     exact_tails,
     random_tails,
+    smaller_size,
     standardised,
     takes_all,
-    tested_size,
 )
 from plumbline.statistics.partitions import random_subsets
 
@@ -150,7 +150,7 @@ def _tails(
     m = columns.shape[1]
     if takes_all(in_a):
         return exact_tails(np.concatenate([columns, columns.mean(axis=1, keepdims=True)], axis=1), in_a)
-    size = tested_size(in_a)
+    size = smaller_size(in_a)
     blocks = random_subsets(len(columns), [size], count=permutations, rng=rng)
     mean = np.full((m, 1), 1 / m)
     return random_tails(standardised(columns), mean, [in_a], [size], blocks)[0]

@@ -164,14 +164,14 @@ def random_tails(
     ]
 
 
-def tested_size(in_a: NDArray[np.bool_]) -> int:
+def smaller_size(in_a: NDArray[np.bool_]) -> int:
     """Return the size of the smaller side of a partition, by which its subsets are drawn."""
     return _smaller_side(in_a)[0]
 
 
 def takes_all(in_a: NDArray[np.bool_]) -> bool:
     """Return whether the partitions of these sizes are few enough to compare with all of them."""
-    return is_enumerable(len(in_a), tested_size(in_a))
+    return is_enumerable(len(in_a), smaller_size(in_a))
 
 
 def _smaller_side(in_a: NDArray[np.bool_]) -> tuple[int, int]:

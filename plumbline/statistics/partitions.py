@@ -119,13 +119,13 @@ class SubsetBlock:
     n : int
     bits : (rows, w) uint8
         The subsets of the first size, a bit an image, the first image highest.
-    added : tuple of (rows, d) int32
+    added : tuple of (rows, d) uint16 or int32
         The images that make each further size of the one before.
     """
 
     n: int
     bits: NDArray[np.uint8]
-    added: tuple[NDArray[np.int32], ...]
+    added: tuple[NDArray[np.integer], ...]
 
     @property
     def nbytes(self) -> int:
@@ -151,7 +151,10 @@ class SubsetBlock:
         for step in self.added:
             starts = np.arange(0, step.size + 1, step.shape[1], dtype=np.int32)
             ones = np.ones(step.size, dtype=np.float32)
-            total = total + csr_array((ones, step.ravel(), starts), shape=(rows, self.n)) @ columns
+            total = (
+                total
+                + csr_array((ones, step.astype(np.int32).ravel(), starts), shape=(rows, self.n)) @ columns
+            )
             yield total
 
     def members(self, rows: NDArray[np.int64], size: int) -> NDArray[np.float64]:
@@ -232,8 +235,8 @@ def _flip_to_size(bits: NDArray[np.uint8], n: int, size: int, rng: np.random.Gen
     _flip(bits, n, np.maximum(-surplus, 0), rng, value=0)
 
 
-def _grow(bits: NDArray[np.uint8], n: int, by: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    added = np.empty((len(bits), by), dtype=np.int32)
+def _grow(bits: NDArray[np.uint8], n: int, by: int, rng: np.random.Generator) -> NDArray[np.integer]:
+    added = np.empty((len(bits), by), dtype=np.uint16 if n <= 2**16 else np.int32)
     _flip(bits, n, np.full(len(bits), by), rng, value=0, record=added)
     return added
 
@@ -245,7 +248,7 @@ def _flip(
     rng: np.random.Generator,
     *,
     value: int,
-    record: NDArray[np.int32] | None = None,
+    record: NDArray[np.integer] | None = None,
 ) -> None:
     """Flip as many bits of `value` of each row as `times` says, in place; `record` keeps which, in order.
 

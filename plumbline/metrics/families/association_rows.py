@@ -1,0 +1,313 @@
+"""Rows of the associations between groups of faces and the words of social perception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.cores import side_by_side
+from plumbline.metrics.association_errors import Bounded, BoundedAssociations, bounded_associations
+from plumbline.metrics.cell import Cell, SuiteLogits
+from plumbline.metrics.families.markedness_rows import markedness_parts
+from plumbline.metrics.families.rows import Row, base_row, joined, small_groups_reason
+from plumbline.metrics.settings import MetricSettings
+from plumbline.metrics.valence_correlation import valence_correlation
+from plumbline.statistics.clusters import cluster_codes, few_sets_reason
+from plumbline.statistics.groups import Groups, attribute_groups
+from plumbline.statistics.partition_tests import (
+    Tails,
+    exact_tails,
+    random_tails,
+    smaller_size,
+    standardised,
+    takes_all,
+)
+from plumbline.statistics.shared_partitions import random_subset_chains
+from plumbline.tables.schema import metric_frame
+
+COMPOSITE = "gender_race"
+OTHERS = "others"
+"""The reference group where there are more than two: all labelled images that are not of the group."""
+
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Perception:
+    """Cosines of the images with the words of a suite, averaged over its templates.
+
+    Attributes
+    ----------
+    words : tuple of str
+    cosine : (n, w) float64
+    scales : dict of str to (w,) float64
+        Weight of each word in a scale: 1 / its words.
+    dimensions : dict of str to (w,) float64
+        For scales with two poles, `agency_positive` and `agency_negative`: the weights of one minus the other's.
+    labels : DataFrame
+    clusters : (n,) int64 or None
+    """
+
+    suite_id: str
+    suite_hash: str
+    words: tuple[str, ...]
+    cosine: NDArray[np.float64]
+    scales: dict[str, NDArray[np.float64]]
+    dimensions: dict[str, NDArray[np.float64]]
+    labels: pl.DataFrame
+    clusters: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two groups of images: A against B."""
+
+    group: str
+    reference: str
+    in_a: NDArray[np.bool_]
+
+
+def association_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    """Return the metric rows of the perception and markedness suites that the cell has cosines and labels for.
+
+    With two groups the first by name is compared with the second (man - woman); with more each with all others. The
+    test is one-sided as in the paper: p is small where the group lies closer to the word, large where its reference
+    does; `two_sided` rows ask for either. Partitions count images as exchangeable, also where they come in sets: the
+    images of a set resemble each other, so that a contrast within sets is tested with caution. Intervals respect sets.
+    """
+    # Drawn partitions belong to places: in the order of the images' ids, whatever order they came in.
+    order = cell.records["image_id"].arg_sort().to_numpy()
+    parts: list[Callable[[], list[Row]]] = []
+    for logits in cell.logits.values():
+        if logits.cosine is None:
+            continue
+        if logits.suite.family == "perception":
+            parts += _perception_parts(cell, logits, order, settings)
+        elif logits.suite.family == "markedness":
+            parts += markedness_parts(cell, logits, order, settings)
+    return metric_frame(list(chain.from_iterable(side_by_side(parts))))
+
+
+def _perception_parts(
+    cell: Cell, logits: SuiteLogits, order: NDArray[np.int64], settings: MetricSettings
+) -> list[Callable[[], list[Row]]]:
+    kept = order[cell.rows(logits.suite.id)[order]]
+    labels = cell.labels(logits.suite.id)[kept]
+    attributes = attribute_groups(labels)
+    perception = _perception(logits, kept, labels)
+    parts: list[Callable[[], list[Row]]] = [
+        partial(_attribute_rows, cell, perception, groups, settings)
+        for groups in attributes
+        if groups.attribute != COMPOSITE
+    ]
+    return [*parts, partial(_correlation_rows, cell, perception, attributes, settings)]
+
+
+def _perception(logits: SuiteLogits, kept: NDArray[np.int64], labels: pl.DataFrame) -> Perception:
+    scales = logits.suite.scales
+    words = tuple(dict.fromkeys(word for scale in scales.values() for word in scale))
+    weights = {
+        scale: np.array([(word in chosen) / len(chosen) for word in words])
+        for scale, chosen in scales.items()
+    }
+    # A few words at a time: all templates of all words at once would be as large as many datasets.
+    means = [
+        logits.by_template(words[start : start + _AT_ONCE]).mean(axis=1)[kept]
+        for start in range(0, len(words), _AT_ONCE)
+    ]
+    poles = [name.removesuffix("_positive") for name in scales if name.endswith("_positive")]
+    return Perception(
+        suite_id=logits.suite.id,
+        suite_hash=logits.suite.hash,
+        words=words,
+        cosine=np.concatenate(means, axis=1),
+        scales=weights,
+        dimensions={
+            name: weights[f"{name}_positive"] - weights[f"{name}_negative"]
+            for name in poles
+            if f"{name}_negative" in weights
+        },
+        labels=labels,
+        clusters=cluster_codes(labels),
+    )
+
+
+def _comparisons(groups: Groups) -> list[Comparison]:
+    """Return whom to compare with whom; nothing where only one group has a name."""
+    if len(groups.names) == 2:
+        return [Comparison(*groups.names, groups.codes == 0)]
+    if len(groups.names) < 2:
+        return []
+    return [Comparison(name, OTHERS, groups.codes == i) for i, name in enumerate(groups.names)]
+
+
+def _attribute_rows(
+    cell: Cell, perception: Perception, groups: Groups, settings: MetricSettings
+) -> list[Row]:
+    labelled = groups.codes >= 0
+    known = Groups(groups.attribute, groups.names, groups.codes[labelled])
+    comparisons = _comparisons(known)
+    if not comparisons:
+        return []
+    columns = perception.cosine[labelled]
+    clusters = None if perception.clusters is None else perception.clusters[labelled]
+    scales = np.stack(list(perception.scales.values()), axis=1)
+    mixtures = np.column_stack([scales, *perception.dimensions.values()])
+    tails = _compare(columns, mixtures, comparisons, settings)
+    # A dimension is a column of its own: the words of one pole minus those of the other, image by image.
+    poles = np.column_stack([columns, columns @ mixtures[:, scales.shape[1] :]])
+    means = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
+    rows = []
+    for comparison, compared in zip(comparisons, tails):
+        found = bounded_associations(
+            poles, comparison.in_a, means, clusters=clusters, confidence=settings.confidence
+        )
+        common = _common(cell, perception, groups.attribute, comparison, clusters, settings)
+        rows += _comparison_rows(common, perception, found, compared)
+    return rows
+
+
+def _compare(
+    columns: NDArray[np.float64],
+    mixtures: NDArray[np.float64],
+    comparisons: list[Comparison],
+    settings: MetricSettings,
+) -> list[Tails]:
+    """Compare the words, scales and dimensions of every comparison with other partitions of the same sizes."""
+    tails: dict[str, Tails] = {}
+    by_chance: list[Comparison] = []
+    for comparison in comparisons:
+        if takes_all(comparison.in_a):
+            every = np.concatenate([columns, columns @ mixtures], axis=1)
+            tails[comparison.group] = exact_tails(every, comparison.in_a)
+        else:
+            by_chance.append(comparison)
+    ready = standardised(columns)
+    sizes = [smaller_size(comparison.in_a) for comparison in by_chance]
+    for chained, blocks in random_subset_chains(
+        len(columns), sizes, count=settings.permutations, seed=settings.seed
+    ):
+        chosen = [c for c, size in zip(by_chance, sizes) if size in chained]
+        found = random_tails(ready, mixtures, [c.in_a for c in chosen], chained, blocks)
+        tails |= {comparison.group: tail for comparison, tail in zip(chosen, found)}
+    return [tails[comparison.group] for comparison in comparisons]
+
+
+def _common(
+    cell: Cell,
+    perception: Perception,
+    attribute: str,
+    comparison: Comparison,
+    clusters: NDArray[np.int64] | None,
+    settings: MetricSettings,
+) -> Row:
+    inside, n = int(comparison.in_a.sum()), len(comparison.in_a)
+    names = (comparison.group, comparison.reference)
+    return base_row(
+        cell,
+        suite=perception.suite_id,
+        suite_hash=perception.suite_hash,
+        attribute=attribute,
+        group=comparison.group,
+        reference_group=comparison.reference,
+        n=n,
+        reason=joined(
+            small_groups_reason(names, [inside, n - inside], settings.min_group), few_sets_reason(clusters)
+        ),
+    )
+
+
+def _comparison_rows(
+    common: Row, perception: Perception, found: BoundedAssociations, tails: Tails
+) -> list[Row]:
+    words, scales, dimensions = perception.words, list(perception.scales), list(perception.dimensions)
+    greater, either = tails.p_values(), tails.p_values("two-sided")
+    beyond = tails.p_values(strict=True)
+    n = int(str(common["n"]))
+    rows = [
+        _row(common, "sc_weat_effect", "paper", found.effect_size, i, greater[i], probe=word)
+        for i, word in enumerate(words)
+    ]
+    # The sample standard deviation over n instead of n - 1.
+    wider = _scaled(found.mean_effect_size, np.sqrt(n / (n - 1)))
+    for i, scale in enumerate(scales):
+        place = len(words) + i
+        effect, event = found.mean_effect_size, {"event": scale}
+        rows += [
+            _row(common, "sc_weat_effect", "paper", effect, i, greater[place], **event),
+            _row(common, "sc_weat_effect", "ddof_0", wider, i, greater[place], **event),
+            _row(common, "sc_weat_effect", "strict", effect, i, beyond[place], **event),
+            _row(common, "sc_weat_effect", "two_sided", effect, i, either[place], **event),
+            _row(common, "sc_weat_statistic", "paper", found.mean_statistic, i, greater[place], **event),
+        ]
+    for i, dimension in enumerate(dimensions):
+        place, column = len(words) + len(scales) + i, len(words) + i
+        for definition, p in (("paper", greater[place]), ("two_sided", either[place])):
+            rows.append(
+                _row(common, "weat_effect", definition, found.effect_size, column, p, event=dimension)
+            )
+    return rows
+
+
+def _scaled(bounded: Bounded, factor: float) -> Bounded:
+    return Bounded(bounded.value * factor, bounded.low * factor, bounded.high * factor)
+
+
+def _row(
+    common: Row, metric: str, definition: str, found: Bounded, i: int, p: float, **columns: object
+) -> Row:
+    value, low = float(found.value[i]), float(found.low[i])
+    missing = None
+    if np.isnan(value):
+        missing = "the cosines do not vary"
+    elif np.isnan(low):
+        missing = "no interval: one image or set in a group"
+    estimate = {"value": value, "ci_low": low, "ci_high": float(found.high[i]), "p": float(p)}
+    reason = joined(missing, None if common["reason"] is None else str(common["reason"]))
+    return common | {"metric": metric, "definition": definition, "reason": reason} | estimate | columns
+
+
+def _correlation_rows(
+    cell: Cell, perception: Perception, attributes: list[Groups], settings: MetricSettings
+) -> list[Row]:
+    """Return how the poles of each dimension go together, over all images and within every group."""
+    everyone = np.ones(len(perception.cosine), dtype=bool)
+    views: list[tuple[str | None, str | None, NDArray[np.bool_]]] = [(None, None, everyone)]
+    views += [(g.attribute, name, g.codes == i) for g in attributes for i, name in enumerate(g.names)]
+    rows = []
+    for dimension in perception.dimensions:
+        poles = perception.cosine @ np.stack(
+            [perception.scales[f"{dimension}_{valence}"] for valence in ("positive", "negative")], axis=1
+        )
+        for attribute, group, mask in views:
+            clusters = None if perception.clusters is None else perception.clusters[mask]
+            found = valence_correlation(
+                *poles[mask].T,
+                clusters=clusters,
+                confidence=settings.confidence,
+                min_group=settings.min_group,
+            )
+            rows.append(
+                base_row(
+                    cell,
+                    metric="valence_correlation",
+                    definition="pearson",
+                    suite=perception.suite_id,
+                    suite_hash=perception.suite_hash,
+                    attribute=attribute,
+                    group=group,
+                    event=dimension,
+                    value=found.value,
+                    ci_low=found.ci_low,
+                    ci_high=found.ci_high,
+                    n=found.n,
+                    reason=joined(found.reason, few_sets_reason(clusters)),
+                )
+            )
+    return rows

@@ -1,0 +1,161 @@
+"""Partitions of images: enumerated or drawn, they are all there are, each as likely as any other."""
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from plumbline.errors import MetricError
+from plumbline.statistics import partitions
+from plumbline.statistics.partition_tests import exact_tails, random_tails, smaller_size, standardised
+from plumbline.statistics.partitions import count_subsets, is_enumerable, random_subsets, subset_sums
+
+
+def members(n, sizes, *, count, seed=0):
+    """Return the (count, n) memberships of random subsets of every size."""
+    blocks = list(random_subsets(n, sizes, count=count, rng=np.random.default_rng(seed)))
+    every = [np.arange(len(block.bits)) for block in blocks]
+    return [
+        np.concatenate([block.members(rows, place) for block, rows in zip(blocks, every)])
+        for place in range(len(sizes))
+    ]
+
+
+@pytest.mark.parametrize(("n", "size"), [(1, 1), (5, 0), (5, 5), (7, 1), (7, 3), (8, 4), (9, 7), (13, 2)])
+def test_subset_sums_are_those_of_the_combinations(n, size):
+    columns = np.random.default_rng(n).normal(size=(n, 3))
+    slow = np.array([columns[list(chosen)].sum(axis=0) for chosen in combinations(range(n), size)])
+    fast = subset_sums(columns, size)
+    assert fast.shape == slow.shape
+    np.testing.assert_allclose(np.sort(fast, axis=0), np.sort(slow, axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "size"), [(1, 1), (2, 1), (7, 3), (10, 5), (11, 9), (40, 2)])
+def test_counting_subsets_equals_looking_at_each(n, size):
+    columns = np.random.default_rng(n).integers(-2, 3, (n, 4)).astype(float)
+    sums = subset_sums(columns, size)
+    low, high = np.array([-1.0, -0.5, 0.0, 2.0]), np.array([-1.0, 0.5, 0.0, 3.0])
+    below, above = count_subsets(columns, size, low, high)
+    np.testing.assert_array_equal(below, (sums < low).sum(axis=0))
+    np.testing.assert_array_equal(above, (sums > high).sum(axis=0))
+
+
+def test_what_is_enumerated():
+    assert is_enumerable(20, 10) and not is_enumerable(21, 10)
+    assert is_enumerable(200_000, 1) and not is_enumerable(633, 2) and is_enumerable(632, 2)
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes"), [(7, [1]), (7, [6]), (64, [32]), (65, [1, 2, 64]), (200, [13, 60, 100])]
+)
+def test_subsets_have_their_sizes_and_grow(n, sizes):
+    found = members(n, sizes, count=50)
+    for inside, size in zip(found, sizes):
+        assert inside.shape == (50, n) and set(np.unique(inside)) <= {0.0, 1.0}
+        assert (inside.sum(axis=1) == size).all()
+    for smaller, larger in pairwise(found):
+        assert (smaller <= larger).all()
+
+
+@pytest.mark.parametrize("sizes", [[1], [4], [2, 3], [1, 3, 4]])
+def test_every_subset_is_equally_likely(sizes):
+    n, count = 8, 30_000
+    for inside, size in zip(members(n, sizes, count=count, seed=3), sizes):
+        code = inside.astype(int) @ (1 << np.arange(n))
+        all_codes = [sum(1 << i for i in chosen) for chosen in combinations(range(n), size)]
+        seen = [np.count_nonzero(code == c) for c in all_codes]
+        assert sum(seen) == count
+        assert stats.chisquare(seen).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("share", [0.02, 0.14, 0.3, 0.5])
+def test_large_subsets_take_every_image_alike_and_in_every_pair(share):
+    n, count = 1000, 4000
+    size = int(share * n)
+    (inside,) = members(n, [size], count=count, seed=4)
+    z = (inside.mean(axis=0) - share) / np.sqrt(share * (1 - share) / count)
+    assert stats.kstest(z, "norm").pvalue > 1e-4 and abs(z).max() < 5
+    # Without replacement two images are in together less often than by chance.
+    together = (inside[:, 0::2] * inside[:, 1::2]).mean()
+    pair = share * (size - 1) / (n - 1)
+    assert together == pytest.approx(pair, abs=5 * np.sqrt(pair / (count * n / 2)))
+
+
+@pytest.mark.parametrize("sizes", [[], [0, 3], [3, 3], [5, 3], [3, 10]])
+def test_sizes_that_make_no_sense(sizes):
+    with pytest.raises(MetricError, match=r"within 1 \.\. 9"):
+        next(random_subsets(10, sizes, count=5, rng=np.random.default_rng(0)))
+
+
+def test_block_sums_are_the_sums(monkeypatch):
+    monkeypatch.setattr(partitions, "_BLOCK", 70 * 9)
+    columns = np.random.default_rng(0).normal(size=(70, 3)).astype(np.float32)
+    (block,) = random_subsets(70, [20, 25, 40], count=31, rng=np.random.default_rng(1))
+    parts = list(block.parts())
+    assert [len(part.bits) for part in parts] == [9, 9, 9, 4]
+    for place in range(3):
+        fast = np.concatenate([list(part.sums(columns))[place] for part in parts])
+        np.testing.assert_allclose(fast, block.members(np.arange(31), place) @ columns, atol=1e-4)
+
+
+def test_memory_is_bounded_by_drawing_in_blocks(monkeypatch):
+    monkeypatch.setattr(partitions, "_DRAWN", 100 * 40)
+    blocks = list(random_subsets(100, [30], count=90, rng=np.random.default_rng(1)))
+    assert [len(block.bits) for block in blocks] == [40, 40, 10]
+    assert sum(block.nbytes for block in blocks) == 90 * 16
+
+
+def slow_tails(columns, in_a, inside, slack=1e-12):
+    """Compare the difference of means with that of every given membership, one after the other."""
+
+    def difference(mask):
+        return columns[mask].mean(axis=0) - columns[~mask].mean(axis=0)
+
+    observed = difference(in_a)
+    others = np.array([difference(row.astype(bool)) for row in inside])
+    return (others > observed + slack).sum(axis=0), (others < observed - slack).sum(axis=0)
+
+
+def test_random_tails_are_those_of_double_precision_whatever_ties():
+    n, rng = 60, np.random.default_rng(2)
+    groups = np.repeat([0, 1, 2], [10, 14, 36])
+    columns = np.column_stack(
+        [
+            rng.normal(size=n) * 0.02 + 0.25,  # cosines
+            rng.integers(0, 2, n),  # ties with most partitions
+            rng.integers(0, 5, n) * 0.1,  # ties up to the rounding of tenths
+            np.full(n, 0.1),  # ties with all
+            1e6 + rng.normal(size=n),  # rounding of single precision alone would decide
+        ]
+    )
+    mixtures = np.array([[0.5, 0.5, 0, 0, 0], [0, 1, 0, 3, 0], [1, 0, 0, 0, 0]]).T
+    sizes = [10, 14, 24]
+    blocks = list(random_subsets(n, sizes, count=400, rng=rng))
+    masks = [groups == g for g in range(3)]
+    assert [smaller_size(mask) for mask in masks] == sizes
+    found = random_tails(standardised(columns), mixtures, masks, sizes, blocks)
+    everything = np.concatenate([columns, columns @ mixtures], axis=1)
+    for place, (tails, mask) in enumerate(zip(found, masks)):
+        inside = np.concatenate([b.members(np.arange(len(b.bits)), place) for b in blocks])
+        # The third group is the larger side: its subsets are those of the others.
+        inside = inside if place < 2 else 1 - inside
+        # A million with differences of means near 1e-9 has no 1e-12 to tell.
+        above, below = slow_tails(everything, mask, inside, slack=1e-10)
+        np.testing.assert_array_equal(tails.above, above)
+        np.testing.assert_array_equal(tails.below, below)
+        assert tails.total == 400 and not tails.exact
+        assert tails.above[3] == tails.below[3] == 0, "what does not vary ties"
+
+
+def test_exact_tails_compare_with_all():
+    rng = np.random.default_rng(3)
+    columns = np.column_stack([rng.normal(size=9), rng.integers(0, 3, 9), np.ones(9)])
+    for size in (2, 7):
+        in_a = np.arange(9) < size
+        inside = np.array([np.isin(np.arange(9), chosen) for chosen in combinations(range(9), size)])
+        tails = exact_tails(columns, in_a)
+        above, below = slow_tails(columns, in_a, inside)
+        np.testing.assert_array_equal(tails.above, above)
+        np.testing.assert_array_equal(tails.below, below)
+        assert tails.total == 36 and tails.exact
