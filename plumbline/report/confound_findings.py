@@ -1,0 +1,137 @@
+"""What the confound rows say: whether a confound moves what a model reads in a face, and more than who is shown."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from plumbline.report.evidence import evidence, or_nan, uncertainty
+from plumbline.report.figures.confounds import PROTECTED
+from plumbline.report.finding import Finding
+from plumbline.report.inputs import Reading
+from plumbline.report.numbers import bare_p, interval, number
+from plumbline.report.rows import Row, defined, significance_level, where
+from plumbline.report.vocabulary import attribute_title
+
+SPLIT = ("pose", "smiling")
+_PARTS = {"below": " below 0", "above": " above 0", "all": ""}
+
+
+def confound_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return one finding a model, dataset and confound, and one on confounds against protected attributes."""
+    common = {"definition": "cluster", "statistic": "estimate", "condition": "before"}
+    slopes = where(table, metric="confound_slope", **common).filter(pl.col("event").is_not_null())
+    found = []
+    for (model, dataset, confound), own in slopes.group_by(
+        "model", "dataset", "attribute", maintain_order=True
+    ):
+        lines = where(own, group=("below", "above") if confound in SPLIT else ("all",)).to_dicts()
+        if lines:
+            found.append(_slope(str(model), str(dataset), str(confound), lines, reading))
+    against = where(table, metric="confound_vs_protected", **common)
+    for (model, dataset), own in against.group_by("model", "dataset", maintain_order=True):
+        found.append(_comparison(str(model), str(dataset), own.to_dicts(), table, reading))
+    return found
+
+
+def _slope(model: str, dataset: str, confound: str, lines: list[Row], reading: Reading) -> Finding:
+    known = [row for row in lines if defined(row["value"]) and significance_level(row) is not None]
+    what, subject = attribute_title(confound), f"{model} on {dataset}"
+    topic = ("confound", dataset, confound)
+    if not known:
+        reason = next((row["reason"] for row in lines if row["reason"]), "no reason was recorded")
+        sentence = f"{subject}: whether {what} moves what the model reads in a face cannot be said: {reason}."
+        return _finding(
+            "undefined", topic, model, dataset, f"undefined: slope along {what}", sentence, lines[0]
+        )
+    strongest = min(known, key=lambda row: (significance_level(row), -abs(row["value"])))
+    sure = sum(evidence(row, reading) for row in known)
+    line = f"{strongest['event']} words along {what}{_PARTS[strongest['group']]}"
+    stated = f"{number(strongest['value'])} a level ({uncertainty(strongest, reading)}{_note(strongest)})"
+    if sure:
+        tone = "bias" if confound in PROTECTED else "difference"
+        sentence = (
+            f"{subject}: {what} alone, with nothing else about the face changed, moves what the model reads in it. "
+            f"Most surely {line}: {stated}. Evidence in {sure} of {len(known)} lines, by valence"
+            f"{' and direction' if confound in SPLIT else ''}."
+        )
+        return _finding(tone, topic, model, dataset, f"slope of {line}", sentence, strongest)
+    sentence = (
+        f"{subject}: no evidence that {what} moves what the model reads in a face; the least uncertain of "
+        f"{len(known)} lines is {line}: {stated}."
+    )
+    return _finding("none", topic, model, dataset, f"no evidence: slope along {what}", sentence, strongest)
+
+
+def _comparison(model: str, dataset: str, rows: list[Row], table: pl.DataFrame, reading: Reading) -> Finding:
+    known = [row for row in rows if defined(row["value"]) and significance_level(row) is not None]
+    subject, topic = f"{model} on {dataset}", ("confound size", dataset)
+    if not known:
+        reason = next((row["reason"] for row in rows if row["reason"]), "no reason was recorded")
+        sentence = f"{subject}: confounds cannot be compared with protected attributes: {reason}."
+        short = "undefined: confounds against protected attributes"
+        return _finding("undefined", topic, model, dataset, short, sentence, rows[0])
+    more = [row for row in known if row["value"] > 0 and evidence(row, reading)]
+    less = [row for row in known if row["value"] < 0 and evidence(row, reading)]
+    largest = max(more or known, key=lambda row: row["value"])
+    count = (
+        f"Over {len(known)} comparisons, by valence: the confound moves it more in {len(more)}, less in {len(less)}, "
+        f"and in {len(known) - len(more) - len(less)} neither can be said."
+    )
+    first, second = (attribute_title(largest[name]) for name in ("attribute", "reference_group"))
+    sizes = {row["attribute"]: row for row in _sizes(table, largest)}
+    told = ", ".join(
+        f"{attribute_title(name)} {number(sizes[name]['value'])}"
+        for name in (largest["attribute"], largest["reference_group"])
+        if name in sizes
+    )
+    stated = f"{number(largest['value'])} ({uncertainty(largest, reading)}{_note(largest)})"
+    words = f"{largest['event']} words"
+    if more:
+        sentence = (
+            f"{subject}: changing {first} moves what the model reads in a face ({words}) more than changing {second} "
+            f"does: mean absolute changes {told}, difference {stated}. {count}"
+        )
+        return _finding(
+            "difference",
+            topic,
+            model,
+            dataset,
+            f"{first} moves {words} more than {second}",
+            sentence,
+            largest,
+        )
+    sentence = (
+        f"{subject}: no evidence that a confound moves what the model reads in a face more than a protected attribute; "
+        f"the largest difference is that of {first} and {second} ({words}): {stated}. {count}"
+    )
+    short = "no evidence: a confound moves more than a protected attribute"
+    return _finding("none", topic, model, dataset, short, sentence, largest)
+
+
+def _sizes(table: pl.DataFrame, row: Row) -> list[Row]:
+    key = {name: row[name] for name in ("model", "dataset", "suite", "event", "definition", "condition")}
+    return where(table, metric="attribute_change", **key).to_dicts()
+
+
+def _note(row: Row) -> str:
+    return f"; {row['reason']}" if row["reason"] else ""
+
+
+def _finding(
+    tone: str, topic: tuple[str, ...], model: str, dataset: str, short: str, sentence: str, row: Row
+) -> Finding:
+    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
+    return Finding(
+        tone=tone,
+        topic=topic,
+        model=model,
+        dataset=dataset,
+        short=short[:1].upper() + short[1:] if tone in ("bias", "difference") else short,
+        sentence=sentence,
+        value=or_nan(row["value"]),
+        value_text=number(row["value"]),
+        interval_text=interval(row["ci_low"], row["ci_high"]),
+        q_text=bare_p(row["q"]),
+        # The end of the interval that is nearest to no effect.
+        strength=min(abs(low), abs(high)) if low * high > 0 else 0.0,
+    )

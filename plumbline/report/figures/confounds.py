@@ -1,0 +1,232 @@
+"""What a model reads in a face along pose, lighting, a smile and age, and how much each attribute moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from plumbline.report.figures.canvas import Picture, blank, drawing, text_width, with_tips
+from plumbline.report.figures.marks import (
+    Mark,
+    as_float,
+    axis_title,
+    cap_of,
+    dots_with_intervals,
+    fit_grid,
+    legend,
+    legend_dot,
+    number_scale,
+    panel_title,
+    rows_axes,
+)
+from plumbline.report.figures.palette import BLUE, FAINT, GRID, SLATE, SOFT, VALENCE_COLOURS
+from plumbline.report.inputs import Reading
+from plumbline.report.numbers import MINUS, interval, number
+from plumbline.report.rows import Row, defined, in_order, where
+from plumbline.report.vocabulary import attribute_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH = 960
+ORDER = ("pose", "lighting", "smiling", "age")
+PROTECTED = ("gender", "race", "age")
+CURVES = ("positive", "negative", "blank")
+_COLOURS = {**VALENCE_COLOURS, "blank": SLATE}
+_SHAPES = {"positive": "o", "negative": "D", "blank": "s"}
+_WORDS = {"positive": "positive words", "negative": "negative words", "blank": "no word: “a person”"}
+
+
+def curves_figure(
+    table: pl.DataFrame, *, model: str, dataset: str, definition: str = "less_blank"
+) -> Picture | None:
+    """Draw the mean outcome at each level, one panel a confound, one line a valence; None without such rows.
+
+    `definition` is `less_blank` (cosine with the word minus cosine without) or `raw` (the cosines themselves).
+    """
+    rows = where(
+        table,
+        metric="perception_by_level",
+        definition=definition,
+        model=model,
+        dataset=dataset,
+        condition="before",
+    ).filter(pl.col("value").is_finite())
+    if rows.is_empty():
+        return None
+    confounds, events = in_order(rows["attribute"], ORDER), in_order(rows["event"], CURVES)
+    low, high = _range(rows.to_dicts())
+    left = text_width([_signed(t) for t in _ticks(low, high)], size=11) + 18
+    grid = fit_grid(len(confounds), width=WIDTH, left=left, top=58, height=230, columns=4)
+    with drawing():
+        figure = blank(WIDTH, grid.bottom(len(confounds)) + 52)
+        for index, confound in enumerate(confounds):
+            axes = grid.place(figure, index)
+            _frame(axes, where(rows, attribute=confound), (low, high), shown=index % grid.columns == 0)
+            panel_title(axes, attribute_title(confound))
+            for event in events:
+                # Side by side, so that intervals at one level do not hide each other.
+                _curve(
+                    axes, where(rows, attribute=confound, event=event).to_dicts(), event, events.index(event)
+                )
+        marks = [legend_dot(_WORDS[e], _COLOURS[e], marker=_SHAPES[e]) for e in events]
+        legend(figure, marks, left=left)
+        what = "cosine with the word, less the cosine without" if definition == "less_blank" else "cosine"
+        axis_title(figure, left, grid.bottom(len(confounds)) + 40, f"level of the confound; upwards: {what}")
+    raw = ", without taking off the prompt that has no word" if definition == "raw" else ""
+    return Picture(
+        name=f"confounds-{definition}-{model}-{dataset}",
+        title=f"What {model} reads in a face along each confound, {dataset}{raw}",
+        description="Each mark is the mean over the faces at one level and the words of one valence, with its "
+        "interval over the seeds. Nothing but the level differs between the faces of a panel: a flat line is one "
+        "that the confound does not move. The panels share one scale.",
+        figure=figure,
+    )
+
+
+def _range(rows: Sequence[Row]) -> tuple[float, float]:
+    ends = [row[name] for row in rows for name in ("value", "ci_low", "ci_high") if defined(row[name])]
+    values = [row["value"] for row in rows]
+    span = max(values) - min(values)
+    # An interval of a few seeds may be very long: it is cut off rather than the curves flattened.
+    low = max(min(ends), min(values) - 1.5 * span)
+    high = min(max(ends), max(values) + 1.5 * span)
+    room = 0.06 * (high - low) or 1e-3
+    return low - room, high + room
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    from matplotlib.ticker import MaxNLocator
+
+    found = [round(float(t), 9) for t in MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)]
+    return [t for t in found if low <= t <= high]
+
+
+def _signed(value: float) -> str:
+    return f"{value:g}".replace("-", MINUS)
+
+
+def _frame(axes: Axes, rows: pl.DataFrame, ends: tuple[float, float], *, shown: bool) -> None:
+    """Give a panel its levels across and the shared scale upwards."""
+    from matplotlib.ticker import MaxNLocator
+
+    levels = sorted({float(group) for group in rows["group"]})
+    room = 0.07 * (levels[-1] - levels[0]) or 1.0
+    axes.set_xlim(levels[0] - room, levels[-1] + room)
+    across = MaxNLocator(nbins=5, integer=True).tick_values(levels[0], levels[-1])
+    places = [float(t) for t in across if levels[0] - room <= t <= levels[-1] + room]
+    axes.set_xticks(places, [_signed(t) for t in places])
+    axes.set_ylim(*ends)
+    axes.set_yticks([])
+    lines = axes.get_yaxis_transform()
+    ticks = _ticks(*ends)
+    axes.hlines(ticks, 0, 1, transform=lines, color=GRID, linewidth=0.9, zorder=0)
+    if levels[0] < 0 < levels[-1]:
+        axes.axvline(0, color=FAINT, linewidth=1.4, zorder=0)
+    if shown:
+        for tick in ticks:
+            axes.annotate(
+                _signed(tick), (0, tick), (-8, 0), xycoords=lines, textcoords="offset points", ha="right",
+                va="center_baseline", color=SOFT, fontsize=11,
+            )  # fmt: skip
+
+
+def _curve(axes: Axes, rows: list[Row], event: str, place: int) -> None:
+    rows = sorted(rows, key=lambda row: float(row["group"]))
+    if not rows:
+        return
+    ends, colour = axes.get_xlim(), _COLOURS[event]
+    aside = 0.012 * (ends[1] - ends[0]) * (place - 0.5)
+    x, y = [float(row["group"]) + aside for row in rows], [row["value"] for row in rows]
+    axes.plot(x, y, "-", color=colour, linewidth=1.4, zorder=2)
+    known = [row for row in rows if defined(row["ci_low"]) and defined(row["ci_high"])]
+    low, high = axes.get_ylim()
+    axes.vlines(
+        [float(row["group"]) + aside for row in known],
+        [max(row["ci_low"], low) for row in known],
+        [min(row["ci_high"], high) for row in known],
+        color=colour,
+        linewidth=1.3,
+        alpha=0.6,
+    )
+    size = 5 if _SHAPES[event] == "D" else 6
+    (dots,) = axes.plot(x, y, _SHAPES[event], color=colour, markersize=size, zorder=3, clip_on=False)
+    with_tips(dots, [_level_tip(row) for row in rows])
+
+
+def _level_tip(row: Row) -> str:
+    return (
+        f"{attribute_title(row['attribute'])} {_signed(float(row['group']))}, {_WORDS[row['event']]}: "
+        f"{number(row['value'])} [{interval(row['ci_low'], row['ci_high'])}], n = {row['n']}"
+    )
+
+
+def change_figure(table: pl.DataFrame, *, model: str, dataset: str) -> Picture | None:
+    """Draw how much changing each attribute moves the outcome, by valence; None without such rows."""
+    rows = where(
+        table,
+        metric="attribute_change",
+        definition="cluster",
+        model=model,
+        dataset=dataset,
+        condition="before",
+    )
+    if rows.is_empty():
+        return None
+    confounds = [name for name in in_order(rows["attribute"], ORDER) if name not in PROTECTED]
+    names = confounds + [name for name in in_order(rows["attribute"], PROTECTED) if name in PROTECTED]
+    valences = in_order(rows["event"], CURVES)
+    marks = {
+        (valence, protected): [
+            _change_mark(row, names.index(row["attribute"]))
+            for row in where(rows, event=valence).to_dicts()
+            if (row["attribute"] in PROTECTED) is protected
+        ]
+        for valence in valences
+        for protected in (False, True)
+    }
+    cap = cap_of([mark for own in marks.values() for mark in own])
+    titles = [attribute_title(name) for name in names]
+    left = text_width(titles) + 18
+    grid = fit_grid(len(valences), width=WIDTH, left=left, top=58, height=30 * len(names), columns=2)
+    with drawing():
+        figure = blank(WIDTH, grid.bottom(len(valences)) + 52)
+        for index, valence in enumerate(valences):
+            axes = grid.place(figure, index)
+            rows_axes(axes, titles, shown=index % grid.columns == 0)
+            number_scale(axes, cap)
+            panel_title(axes, _WORDS[valence])
+            dots_with_intervals(axes, marks[valence, False], SLATE, cap=cap)
+            dots_with_intervals(axes, marks[valence, True], BLUE, cap=cap, shape="D")
+        entries = [legend_dot("confound", SLATE), legend_dot("protected attribute", BLUE, marker="D")]
+        legend(figure, entries, left=left)
+        words = "mean absolute change of the outcome between two faces that differ in this alone"
+        axis_title(figure, left, grid.bottom(len(valences)) + 40, words)
+    return Picture(
+        name=f"changes-{model}-{dataset}",
+        title=f"Does a confound move {model} as much as a protected attribute? {dataset}",
+        description="Each mark is the mean absolute change between two faces of one seed that differ in one "
+        "attribute alone, with its interval over the seeds. A confound that lies as far right as gender or race "
+        "can hide, or feign, a bias in photographs in which it is not held still.",
+        figure=figure,
+    )
+
+
+def _change_mark(row: Row, y: int) -> Mark:
+    tip = (
+        f"{attribute_title(row['attribute'])}, {_WORDS[row['event']]}: {number(row['value'])} "
+        f"[{interval(row['ci_low'], row['ci_high'])}], {row['n']} pairs of faces"
+    )
+    return Mark(
+        y=y, value=as_float(row["value"]), low=as_float(row["ci_low"]), high=as_float(row["ci_high"]), tip=tip
+    )
+
+
+def draw_curves(
+    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
+) -> Picture | None:
+    """Draw the curves of the first of some models that has them: the small picture of a cell."""
+    drawn = (curves_figure(table, model=model, dataset=dataset) for model in models)
+    return next((picture for picture in drawn if picture), None)
