@@ -24,6 +24,9 @@ class MetricSettings:
     label_margin : float
         Automatic gender labels below this margin |p_man - p_woman| are dropped in `confident_labels`, in
         [0, 1].
+    label_error : float
+        Share of automatic labels that may be wrong where a dataset has no gender of its own, in [0, 0.5): how far the
+        rates by them could then move.
 
     Raises
     ------
@@ -37,6 +40,7 @@ class MetricSettings:
     confidence: float = 0.95
     min_group: int = 30
     label_margin: float = 0.2
+    label_error: float = 0.15
 
     def __post_init__(self) -> None:
         ranges = {
@@ -45,6 +49,7 @@ class MetricSettings:
             "confidence": (0.5 < self.confidence < 1, "between 0.5 and 1"),
             "min_group": (self.min_group >= 1, "at least 1"),
             "label_margin": (0 <= self.label_margin <= 1, "0 .. 1"),
+            "label_error": (0 <= self.label_error < 0.5, "0 .. below 0.5"),
         }
         for name, (valid, expected) in ranges.items():
             if not valid:

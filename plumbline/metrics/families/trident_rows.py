@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell, SuiteLogits
+from plumbline.metrics.families.label_error_rows import LabelledTests, label_error_rows, true_genders
 from plumbline.metrics.families.rows import (
     Row,
     base_row,
@@ -39,7 +40,7 @@ from plumbline.statistics.intervals import mean_of_proportions
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.seeds import generator
 from plumbline.tables.schema import metric_frame
-from plumbline.tables.suites import VALENCES, Suite
+from plumbline.tables.suites import GENDERS, VALENCES, Suite
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,9 @@ class ProbeTest:
 def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     """Return the metric rows of the Trident suites that the cell has logits and labels for.
 
-    Single tests are by class; mixed tests are the same predictions by class × automatic gender label;
-    composite tests have the 2C composite labels as candidates. Images whose label is no class of the suite
-    are left out.
+    Single tests are by class; mixed tests are the same predictions by class × automatic gender label, with rows
+    beside them that say what errors of that label do; composite tests have the 2C composite labels as
+    candidates. Images whose label is no class of the suite are left out.
     """
     parts: list[Callable[[], list[Row]]] = []
     if (logits := cell.logits.get("trident")) and (classes := _classes(cell, logits.suite)):
@@ -109,10 +110,29 @@ def _class_tests(
             cosine = _probe_test(name, logits, logits.cosine, kept, groups, divisor=divisor)
             definitions = {"paper": "cosine", "plain": "cosine"}
             parts.append(partial(_score_rows, cell, cosine, definitions, settings, gaps=False))
-        if name == "trident_mixed" and "auto_gender_margin" in cell.records.columns:
-            sure = cell.records["auto_gender_margin"].fill_null(-1.0).to_numpy() >= settings.label_margin
-            parts.append(partial(_confident_rows, cell, test.only(sure), settings))
+        if name == "trident_mixed":
+            parts += _label_tests(cell, test, kept, settings)
     return parts
+
+
+def _label_tests(
+    cell: Cell, test: ProbeTest, classes: Groups, settings: MetricSettings
+) -> list[Callable[[], list[Row]]]:
+    """Return what computes the mixed tests by labels that are sure, by true ones, and with the labeller's errors
+    undone or bounded."""
+    parts: list[Callable[[], list[Row]]] = []
+    if "auto_gender_margin" in cell.records.columns:
+        sure = cell.records["auto_gender_margin"].fill_null(-1.0).to_numpy() >= settings.label_margin
+        parts.append(partial(_relabelled_rows, cell, test.only(sure), "confident_labels", settings))
+    true = true_genders(cell.records)
+    if ((classes.codes >= 0) & (true >= 0)).any():
+        by_truth = replace(test, groups=crossed_with_gender(classes, cell.records["gender"]))
+        parts.append(partial(_relabelled_rows, cell, by_truth, "true_labels", settings))
+    automatic = label_codes(cell.records["auto_gender"], GENDERS)
+    labelled = LabelledTests(
+        _common(cell, test), _probes(test.suite), test.outcomes, classes, automatic, true
+    )
+    return [*parts, partial(label_error_rows, labelled, settings=settings)]
 
 
 def _classes(cell: Cell, suite: Suite) -> Groups | None:
@@ -163,11 +183,11 @@ def _score_rows(
     return rows + (_gap_rows(cell, test, settings) if gaps else [])
 
 
-def _confident_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> list[Row]:
+def _relabelled_rows(cell: Cell, test: ProbeTest, definition: str, settings: MetricSettings) -> list[Row]:
     tables = test.tables
     scores = score_tables(tables, divisor=test.divisor, confidence=settings.confidence)
-    rows = _group_rows(cell, test, scores, "probe_rate", "confident_labels", settings)
-    return rows + _macro_rows(cell, test, tables, scores, {"paper": "confident_labels"}, settings)
+    rows = _group_rows(cell, test, scores, "probe_rate", definition, settings)
+    return rows + _macro_rows(cell, test, tables, scores, {"paper": definition}, settings)
 
 
 def _common(cell: Cell, test: ProbeTest, **columns: object) -> Row:

@@ -1,0 +1,286 @@
+"""What errors of an automatic label do to rates by that label: corrected where the truth is known, bounded where not.
+
+A rate among the images that are labelled `man` is a mixture: of the men among them and of the women who were mistaken
+for men. Where some images have a label of their own, the mixture is known and can be undone; where none has, it can
+only be said how far it could have moved the rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from plumbline.errors import MetricError
+from plumbline.metrics.rates import shares
+from plumbline.statistics.intervals import wilson
+
+LEAST_TOLD = 0.1
+"""Smallest P(true 0 | labelled 0) + P(true 1 | labelled 1) - 1 that is undone: below, noise is blown up tenfold."""
+
+_LEAST_SPREAD = 0.05
+
+
+@dataclass(frozen=True)
+class CorrectedRates:
+    """Rates by the true label, from rates by the automatic one.
+
+    Leading axes (...) are outcomes over the same images; C classes; two labels.
+
+    Attributes
+    ----------
+    value, ci_low, ci_high : (..., C, 2) float64
+        By class and true label, in [0, 1]; nan where the labeller cannot be undone. Ends are nan too where the whole
+        interval would lie outside [0, 1]: errors then do have to do with the outcome.
+    raw : (..., C, 2) float64
+        Before clipping to [0, 1].
+    mean, mean_low, mean_high : (...) float64
+        Mean over the classes and labels that are defined.
+    reason : tuple of str or None
+        By class: why it cannot be undone.
+    """
+
+    value: NDArray[np.float64]
+    ci_low: NDArray[np.float64]
+    ci_high: NDArray[np.float64]
+    raw: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    mean_low: NDArray[np.float64]
+    mean_high: NDArray[np.float64]
+    reason: tuple[str | None, ...]
+
+
+def corrected_rates(
+    hits: ArrayLike, sizes: ArrayLike, confusion: ArrayLike, *, confidence: float = 0.95
+) -> CorrectedRates:
+    """Undo a labeller's errors in rates by its label, class by class.
+
+    With M_at = P(true t | labelled a) among the images of a class whose truth is known, the rate among those labelled
+    a is r_a = Σ_t M_at p_t, as long as errors have nothing to do with the outcome; so p = M⁻¹ r.
+
+    The interval carries the sampling of the outcome and of the labeller's errors: the images of one automatic label
+    move p by M⁻¹ (r̂_a - M̂_a p), whose variance follows from the counts when outcome and truth are drawn together. Its
+    ends are recovered from Wilson intervals of the r_a at the sample sizes of equal variance (Zou & Donner 2008), so
+    that they hold near 0 and 1, where resampling gives no interval or one that is far too narrow.
+
+    Parameters
+    ----------
+    hits : (..., C, 2) int
+        Images by class and automatic label for which the outcome happened.
+    sizes : (C, 2) int
+        All images by class and automatic label.
+    confusion : (C, 2, 2) int
+        Images whose truth is known: by class, true label, automatic label. They are among `sizes`.
+
+    Returns
+    -------
+    CorrectedRates
+        Undefined where an automatic label has no image of known truth, or the labeller's answers cannot be told from
+        chance (M's determinant within its sampling error of 0, or below `LEAST_TOLD`). Simulated coverage over 54
+        cases (60 to 800 images a class, errors of 5-25%, rates of 0-90%, 2,000 worlds each): 89-98%, where intervals
+        of the uncorrected rates hold the truth in 0-97% and percentile bootstrap intervals of the same estimate in
+        43-100%.
+
+    Raises
+    ------
+    MetricError
+        If the shapes disagree or counts do not fit each other.
+    """
+    hit, size, table = _checked(hits, sizes, confusion)
+    known = table.sum(axis=-2)
+    truth = shares(np.swapaxes(table, -1, -2), np.repeat(known[..., None], 2, axis=-1))
+    error = np.stack([truth[..., 0, 1], truth[..., 1, 0]], axis=-1)
+    told = 1 - error.sum(axis=-1)
+    reasons = _reasons(table, known, error, told, confidence)
+    told = np.where([reason is None for reason in reasons], told, np.nan)
+    # (C, true, automatic): the inverse of M.
+    inverse = np.empty((*told.shape, 2, 2))
+    inverse[..., 0, 0], inverse[..., 0, 1] = 1 - error[..., 1], -error[..., 0]
+    inverse[..., 1, 0], inverse[..., 1, 1] = -error[..., 1], 1 - error[..., 0]
+    inverse /= told[..., None, None]
+    rate = shares(hit, np.broadcast_to(size, hit.shape))
+    raw = np.einsum("cta,...ca->...ct", inverse, rate)
+    below, above = _deviations(hit, size, known, truth, inverse, rate, confidence)
+    value = np.clip(raw, 0, 1)
+    low, high = _combined(raw, inverse, below, above)
+    mean, mean_low, mean_high = _mean(value, raw, inverse, below, above)
+    return CorrectedRates(
+        value=value,
+        ci_low=np.minimum(low, value),
+        ci_high=np.maximum(high, value),
+        raw=raw,
+        mean=mean,
+        mean_low=np.minimum(mean_low, mean),
+        mean_high=np.maximum(mean_high, mean),
+        reason=reasons,
+    )
+
+
+def _reasons(
+    table: NDArray[np.int64],
+    known: NDArray[np.int64],
+    error: NDArray[np.float64],
+    told: NDArray[np.float64],
+    confidence: float,
+) -> tuple[str | None, ...]:
+    factor = float(ndtri((1 + confidence) / 2))
+    found: list[str | None] = []
+    for counts, own, wrong, told_here in zip(table, known, error, told):
+        if not own.sum():
+            found.append("no image of the class has a true label")
+        elif not own.all():
+            found.append("one of the automatic labels has no image of known truth in the class")
+        else:
+            noise = factor * float(np.sqrt((wrong * (1 - wrong) / own).sum()))
+            mistaken = int(counts[0, 1] + counts[1, 0])
+            chance = f"automatic labels can hardly be told from chance: {mistaken} of {int(own.sum())} wrong"
+            found.append(chance if told_here <= max(noise, LEAST_TOLD) else None)
+    return tuple(found)
+
+
+def _deviations(
+    hit: NDArray[np.int64],
+    size: NDArray[np.int64],
+    known: NDArray[np.int64],
+    truth: NDArray[np.float64],
+    inverse: NDArray[np.float64],
+    rate: NDArray[np.float64],
+    confidence: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how far the images of each automatic label may lie below and above what they show, (..., C, a)."""
+    # Half an event more and less keeps the variance above 0 where an outcome never or always happens.
+    smooth = (hit + 0.5) / (size + 1)
+    edge = 0.5 / (size.sum(axis=-1, keepdims=True) + 1)
+    by_truth = np.clip(np.einsum("cta,...ca->...ct", inverse, smooth), edge, 1 - edge)
+    gap = (by_truth[..., 0] - by_truth[..., 1])[..., None]
+    spread, mixing = smooth * (1 - smooth), truth[..., 0] * truth[..., 1] * gap**2
+    # Var(r̂_a - M̂_a p) times the images: truth is drawn with the outcome where it is known, which takes the mixing out.
+    ratio = 1 + mixing * (size / np.maximum(known, 1) - 2) / spread
+    effective = size / np.maximum(ratio, _LEAST_SPREAD)
+    seen = np.isfinite(effective) & (effective > 0)
+    effective = np.where(seen, effective, 0.0)
+    low, high = wilson(np.where(seen, rate, 0.0) * effective, effective, confidence=confidence)
+    return rate - low, high - rate
+
+
+def _combined(
+    value: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    below: NDArray[np.float64],
+    above: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the interval of Σ_a weights_ta r_a from the deviations of each r_a, within [0, 1]; nan if wholly
+    outside."""
+    down = np.where(weights > 0, below[..., None, :], above[..., None, :])
+    up = np.where(weights > 0, above[..., None, :], below[..., None, :])
+    low = value - np.sqrt(((weights * down) ** 2).sum(axis=-1))
+    high = value + np.sqrt(((weights * up) ** 2).sum(axis=-1))
+    outside = (high < 0) | (low > 1)
+    return tuple(np.where(outside, np.nan, np.clip(end, 0, 1)) for end in (low, high))  # type: ignore[return-value]
+
+
+def _mean(
+    value: NDArray[np.float64],
+    raw: NDArray[np.float64],
+    inverse: NDArray[np.float64],
+    below: NDArray[np.float64],
+    above: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean over defined classes and both true labels, with its interval; classes are independent."""
+    defined = ~np.isnan(inverse).any(axis=(-1, -2))
+    cells = 2 * int(defined.sum())
+    if not cells:
+        nothing = np.full(value.shape[:-2], np.nan)
+        return nothing, nothing, nothing
+    weights = (inverse[defined].sum(axis=-2) / cells).reshape(1, -1)
+    flat = [side[..., defined, :].reshape(*side.shape[:-2], cells) for side in (below, above)]
+    centre = raw[..., defined, :].mean(axis=(-1, -2))
+    low, high = _combined(centre[..., None], weights, flat[0], flat[1])
+    return value[..., defined, :].mean(axis=(-1, -2)), low[..., 0], high[..., 0]
+
+
+@dataclass(frozen=True)
+class RateBounds:
+    """How far rates by the true label can lie from those by the automatic label; (..., C, 2) float64 all.
+
+    Attributes
+    ----------
+    low, high : (..., C, 2) float64
+        The least and largest rate; nan for an empty group.
+    low_interval, high_interval : (..., C, 2, 2) float64
+        Wilson's, of the counts that give each bound.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    low_interval: NDArray[np.float64]
+    high_interval: NDArray[np.float64]
+
+
+def rate_bounds(hits: ArrayLike, sizes: ArrayLike, *, error: float, confidence: float = 0.95) -> RateBounds:
+    """Bound rates by the true label when a share of the automatic labels may be wrong, whichever images those are.
+
+    The least rate of the true men: as many as may be wrong of the images labelled `man` were women, all of them among
+    those with the outcome; and as many as may be wrong of those labelled `woman` were men, all of them without it. The
+    largest the other way round. No assumption on which images are mislabelled is needed, and no narrower bound holds
+    without one.
+
+    Parameters
+    ----------
+    hits : (..., C, 2) int
+        Images by class and automatic label for which the outcome happened.
+    sizes : (C, 2) int
+        All images by class and automatic label.
+    error : float
+        Largest share of the images of each class and automatic label whose label is wrong, in [0, 0.5), rounded down
+        to whole images. A label that is wrong half the time says nothing.
+
+    Raises
+    ------
+    MetricError
+        If the shapes disagree, a count is outside 0 .. n, or `error` is out of range.
+    """
+    hit, size, _ = _checked(hits, sizes, np.zeros((*np.shape(sizes), 2), dtype=np.int64))
+    if not 0 <= error < 0.5:
+        raise MetricError("the error rate of a label is out of range", found=error, expected="0 .. below 0.5")
+    # 15% of 20 is 3 on paper and a rounding error less in binary.
+    wrong = np.floor(error * size + 1e-9).astype(np.int64)
+    miss = size - hit
+    other_hit, other_miss, other_wrong = hit[..., ::-1], miss[..., ::-1], wrong[..., ::-1]
+    lost, gained = np.minimum(wrong, hit), np.minimum(other_wrong, other_miss)
+    least = (hit - lost, size - lost + gained)
+    lost, gained = np.minimum(wrong, miss), np.minimum(other_wrong, other_hit)
+    most = (hit + gained, size - lost + gained)
+    (low, low_interval), (high, high_interval) = (
+        (shares(count, n), np.stack(wilson(count, n, confidence=confidence), axis=-1))
+        for count, n in (
+            (np.where(size > 0, count, 0), np.where(size > 0, n, 0)) for count, n in (least, most)
+        )
+    )
+    return RateBounds(low, high, low_interval, high_interval)
+
+
+def _checked(
+    hits: ArrayLike, sizes: ArrayLike, confusion: ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    hit, size, table = (np.asarray(a, dtype=np.int64) for a in (hits, sizes, confusion))
+    if (
+        size.ndim != 2
+        or size.shape[1] != 2
+        or hit.shape[-2:] != size.shape
+        or table.shape != (*size.shape, 2)
+    ):
+        raise MetricError(
+            "hits, sizes and confusion must be of the same classes and two labels",
+            found=f"{hit.shape}, {size.shape}, {table.shape}",
+            expected="(..., C, 2), (C, 2) and (C, 2, 2)",
+        )
+    if (hit < 0).any() or (hit > size).any() or (table < 0).any() or (table.sum(axis=-2) > size).any():
+        raise MetricError(
+            "counts do not fit: hits and images of known truth are among all images",
+            found=f"hits {hit.tolist()}, known {table.tolist()}",
+            expected=size.tolist(),
+        )
+    return hit, size, table
