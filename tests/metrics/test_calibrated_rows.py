@@ -1,0 +1,48 @@
+"""What the families report keeps its word on the numeric planted encoder: coverage, level, and power that rises."""
+
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from benchmarks.calibration.__main__ import coverage, measure, rejected
+from benchmarks.calibration.readings import READINGS
+
+ALL = pytest.mark.parametrize("index", range(len(READINGS)), ids=[reading.title for reading in READINGS])
+TESTED = [i for i, reading in enumerate(READINGS) if reading.tested]
+STRENGTHS = (0.0, 0.2, 0.4)
+WORLDS = [120, pytest.param(1000, marks=pytest.mark.slow)]
+
+
+@cache
+def frames(worlds, beta):
+    """Return one frame a reading with one row a world."""
+    rows = [measure(seed, beta=beta) for seed in range(worlds)]
+    return [pl.DataFrame(list(of_reading)) for of_reading in zip(*rows)]
+
+
+@ALL
+@pytest.mark.parametrize("worlds", WORLDS)
+def test_intervals_hold_the_truth(index, worlds):
+    for beta in STRENGTHS:
+        held = coverage(frames(worlds, beta)[index], READINGS[index].truth(beta))
+        # Near parity a disparity is estimated too high, and its interval sits a little high too.
+        least = stats.binom.ppf(1e-4, worlds, 0.95 if beta != 0.4 else 0.92) / worlds
+        assert held >= least, (beta, held)
+
+
+@pytest.mark.parametrize("index", TESTED, ids=[READINGS[i].title for i in TESTED])
+@pytest.mark.parametrize("worlds", WORLDS)
+def test_p_is_uniform_under_no_difference_and_power_rises(index, worlds):
+    p = frames(worlds, 0.0)[index]["p"].to_numpy()
+    for level in (0.05, 0.1, 0.25, 0.5):
+        assert np.count_nonzero(p <= level) <= stats.binom.ppf(1 - 1e-4, worlds, level)
+        # Not a test that never rejects: at twice the level it does so often enough.
+        assert np.count_nonzero(p <= min(1.0, 2 * level + 0.05)) >= stats.binom.ppf(1e-4, worlds, level)
+    power = [rejected(frames(worlds, beta)[index]) for beta in STRENGTHS]
+    if READINGS[index].title.startswith("WEAT"):
+        assert power[0] < power[1] < power[2]
+    else:
+        assert power[0] < 0.15 < power[1] <= power[2] and power[2] > 0.9
