@@ -5,6 +5,7 @@ from __future__ import annotations
 from plumbline.metrics.families.associations import ASSOCIATIONS
 from plumbline.metrics.families.confounds import CONFOUNDS
 from plumbline.metrics.families.outcomes import OUTCOMES
+from plumbline.metrics.families.rankings import RANKINGS
 from plumbline.metrics.families.robustness import ROBUSTNESS
 from plumbline.metrics.families.trident import TRIDENT
 from plumbline.metrics.family import MetricFamily
@@ -20,6 +21,7 @@ FAMILIES: dict[str, MetricFamily] = {
         TRIDENT,
         ASSOCIATIONS,
         ROBUSTNESS,
+        RANKINGS,
         CONFOUNDS,
     )
 }

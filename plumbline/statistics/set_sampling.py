@@ -73,7 +73,7 @@ def permute_sets(
     codes, results = groups[used], outcomes[used]
     _, own = np.unique(sets[used], return_inverse=True)
     draws = int(min(permutations, max(200, MOST_DEALT // max(len(codes), 1))))
-    mixed = len(np.unique(own * n_groups + codes)) > len(np.unique(own))
+    mixed = _are_mixed(codes, own)
     step = max(1, _AT_ONCE // max(len(codes), 1))
     tables = np.empty((draws, n_groups, n_outcomes), dtype=np.int64)
     for start in range(0, draws, step):
@@ -84,6 +84,31 @@ def permute_sets(
         size = count * n_groups * n_outcomes
         tables[start : start + count] = np.bincount(flat, minlength=size).reshape(count, n_groups, n_outcomes)
     return tables
+
+
+def deal_groups(
+    groups: NDArray[np.int64], sets: NDArray[np.int64], *, permutations: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Shuffle labels as `permute_sets` does: within sets, or whole sets where each is of one group.
+
+    Parameters
+    ----------
+    groups, sets : (n,) int
+        Every image is in a group.
+
+    Returns
+    -------
+    (permutations, n) int64
+        Group of each image.
+    """
+    _, own = np.unique(sets, return_inverse=True)
+    deal = _dealt_within if _are_mixed(groups, own) else _dealt_whole
+    return deal(groups, own, permutations, rng)
+
+
+def _are_mixed(codes: NDArray[np.int64], own: NDArray[np.int64]) -> bool:
+    """Return whether some set holds several groups."""
+    return len(np.unique(own * (int(codes.max(initial=0)) + 1) + codes)) > len(np.unique(own))
 
 
 def _dealt_within(

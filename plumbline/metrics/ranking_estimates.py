@@ -1,0 +1,437 @@
+"""Skew@k, MaxSkew@k and NDKL of many rankings of the same images, each with its interval and p-value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.errors import MetricError
+from plumbline.metrics.ndkl import (
+    CHANCE_PERMUTATIONS,
+    jackknife_errors,
+    ndkl_by_chance,
+    ndkl_sums,
+    ndkl_without_one,
+    ndkl_without_sets,
+)
+from plumbline.metrics.rankings import equal_shares
+from plumbline.metrics.settings import MetricSettings
+from plumbline.statistics.clusters import FEW_SETS
+from plumbline.statistics.linearised import t_intervals
+from plumbline.statistics.ranking_bootstrap import (
+    SET_RESAMPLES,
+    Intervals,
+    acceleration,
+    bca_intervals,
+    leave_one_out_top_counts,
+    resample_group_totals,
+    resample_top_counts,
+    resample_top_counts_of_sets,
+    top_counts,
+    top_draws,
+)
+from plumbline.statistics.ranking_null import top_count_p_values, top_counts_by_chance
+from plumbline.statistics.seeds import generator
+from plumbline.statistics.set_sampling import deal_groups
+
+Desired = Literal["equal", "ranked"]
+K = 1_000
+"""The paper's k."""
+MOST_BLOCKS = 100
+"""Sets that are left out one by one at most; more sets are joined to this many blocks, of equal number of sets."""
+MOST_WALKED = 60_000_000
+"""Images × rankings × blocks or permutations of sets at most: about a second."""
+SET_PERMUTATIONS = 1_000
+"""Permutations at most where labels are shuffled within sets."""
+LEAST_PERMUTATIONS = 100
+"""Fewer cannot tell what is significant."""
+
+
+def usual_k(n: int) -> int:
+    """Return the paper's k = 1,000, or half of the images where there are fewer than 2,000."""
+    return K if n >= 2 * K else n // 2
+
+
+@dataclass(frozen=True)
+class RankedGroups:
+    """Rankings of the same labelled images.
+
+    Attributes
+    ----------
+    order : (m, n) int64
+        Images by rank, best first.
+    groups : (n,) int64
+        Group of each image, 0 .. g - 1; every group has an image.
+    n_groups : int
+    sets : (n,) int64 or None
+        Set of each image, where images come in sets.
+    dealt : (p, n) int or None
+        Groups of the images after shuffling labels as the sets allow, see `deal_in_sets`; needed with sets.
+    """
+
+    order: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    n_groups: int
+    sets: NDArray[np.int64] | None = None
+    dealt: NDArray[Any] | None = None
+
+    @property
+    def n(self) -> int:
+        """Return the number of ranked images."""
+        return len(self.groups)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Return (g,) images of each group."""
+        return np.bincount(self.groups, minlength=self.n_groups)
+
+    @cached_property
+    def codes(self) -> NDArray[Any]:
+        """Return (m, n) group codes by rank."""
+        return self.groups.astype(np.uint8 if self.n_groups <= 256 else np.uint16)[self.order]
+
+    def only(self, chosen: slice) -> RankedGroups:
+        """Return some of the rankings."""
+        return replace(self, order=self.order[chosen])
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Values with their intervals and p-values, one an entry.
+
+    Attributes
+    ----------
+    value, low, high : (...) float64
+        Ends are nan where the resamples do not vary.
+    p : (...) float64
+        Against a ranking that has nothing to do with the groups.
+    percentile : (...) bool
+        Where the interval is the percentile one, since all resamples lie on one side of the estimate.
+    widened : (...) bool
+        Where the interval was widened to the value of a ranking without preference.
+    chance : (1, p) or (m, p) float64, or None
+        What random rankings give, for measures that chance makes positive.
+    """
+
+    value: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    p: NDArray[np.float64]
+    percentile: NDArray[np.bool_]
+    widened: NDArray[np.bool_]
+    chance: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class TopSample:
+    """The k best of each ranking: as counted, resampled, with something left out, and as chance would have it.
+
+    Groups run along the second axis throughout; a first axis of 1 is the same for all rankings.
+
+    Attributes
+    ----------
+    k : int
+    sizes : (g,) int64
+    counts : (m, g) int64
+    resampled : (m, g, r) int32
+    totals : (m, g, r) or (1, g, r) int64, or None
+        Images of each group in the replicates, which the desired shares of the ranked set need.
+    left : (m, g, v) int64
+        Counts with something left out: an image of each kind, or a block of sets.
+    left_totals : (m, g, v) or (1, g, v) int64
+    left_weight : (m, v) or (1, v) int64
+        How many images are of the kind; 1 for a block.
+    p : (m, g) float64
+        Of each group's count, two-sided.
+    chance : (1, g, p) or (m, g, p) int64
+        Counts of random rankings.
+    """
+
+    k: int
+    sizes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    resampled: NDArray[np.int32]
+    totals: NDArray[np.int64] | None
+    left: NDArray[np.int64]
+    left_totals: NDArray[np.int64]
+    left_weight: NDArray[np.int64]
+    p: NDArray[np.float64]
+    chance: NDArray[np.int64]
+
+
+def sample_top(
+    ranked: RankedGroups,
+    *,
+    k: int,
+    settings: MetricSettings,
+    labels: Sequence[str],
+    with_totals: bool = False,
+) -> TopSample:
+    """Count, resample, leave out and permute the k best of rankings.
+
+    Parameters
+    ----------
+    k : int
+        Less than the number of images.
+    labels : sequence of str
+        What the draws that are made for these rankings alone are named by.
+    with_totals : bool
+        Whether group totals are resampled too; with sets they always are.
+    """
+    if ranked.sets is not None:
+        return _sample_top_of_sets(ranked, ranked.sets, k, settings, labels)
+    g, codes = ranked.n_groups, ranked.codes
+    draws = top_draws(ranked.n, k, resamples=settings.resamples, seed=settings.seed)
+    counts = top_counts(codes, k=k, n_groups=g)
+    resampled = resample_top_counts(codes, draws, n_groups=g)
+    totals = None
+    if with_totals:
+        rng = generator(settings.seed, *labels, "group totals")
+        totals = resample_group_totals(codes, resampled, draws, n_groups=g, rng=rng)
+    left, left_totals, images = leave_one_out_top_counts(codes, k=k, n_groups=g)
+    sizes = tuple(ranked.sizes.tolist())
+    chance = top_counts_by_chance(sizes, k, permutations=settings.permutations, seed=settings.seed)
+    return TopSample(
+        k=k,
+        sizes=ranked.sizes,
+        counts=counts,
+        resampled=resampled,
+        totals=totals,
+        left=np.swapaxes(left.reshape(-1, 2 * g, g), 1, 2),
+        left_totals=np.swapaxes(left_totals.reshape(-1, 2 * g, g), 1, 2),
+        left_weight=images.reshape(-1, 2 * g),
+        p=top_count_p_values(counts, ranked.sizes, k=k),
+        chance=chance.T[None],
+    )
+
+
+def _sample_top_of_sets(
+    ranked: RankedGroups,
+    sets: NDArray[np.int64],
+    k: int,
+    settings: MetricSettings,
+    labels: Sequence[str],
+) -> TopSample:
+    """As `sample_top`, with whole sets drawn and left out, and labels shuffled within sets."""
+    g, codes, blocks = ranked.n_groups, ranked.codes, set_blocks(sets, rankings=len(ranked.order))
+    own = np.unique(sets, return_inverse=True)[1]
+    of_set, of_block = _set_table(own, ranked), _set_table(blocks, ranked)
+    rng = generator(settings.seed, *labels, "bootstrap")
+    resamples = min(settings.resamples, SET_RESAMPLES)
+    drawn = rng.multinomial(len(of_set), np.full(len(of_set), 1 / len(of_set)), size=resamples)
+    # What holds fewer than k images cannot be ranked.
+    drawn = drawn[(drawn @ of_set).sum(axis=1) >= k]
+    without = 1 - np.eye(len(of_block), dtype=np.int64)
+    without = without[(without @ of_block).sum(axis=1) >= k]
+    counts = top_counts(codes, k=k, n_groups=g)
+    chance = _chance_counts_of_sets(ranked, k)
+    return TopSample(
+        k=k,
+        sizes=ranked.sizes,
+        counts=counts,
+        resampled=resample_top_counts_of_sets(codes, own[ranked.order], drawn, k=k, n_groups=g),
+        totals=(drawn @ of_set).T[None],
+        left=resample_top_counts_of_sets(codes, blocks[ranked.order], without, k=k, n_groups=g).astype(
+            np.int64
+        ),
+        left_totals=(without @ of_block).T[None],
+        left_weight=np.ones((1, len(without)), dtype=np.int64),
+        p=_two_sided(counts, chance),
+        chance=chance,
+    )
+
+
+def _set_table(sets: NDArray[np.int64], ranked: RankedGroups) -> NDArray[np.int64]:
+    """Return (s, g) images of each set and group."""
+    table = np.zeros((int(sets.max()) + 1, ranked.n_groups), dtype=np.int64)
+    np.add.at(table, (sets, ranked.groups), 1)
+    return table
+
+
+def set_blocks(sets: NDArray[np.int64], *, rankings: int) -> NDArray[np.int64]:
+    """Return the block of each image, (n,): what is left out as a whole. A set, or where sets are many, several."""
+    own = np.unique(sets, return_inverse=True)[1]
+    most = max(FEW_SETS, min(MOST_BLOCKS, MOST_WALKED // max(rankings * len(own), 1)))
+    return own % min(int(own.max()) + 1, most)
+
+
+def deal_in_sets(
+    groups: NDArray[np.int64], sets: NDArray[np.int64], *, settings: MetricSettings, labels: Sequence[str]
+) -> NDArray[Any]:
+    """Shuffle labels as the sets allow: within sets, or whole sets where each is of one group.
+
+    Returns
+    -------
+    (p, n) uint8 or uint16
+        Groups of the images; at most `SET_PERMUTATIONS` times, fewer for very many images.
+    """
+    fewer = max(LEAST_PERMUTATIONS, MOST_WALKED // len(groups))
+    permutations = min(settings.permutations, SET_PERMUTATIONS, fewer)
+    rng = generator(settings.seed, *labels, "permutation")
+    dealt = np.empty((permutations, len(groups)), dtype=np.uint8 if groups.max() < 256 else np.uint16)
+    for start in range(0, permutations, 50):
+        rows = dealt[start : start + 50]
+        rows[:] = deal_groups(groups, sets, permutations=len(rows), rng=rng)
+    return dealt
+
+
+def _dealt(ranked: RankedGroups) -> NDArray[Any]:
+    if ranked.dealt is None:
+        raise MetricError("rankings of sets need shuffled labels", hint="give `dealt`, from deal_in_sets")
+    return ranked.dealt
+
+
+def _chance_counts_of_sets(ranked: RankedGroups, k: int) -> NDArray[np.int64]:
+    """Return the top-k counts (m, g, p) after shuffling labels as the sets allow."""
+    dealt = _dealt(ranked)
+    groups = np.arange(ranked.n_groups, dtype=dealt.dtype)
+    tops = (dealt[:, order[:k]] for order in ranked.order)
+    return np.stack([np.stack([(top == group).sum(axis=1) for group in groups]) for top in tops])
+
+
+def _two_sided(counts: NDArray[np.int64], chance: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return twice the smaller one-sided permutation p of counts (m, g) among (m, g, p), at most 1."""
+    above = 1 + (chance >= counts[..., None]).sum(axis=-1)
+    below = 1 + (chance <= counts[..., None]).sum(axis=-1)
+    return np.minimum(2 * np.minimum(above, below) / (1 + chance.shape[-1]), 1.0)
+
+
+def skew_estimates(
+    top: TopSample, desired: Desired, *, confidence: float = 0.95
+) -> tuple[Estimates, Estimates]:
+    """Return Skew@k, (m, g), and MaxSkew@k, (m,), against equal desired shares or those of the ranked set.
+
+    Intervals are BCa of share / desired share, which never is infinite, and then its logarithm: values and ends of
+    absent groups are -inf. MaxSkew@k of a ranking without preference is that of a top that mirrors the ranked set, and
+    resampling only ever adds to it. So its interval follows `plumbline.statistics.estimates`: where the permutation
+    test does not reject "the ranking has nothing to do with the groups" (p > 1 - confidence), it reaches from that
+    value to the further of the BCa and percentile ends, and holds it exactly when the test does not reject.
+
+    Parameters
+    ----------
+    desired : {"equal", "ranked"}
+        The second needs `top.totals`; its shares are those of each replicate.
+    """
+    sizes = top.sizes[None, :, None]
+    value = _ratios(top.counts[..., None], sizes, top.k, desired)[..., 0]
+    left = _ratios(top.left, top.left_totals, top.k, desired)
+    weight = np.broadcast_to(top.left_weight, (len(left), left.shape[2]))
+    replicates: NDArray[Any] = top.resampled
+    if desired == "equal":
+        # Whole numbers sort faster; the ratio is a multiple of them.
+        scale, found = len(top.sizes) / top.k, top.counts.astype(np.float64)
+    else:
+        if top.totals is None:
+            raise MetricError("the shares of the ranked set need resampled group totals")
+        scale, found = 1.0, value
+        replicates = _ratios(top.resampled, top.totals, top.k, desired)
+    each = bca_intervals(found, replicates, acceleration(left, weight[:, None]), confidence=confidence)
+    lean = acceleration(left.max(axis=1), weight)
+    every = bca_intervals(found.max(axis=1), replicates.max(axis=1), lean, confidence=confidence)
+    by_group = Estimates(
+        value=_log(value),
+        low=_log(scale * each.low),
+        high=_log(scale * each.high),
+        p=top.p,
+        percentile=each.percentile,
+        widened=np.zeros(value.shape, dtype=bool),
+    )
+    chance = _ratios(top.chance, sizes, top.k, desired).max(axis=1)
+    p = p_above(value.max(axis=1), chance)
+    mirrored = float(_ratios(sizes * top.k / sizes.sum(), sizes, top.k, desired).max())
+    largest = _max_estimates(value.max(axis=1), p, every, scale, mirrored, confidence)
+    return by_group, replace(largest, chance=_log(chance))
+
+
+def _max_estimates(
+    value: NDArray[np.float64],
+    p: NDArray[np.float64],
+    found: Intervals,
+    scale: float,
+    mirrored: float,
+    confidence: float,
+) -> Estimates:
+    low, high, plain_low, plain_high = (
+        scale * end for end in (found.low, found.high, found.percentile_low, found.percentile_high)
+    )
+    widened = (p > 1 - confidence) & ~np.isnan(plain_low)
+    low = np.where(widened, np.minimum(np.minimum(plain_low, mirrored), low), low)
+    high = np.where(widened, np.maximum(np.maximum(plain_high, mirrored), high), high)
+    # The largest ratio is never below 1: rounding must not make its logarithm negative.
+    value, low, high = (np.maximum(_log(end), 0.0) for end in (value, low, high))
+    return Estimates(value, low, high, p, found.percentile & ~widened, widened)
+
+
+def _ratios(
+    counts: NDArray[Any], totals: NDArray[np.integer], k: int, desired: Desired
+) -> NDArray[np.float64]:
+    """Return share / desired share of counts (m, g, x) and totals that broadcast to them.
+
+    A group that a replicate does not hold at all has ratio 0.
+    """
+    if desired == "equal":
+        return counts * (counts.shape[1] / k)
+    wanted = np.broadcast_to(totals * (k / totals.sum(axis=1, keepdims=True)), counts.shape)
+    return np.divide(counts, wanted, out=np.zeros(counts.shape), where=wanted > 0)
+
+
+def ndkl_estimates(ranked: RankedGroups, desired: Desired, *, settings: MetricSettings) -> Estimates:
+    """Return NDKL, (m,), of rankings: interval by the jackknife, p by random rankings.
+
+    The interval is NDKL ± t × the jackknife standard error over images, or over sets, clipped at 0. Where images come
+    in sets, labels are shuffled within them; p is nan where that cannot be done a hundred times in reasonable time.
+    """
+    shares = equal_shares(ranked.n_groups) if desired == "equal" else ranked.sizes / ranked.n
+    given = shares if desired == "equal" else None
+    value = ndkl_sums(ranked.codes, ranked.n_groups).against(shares)
+    if ranked.sets is None:
+        left = ndkl_without_one(ranked.codes, ranked.n_groups, given)
+        permutations = min(settings.permutations, CHANCE_PERMUTATIONS)
+        sizes = tuple(ranked.sizes.tolist())
+        random = ndkl_by_chance(sizes, permutations=permutations, seed=settings.seed)
+        chance = random.against(shares)[None]
+    else:
+        blocks = set_blocks(ranked.sets, rankings=len(ranked.order))
+        left = ndkl_without_sets(ranked.codes, blocks[ranked.order], ranked.n_groups, given)
+        chance = _ndkl_of_dealt(ranked, shares)
+    low, high = t_intervals(
+        value, jackknife_errors(left), units=left.shape[1], confidence=settings.confidence
+    )
+    neither = np.zeros(value.shape, dtype=bool)
+    p = p_above(value, chance) if chance.size else np.full(value.shape, np.nan)
+    return Estimates(value, np.maximum(low, 0.0), high, p, neither, neither, chance)
+
+
+def _ndkl_of_dealt(ranked: RankedGroups, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return NDKL (m, p) after shuffling labels as the sets allow; p is 0 where that would take too long."""
+    affordable = MOST_WALKED // max(ranked.order.size, 1)
+    dealt = _dealt(ranked)[: affordable if affordable >= LEAST_PERMUTATIONS else 0]
+    values = np.empty((len(ranked.order), len(dealt)))
+    for order, out in zip(ranked.order, values):
+        for start in range(0, len(dealt), 8):
+            sums = ndkl_sums(dealt[start : start + 8, order], ranked.n_groups)
+            out[start : start + 8] = sums.against(shares)
+    return values
+
+
+def p_above(value: NDArray[np.float64], chance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return p = (1 + draws at least as large) / (1 + draws) (Phipson & Smyth 2010) of many values at once.
+
+    Parameters
+    ----------
+    value : (m,) float
+    chance : (m, p) or (1, p) float
+        Ties within 1e-12 count as at least as large.
+    """
+    slack = 1e-12 * np.maximum(1.0, np.abs(value))
+    return (1 + (chance >= (value - slack)[:, None]).sum(axis=1)) / (1 + chance.shape[1])
+
+
+def _log(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        return np.log(ratio)
