@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.sc_weat import association_sizes
 from plumbline.statistics.linearised import standard_errors, t_intervals
+from plumbline.statistics.partition_tests import SLACK
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def influences(
     """
     n = len(columns)
     share = in_a.mean()
-    spread = np.where(np.ptp(columns, axis=0) > 0, columns.std(axis=0), np.nan)
+    spread = np.where(np.ptp(columns, axis=0) > SLACK, columns.std(axis=0), np.nan)
     shift = columns[in_a].mean(axis=0) - columns[~in_a].mean(axis=0)
     of_statistic, of_effect = np.empty_like(columns), np.empty_like(columns)
     linear = (1 - share * (1 - share) * (shift / spread) ** 2) / spread

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.statistics.partition_tests import (
+    SLACK,
     Alternative,
     Tails,
     exact_tails,
@@ -104,8 +105,8 @@ def sc_weat(
     Returns
     -------
     Associations
-        Effect sizes are nan where a column does not vary, and so is the category's then; everything is nan where a
-        group is empty.
+        Effect sizes are nan where a column does not vary (by more than 1e-12), and so is the category's then; everything
+        is nan where a group is empty.
 
     Raises
     ------
@@ -138,7 +139,7 @@ def association_sizes(
     """Return the difference of means of each column (n, m) and its effect size, which is nan without variation."""
     n = len(columns)
     statistic = columns[in_a].mean(axis=0) - columns[~in_a].mean(axis=0)
-    varies = np.ptp(columns, axis=0) > 0
+    varies = np.ptp(columns, axis=0) > SLACK
     spread = columns.std(axis=0, ddof=ddof) if n > ddof else np.full(columns.shape[1], np.nan)
     return statistic, np.divide(statistic, spread, out=np.full(statistic.shape, np.nan), where=varies)
 

@@ -19,7 +19,7 @@ from plumbline.statistics.partitions import SubsetBlock, count_subsets, is_enume
 Alternative = Literal["greater", "less", "two-sided"]
 
 SLACK = 1e-12
-"""Differences of means within this are ties."""
+"""Differences of means within this are ties, and a column whose values lie within it does not vary."""
 
 _DOUBT = 1e-4
 """Single-precision sums of columns of unit variance are told apart when they differ by this times sqrt(n).
@@ -87,7 +87,7 @@ class Standardised:
 def standardised(columns: NDArray[np.float64]) -> Standardised:
     """Return centred and scaled columns."""
     centred = columns - columns.mean(axis=0)
-    centred[:, np.ptp(columns, axis=0) == 0] = 0.0
+    centred[:, np.ptp(columns, axis=0) <= SLACK] = 0.0
     deviation = np.sqrt((centred**2).mean(axis=0))
     return Standardised(centred / np.where(deviation > 0, deviation, 1.0), deviation)
 
@@ -186,9 +186,8 @@ def _with_mixtures(
     """Return all standardised columns, their deviations, and the weights that make the mixtures of the others."""
     raw = columns.deviation[:, None] * mixtures
     mixed = columns.values @ raw
-    # Columns may cancel up to rounding; what is left of them then is no variation.
-    largest = np.abs(columns.values).max(axis=0, initial=0.0) @ np.abs(raw)
-    mixed[:, np.abs(mixed).max(axis=0, initial=0.0) <= 1e-13 * largest] = 0.0
+    # Columns may cancel up to rounding.
+    mixed[:, np.ptp(mixed, axis=0) <= SLACK] = 0.0
     deviation = np.sqrt((mixed**2).mean(axis=0))
     inverse = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
     values = np.concatenate([columns.values, mixed * inverse], axis=1)
