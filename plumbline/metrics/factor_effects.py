@@ -167,9 +167,9 @@ def factor_effects(
         harm. `n` counts the images behind both values.
 
         The interval is a paired BCa bootstrap over images: a resample holds both checkpoints' answers to an image.
-        A disparity cannot fall below parity, and resampling adds to it; so where a chi-squared test finds no
-        difference between the groups of one checkpoint, the interval is widened to that checkpoint at parity and
-        `reason` says so.
+        A disparity cannot fall below parity, and resampling adds to it; so where a chi-squared test (for images in
+        sets: Wald's, by the spread over sets) finds no difference between the groups of one checkpoint, the interval
+        is widened to that checkpoint at parity and `reason` says so.
 
         `p` is against "no effect on this reading", and is the largest of three: the share of random swaps of the two
         checkpoints' answers, image by image, that change it as much in either direction (exact for "they answer
@@ -370,10 +370,7 @@ class _Drawn:
         without = [_value(reading, counts, left.sizes) for counts in (left.first, left.second)]
         alike = None
         if reading.metric != HARM.metric:
-            alike = (
-                alike_p_value(self.draws.counts[one], sizes),
-                alike_p_value(self.draws.counts[other], sizes),
-            )
+            alike = (self.alike(one), self.alike(other))
         return paired_effect(
             first,
             second,
@@ -382,6 +379,15 @@ class _Drawn:
             acceleration=left.acceleration(without[0] - without[1]),
             alike=alike,
             confidence=confidence,
+        )
+
+    def alike(self, rows: NDArray[np.intp]) -> float:
+        """Return the p of "groups do not differ" for the events in these rows."""
+        draws = self.draws
+        if self.answered.clusters is None:
+            return alike_p_value(draws.counts[rows], draws.sizes)
+        return alike_p_value_of_sets(
+            draws.counts[rows], draws.sizes, draws.resampled[rows], draws.resampled_sizes
         )
 
     def resampled(self, model: str, compared: _Compared, reading: Disparity) -> NDArray[np.float64]:
@@ -477,3 +483,28 @@ def alike_p_value(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> float
     spread = np.where(varies[:, None], n * rate * (1 - rate), 1.0)
     statistic = np.where(varies, ((x - n * rate) ** 2 / spread).sum(axis=1), 0.0)
     return float(min(1.0, chdtrc(len(n) - 1, statistic).min() * len(x)))
+
+
+def alike_p_value_of_sets(
+    counts: NDArray[np.int64], totals: NDArray[np.int64], resampled: NDArray, resampled_totals: NDArray
+) -> float:
+    """Return the p of Wald's test of "groups do not differ" where images come in sets, else as `alike_p_value`.
+
+    Parameters
+    ----------
+    counts, totals : (e, g), (g,) int
+    resampled, resampled_totals : (e, g, r), (g, r)
+        The same in draws of whole sets, whose spread says how far rates of groups lie apart by chance.
+    """
+    seen = (totals > 0) & (resampled_totals > 0).all(axis=1)
+    if seen.sum() < 2:
+        return 1.0
+    rates = counts[:, seen] / totals[seen]
+    drawn = resampled[:, seen].astype(np.float64) / resampled_totals[seen]
+    found = [1.0]
+    for rate, spread in zip(rates, drawn):
+        gaps, covariance = rate[1:] - rate[0], np.atleast_2d(np.cov(spread[1:] - spread[0]))
+        if covariance.any():
+            statistic = float(gaps @ np.linalg.pinv(covariance, hermitian=True) @ gaps)
+            found.append(float(chdtrc(len(gaps), statistic)) * len(rates))
+    return min(found)

@@ -14,6 +14,7 @@ from plumbline.metrics.factor_effects import (
     EFFECT_SCHEMA,
     AnsweredDataset,
     alike_p_value,
+    alike_p_value_of_sets,
     answered_dataset,
     factor_effects,
 )
@@ -21,6 +22,7 @@ from plumbline.metrics.factor_pairs import factor_pairs
 from plumbline.metrics.families.outcome_rows import TestedEvent as EventAnswers
 from plumbline.metrics.families.outcome_rows import outcome_rows
 from plumbline.statistics.groups import Groups
+from plumbline.statistics.paired import draw_answers
 
 SIZES = {"small": {"size": "small"}, "large": {"size": "large"}}
 PAIRS = factor_pairs(SIZES)
@@ -304,6 +306,23 @@ def test_intervals_hold_a_planted_effect_and_p_finds_it(small, large, truth):
     found = worlds(small, large, definition="mean_over_pairs")
     assert sum(row["ci_low"] <= truth <= row["ci_high"] for row in found) >= nominal(0.93)[0]
     assert sum(row["p"] <= 0.05 for row in found) >= 0.45 * WORLDS
+
+
+def test_copies_in_sets_do_not_make_groups_differ():
+    """Every image eight times over as one set: the test of the groups is that of the images, not of their copies."""
+    hit, codes = images((20, 32, 30), 100)
+    hits = hit[None]
+    expected = alike_p_value(np.array([[20, 32, 30]]), np.full(3, 100))
+    copies = draw_answers(
+        np.repeat(hits, 8, axis=1), np.repeat(codes, 8), n_groups=3, resamples=4000, permutations=1,
+        rng=np.random.default_rng(0), clusters=np.repeat(np.arange(300), 8),
+    )  # fmt: skip
+    found = alike_p_value_of_sets(copies.counts, copies.sizes, copies.resampled, copies.resampled_sizes)
+    assert found == pytest.approx(expected, rel=0.25) and 0.02 < expected < 0.5
+    assert alike_p_value(copies.counts, copies.sizes) < 0.1 * expected
+    constant = [np.zeros((1, 3), int), np.full(3, 9), np.zeros((1, 3, 5)), np.full((3, 5), 9.0)]
+    assert alike_p_value_of_sets(*constant) == 1.0
+    assert alike_p_value_of_sets(constant[0], np.array([9, 0, 0]), *constant[2:]) == 1.0
 
 
 def test_groups_that_differ_are_told_from_groups_that_may_be_alike():
