@@ -25,5 +25,10 @@ def side_by_side(calls: Iterable[Callable[[], Result]]) -> list[Result]:
     they change: no random generator above all, so that the results do not depend on the number of cores. The first
     error is raised, after those calls that had begun.
     """
-    with ThreadPoolExecutor(usable_cores()) as pool:
-        return list(pool.map(lambda call: call(), calls))
+    from threadpoolctl import threadpool_limits
+
+    listed, cores = list(calls), usable_cores()
+    # Each matrix product would else use all cores too, and BLAS's threads spin while they wait for one.
+    each = max(1, cores // max(1, len(listed)))
+    with threadpool_limits(each, user_api="blas"), ThreadPoolExecutor(cores) as pool:
+        return list(pool.map(lambda call: call(), listed))

@@ -2,7 +2,9 @@
 
 import threading
 
+import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from plumbline import cores
 
@@ -18,6 +20,17 @@ def test_calls_run_at_the_same_time(monkeypatch):
     monkeypatch.setattr(cores, "usable_cores", lambda: 2)
     both = threading.Barrier(2, timeout=10)
     assert len(cores.side_by_side([both.wait, both.wait])) == 2
+
+
+def test_matrix_products_leave_the_cores_to_the_calls():
+    def blas_threads():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    np.ones((2, 2)) @ np.ones((2, 2))
+    before = blas_threads()
+    inside = cores.side_by_side([blas_threads] * (cores.usable_cores() + 1))
+    assert all(threads == {1} for threads in inside)
+    assert blas_threads() == before
 
 
 def test_an_error_is_raised():
