@@ -189,7 +189,25 @@ def test_level_means_are_the_obvious_means(rows, varied):
         blank = row(rows, definition="raw", event="blank", **key)["value"]
         assert raw - blank == pytest.approx(found["value"], rel=1e-5)
     curves = rows.filter(metric="perception_by_level")
-    assert curves.height == 5 * sum(map(len, LEVELS.values()))
+    assert curves.height == 7 * sum(map(len, LEVELS.values()))
+
+
+def test_curves_within_sets_are_of_the_shape(rows, varied):
+    age = (varied.records["dimension"] == "age").to_numpy()
+    level, sets = (varied.records[name].to_numpy()[age] for name in ("level", "set_id"))
+    own = of_valence(varied, "negative")[age].mean(axis=1)
+    table = np.array(
+        [[own[(sets == s) & (level == v)].mean() for v in ("0.8", "2", "3.2", "4.4")] for s in "01234"]
+    )
+    shape = table - table.mean(axis=1, keepdims=True) + table.mean()
+    key = {"metric": "perception_by_level", "attribute": "age", "event": "negative", "group": "3.2"}
+    found, plain = (row(rows, definition=d, **key) for d in ("within_sets", "less_blank"))
+    half = stats.t.ppf(0.975, 4) * shape[:, 2].std(ddof=1) / np.sqrt(5) * np.sqrt(4 / 3)
+    assert found["value"] == pytest.approx(plain["value"], rel=1e-9)
+    np.testing.assert_allclose(
+        [found["ci_low"], found["ci_high"]], [found["value"] - half, found["value"] + half], rtol=1e-6
+    )
+    assert found["ci_high"] - found["ci_low"] < plain["ci_high"] - plain["ci_low"]
 
 
 def slow_changes(cell, attribute, valence):

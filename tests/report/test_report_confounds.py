@@ -173,6 +173,17 @@ def test_curves_have_a_mark_a_level_and_valence(measured):
     assert any("no word" in tip and "[no interval]" in tip for tip in raw)
 
 
+def test_intervals_are_those_of_the_shape_where_there_are_sets(measured):
+    within = measured.filter(definition="less_blank").with_columns(
+        definition=pl.lit("within_sets"), ci_high=pl.col("value") + 0.1
+    )
+    svg = curves_figure(pl.concat([measured, within]), model=MODELS[0], dataset=DATASET).svg
+    plain = curves_figure(measured, model=MODELS[0], dataset=DATASET).svg
+    assert len(tips(svg)) == len(tips(plain))
+    assert any("–0.12]" in tip for tip in tips(svg)) and not any("–0.12]" in tip for tip in tips(plain))
+    assert "shape of the line" in svg and "of the mean itself" in plain
+
+
 def test_curves_rise_and_fall_as_the_numbers_do(measured):
     svg = curves_figure(measured, model=MODELS[0], dataset=DATASET).svg
     marks = re.findall(r'<use x="([\d.]+)" y="([\d.]+)"[^>]*><title>smiling ([−\d.]+), (\w+) words', svg)

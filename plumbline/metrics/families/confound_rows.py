@@ -223,36 +223,47 @@ def _fit_as_rows(common: Row, fit: ConfoundFit, note: str | None, small: str | N
 # --- means per level
 
 
+@dataclass(frozen=True)
+class _Curve:
+    """One outcome along one confound; `widening` is what its intervals are multiplied by."""
+
+    definition: str
+    event: str
+    outcome: NDArray[np.float64]
+    widening: float = 1.0
+
+
 def _level_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> list[Row]:
     rows: list[Row] = []
     for dimension in faces.dimensions:
         mine = (faces.records["dimension"] == dimension).to_numpy()
         levels, codes = np.unique(faces.records["level"].to_numpy()[mine], return_inverse=True)
-        for definition, event, outcome in _curves(faces):
-            found = level_means(
-                codes,
-                outcome[mine],
-                levels=levels.tolist(),
-                clusters=faces.sets[mine],
-                confidence=settings.confidence,
-            )
+        for curve in _curves(faces, mine, len(levels)):
             common = _common(
                 cell,
                 faces,
                 metric="perception_by_level",
-                definition=definition,
+                definition=curve.definition,
                 attribute=dimension,
-                event=event,
+                event=curve.event,
+            )
+            found = level_means(
+                codes,
+                curve.outcome,
+                levels=levels.tolist(),
+                clusters=faces.sets[mine],
+                confidence=settings.confidence,
             )
             for i, level in enumerate(levels):
+                value = float(found.value[i])
                 small = f"fewer than {settings.min_group} images" if found.n[i] < settings.min_group else None
                 rows.append(
                     common
                     | {
                         "group": f"{level:g}",
-                        "value": float(found.value[i]),
-                        "ci_low": float(found.ci_low[i]),
-                        "ci_high": float(found.ci_high[i]),
+                        "value": value,
+                        "ci_low": value - curve.widening * (value - float(found.ci_low[i])),
+                        "ci_high": value + curve.widening * (float(found.ci_high[i]) - value),
                         "n": int(found.n[i]),
                         "reason": joined(found.reasons[i], faces.few_sets, small),
                     }
@@ -260,12 +271,28 @@ def _level_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> lis
     return rows
 
 
-def _curves(faces: VariedFaces) -> Iterator[tuple[str, str, NDArray[np.float64]]]:
-    """Give definition, event and (n, w) outcome of every curve: less the blank, and as they are (figure B.2)."""
+def _curves(faces: VariedFaces, mine: NDArray[np.bool_], levels: int) -> Iterator[_Curve]:
+    """Give the curves of one confound.
+
+    `less_blank`: the outcome. `within_sets`: the same after every set was brought to the common mean, so that the
+    interval is that of the curve's shape and not of where a person's curve lies; widened by √(L / (L - 1)) for the
+    mean that was taken off (Morey 2008). `raw`: the cosines themselves (figure B.2), also of the blank.
+    """
     for valence in VALENCES:
-        yield "less_blank", valence, faces.outcome[:, faces.words(valence)]
-        yield "raw", valence, faces.raw[:, 1:][:, faces.words(valence)]
-    yield "raw", "blank", faces.raw[:, :1]
+        words = faces.words(valence)
+        outcome = faces.outcome[mine][:, words].mean(axis=1)
+        yield _Curve("less_blank", valence, outcome)
+        if faces.in_sets and levels > 1:
+            widening = float(np.sqrt(levels / (levels - 1)))
+            yield _Curve("within_sets", valence, _at_common_mean(outcome, faces.sets[mine]), widening)
+        yield _Curve("raw", valence, faces.raw[mine, 1:][:, words].mean(axis=1))
+    yield _Curve("raw", "blank", faces.raw[mine, 0])
+
+
+def _at_common_mean(outcome: NDArray[np.float64], sets: NDArray[np.int64]) -> NDArray[np.float64]:
+    _, codes, sizes = np.unique(sets, return_inverse=True, return_counts=True)
+    means = np.bincount(codes, weights=outcome) / sizes
+    return outcome - means[codes] + outcome.mean()
 
 
 # --- changes of one attribute

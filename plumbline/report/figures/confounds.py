@@ -36,6 +36,8 @@ PROTECTED = ("gender", "race", "age")
 CURVES = ("positive", "negative", "blank")
 _COLOURS = {**VALENCE_COLOURS, "blank": SLATE}
 _SHAPES = {"positive": "o", "negative": "D", "blank": "s"}
+_OF_SHAPE = "Intervals are of the shape of the line: every seed was first brought to the common mean."
+_OF_MEAN = "Intervals are of the mean itself, and hold the differences between the seeds."
 _WORDS = {"positive": "positive words", "negative": "negative words", "blank": "no word: “a person”"}
 
 
@@ -44,16 +46,13 @@ def curves_figure(
 ) -> Picture | None:
     """Draw the mean outcome at each level, one panel a confound, one line a valence; None without such rows.
 
-    `definition` is `less_blank` (cosine with the word minus cosine without) or `raw` (the cosines themselves).
+    `definition` is `less_blank` (cosine with the word minus cosine without) or `raw` (the cosines themselves). The
+    first is drawn with the intervals of `within_sets` where the dataset has sets.
     """
-    rows = where(
-        table,
-        metric="perception_by_level",
-        definition=definition,
-        model=model,
-        dataset=dataset,
-        condition="before",
-    ).filter(pl.col("value").is_finite())
+    own = where(table, metric="perception_by_level", model=model, dataset=dataset, condition="before")
+    own = own.filter(pl.col("value").is_finite())
+    centred = definition == "less_blank" and where(own, definition="within_sets").height > 0
+    rows = where(own, definition="within_sets" if centred else definition)
     if rows.is_empty():
         return None
     confounds, events = in_order(rows["attribute"], ORDER), in_order(rows["event"], CURVES)
@@ -79,9 +78,9 @@ def curves_figure(
     return Picture(
         name=f"confounds-{definition}-{model}-{dataset}",
         title=f"What {model} reads in a face along each confound, {dataset}{raw}",
-        description="Each mark is the mean over the faces at one level and the words of one valence, with its "
-        "interval over the seeds. Nothing but the level differs between the faces of a panel: a flat line is one "
-        "that the confound does not move. The panels share one scale.",
+        description="Each mark is the mean over the faces at one level and the words of one valence. Nothing but the "
+        "level differs between the faces of a panel: a flat line is one that the confound does not move. "
+        f"{_OF_SHAPE if centred else _OF_MEAN} The panels share one scale.",
         figure=figure,
     )
 
