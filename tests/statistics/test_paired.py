@@ -9,6 +9,7 @@ from plumbline.statistics import bca, resample_tables
 from plumbline.statistics.bootstrap import jackknife_tables
 from plumbline.statistics.clusters import resample_sets
 from plumbline.statistics.paired import bca_p_value, draw_answers, leave_one_out
+from plumbline.statistics.permutation import p_value
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +184,20 @@ def test_answers_and_groups_must_fit(images):
         draw_answers(
             answers, groups[1:], n_groups=3, resamples=5, permutations=5, rng=np.random.default_rng(0)
         )
+
+
+def test_swapping_gives_a_uniform_p_where_answers_are_exchangeable():
+    """Two classifiers of equal rates in every group, one coin in two shared: their gaps differ by chance alone."""
+    p = []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        groups = np.repeat([0, 1, 2], 60)
+        rate, own = np.array([0.2, 0.35, 0.5])[groups], rng.random((2, 180))
+        own[1] = np.where(rng.random(180) < 0.5, own[0], own[1])
+        draws = draw_answers(own < rate, groups, n_groups=3, resamples=1, permutations=199, rng=rng)
+        gaps = [np.ptp(counts[0], axis=0) for counts in draws.swapped(np.array([0]), np.array([1]))]
+        p.append(p_value(abs(np.ptp(draws.counts[0]) - np.ptp(draws.counts[1])), np.abs(gaps[0] - gaps[1])))
+    for level in (0.05, 0.1, 0.25, 0.5):
+        least, most = stats.binom.ppf([5e-4, 1 - 5e-4], 300, level)
+        # Gaps are whole numbers of images, so ties make p a little larger than uniform, never smaller.
+        assert least * 0.6 <= np.count_nonzero(np.array(p) <= level) <= most
