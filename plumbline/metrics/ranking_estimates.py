@@ -22,6 +22,7 @@ from plumbline.metrics.ndkl import (
 from plumbline.metrics.rankings import equal_shares
 from plumbline.metrics.settings import MetricSettings
 from plumbline.statistics.clusters import FEW_SETS
+from plumbline.statistics.intervals import wilson
 from plumbline.statistics.linearised import t_intervals
 from plumbline.statistics.ranking_bootstrap import (
     SET_RESAMPLES,
@@ -310,7 +311,9 @@ def skew_estimates(
     absent groups are -inf. MaxSkew@k of a ranking without preference is that of a top that mirrors the ranked set, and
     resampling only ever adds to it. So its interval follows `plumbline.statistics.estimates`: where the permutation
     test does not reject "the ranking has nothing to do with the groups" (p > 1 - confidence), it reaches from that
-    value to the further of the BCa and percentile ends, and holds it exactly when the test does not reject.
+    value, as low as the composition of the set leaves open, to the further of the BCa and percentile ends.
+
+    Coverage measured over 1,000 planted worlds a case: see `tests/metrics/test_ranking_truth.py`.
 
     Parameters
     ----------
@@ -343,7 +346,7 @@ def skew_estimates(
     )
     chance = _ratios(top.chance, sizes, top.k, desired).max(axis=1)
     p = p_above(value.max(axis=1), chance)
-    mirrored = float(_ratios(sizes * top.k / sizes.sum(), sizes, top.k, desired).max())
+    mirrored = _mirrored(top.sizes, confidence) if desired == "equal" else 1.0
     largest = _max_estimates(value.max(axis=1), p, every, scale, mirrored, confidence)
     return by_group, replace(largest, chance=_log(chance))
 
@@ -365,6 +368,16 @@ def _max_estimates(
     # The largest ratio is never below 1: rounding must not make its logarithm negative.
     value, low, high = (np.maximum(_log(end), 0.0) for end in (value, low, high))
     return Estimates(value, low, high, p, found.percentile & ~widened, widened)
+
+
+def _mirrored(sizes: NDArray[np.int64], confidence: float) -> float:
+    """Return the lowest largest share / equal share of a top that mirrors the ranked set.
+
+    The set is a sample itself: in what it was drawn from the groups may be nearer to equal. The lower ends of Wilson's
+    intervals of their shares, which together hold with the given confidence (Bonferroni).
+    """
+    low, _ = wilson(sizes, sizes.sum(), confidence=1 - (1 - confidence) / len(sizes))
+    return max(1.0, float(low.max()) * len(sizes))
 
 
 def _ratios(
