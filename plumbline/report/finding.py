@@ -8,7 +8,19 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 # The order in which a reader meets the kinds of findings.
-TONES = ("refused", "bias", "difference", "undefined", "cost", "gain", "harm", "data", "known", "none")
+TONES = (
+    "refused",
+    "bias",
+    "difference",
+    "undefined",
+    "cost",
+    "gain",
+    "harm",
+    "robust",
+    "data",
+    "known",
+    "none",
+)
 # The tones that say that groups are treated differently, as far as chance allows to say so.
 DIFFERENCES = ("bias", "difference")
 # How many of each tone and kind a reader meets at first; the rest is folded away.
@@ -20,6 +32,7 @@ AT_FIRST = {
     "cost": 1,
     "gain": 1,
     "harm": 2,
+    "robust": 1,
     "data": 1,
     "known": 1,
     "none": 1,
@@ -35,7 +48,8 @@ class Finding:
     tone : str
         One of `TONES`: `refused` a failed check, `bias` there is evidence, `difference` there is evidence of a
         difference in neutral or positive words, `none` there is no evidence, `undefined` it cannot be said,
-        `cost` and `gain` of a mitigation, `harm` a rate, `data` about the data, `known` against planted truth.
+        `cost` and `gain` of a mitigation, `harm` a rate, `robust` what the measure itself
+        owes to wording, `data` about the data, `known` against planted truth.
     topic : tuple of str
         What is asked, the same for every model: findings of one topic are told together.
     short : str
@@ -99,7 +113,7 @@ def _rank(finding: Finding) -> tuple[int, str, float, tuple[str, ...], str]:
 def _with_company(finding: Finding, group: list[Finding]) -> Finding:
     if len(group) == 1:
         return finding
-    if finding.tone == "harm":
+    if finding.tone in ("harm", "robust"):
         return replace(
             finding, sentence=f"{finding.sentence} The largest of {len(group)} models{_least(group)}."
         )

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from plumbline.report.chapter import Chapter
+from plumbline.report.chapters.associations import CHAPTER as ASSOCIATIONS
+from plumbline.report.chapters.captions import CHAPTER as CAPTIONS
 from plumbline.report.chapters.confounds import CHAPTER as CONFOUNDS
 from plumbline.report.chapters.effects import CHAPTER as EFFECTS
+from plumbline.report.chapters.equal_opportunity import CHAPTER as OPPORTUNITY
 from plumbline.report.chapters.published import CHAPTER as PUBLISHED
+from plumbline.report.chapters.robustness import CHAPTER as ROBUSTNESS
 from plumbline.report.chapters.text_space import CHAPTER as TEXT_SPACE
 
 CHAPTERS: tuple[Chapter, ...] = (
+    CAPTIONS,
+    OPPORTUNITY,
     EFFECTS,
+    ROBUSTNESS,
+    ASSOCIATIONS,
     CONFOUNDS,
     TEXT_SPACE,
     PUBLISHED,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 HARM_EVENTS = ("crime", "non_human", "negative_communion", "negative_agency")
-VARIANT_SUITES = ("crime_pooled",)
+VARIANT_SUITES = ("crime_pooled", "pata_captions")
 WIDTH = 960
 
 

@@ -26,7 +26,7 @@ from plumbline.report.rows import Row, in_order, significance_level, where
 from plumbline.report.vocabulary import attribute_title, event_title, is_composite
 
 EVENT_ORDER = ("crime", "negative_communion", "negative_agency", "mean_of_tasks")
-VARIANT_SUITES = ("crime_pooled",)
+VARIANT_SUITES = ("crime_pooled", "pata_captions")
 WIDTH = 960
 
 

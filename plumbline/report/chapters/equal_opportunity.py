@@ -1,0 +1,141 @@
+"""Equal opportunity: whether the classes of a dataset are recognised equally often in every group."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.evidence import evidence, or_nan, uncertainty
+from plumbline.report.figures.equal_opportunity import opportunity_figure
+from plumbline.report.finding import Finding
+from plumbline.report.inputs import Reading, ReportInputs
+from plumbline.report.listings import Listing
+from plumbline.report.numbers import bare_p, count, percent, percent_interval
+from plumbline.report.rows import Row, by, defined, in_order, where
+from plumbline.report.vocabulary import attribute_title, group_title
+
+GAP = "equal_opportunity_gap"
+ATTRIBUTES = ("gender", "race", "age_group", "physical")
+
+
+def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    used = where(table, metric=GAP, condition="before")
+    parts = []
+    for dataset in in_order(used["dataset"], tuple(d.id for d in inputs.datasets)):
+        own = where(table, dataset=dataset, condition="before")
+        drawn = [
+            opportunity_figure(own, inputs.audit, inputs.models, dataset, attribute=attribute)
+            for attribute in in_order(where(own, metric=GAP)["attribute"], ATTRIBUTES)
+        ]
+        parts.append(
+            Part(
+                title=dataset,
+                pictures=[picture for picture in drawn if picture],
+                listings=[("Gaps in numbers", gap_listing(own, inputs.models))],
+            )
+        )
+    return parts
+
+
+def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
+    """List the mean and largest gap over classes, then each class's, a row a model and attribute."""
+    rows = where(table, metric=GAP)
+    found = by(rows, "model", "attribute", "definition", "event")
+    shown = []
+    for model in in_order(rows["model"], models):
+        for attribute in in_order(where(rows, model=model)["attribute"], ATTRIBUTES):
+            mean = found.get((model, attribute, "mean_over_classes", None))
+            classes = [
+                r for k, r in found.items() if k[:3] == (model, attribute, "by_class") and defined(r["value"])
+            ]
+            widest = max(classes, key=lambda r: r["value"], default=None)
+            shown.append(
+                (
+                    model,
+                    attribute_title(attribute),
+                    _share(mean),
+                    bare_p(mean["p"] if mean else None),
+                    bare_p(mean["q"] if mean else None),
+                    f"{group_title(widest['event'])} {_share(widest)}" if widest else "–",
+                    bare_p(widest["p"] if widest else None),
+                    count(mean["n"]) if mean else "–",
+                    (mean["reason"] or "") if mean else "",
+                )
+            )
+    heads = ("Model", "Attribute", "Mean over classes", "p", "q", "Largest", "p of it", "n", "Note")
+    return Listing(heads, shown, frozenset({2, 3, 4, 6, 7}))
+
+
+def _share(row: Row | None) -> str:
+    if row is None or not defined(row["value"]):
+        return "undefined"
+    ends = percent_interval(row["ci_low"], row["ci_high"])
+    return percent(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
+
+
+def opportunity_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return for each model, dataset and attribute whether classes are recognised equally often."""
+    rows = where(table, metric=GAP, definition="mean_over_classes", condition="before")
+    return [_finding(row, table, reading) for row in rows.to_dicts()]
+
+
+def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
+    attribute = attribute_title(row["attribute"])
+    what = f"gap between groups of {attribute} in how often their class is recognised"
+    subject = f"{row['model']} on {row['dataset']}"
+    stated = f"{percent(row['value'])} of images, mean over classes ({uncertainty(row, reading, share=True)})"
+    if not defined(row["value"]):
+        tone, sentence = "undefined", f"{subject}: the {what} is undefined: {row['reason'] or 'no reason'}."
+    elif evidence(row, reading):
+        tone, sentence = "bias", f"{subject}: the {what} is {stated}.{_widest(row, table)}"
+    else:
+        tone, sentence = "none", f"{subject}: no evidence of a {what}; the estimate is {stated}."
+    return Finding(
+        tone=tone,
+        topic=("opportunity", row["dataset"], row["attribute"]),
+        model=row["model"],
+        dataset=row["dataset"],
+        short=f"Unequal recognition of classes by {attribute}"
+        if tone == "bias"
+        else f"{'no evidence' if tone == 'none' else 'undefined'}: unequal recognition of classes by {attribute}",
+        sentence=sentence,
+        value=or_nan(row["value"]),
+        value_text=percent(row["value"]),
+        interval_text=percent_interval(row["ci_low"], row["ci_high"]),
+        q_text=bare_p(row["q"]),
+        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+    )
+
+
+def _widest(row: Row, table: pl.DataFrame) -> str:
+    of_cell = {name: row[name] for name in ("model", "dataset", "attribute", "condition")}
+    gaps = where(table, metric=GAP, definition="by_class", **of_cell).to_dicts()
+    gaps = [gap for gap in gaps if defined(gap["value"])]
+    if not gaps:
+        return ""
+    widest = max(gaps, key=lambda gap: gap["value"])
+    rates = where(table, metric="true_positive_rate", event=widest["event"], **of_cell).to_dicts()
+    known = sorted((r for r in rates if defined(r["value"])), key=lambda r: -r["value"])
+    told = ", ".join(
+        f"{group_title(r['group'])} {percent(r['value'], r['n'])}" for r in (known[0], known[-1])
+    )
+    return f" Most for {group_title(widest['event'])}: {told}."
+
+
+CHAPTER = Chapter(
+    anchor="opportunity",
+    title="Who is recognised: equal opportunity",
+    lead="Where a dataset has true labels of its classes and of another attribute: is a class recognised as often in "
+    "one group as in the other, when only the classes can be answered?",
+    parts=_parts,
+    findings=opportunity_findings,
+    pictures={"opportunity": opportunity_figure},
+    method=(
+        (
+            "Equal opportunity",
+            "Top-1 by logit among the classes alone. The gap of a class is the largest minus the smallest share of a "
+            "group's images that are recognised; the mean is over classes seen in two groups. p shuffles group labels "
+            "within classes (and within sets, where images come in sets).",
+        ),
+    ),
+)

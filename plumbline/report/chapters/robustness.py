@@ -1,0 +1,216 @@
+"""How robust the contrastive audit is: wording, calibration, neutral control."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import polars as pl
+
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.figures.canvas import Picture
+from plumbline.report.figures.robustness import (
+    TASK_TITLES,
+    TASKS,
+    TEMPLATES,
+    bias_rows,
+    calibration_figure,
+    control_figure,
+    template_figure,
+    template_title,
+)
+from plumbline.report.inputs import ReportInputs
+from plumbline.report.listings import Listing
+from plumbline.report.numbers import bare_p, count, interval, number, percent, percent_interval
+from plumbline.report.robustness_findings import robustness_findings
+from plumbline.report.rows import Row, by, defined, in_order, where
+from plumbline.report.vocabulary import attribute_title, group_title
+
+METRICS = ("directional_bias", "intra_set_cosine")
+
+
+def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    used = where(table, metric=METRICS, condition="before")
+    return [
+        _part(table, inputs, dataset)
+        for dataset in in_order(used["dataset"], tuple(d.id for d in inputs.datasets))
+    ]
+
+
+def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
+    own = where(table, dataset=dataset, condition="before")
+    arguments = (own, inputs.audit, inputs.models, dataset)
+    scaled = partial(calibration_figure, definition="scaled")
+    return Part(
+        title=dataset,
+        pictures=_drawn(f(*arguments) for f in (template_figure, control_figure, calibration_figure)),
+        details=_drawn([scaled(*arguments)]),
+        listings=[
+            ("Directional bias and its shift between wordings", bias_listing(own, inputs.models, dataset)),
+            ("Order of the models between wordings", order_listing(own)),
+            ("Directional bias by group", group_listing(own, inputs.models, dataset)),
+            ("Calibration in numbers", calibration_listing(own, inputs.models)),
+        ],
+    )
+
+
+def _drawn(pictures) -> list[Picture]:  # type: ignore[no-untyped-def]
+    return [picture for picture in pictures if picture]
+
+
+def _estimate(row: Row | None) -> str:
+    if row is None:
+        return "–"
+    if not defined(row["value"]):
+        return "undefined"
+    ends = interval(row["ci_low"], row["ci_high"])
+    return number(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
+
+
+def bias_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
+    """List mean and spread of the directional bias under every wording, and the shift, a row a model and task."""
+    means = by(bias_rows(table, dataset), "model", "event", "definition", "probe")
+    spreads = by(
+        where(table, metric="directional_bias", dataset=dataset, statistic="sd", group=None),
+        "model", "event", "definition", "probe",
+    )  # fmt: skip
+    shifts = by(
+        where(table, metric="template_shift", dataset=dataset, group=None), "model", "event", "definition"
+    )
+    templates = in_order(pl.Series([key[3] for key in means], dtype=pl.String), TEMPLATES)
+    rows = []
+    for model in in_order(pl.Series([key[0] for key in means], dtype=pl.String), models):
+        for task in (task for task in TASKS if any((model, *task, t) in means for t in templates)):
+            found = [means.get((model, *task, template)) for template in templates]
+            shift = shifts.get((model, *task))
+            spread = spreads.get((model, *task, templates[0]))
+            rows.append(
+                (
+                    model,
+                    TASK_TITLES[task],
+                    *(_estimate(row) for row in found),
+                    _estimate(spread),
+                    _estimate(shift),
+                    bare_p(shift["p"] if shift else None),
+                    bare_p(shift["q"] if shift else None),
+                    count(next((row["n"] for row in found if row), None)),
+                    (shift["reason"] or "") if shift else "",
+                )
+            )
+    heads = ("Model", "Task", *(f"“{template_title(name)}”" for name in templates))
+    last = len(heads)
+    heads = (*heads, "Spread (sd), first wording", "Largest shift", "p", "q", "n", "Note")
+    return Listing(heads, rows, frozenset(range(2, last + 5)))
+
+
+def order_listing(table: pl.DataFrame) -> Listing:
+    """List the rank correlations of all models between wordings."""
+    chosen = where(table, metric="template_rank_correlation").sort(
+        "event", "definition", "reference_group", "group"
+    )
+    rows = [
+        (
+            TASK_TITLES.get((row["event"], row["definition"]), row["event"]),
+            f"“{template_title(row['reference_group'])}” and “{template_title(row['group'])}”",
+            _estimate(row),
+            bare_p(row["p"]),
+            count(row["n"]),
+            row["reason"] or "",
+        )
+        for row in chosen.to_dicts()
+    ]
+    heads = ("Task", "Wordings", "Rank correlation", "p (one-sided)", "Models", "Note")
+    return Listing(heads, rows, frozenset({2, 3, 4}))
+
+
+def group_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
+    """List the mean directional bias of every group under the first wording, a row a model and group."""
+    rows = where(table, metric="directional_bias", dataset=dataset, statistic="estimate").drop_nulls("group")
+    templates = in_order(rows["probe"], TEMPLATES)
+    if not templates:
+        return Listing((), [])
+    means = by(where(rows, probe=templates[0]), "model", "attribute", "group", "event", "definition")
+    keys = dict.fromkeys(key[:3] for key in sorted(means, key=lambda k: _model_place(k[0], models)))
+    shown = [
+        (
+            model,
+            attribute_title(attribute),
+            group_title(group),
+            *(_estimate(means.get((model, attribute, group, *task))) for task in TASKS),
+            count(next(row["n"] for key, row in means.items() if key[:3] == (model, attribute, group))),
+        )
+        for model, attribute, group in keys
+    ]
+    heads = ("Model", "Attribute", "Group", *(TASK_TITLES[task] for task in TASKS), "n")
+    note = f"Wording: “{template_title(templates[0])}”. The others are in the metric table."
+    return Listing(heads, shown, frozenset(range(3, 8)), note)
+
+
+def calibration_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
+    """List elbow and largest share of harmful matches, a row a model and task, by cosines and by softmax mass."""
+    elbows = by(where(table, metric="calibration_elbow"), "model", "event", "definition")
+    largest = by(where(table, metric="calibration_max_p_harm"), "model", "event", "definition")
+    keys = dict.fromkeys(key[:2] for key in sorted(elbows, key=lambda k: (_model_place(k[0], models), k[1])))
+    rows = []
+    for model, event in keys:
+        cells, notes = [], []
+        for definition in ("cosine", "scaled"):
+            elbow, most = (found.get((model, event, definition)) for found in (elbows, largest))
+            cells += [_elbow(elbow), _share(most), count(most["n"]) if most else "–"]
+            notes += [f"{definition}: {most['reason']}"] if most and most["reason"] else []
+        rows.append((model, event, *cells, "; ".join(notes)))
+    by_cosine = ("Elbow", "Largest share harmed", "n of that bin")
+    heads = ("Model", "Task", *by_cosine, *(f"{head} (softmax mass)" for head in by_cosine), "Note")
+    return Listing(heads, rows, frozenset(range(2, 8)))
+
+
+def _elbow(row: Row | None) -> str:
+    if row is None:
+        return "–"
+    return f"from {row['value']:.1f}" if defined(row["value"]) else "none"
+
+
+def _share(row: Row | None) -> str:
+    if row is None or not defined(row["value"]):
+        return "–"
+    ends = percent_interval(row["ci_low"], row["ci_high"])
+    return percent(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
+
+
+def _model_place(model: str, models: tuple[str, ...]) -> tuple[int, str]:
+    return (models.index(model) if model in models else len(models), model)
+
+
+CHAPTER = Chapter(
+    anchor="robustness",
+    title="How robust: prompts, calibration, neutral control",
+    lead="Directional bias says how much nearer an image lies to a task's positive prompts than to its negative ones, "
+    "in cosine units. Does another wording of the same prompts change it? How large must it be before harmful "
+    "descriptions win? And how large is it where an image shows nobody in particular?",
+    parts=_parts,
+    findings=robustness_findings,
+    pictures={"templates": template_figure, "calibration": calibration_figure, "control": control_figure},
+    method=(
+        (
+            "Directional bias",
+            "Mean cosine to a task's positive prompts minus mean cosine to its negative ones, for each image; for "
+            "crime, the descriptions of people against crime and animals. Intervals of its mean and spread are "
+            "linearised; where images come in sets, sets are the units.",
+        ),
+        (
+            "Shift between wordings",
+            "The largest difference of the mean between two wordings, image by image; p tests that no wording "
+            "differs from another (Hotelling's T²). Where it does not reject, the interval reaches 0.",
+        ),
+        (
+            "Calibration",
+            "Images are sorted by the size of their bias into bins; in each, the share whose best match is harmful, "
+            "with Wilson's interval. The elbow is the first bin in which it reaches one half. Cosines differ by "
+            "little, so that most bins may be empty: softmax mass at the model's own temperature spreads them.",
+        ),
+        (
+            "Order of the models",
+            "Spearman's rank correlation of the models' mean bias under two wordings; p is one-sided and exact "
+            "up to nine models.",
+        ),
+    ),
+)
