@@ -87,7 +87,8 @@ def _harm(rows: pl.DataFrame, reading: Reading) -> list[Finding]:
     bins = where(rows, metric="calibration_p_harm", definition="cosine")
     elbows = by(where(rows, metric="calibration_elbow", definition="cosine"), "event")
     for event in bins["event"].unique().sort().to_list():
-        full = [r for r in where(bins, event=event).to_dicts() if r["n"] >= reading.minimum_group]
+        own = where(bins, event=event).to_dicts()
+        full = [row for row in own if row["n"] >= reading.minimum_group and defined(row["value"])]
         if not full:
             continue
         row = max(full, key=lambda r: (r["value"], r["n"]))
