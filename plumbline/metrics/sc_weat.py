@@ -105,7 +105,7 @@ def sc_weat(
     Returns
     -------
     Associations
-        Effect sizes are nan where a column does not vary (by more than 1e-12), and so is the category's then; everything
+        Effect sizes are nan where a column does not vary (by over 1e-12), and so is the category's then; everything
         is nan where a group is empty.
 
     Raises

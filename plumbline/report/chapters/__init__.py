@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plumbline.report.chapter import Chapter
+from plumbline.report.chapters.associations import CHAPTER as ASSOCIATIONS
 from plumbline.report.chapters.captions import CHAPTER as CAPTIONS
 from plumbline.report.chapters.confounds import CHAPTER as CONFOUNDS
 from plumbline.report.chapters.effects import CHAPTER as EFFECTS
@@ -16,6 +17,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     OPPORTUNITY,
     EFFECTS,
     ROBUSTNESS,
+    ASSOCIATIONS,
     CONFOUNDS,
     TEXT_SPACE,
     PUBLISHED,

@@ -1,0 +1,138 @@
+"""What the rows of the association family say, one finding a model, dataset and question."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from plumbline.report.evidence import evidence, or_nan, uncertainty
+from plumbline.report.figures.associations import AVERAGED, OTHERS, scale_rows, scale_title
+from plumbline.report.finding import Finding
+from plumbline.report.inputs import Reading
+from plumbline.report.numbers import bare_p, interval, number, percent
+from plumbline.report.rows import Row, defined, where
+from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
+
+
+def association_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return the strongest association of every model, dataset and attribute, and the gap in markedness."""
+    found: list[Finding] = []
+    for dataset in table["dataset"].unique().sort().to_list():
+        rows = scale_rows(table, dataset)
+        for key in rows.select("model", "attribute").unique().sort("model", "attribute").iter_rows():
+            found += _strongest(where(rows, model=key[0], attribute=key[1]).to_dicts(), reading)
+        gaps = where(table, metric="markedness_gap", dataset=dataset, condition="before")
+        found += [_gap(row, table, reading) for row in gaps.to_dicts() if defined(row["value"])]
+    return found
+
+
+def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
+    """Return the largest effect of those for which there is evidence, else of all."""
+    known = [row for row in rows if defined(row["value"])]
+    if not known:
+        return []
+    evident = [row for row in known if evidence(row, reading)]
+    row = max(evident or known, key=lambda r: (abs(r["value"]), r["event"], r["group"]))
+    attribute = attribute_title(row["attribute"])
+    told = f"{_sentence(row)} ({uncertainty(row, reading)}; n = {row['n']:,}{_note(row)})"
+    subject = f"{row['model']} on {row['dataset']}"
+    if evident:
+        # Closer to negative words is a harm to whichever group it is; closer to warm or liberal ones is for the reader.
+        tone = "bias" if row["event"].endswith("negative") else "difference"
+        short = f"{sentence_start(attribute)}: associated unequally with {scale_title(row['event'])}"
+        sentence = (
+            f"{subject}: {told}. It is the strongest of {len(evident)} associations by {attribute} for which there "
+            f"is evidence, of {len(known)} tested."
+        )
+    else:
+        tone, short = "none", f"no evidence of associations by {attribute}"
+        sentence = (
+            f"{subject}: no evidence that faces differ by {attribute} in what they are associated with; the largest "
+            f"of {len(known)} estimates: {told}. This does not show that there is none."
+        )
+    return [
+        Finding(
+            tone=tone,
+            topic=("association", row["dataset"], row["attribute"]),
+            model=row["model"],
+            dataset=row["dataset"],
+            short=short,
+            sentence=sentence,
+            value=abs(row["value"]),
+            value_text=f"{number(abs(row['value']))} sd",
+            interval_text=interval(row["ci_low"], row["ci_high"]),
+            q_text=bare_p(row["q"]),
+            strength=_least(row),
+        )
+    ]
+
+
+def _sentence(row: Row) -> str:
+    reference = (
+        "all others"
+        if row["reference_group"] == OTHERS
+        else group_faces(row["attribute"], row["reference_group"])
+    )
+    side = "closer to" if row["value"] >= 0 else "further from"
+    return (
+        f"{group_faces(row['attribute'], row['group'])} lie {number(abs(row['value']))} standard deviations {side} the "
+        f"words of {scale_title(row['event']).replace(', ', ' (').removesuffix(' words')}"
+        f"{')' if ',' in scale_title(row['event']) else ''} than {reference}"
+    )
+
+
+def _note(row: Row) -> str:
+    return f"; {row['reason']}" if row["reason"] else ""
+
+
+def _least(row: Row) -> float:
+    """Return the end of the interval that lies nearer to no association."""
+    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
+    ends = [abs(end) for end in (low, high) if defined(end)]
+    return (min(ends) if low * high > 0 else 0.0) if len(ends) == 2 else abs(row["value"])
+
+
+def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
+    groups = where(
+        table,
+        metric="markedness",
+        definition=AVERAGED,
+        model=row["model"],
+        dataset=row["dataset"],
+        attribute=row["attribute"],
+        condition="before",
+    ).to_dicts()
+    known = [group for group in groups if defined(group["value"])]
+    most, least = min(known, key=lambda g: g["value"]), max(known, key=lambda g: g["value"])
+    attribute = attribute_title(row["attribute"])
+    subject = f"{row['model']} on {row['dataset']}"
+    stated = f"{number(row['value'])} points ({uncertainty(row, reading)}{_note(row)})"
+    extremes = (
+        f" Closer to “a person” than to the prompt that names their group lie {_share(least)} of "
+        f"{group_faces(row['attribute'], least['group'])} and {_share(most)} of "
+        f"{group_faces(row['attribute'], most['group'])}."
+    )
+    if evidence(row, reading):
+        tone, short = "difference", f"{sentence_start(attribute)}: some groups have to be named"
+        sentence = f"{subject}: markedness differs by {attribute}; the gap is {stated}.{extremes}"
+    else:
+        tone, short = "none", f"no evidence of a gap in markedness by {attribute}"
+        sentence = (
+            f"{subject}: no evidence that markedness differs by {attribute}; the gap is {stated}.{extremes}"
+        )
+    return Finding(
+        tone=tone,
+        topic=("markedness", row["dataset"], row["attribute"]),
+        model=row["model"],
+        dataset=row["dataset"],
+        short=short,
+        sentence=sentence,
+        value=or_nan(row["value"]),
+        value_text=f"{number(row['value'])} points",
+        interval_text=interval(row["ci_low"], row["ci_high"]),
+        q_text=bare_p(row["q"]),
+        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]) / 100,
+    )
+
+
+def _share(row: Row) -> str:
+    return percent(row["value"] / 100, row["n"])
