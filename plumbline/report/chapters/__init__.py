@@ -9,6 +9,7 @@ from plumbline.report.chapters.confounds import CHAPTER as CONFOUNDS
 from plumbline.report.chapters.effects import CHAPTER as EFFECTS
 from plumbline.report.chapters.equal_opportunity import CHAPTER as OPPORTUNITY
 from plumbline.report.chapters.published import CHAPTER as PUBLISHED
+from plumbline.report.chapters.rankings import CHAPTER as RANKINGS
 from plumbline.report.chapters.robustness import CHAPTER as ROBUSTNESS
 from plumbline.report.chapters.text_space import CHAPTER as TEXT_SPACE
 
@@ -18,6 +19,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     EFFECTS,
     ROBUSTNESS,
     ASSOCIATIONS,
+    RANKINGS,
     CONFOUNDS,
     TEXT_SPACE,
     PUBLISHED,
