@@ -7,9 +7,9 @@ prototype reached. The exit status is not 0 where a result disagrees; a missed b
 
 import sys
 
-from benchmarks.statistics import max_skew, ndkl, sc_weat, word_associations, word_counts
+from benchmarks.statistics import grid, max_skew, ndkl, sc_weat, skew_at_k, word_associations, word_counts
 
-TASKS = (max_skew, sc_weat, ndkl, word_associations, word_counts)
+TASKS = (max_skew, skew_at_k, sc_weat, ndkl, word_associations, word_counts, grid)
 
 
 def main() -> int:

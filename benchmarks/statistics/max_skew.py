@@ -25,7 +25,7 @@ def run() -> list[Row]:
     rows = []
     for method, reached in REACHED.items():
         seconds, ours = warmed(lambda method=method: from_counts(table, method))
-        slow, theirs = timed(lambda method=method: by_scipy(groups, method))
+        slow, theirs = timed(lambda method=method: by_scipy(groups, method), repeats=2)
         peers = [
             Peer(
                 f"scipy.stats.bootstrap, batches of {BATCH}",
@@ -105,7 +105,7 @@ def pandas_peer(groups: list[np.ndarray], ours: tuple, replicates: np.ndarray) -
             values.append(skew_of_rates(drawn.groupby("race")["event"].mean().to_numpy()))
         return tuple(np.quantile(values, [0.025, 0.975]))
 
-    part, theirs = timed(loop)
+    part, theirs = timed(loop, repeats=3)
     # So few resamples fix an end to within about half a standard error; a gross difference would still show.
     agreement = compared(ours, theirs, replicates, allowed=1.5)
     whole = part * RESAMPLES / PANDAS_RESAMPLES

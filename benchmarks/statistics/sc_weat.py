@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.statistics.contest import PROMPTS, RESAMPLES, Peer, Row, timed, warmed
-from plumbline.metrics.sc_weat import sc_weat
+from plumbline.metrics import sc_weat
 
 IMAGES, FEW_IMAGES = 10_136, 20
 SCIPY_REACHED, LOOP_REACHED, EXACT_REACHED = 11, 54, 377
@@ -44,7 +44,7 @@ def all_partitions() -> Row:
     similarities, in_a = drawn(FEW_IMAGES)
     seconds, ours = warmed(lambda: sc_weat(similarities, in_a, rng=np.random.default_rng(1)))
     assert ours.exact
-    slow, p = timed(lambda: by_scipy(similarities, in_a, np.inf, batch=EXACT_BATCH))
+    slow, p = timed(lambda: by_scipy(similarities, in_a, np.inf, batch=EXACT_BATCH), repeats=2)
     apart = np.abs(ours.p_value - p).max()
     agreement = f"p of all prompts {apart:.1e} apart, {TOLERANCE} allowed"
     peer = Peer("scipy, 30 prompts as rows", slow, bool(apart <= TOLERANCE), agreement, EXACT_REACHED)

@@ -22,7 +22,7 @@ def run() -> list[Row]:
     matrix = rng.poisson(rates)
     frame = long_frame(matrix).sample(fraction=1.0, shuffle=True, seed=1)
     building, counts = timed(lambda: as_dicts(frame))
-    slow, theirs = timed(lambda: by_loops(counts), repeats=2)
+    slow, theirs = timed(lambda: by_loops(counts), repeats=4)
     seconds, found = warmed(lambda: associations_of_matrix(matrix), repeats=20)
     named = zip(found.group.tolist(), found.word.tolist(), found.association.tolist())
     ours = {(f"group {g}", f"word {w}"): value for g, w, value in named}
