@@ -153,6 +153,7 @@ class StoredCell:
                 "suites": [suite.hash for suite in self.suites],
                 "settings": [
                     audit.statistics.model_dump(mode="json"),
+                    audit.thresholds.label_error,
                     audit.adjustment.model_dump(mode="json"),
                 ],
                 "code": [

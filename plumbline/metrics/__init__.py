@@ -5,9 +5,11 @@ from plumbline.metrics.calibration import Calibration, calibration
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.confounds import Coefficient, ConfoundFit, LevelMeans, confound_fit, level_means
 from plumbline.metrics.directional_bias import (
+    BiasGap,
     DirectionalBias,
     TemplateShift,
     directional_bias,
+    directional_bias_gap,
     template_shift,
 )
 from plumbline.metrics.equal_opportunity import EqualOpportunity, equal_opportunity_gap
@@ -42,10 +44,12 @@ from plumbline.metrics.trident import (
     trident_scores,
 )
 from plumbline.metrics.valence_correlation import ValenceCorrelation, valence_correlation
+from plumbline.metrics.valence_geometry import ValenceGeometry, valence_geometry
 from plumbline.metrics.weat import Weat, weat
 
 __all__ = [
     "Associations",
+    "BiasGap",
     "Calibration",
     "CategoryAssociation",
     "Cell",
@@ -71,11 +75,13 @@ __all__ = [
     "TemplateShift",
     "TridentScores",
     "ValenceCorrelation",
+    "ValenceGeometry",
     "Weat",
     "calibration",
     "compare_changes",
     "confound_fit",
     "directional_bias",
+    "directional_bias_gap",
     "equal_opportunity_gap",
     "harm_rate",
     "impact_ratio",
@@ -97,5 +103,6 @@ __all__ = [
     "template_shift",
     "trident_scores",
     "valence_correlation",
+    "valence_geometry",
     "weat",
 ]

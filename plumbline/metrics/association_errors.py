@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr
 
 from plumbline.metrics.sc_weat import association_sizes
 from plumbline.statistics.linearised import standard_errors, t_intervals
@@ -20,11 +21,14 @@ class Bounded:
     ----------
     value, low, high : (m,) float64
         nan where undefined.
+    p_value : (m,) float64
+        Two-sided, of the t test that the value is 0 with the error of the interval; nan without one.
     """
 
     value: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    p_value: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,10 @@ def bounded_associations(
 
     def bounded(value: NDArray[np.float64], influence: NDArray[np.float64]) -> Bounded:
         error, _ = standard_errors(influence, clusters)
-        return Bounded(value, *t_intervals(value, error, units=units, confidence=confidence))
+        low, high = t_intervals(value, error, units=units, confidence=confidence)
+        known = (error > 0) & ~np.isnan(low)
+        score = np.divide(value, error, out=np.full(value.shape, np.nan), where=known)
+        return Bounded(value, low, high, 2 * stdtr(max(units - 1, 1), -np.abs(score)))
 
     return BoundedAssociations(
         statistic=bounded(statistic, of_statistic),

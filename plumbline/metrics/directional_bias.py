@@ -5,8 +5,10 @@ Source: Al Sahili et al., "Data Matters Most", appendices A and C.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,6 +70,34 @@ class TemplateShift:
     ci_high: float
     p: float
     templates: tuple[int, int]
+    n: int
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class BiasGap:
+    """Largest difference between groups of the mean directional bias.
+
+    Attributes
+    ----------
+    value : float
+        In cosine units, at least 0; nan with fewer than two groups that have images.
+    ci_low, ci_high : float
+        Linearised interval; nan where the bias does not vary within groups.
+    p : float
+        Against "the groups' means are equal", a Wald test over all groups at once; nan where it is not defined.
+    groups : tuple of label
+        The group nearest to the negative prompts, then the one nearest to the positive ones; empty without a value.
+    n : int
+        Labelled images.
+    reason : str or None
+    """
+
+    value: float
+    ci_low: float
+    ci_high: float
+    p: float
+    groups: tuple[Any, ...]
     n: int
     reason: str | None
 
@@ -174,8 +204,73 @@ def template_shift(
     # The pairs with the first template span all others.
     basis = values.shape[1] - 1
     p = joint_p_value(mean[:basis], (apart[:, :basis] - mean[:basis]) / n, clusters)
-    low, high, reason = _interval(np.abs(mean), errors, largest, units, p, confidence)
+    low, high, reason = _interval(np.abs(mean), errors, largest, units, p, confidence, "templates")
     return TemplateShift(value, low, high, p, pairs[largest], n, reason)
+
+
+def directional_bias_gap(
+    delta: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    clusters: NDArray[np.int64] | None = None,
+    confidence: float = 0.95,
+) -> BiasGap:
+    """Return the largest difference between groups of the mean directional bias.
+
+    As with `template_shift`, the interval reaches 0 where the joint test does not reject "no difference".
+
+    Parameters
+    ----------
+    delta : (n,) float
+        Directional bias of each image.
+    groups : (n,) labels
+        None is an unlabelled image: in no group.
+    clusters : (n,) int, optional
+        Set of each image, where images come in sets.
+
+    Raises
+    ------
+    MetricError
+        If the lengths differ or a value is not finite.
+    """
+    values, labels = np.asarray(delta, dtype=np.float64), list(groups)
+    if values.shape != (len(labels),) or not np.isfinite(values).all():
+        raise MetricError(
+            "a gap needs a finite bias and a group for each image",
+            found=f"{values.shape}, {len(labels)} labels",
+            expected="(n,) and (n,)",
+        )
+    names = tuple(sorted({label for label in labels if label is not None}))
+    position = {name: i for i, name in enumerate(names)}
+    codes = np.array([position.get(label, -1) for label in labels], dtype=np.int64)
+    return gap_of_codes(values, codes, names, clusters=clusters, confidence=confidence)
+
+
+def gap_of_codes(
+    values: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    names: tuple[Any, ...],
+    *,
+    clusters: NDArray[np.int64] | None = None,
+    confidence: float = 0.95,
+) -> BiasGap:
+    """Return the gap between groups that are given as positions in `names`; -1 is an image in no group."""
+    sizes = np.bincount(codes[codes >= 0], minlength=len(names))
+    seen, n, nan = np.flatnonzero(sizes), int(sizes.sum()), float("nan")
+    if len(seen) < 2:
+        return BiasGap(nan, nan, nan, nan, (), n, "fewer than two groups have images")
+    member = codes[:, None] == seen
+    mean = np.array([values[codes == code].mean() for code in seen])
+    influence = np.where(member, values[:, None] - mean, 0.0) / sizes[seen]
+    lowest, highest = int(mean.argmin()), int(mean.argmax())
+    pairs = list(combinations(range(len(seen)), 2))
+    apart = np.array([abs(mean[b] - mean[a]) for a, b in pairs])
+    errors = np.stack([influence[:, b] - influence[:, a] for a, b in pairs], axis=1)
+    error, units = standard_errors(errors, clusters)
+    p = joint_p_value(mean[1:] - mean[0], influence[:, 1:] - influence[:, :1], clusters)
+    low, high, reason = _interval(apart, error, int(apart.argmax()), units, p, confidence, "groups")
+    ends = (names[seen[lowest]], names[seen[highest]])
+    return BiasGap(float(mean[highest] - mean[lowest]), low, high, p, ends, n, reason)
 
 
 def _interval(
@@ -185,6 +280,7 @@ def _interval(
     units: int,
     p: float,
     confidence: float,
+    compared: str,
 ) -> tuple[float, float, str | None]:
     if units < 2:
         return float("nan"), float("nan"), _NO_INTERVAL
@@ -192,5 +288,5 @@ def _interval(
         return float("nan"), float("nan"), "no interval: the difference is the same for every image"
     low, high = t_intervals(value, error, units=units, confidence=confidence)
     if p > 1 - confidence:
-        return 0.0, float(high.max()), "interval reaches 0: no significant difference between templates"
+        return 0.0, float(high.max()), f"interval reaches 0: no significant difference between {compared}"
     return max(0.0, float(low[largest])), float(high.max()), None

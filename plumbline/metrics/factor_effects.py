@@ -37,9 +37,6 @@ from plumbline.tables.schema import Schema
 EventKey = tuple[str, str]
 """A suite and an event of it."""
 
-EFFECT_FAMILY = ("metric", "definition")
-"""Columns that bound a family of tests: a reader scans one metric over all factors, pairs, datasets and events."""
-
 EFFECT_SCHEMA: Schema = {
     # what was compared
     "factor": pl.String,
@@ -176,10 +173,10 @@ def factor_effects(
         alike", which is more than "no effect": equal skews at very different harm rates are not alike); the level at
         which the BCa interval reaches 0; and the chi-squared p of the more biased of the two, since a disparity that
         may be none is no effect. So p is never below 1 - confidence while the interval holds 0. `q` is within
-        `EFFECT_FAMILY`. Simulated coverage and level: docs/decisions, 12.
+        `plumbline.statistics.multiplicity.FAMILIES`. Simulated coverage and level: docs/decisions, 12.
     """
     rows = chain.from_iterable(_dataset_rows(answered, pairs, settings) for answered in datasets)
-    return add_q_values(pl.DataFrame(list(rows), schema=EFFECT_SCHEMA, orient="row"), family=EFFECT_FAMILY)
+    return add_q_values(pl.DataFrame(list(rows), schema=EFFECT_SCHEMA, orient="row"), of="factor_effects")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from plumbline.metrics.families.confounds import CONFOUNDS
 from plumbline.metrics.families.outcomes import OUTCOMES
 from plumbline.metrics.families.rankings import RANKINGS
 from plumbline.metrics.families.robustness import ROBUSTNESS
+from plumbline.metrics.families.text_space import TEXT_SPACE
 from plumbline.metrics.families.trident import TRIDENT
 from plumbline.metrics.family import MetricFamily
 from plumbline.metrics.settings import MetricSettings
@@ -28,7 +29,8 @@ FAMILIES: dict[str, MetricFamily] = {
 """Every family by name."""
 
 METRICS: dict[str, MetricTraits] = {
-    traits.name: traits for family in FAMILIES.values() for traits in family.traits
+    traits.name: traits
+    for traits in (*(t for family in FAMILIES.values() for t in family.traits), *TEXT_SPACE)
 }
 """Every metric by name."""
 

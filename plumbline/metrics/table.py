@@ -30,9 +30,10 @@ def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str) -> pl.DataFra
     Returns
     -------
     DataFrame
-        The schema of `plumbline.tables.schema`, sorted, with min-max normalised probe rates and rank correlations of
-        checkpoints added and q-values filled. All depend on the whole audit: their identity is `audit_id`, not the `cell_id` they carry along.
-        Equal inputs give equal rows in equal order, so the stored table is byte-identical.
+        The schema of `plumbline.tables.schema`, sorted, with min-max normalised probe rates and rank correlations
+        of checkpoints added and q-values filled. These depend on the whole audit: their identity is `audit_id`, not
+        the `cell_id` that some carry along. Equal inputs give equal rows in equal order, so the stored table is
+        byte-identical.
     """
     schema = polars_schema()
     joined = pl.concat(frames) if frames else pl.DataFrame(schema=schema)

@@ -4,12 +4,12 @@ from plumbline.statistics.bootstrap import Jackknife, jackknife_tables, resample
 from plumbline.statistics.counts import count_table
 from plumbline.statistics.estimates import Estimate, estimate_table
 from plumbline.statistics.intervals import Interval, bca, percentile, wilson
-from plumbline.statistics.multiplicity import FAMILY, add_q_values, q_values
+from plumbline.statistics.multiplicity import FAMILIES, add_q_values, q_values
 from plumbline.statistics.permutation import p_value, permute_tables
 from plumbline.statistics.seeds import generator
 
 __all__ = [
-    "FAMILY",
+    "FAMILIES",
     "Estimate",
     "Interval",
     "Jackknife",

@@ -37,11 +37,15 @@ def joint_p_value(
         rows = sums
     rows = rows[rows.any(axis=1)]
     units_used, k = rows.shape
-    # A constant statistic leaves rounding errors, which are no variation.
-    rows[:, np.abs(rows).max(axis=0, initial=0.0) <= 1e-12 * max(1.0, float(np.abs(value).max()))] = 0.0
-    if units_used <= k or np.linalg.matrix_rank(rows) < k:
+    if units_used <= k:
         return float("nan")
     covariance = rows.T @ rows * units_used / (units_used - 1)
+    spread = np.sqrt(np.diag(covariance))
+    # A constant statistic leaves rounding errors, which are no variation.
+    if (spread <= 1e-12 * max(1.0, float(np.abs(value).max()))).any():
+        return float("nan")
+    if np.linalg.matrix_rank(covariance / np.outer(spread, spread), tol=1e-9, hermitian=True) < k:
+        return float("nan")
     distance = float(value @ np.linalg.solve(covariance, value))
     free = units_used - k
     return float(fdtrc(k, free, distance * free / (k * (units_used - 1))))

@@ -6,13 +6,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-FAMILY: tuple[str, ...] = ("metric", "definition", "condition", "statistic")
-"""Columns that bound a family of tests.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "metric_table": ("metric", "definition", "condition", "statistic"),
+    "factor_effects": ("metric", "definition"),
+}
+"""Table of tests -> the columns that bound a family of them.
 
-A reader scans one metric over all encoders, datasets, attributes, events and probes and picks out what is
-significant: that is the family. Definitions of one metric test the same hypothesis again, and a condition
-(before, after a mitigation) asks another question; pooled, copies and easy nulls would change the q-values
-of real findings.
+A reader scans one metric over all encoders, datasets, attributes, events and probes (or over all factors and pairs of
+checkpoints) and picks out what is significant: that is the family. Definitions of one metric test the same hypothesis
+again, and a condition (before, after a mitigation) asks another question; pooled, copies and easy nulls would change
+the q-values of real findings.
 """
 
 
@@ -34,11 +37,12 @@ def q_values(p: ArrayLike) -> NDArray[np.float64]:
     return q
 
 
-def add_q_values(table: pl.DataFrame, *, family: tuple[str, ...] = FAMILY) -> pl.DataFrame:
-    """Fill column `q` of a metric table from column `p`, within each family; row order is kept.
+def add_q_values(table: pl.DataFrame, *, of: str = "metric_table") -> pl.DataFrame:
+    """Fill column `q` of a table, named in `FAMILIES`, from column `p`, within each family; row order is kept.
 
     Null and nan p-values give a null q.
     """
+    family = FAMILIES[of]
     p = table["p"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     order = table.select(family).with_row_index("row").group_by(family, maintain_order=True).agg("row")["row"]
     q = np.full(len(p), np.nan)

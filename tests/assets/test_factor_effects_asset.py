@@ -10,7 +10,7 @@ from upath import UPath
 
 from assets import effects
 from assets.currency import Currency
-from plumbline.audit_file import EncoderEntry, Statistics
+from plumbline.audit_file import EncoderEntry, Statistics, Thresholds
 from plumbline.metrics import Cell, SuiteLogits
 from plumbline.metrics.factor_effects import EFFECT_SCHEMA
 from plumbline.storage import Lake
@@ -45,7 +45,9 @@ def places(tmp_path):
         name: EncoderEntry(address=f"local-dir:checkpoints/{name}", factors=factors)
         for name, factors in FACTORS.items()
     }
-    audit = SimpleNamespace(encoders=encoders, statistics=Statistics(resamples=100, permutations=100))
+    audit = SimpleNamespace(
+        encoders=encoders, statistics=Statistics(resamples=100, permutations=100), thresholds=Thresholds()
+    )
     return SimpleNamespace(lake=lake, audit=audit)
 
 

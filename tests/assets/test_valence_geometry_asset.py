@@ -8,7 +8,7 @@ import pytest
 from upath import UPath
 
 from assets.geometry import NO_TEXT_SPACE, WORDS, valence_geometry
-from plumbline.audit_file import Statistics
+from plumbline.audit_file import Statistics, Thresholds
 from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
 from plumbline.storage import Lake
 from plumbline.tables.schema import METRIC_SCHEMA
@@ -25,7 +25,7 @@ def lake(tmp_path):
 def run(lake, array, **statistics):
     details = {"texts": list(all_texts()), "weights_sha256": "w" * 64}
     lake.write_arrays("text_embeddings", {"embedding": array}, partition=ENCODER, details=details)
-    audit = SimpleNamespace(statistics=Statistics(**statistics))
+    audit = SimpleNamespace(statistics=Statistics(**statistics), thresholds=Thresholds())
     context = dg.build_asset_context(partition_key=ENCODER)
     return valence_geometry(context, places=SimpleNamespace(lake=lake, audit=audit))
 

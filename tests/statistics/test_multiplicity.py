@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.statistics import FAMILY, add_q_values, q_values
+from plumbline.statistics import FAMILIES, add_q_values, q_values
 from plumbline.tables.schema import metric_frame
 
 
@@ -42,5 +42,5 @@ def test_families_are_kept_apart_and_rows_in_order():
     table = add_q_values(metric_frame(rows))
     assert table["seed"].to_list() == [0, 1, 2, 3, 4]
     assert table["q"].to_list() == pytest.approx([0.02, 0.04, 0.5, 0.03, None])
-    assert set(FAMILY) <= set(table.columns) and table.schema["q"] == pl.Float64
+    assert set(FAMILIES["metric_table"]) <= set(table.columns) and table.schema["q"] == pl.Float64
     assert add_q_values(metric_frame([])).height == 0

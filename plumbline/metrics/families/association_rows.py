@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -78,8 +78,9 @@ def association_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
     With two groups the first by name is compared with the second (man - woman); with more each with all others. The
     test is one-sided as in the paper: p is small where the group lies closer to the word, large where its reference
-    does; `two_sided` rows ask for either. Partitions count images as exchangeable, also where they come in sets: the
-    images of a set resemble each other, so that a contrast within sets is tested with caution. Intervals respect sets.
+    does; `two_sided` rows ask for either. Partitions count images as exchangeable. Where they come in sets that is too
+    cautious for groups within sets and too bold for groups between them: `cluster_t` rows then test, two-sided, with
+    the errors of the intervals, which respect sets.
     """
     # Drawn partitions belong to places: in the order of the images' ids, whatever order they came in.
     order = cell.records["image_id"].arg_sort().to_numpy()
@@ -170,6 +171,8 @@ def _attribute_rows(
         )
         common = _common(cell, perception, groups.attribute, comparison, clusters, settings)
         rows += _comparison_rows(common, perception, found, compared)
+        if clusters is not None:
+            rows += _cluster_rows(common, perception, found)
     return rows
 
 
@@ -255,8 +258,31 @@ def _comparison_rows(
     return rows
 
 
+def _cluster_rows(common: Row, perception: Perception, found: BoundedAssociations) -> list[Row]:
+    """Return the scales and dimensions tested with set-respecting errors."""
+    words = len(perception.words)
+    rows = [
+        _row(
+            common,
+            "sc_weat_effect",
+            "cluster_t",
+            found.mean_effect_size,
+            i,
+            found.mean_statistic.p_value[i],
+            event=scale,
+        )
+        for i, scale in enumerate(perception.scales)
+    ]
+    for i, dimension in enumerate(perception.dimensions, start=words):
+        p = found.statistic.p_value[i]
+        rows.append(_row(common, "weat_effect", "cluster_t", found.effect_size, i, p, event=dimension))
+    return rows
+
+
 def _scaled(bounded: Bounded, factor: float) -> Bounded:
-    return Bounded(bounded.value * factor, bounded.low * factor, bounded.high * factor)
+    return replace(
+        bounded, value=bounded.value * factor, low=bounded.low * factor, high=bounded.high * factor
+    )
 
 
 def _row(

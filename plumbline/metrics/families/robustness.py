@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.metrics.calibration import calibration
-from plumbline.metrics.directional_bias import directional_bias, template_shift
+from plumbline.metrics.directional_bias import directional_bias, directional_bias_gap, template_shift
 from plumbline.metrics.families.robustness_rows import robustness_rows
 from plumbline.metrics.family import MetricFamily
 from plumbline.metrics.intra_set_cosine import intra_set_cosine
@@ -16,7 +16,7 @@ from plumbline.metrics.traits import Measure, MetricTraits
 _DESCRIPTION = """
 How far the contrastive audit can be trusted. Directional bias: how much nearer an image lies to a task's
 positive prompts than to its negative ones, over all images and by group, under three wordings of the same
-prompts; the largest shift of its mean between wordings; and whether checkpoints keep their order. Calibration:
+prompts, and its gap between groups; the largest shift of its mean between wordings; and whether checkpoints keep their order. Calibration:
 how often the best match is harmful at each size of that bias, and from which size on it is more often harmful
 than not. Neutral control: the same numbers on portraits that show no gender and no race, with how alike these
 look to the model. Every number has its sample size and a 95% interval.
@@ -35,6 +35,10 @@ def _by_group(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int)
     return np.array(
         [float(directional_bias(responses[groups == i, -1:], best[groups == i]).mean) for i in range(g)]
     )
+
+
+def _gap(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
+    return np.array(directional_bias_gap(responses[:, -1] - responses.max(axis=1), groups.tolist()).value)
 
 
 def _shift(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
@@ -72,6 +76,17 @@ _TRAITS = (
         shape="by_group",
         when_identical="equal",
         empty_group="nan",
+        ties="no effect",
+        scale="equivariant",
+    ),
+    MetricTraits(
+        name="directional_bias_gap",
+        function=directional_bias_gap,
+        measure=_gap,
+        bounds=(0, 4),
+        shape="scalar",
+        when_identical="zero",
+        empty_group="left_out",
         ties="no effect",
         scale="equivariant",
     ),

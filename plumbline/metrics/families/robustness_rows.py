@@ -14,8 +14,13 @@ from numpy.typing import NDArray
 from plumbline.cores import side_by_side
 from plumbline.metrics.calibration import Calibration, calibration, mass_differences
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.directional_bias import bias_over_images, directional_bias, template_shift
-from plumbline.metrics.families.rows import Row, base_row, joined
+from plumbline.metrics.directional_bias import (
+    bias_over_images,
+    directional_bias,
+    gap_of_codes,
+    template_shift,
+)
+from plumbline.metrics.families.rows import Row, base_row, joined, small_groups_reason
 from plumbline.metrics.intra_set_cosine import intra_set_cosine
 from plumbline.metrics.rates import group_size_reason
 from plumbline.metrics.settings import MetricSettings
@@ -96,6 +101,7 @@ def robustness_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     parts: list[Callable[[], list[Row]]] = [partial(_intra_set_rows, cell, settings)]
     for task in tested_tasks(cell):
         parts.append(partial(_bias_rows, cell, task, settings))
+        parts.append(partial(_gap_rows, cell, task, settings))
         if len(task.suite.templates) > 1:
             parts.append(partial(_shift_rows, cell, task, settings))
         if task.poles.definition == DEFAULT:
@@ -173,6 +179,31 @@ def _bias_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[R
             ):
                 estimate = {"value": value[i], "ci_low": ends[i, 0], "ci_high": ends[i, 1]}
                 rows.append(common | {"probe": template, "statistic": statistic} | estimate)
+    return rows
+
+
+def _gap_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[Row]:
+    """Return the largest difference between groups of the mean of Δ, by template."""
+    rows, few = [], few_sets_reason(task.sets)
+    for groups in task.groups:
+        sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.names))
+        if np.count_nonzero(sizes) < 2:
+            continue
+        small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
+        for i, template in enumerate(task.suite.templates):
+            found = gap_of_codes(
+                task.delta[:, i],
+                groups.codes,
+                groups.names,
+                clusters=task.sets,
+                confidence=settings.confidence,
+            )
+            between = f"furthest apart: {' and '.join(found.groups)}"
+            rows.append(
+                _common(cell, task, metric="directional_bias_gap", attribute=groups.attribute, probe=template)
+                | {"value": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high, "p": found.p}
+                | {"n": found.n, "reason": joined(between, small, found.reason, few)}
+            )
     return rows
 
 
