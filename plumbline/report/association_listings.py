@@ -10,6 +10,7 @@ from plumbline.report.figures.associations import (
     DIMENSIONS,
     EVERYONE,
     SCALES,
+    by_evidence,
     comparison_title,
     scale_rows,
     scale_title,
@@ -31,7 +32,7 @@ def scale_listing(table: pl.DataFrame, reading: Reading, models: tuple[str, ...]
 
 def weat_listing(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Listing:
     """List the WEAT effect sizes of the dimensions, a row a model and comparison; a star marks evidence."""
-    rows = where(table, metric="weat_effect", definition="two_sided", dataset=dataset, condition="before")
+    rows = by_evidence(where(table, metric="weat_effect", dataset=dataset, condition="before"))
     return _effects(rows, reading, models, in_order(rows["event"], DIMENSIONS), lambda dimension: dimension)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from scipy import stats
 
 from plumbline.metrics import markedness, sc_weat, valence_correlation
 from plumbline.metrics.association_errors import bounded_associations
@@ -295,6 +296,13 @@ def test_sets_widen_the_intervals_to_what_the_sets_tell(make_cell, quick):
     assert sets["ci_high"] - sets["ci_low"] == pytest.approx(plain["ci_high"] - plain["ci_low"], rel=1e-6)
     apart = one(association_rows(replace(grouped, records=records.drop("set_id")), settings=quick), **key)
     assert apart["ci_high"] - apart["ci_low"] < 0.65 * (plain["ci_high"] - plain["ci_low"])
+    # What copies say twice they say once: the test with sets is that of the originals, the intervals' other side.
+    tested = association_rows(grouped, settings=quick).filter(definition="cluster_t")
+    assert set(tested["metric"]) == {"sc_weat_effect", "weat_effect"} and tested.height == (1 + 7) * (8 + 3)
+    row = one(tested, metric="sc_weat_effect", attribute="gender", event="warmth")
+    error = (plain["ci_high"] - plain["ci_low"]) / 2 / stats.t.ppf(0.975, 95)
+    assert row["p"] == pytest.approx(2 * stats.t.sf(abs(plain["value"]) / error, 95), rel=0.02)
+    assert association_rows(cell, settings=quick).filter(definition="cluster_t").height == 0
     few = records.with_columns(set_id=pl.format("s{}", pl.int_range(pl.len()) % 7))
     noted = association_rows(replace(grouped, records=few), settings=quick)
     assert noted["reason"].str.contains(r"from only \d sets").all()
@@ -350,6 +358,10 @@ def test_intervals_hold_the_truth_where_images_come_in_sets(groups):
             found = bounded_associations(score[:, None], in_a, np.ones((1, 1)), clusters=clusters)
             for i, part in enumerate((found.statistic, found.effect_size)):
                 count[i] += part.low[0] <= truth[i] <= part.high[0]
+            # The test and the interval say the same.
+            assert (found.statistic.p_value[0] < 0.05) == (
+                found.statistic.low[0] * found.statistic.high[0] > 0
+            )
     assert (hits >= 460).all() and (hits <= 490).all(), hits
     # Independent images would be less sure where a set is in both groups, and far too sure where it is in one.
     assert (alone > hits).all() if groups == "within" else (alone < 430).all(), alone

@@ -231,3 +231,15 @@ def test_closer_to_warm_words_is_a_difference_not_yet_a_bias(associations):
     assert found["association", "race", MODELS[0]].tone == "difference"
     strict = replace(READING, significance=0.001)
     assert {f.tone for f in association_findings(warm, strict)} == {"none"}
+
+
+def test_evidence_goes_by_the_test_that_respects_sets(associations):
+    of_sets = associations.filter(definition="two_sided").with_columns(
+        definition=pl.lit("cluster_t"), q=pl.lit(0.7), p=pl.lit(0.6)
+    )
+    both = pl.concat([associations, of_sets])
+    tones = {f.tone for f in association_findings(both, READING) if f.topic[0] == "association"}
+    assert tones == {"none"}
+    listing = scale_listing(both, READING, MODELS, DATASET)
+    assert len(listing.rows) == 8 and not any("*" in cell for row in listing.rows for cell in row)
+    assert not any("*" in cell for row in weat_listing(both, READING, MODELS, DATASET).rows for cell in row)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import MetricError
-from plumbline.statistics import partitions
+from plumbline.statistics import partition_tests, partitions
 from plumbline.statistics.partition_tests import exact_tails, random_tails, smaller_size, standardised
 from plumbline.statistics.partitions import count_subsets, is_enumerable, random_subsets, subset_sums
 
@@ -146,6 +146,28 @@ def test_random_tails_are_those_of_double_precision_whatever_ties():
         np.testing.assert_array_equal(tails.below, below)
         assert tails.total == 400 and not tails.exact
         assert tails.above[3] == tails.below[3] == 0, "what does not vary ties"
+
+
+def test_single_precision_decides_as_double_does_for_thousands_of_images():
+    """What single precision cannot tell apart is 100 times what its rounding was seen to be: 7e-7 of sqrt(n)."""
+    n, rng = 5000, np.random.default_rng(4)
+    columns = rng.normal(size=(n, 12)) * 0.02 + 0.25
+    columns[:, 0] = rng.standard_t(2, size=n)  # a few images outweigh the others
+    columns[:, 1] = np.round(columns[:, 1], 2)  # a dozen values
+    in_a = np.arange(n) < 2000
+    blocks = list(random_subsets(n, [2000], count=600, rng=rng))
+    ready = standardised(columns)
+    (found,) = random_tails(ready, np.full((12, 1), 1 / 12), [in_a], [2000], blocks)
+    everything = np.concatenate([columns, columns.mean(axis=1, keepdims=True)], axis=1)
+    inside = np.concatenate([b.members(np.arange(len(b.bits)), 0) for b in blocks])
+    sums = inside @ (everything - everything.mean(axis=0))
+    observed = (everything - everything.mean(axis=0))[in_a].sum(axis=0)
+    slack = 1e-12 * 2000 * 3000 / n
+    np.testing.assert_array_equal(found.above, (sums > observed + slack).sum(axis=0))
+    np.testing.assert_array_equal(found.below, (sums < observed - slack).sum(axis=0))
+    single = np.concatenate([next(b.sums(ready.values.astype(np.float32))) for b in blocks])
+    rounding = np.abs(single - inside @ ready.values).max() / np.sqrt(n)
+    assert rounding < partition_tests._DOUBT / 20
 
 
 def test_exact_tails_compare_with_all():

@@ -104,7 +104,8 @@ CHAPTER = Chapter(
             "how many ways to split the same faces into groups of the same sizes give as large a mean difference, all "
             "of them where they are at most 200,000, else 10,000 or more at random. Its p is one-sided in the table's "
             "`paper` rows; stars, filled dots and findings go by the two-sided one. Intervals are linearised; where "
-            "images come in sets, sets are the units.",
+            "images come in sets, sets are the units, and stars, dots and findings go by the t test with these errors, "
+            "since the images of a set are not exchangeable with those of another.",
         ),
         (
             "WEAT",

@@ -62,12 +62,16 @@ def comparison_title(row: Row) -> str:
     )
 
 
-def scale_rows(table: pl.DataFrame, dataset: str, definition: str = "two_sided") -> pl.DataFrame:
-    """Return the effect sizes of the scales on a dataset; two-sided p by default: either group may lie closer."""
-    rows = where(
-        table, metric="sc_weat_effect", definition=definition, dataset=dataset, condition="before", probe=None
-    )
-    return rows.drop_nulls("event")
+def scale_rows(table: pl.DataFrame, dataset: str) -> pl.DataFrame:
+    """Return the effect sizes of the scales on a dataset, with the p-values that evidence goes by."""
+    rows = where(table, metric="sc_weat_effect", dataset=dataset, condition="before", probe=None)
+    return by_evidence(rows)
+
+
+def by_evidence(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the test that respects sets where images come in sets, of the two-sided one elsewhere."""
+    respecting = where(rows, definition="cluster_t")
+    return where(rows, definition="two_sided") if respecting.is_empty() else respecting
 
 
 def association_figure(table: pl.DataFrame, reading: Reading, *, model: str, dataset: str) -> Picture | None:
