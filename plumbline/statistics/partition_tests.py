@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.statistics.partitions import SubsetBlock, count_subsets, is_enumerable
+from plumbline.statistics.partitions import SubsetBlock, count_subsets, is_enumerable, padded
 
 Alternative = Literal["greater", "less", "two-sided"]
 
@@ -147,7 +147,7 @@ def random_tails(
     observed = [values[g if sign > 0 else ~g].sum(axis=0) for g, (_, sign) in zip(groups, sides)]
     # On the scale of the standardised sums; a column that does not vary only ever ties.
     slack = [SLACK * size * (n - size) / n / np.where(scale > 0, scale, 1.0) for size, _ in sides]
-    single = columns.values.astype(np.float32)
+    single = padded(columns.values.astype(np.float32))
     shape = (len(groups), values.shape[1])
     above, below, total = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), 0
     for block in (part for drawn in blocks for part in drawn.parts()):

@@ -35,7 +35,13 @@ _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np
 
 def is_enumerable(n: int, size: int) -> bool:
     """Return whether the subsets of `size` of n images are few enough (`EXACT_LIMIT`) to take all of them."""
-    return math.comb(n, size) <= EXACT_LIMIT
+    few, count = min(size, n - size), 1
+    for i in range(1, few + 1):
+        # C(n - few + i, i): it only grows, and the whole coefficient can have thousands of digits.
+        count = count * (n - few + i) // i
+        if count > EXACT_LIMIT:
+            return False
+    return True
 
 
 def subset_sums(columns: NDArray[np.float64], size: int) -> NDArray[np.float64]:
@@ -140,21 +146,23 @@ class SubsetBlock:
             yield SubsetBlock(self.n, self.bits[part], tuple(step[part] for step in self.added))
 
     def sums(self, columns: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
-        """Give the (rows, m) sums of (n, m) columns over the subsets, for one size after the other."""
+        """Give the (rows, m) sums of columns over the subsets, for one size after the other.
+
+        Parameters
+        ----------
+        columns : (n, m) float32, or as `padded` makes it
+        """
         from scipy.sparse import csr_array
 
         rows, width = self.bits.shape
-        padded = np.zeros((8 * width, columns.shape[1]), dtype=np.float32)
-        padded[: self.n] = columns
-        total = _BITS.take(self.bits, axis=0, mode="clip").reshape(rows, 8 * width) @ padded
+        columns = padded(columns)
+        total = _BITS.take(self.bits, axis=0, mode="clip").reshape(rows, 8 * width) @ columns
         yield total
         for step in self.added:
             starts = np.arange(0, step.size + 1, step.shape[1], dtype=np.int32)
             ones = np.ones(step.size, dtype=np.float32)
-            total = (
-                total
-                + csr_array((ones, step.astype(np.int32).ravel(), starts), shape=(rows, self.n)) @ columns
-            )
+            shape = (rows, len(columns))
+            total = total + csr_array((ones, step.astype(np.int32).ravel(), starts), shape=shape) @ columns
             yield total
 
     def members(self, rows: NDArray[np.int64], size: int) -> NDArray[np.float64]:
@@ -163,6 +171,12 @@ class SubsetBlock:
         for step in self.added[:size]:
             np.put_along_axis(inside, step[rows].astype(np.int64), 1.0, axis=1)
         return inside
+
+
+def padded(columns: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return columns with rows of zeros up to the next multiple of 64, the bits of a subset; or as they are."""
+    missing = -len(columns) % 64
+    return np.pad(columns, ((0, missing), (0, 0))) if missing else columns
 
 
 def random_subsets(

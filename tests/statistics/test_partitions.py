@@ -43,6 +43,8 @@ def test_counting_subsets_equals_looking_at_each(n, size):
 
 def test_what_is_enumerated():
     assert is_enumerable(20, 10) and not is_enumerable(21, 10)
+    assert is_enumerable(30, 0) and is_enumerable(30, 30) and is_enumerable(30, 29)
+    assert not is_enumerable(10**9, 5 * 10**8), "without writing that number down"
     assert is_enumerable(200_000, 1) and not is_enumerable(633, 2) and is_enumerable(632, 2)
 
 
