@@ -12,19 +12,16 @@ from assets.pictures import read_pictures
 from assets.results import OWNERS, materialised
 from plumbline.digests import digest_json
 from plumbline.errors import StorageError
+from plumbline.metrics.registry import METRICS
 from plumbline.storage.arrays import csv_bytes, table_bytes
 from resources.places import Places
 from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
 
-_HEADLINES = (
-    "max_skew",
-    "harm_rate",
-    "macro_accuracy",
-    "macro_accuracy_gain",
-    "probe_rate_gap",
-    "impact_ratio",
-)
-_DEFAULT_DEFINITIONS = ("mean_over_pairs", "top1", "paper", "by_valence", "min_over_max", "test_rows")
+# One number a question: words of a trait, and single templates, are left to the tables.
+_HEADLINES = {
+    **{traits.name: traits.headline for traits in METRICS.values() if traits.headline},
+    "macro_accuracy_gain": "test_rows",
+}
 
 
 @dg.asset(
@@ -120,13 +117,21 @@ def _tracked(context: dg.AssetExecutionContext, stored: StoredCell, frame: pl.Da
 def headline_metrics(frame: pl.DataFrame) -> dict[str, float]:
     """Return the finite headline numbers of a cell by a readable key, such as `max_skew/crime/race`."""
     chosen = frame.filter(
-        pl.col("metric").is_in(_HEADLINES)
-        & pl.col("definition").is_in(_DEFAULT_DEFINITIONS)
+        (
+            (pl.col("definition") == pl.col("metric").replace_strict(_HEADLINES, default=None))
+            | ((pl.col("metric") == "macro_accuracy") & (pl.col("definition") == "test_rows"))
+        )
         & pl.col("statistic").is_in(["estimate", "mean"])
+        & (
+            (pl.col("suite") != "perception")
+            | pl.col("event").is_not_null()
+            | (pl.col("metric") == "confound_slope")
+        )
+        & ((pl.col("suite") != "templates") | pl.col("group").is_null())
         & ~pl.col("suite").is_in(["trident_mixed", "trident_composite"])
         & (pl.col("condition") != "logit_adjustment_released")
     )
-    parts = ("metric", "suite", "event", "attribute", "probe", "condition")
+    parts = ("metric", "suite", "event", "attribute", "group", "probe", "condition")
     metrics: dict[str, float] = {}
     for row in chosen.iter_rows(named=True):
         if row["value"] is not None and math.isfinite(row["value"]):

@@ -42,6 +42,9 @@ class MetricTraits:
     scale, shift : {"invariant", "equivariant"} or None
         What multiplying all responses by a positive number, or adding one, does to the value: nothing, or the same to
         the value. None where neither holds.
+    headline : str or None
+        The definition that stands for the metric where there is room for few numbers, such as MLflow's charts; None
+        where it is not shown there.
     """
 
     name: str
@@ -54,3 +57,4 @@ class MetricTraits:
     ties: Literal["lower index wins", "by id", "no effect"] = "lower index wins"
     scale: Literal["invariant", "equivariant"] | None = "invariant"
     shift: Literal["invariant", "equivariant"] | None = "invariant"
+    headline: str | None = None

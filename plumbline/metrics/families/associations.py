@@ -75,6 +75,7 @@ def _gap(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> N
 _TRAITS = (
     MetricTraits(
         name="sc_weat_effect",
+        headline="paper",
         function=sc_weat,
         measure=_sc_weat("effect_size"),
         bounds=(-np.inf, np.inf),
@@ -96,6 +97,7 @@ _TRAITS = (
     ),
     MetricTraits(
         name="weat_effect",
+        headline="paper",
         function=weat,
         measure=_by_group(_weat),
         bounds=(-np.inf, np.inf),
@@ -117,6 +119,7 @@ _TRAITS = (
     ),
     MetricTraits(
         name="markedness_gap",
+        headline="mean_over_templates",
         function=markedness_gap,
         measure=_gap,
         bounds=(0, 100),

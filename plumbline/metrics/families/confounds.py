@@ -65,6 +65,7 @@ _OF_A_LINE: dict[str, Any] = {
 _TRAITS = (
     MetricTraits(
         name="confound_slope",
+        headline="cluster",
         measure=_of_line(lambda fit: fit.slope.value),
         bounds=(-np.inf, np.inf),
         **_OF_A_LINE,

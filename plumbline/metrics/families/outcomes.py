@@ -41,6 +41,7 @@ _TRAITS = (
     ),
     MetricTraits(
         name="max_skew",
+        headline="mean_over_pairs",
         function=max_skew,
         measure=on_counts(lambda x, n: max_skew(x, n).value),
         bounds=(0, np.inf),
@@ -50,6 +51,7 @@ _TRAITS = (
     ),
     MetricTraits(
         name="harm_rate",
+        headline="top1",
         function=harm_rate,
         measure=on_counts(lambda x, n: harm_rate(x, n).value),
         bounds=(0, 1),
@@ -68,6 +70,7 @@ _TRAITS = (
     ),
     MetricTraits(
         name="impact_ratio",
+        headline="min_over_max",
         function=impact_ratio,
         measure=on_counts(lambda x, n: impact_ratio(x, n).value),
         bounds=(0, 1),

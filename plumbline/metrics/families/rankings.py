@@ -57,6 +57,7 @@ _TRAITS = (
     ),
     MetricTraits(
         name="max_skew_at_k",
+        headline="equal",
         function=max_skew_at_k,
         measure=_largest,
         bounds=(0, np.inf),
@@ -67,6 +68,7 @@ _TRAITS = (
     ),
     MetricTraits(
         name="ndkl",
+        headline="equal",
         function=ndkl,
         measure=_divergence,
         bounds=(0, np.inf),

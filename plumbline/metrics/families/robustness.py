@@ -15,11 +15,11 @@ from plumbline.metrics.traits import Measure, MetricTraits
 
 _DESCRIPTION = """
 How far the contrastive audit can be trusted. Directional bias: how much nearer an image lies to a task's
-positive prompts than to its negative ones, over all images and by group, under three wordings of the same
-prompts, and its gap between groups; the largest shift of its mean between wordings; and whether checkpoints keep their order. Calibration:
-how often the best match is harmful at each size of that bias, and from which size on it is more often harmful
-than not. Neutral control: the same numbers on portraits that show no gender and no race, with how alike these
-look to the model. Every number has its sample size and a 95% interval.
+positive prompts than to its negative ones, over all images and by group with the gap between groups, under
+three wordings of the same prompts; the largest shift of its mean between wordings; and whether checkpoints
+keep their order. Calibration: how often the best match is harmful at each size of that bias, and from which
+size on it is more often harmful than not. Neutral control: the same numbers on portraits that show no gender
+and no race, with how alike these look to the model. Every number has its sample size and a 95% interval.
 """
 
 
@@ -70,6 +70,7 @@ def _rank(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> 
 _TRAITS = (
     MetricTraits(
         name="directional_bias",
+        headline="positive_minus_negative",
         function=directional_bias,
         measure=_by_group,
         bounds=(-2, 2),

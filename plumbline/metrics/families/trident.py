@@ -75,6 +75,7 @@ _TRAITS = (
     ),
     MetricTraits(
         name="macro_accuracy",
+        headline="paper",
         function=trident_scores,
         measure=_on_trident("macro_accuracy"),
         bounds=(0, 1),
@@ -102,6 +103,7 @@ _TRAITS = (
     ),
     MetricTraits(
         name="probe_rate_gap",
+        headline="by_valence",
         function=probe_rate_gap,
         measure=on_counts(lambda x, n: probe_rate_gap(np.stack([n - x, x], axis=-1))),
         bounds=(0, 1),
