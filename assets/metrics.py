@@ -17,7 +17,9 @@ from resources.places import Places
 def metric_settings(places: Places) -> MetricSettings:
     """Return the statistical settings of the audit file; a labeller is assumed to err as often as it may at most."""
     audit = places.audit
-    return MetricSettings(**audit.statistics.model_dump(), label_error=min(audit.thresholds.label_error, 0.49))
+    return MetricSettings(
+        **audit.statistics.model_dump(), label_error=min(audit.thresholds.label_error, 0.49)
+    )
 
 
 def metric_asset(family: MetricFamily) -> dg.AssetsDefinition:
