@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.joint_test import joint_p_value
+from plumbline.statistics.joint_test import joint_p_value, unit_sums
 from plumbline.statistics.linearised import standard_errors, t_intervals
 
-_NO_INTERVAL = "no interval: fewer than two independent images"
+_NO_INTERVAL = "no interval: fewer than two independent images that differ"
 
 
 @dataclass(frozen=True)
@@ -265,9 +265,12 @@ def gap_of_codes(
     lowest, highest = int(mean.argmin()), int(mean.argmax())
     pairs = list(combinations(range(len(seen)), 2))
     apart = np.array([abs(mean[b] - mean[a]) for a, b in pairs])
-    errors = np.stack([influence[:, b] - influence[:, a] for a, b in pairs], axis=1)
-    error, units = standard_errors(errors, clusters)
-    p = joint_p_value(mean[1:] - mean[0], influence[:, 1:] - influence[:, :1], clusters)
+    sums = unit_sums(influence, clusters)
+    units = len(sums)
+    # Of many pairs of groups the errors follow from the covariance of the means: no column a pair.
+    spread = sums.T @ sums * (units / (units - 1) if units > 1 else np.nan)
+    error = np.sqrt([max(0.0, spread[a, a] + spread[b, b] - 2 * spread[a, b]) for a, b in pairs])
+    p = joint_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
     low, high, reason = _interval(apart, error, int(apart.argmax()), units, p, confidence, "groups")
     ends = (names[seen[lowest]], names[seen[highest]])
     return BiasGap(float(mean[highest] - mean[lowest]), low, high, p, ends, n, reason)

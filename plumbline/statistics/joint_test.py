@@ -7,6 +7,22 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtrc
 
 
+def unit_sums(influence: NDArray[np.float64], clusters: NDArray[np.int64] | None) -> NDArray[np.float64]:
+    """Return the (u, k) sums of the images' influence within each independent unit that has any.
+
+    Parameters
+    ----------
+    influence : (n, k) float64
+    clusters : (n,) int or None
+        Set of each image; every image is a unit of its own without.
+    """
+    sums = influence
+    if clusters is not None:
+        _, units = np.unique(clusters, return_inverse=True)
+        sums = np.stack([np.bincount(units, weights=column) for column in influence.T], axis=1)
+    return sums[sums.any(axis=1)]
+
+
 def joint_p_value(
     estimate: ArrayLike, influence: ArrayLike, clusters: NDArray[np.int64] | None = None
 ) -> float:
@@ -29,13 +45,8 @@ def joint_p_value(
     float
         nan where there are not more independent units than statistics, or where the statistics do not vary freely.
     """
-    value, rows = np.asarray(estimate, dtype=np.float64), np.asarray(influence, dtype=np.float64)
-    if clusters is not None:
-        order, units = np.unique(clusters, return_inverse=True)
-        sums = np.zeros((len(order), rows.shape[1]))
-        np.add.at(sums, units, rows)
-        rows = sums
-    rows = rows[rows.any(axis=1)]
+    value = np.asarray(estimate, dtype=np.float64)
+    rows = unit_sums(np.asarray(influence, dtype=np.float64), clusters)
     units_used, k = rows.shape
     if units_used <= k:
         return float("nan")

@@ -11,6 +11,7 @@ from plumbline.errors import MetricError
 from plumbline.metrics import (
     calibration,
     directional_bias,
+    directional_bias_gap,
     intra_set_cosine,
     rank_agreement,
     template_shift,
@@ -150,6 +151,52 @@ def test_shift_of_few_images():
     for wrong in (np.zeros((4, 1)), np.zeros(4), [[0.1, np.nan]]):
         with pytest.raises(MetricError):
             template_shift(wrong)
+
+
+def test_the_gap_between_groups_by_hand():
+    # Means 1/10, 3/10 and 0: 3/10 between the last two; the unlabelled image counts nowhere.
+    delta, groups = [0.0, 0.2, 0.3, 0.0, 9.0], ["a", "a", "b", "c", None]
+    found = directional_bias_gap(delta, groups)
+    assert found.value == pytest.approx(3 / 10, abs=1e-12) and found.groups == ("c", "b") and found.n == 4
+    alone = directional_bias_gap([0.1, 0.2], ["a", None])
+    assert np.isnan([alone.value, alone.p]).all() and alone.groups == () and "fewer than two" in alone.reason
+    for wrong in (([0.1], ["a", "b"]), ([np.nan, 1], ["a", "b"])):
+        with pytest.raises(MetricError):
+            directional_bias_gap(*wrong)
+
+
+def test_the_gap_of_two_groups_is_nearly_welchs():
+    rng = np.random.default_rng(13)
+    one, other = rng.normal(0.0, 0.1, 200), rng.normal(0.1, 0.4, 500)
+    found = directional_bias_gap([*one, *other], ["a"] * 200 + ["b"] * 500)
+    still = directional_bias_gap([0.1, 0.1, 0.3, 0.3], ["a", "a", "b", "b"])
+    assert np.isnan([still.ci_low, still.p]).all() and "that differ" in still.reason
+    welch = stats.ttest_ind(other, one, equal_var=False)
+    ends = welch.confidence_interval(0.95)
+    assert found.groups == ("a", "b") and found.value == pytest.approx(other.mean() - one.mean())
+    assert (found.ci_low, found.ci_high) == pytest.approx((ends.low, ends.high), abs=0.001)
+    assert found.p == pytest.approx(welch.pvalue, rel=0.05)
+
+
+@pytest.mark.parametrize("in_sets", [False, True], ids=["images", "sets"])
+@pytest.mark.parametrize("means", [(0, 0, 0, 0), (0, 0.3, 0.1, 0.2)], ids=str)
+def test_the_interval_of_the_gap_holds_it_and_equal_groups_are_rejected_at_the_level(means, in_sets):
+    rng = np.random.default_rng(14)
+    groups = np.arange(400) % 4
+    # Of unequal spread; where images come in sets, each set holds every group.
+    sets = np.arange(400) // 8 if in_sets else None
+    held, rejected = 0, 0
+    for _ in range(400):
+        delta = np.array(means)[groups] + rng.normal(size=400) * (0.1 + 0.1 * groups)
+        delta = delta + (rng.normal(scale=0.3, size=50)[sets] if in_sets else 0)
+        found = directional_bias_gap(delta, groups.tolist(), clusters=sets)
+        held += found.ci_low <= max(means) - min(means) <= found.ci_high
+        rejected += found.p <= 0.05
+    assert held >= nominal_range(400)[0]
+    if max(means) == 0:
+        low, high = nominal_range(400, 0.05)
+        # Where it rejects, the interval of the furthest pair may still reach 0.
+        assert low <= rejected <= high and held >= 400 - rejected
 
 
 def test_joint_test_is_hotellings():

@@ -92,6 +92,18 @@ def test_the_shift_is_between_the_means_of_the_bias(rows):
             assert 0 <= shift["p"] <= 1 and shift["reason"].startswith("furthest apart: ")
 
 
+def test_gaps_between_groups_are_those_of_their_means(rows):
+    for (event, definition), _ in POLES.items():
+        for template in ("orig", "image_of", "portrait"):
+            key = {"event": event, "definition": definition, "probe": template, "attribute": "race"}
+            means = rows.filter(metric="directional_bias", **key)
+            gap = one(rows, metric="directional_bias_gap", **key)
+            assert gap["value"] == pytest.approx(means["value"].max() - means["value"].min())
+            assert 0 <= gap["p"] <= 1 and gap["n"] == means["n"].sum()
+            ends = [means.sort("value")["group"][i] for i in (0, -1)]
+            assert gap["reason"].startswith(f"furthest apart: {ends[0]} and {ends[1]}")
+
+
 def test_calibration_is_the_loop(rows, templated):
     logits = templated.logits["templates"]
     for event, (positive, negative) in ((e, p) for (e, d), p in POLES.items() if d == PLAIN):

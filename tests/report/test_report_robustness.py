@@ -212,6 +212,8 @@ def test_listings_hold_every_model_and_task(table, inputs):
     part = {p.title: dict(p.listings) for p in robustness.CHAPTER.parts(table, inputs)}
     bias = part["pata"]["Directional bias and its shift between wordings"]
     assert len(bias.rows) == len(MODELS) * 4 and all(len(row) == len(bias.heads) for row in bias.rows)
+    gaps = part["pata"]["Gap of the directional bias between groups under each wording"]
+    assert len(gaps.rows) == len(MODELS) * 4 * 3 and all(len(row) == len(gaps.heads) for row in gaps.rows)
     groups = part["pata"]["Directional bias by group"]
     assert len(groups.rows) == len(MODELS) * 8 and all(len(row) == len(groups.heads) for row in groups.rows)
     assert part["neutral"]["Directional bias by group"].rows == []

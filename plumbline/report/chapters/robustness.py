@@ -47,6 +47,10 @@ def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
         listings=[
             ("Directional bias and its shift between wordings", bias_listing(own, inputs.models, dataset)),
             ("Order of the models between wordings", order_listing(own)),
+            (
+                "Gap of the directional bias between groups under each wording",
+                gap_listing(own, inputs.models),
+            ),
             ("Directional bias by group", group_listing(own, inputs.models, dataset)),
             ("Calibration in numbers", calibration_listing(own, inputs.models)),
         ],
@@ -120,6 +124,26 @@ def order_listing(table: pl.DataFrame) -> Listing:
     ]
     heads = ("Task", "Wordings", "Rank correlation", "p (one-sided)", "Models", "Note")
     return Listing(heads, rows, frozenset({2, 3, 4}))
+
+
+def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
+    """List the gap between groups of the mean directional bias, a row a model, task and attribute."""
+    gaps = by(
+        where(table, metric="directional_bias_gap"), "model", "attribute", "event", "definition", "probe"
+    )
+    templates = in_order(pl.Series([key[4] for key in gaps], dtype=pl.String), TEMPLATES)
+    keys = dict.fromkeys(key[:4] for key in sorted(gaps, key=lambda k: (_model_place(k[0], models), k[1:])))
+    rows = []
+    for key in keys:
+        found = [gaps.get((*key, template)) for template in templates]
+        cells = [f"{_estimate(row)}, q {bare_p(row['q'])}" if row else "–" for row in found]
+        shown = next(row for row in found if row)
+        title = TASK_TITLES.get(key[2:], key[2])
+        rows.append(
+            (key[0], title, attribute_title(key[1]), *cells, count(shown["n"]), shown["reason"] or "")
+        )
+    heads = ("Model", "Task", "Attribute", *(f"“{template_title(name)}”" for name in templates), "n", "Note")
+    return Listing(heads, rows, frozenset(range(3, 4 + len(templates))), "The note is of the first wording.")
 
 
 def group_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
