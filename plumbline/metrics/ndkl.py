@@ -29,7 +29,8 @@ from plumbline.statistics.seeds import generator
 
 CHANCE_PERMUTATIONS = 2_000
 """Random rankings at most: each is a whole one, and p is then known to 0.0005."""
-_AT_ONCE = 8
+AT_ONCE = 100_000
+"""Images × rankings of one step: few enough that its numbers stay in the cache of a core."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +196,9 @@ def ndkl_by_chance(sizes: tuple[int, ...], *, permutations: int, seed: int) -> N
     """
     rng = generator(seed, "NDKL by chance", *sizes, permutations)
     codes = np.repeat(np.arange(len(sizes), dtype=np.uint8 if len(sizes) <= 256 else np.uint16), sizes)
-    parts = []
-    for start in range(0, permutations, _AT_ONCE):
-        rows = min(_AT_ONCE, permutations - start)
+    parts, step = [], max(1, AT_ONCE // codes.size)
+    for start in range(0, permutations, step):
+        rows = min(step, permutations - start)
         parts.append(ndkl_sums(rng.permuted(np.broadcast_to(codes, (rows, codes.size)), axis=1), len(sizes)))
     return NdklSums(
         np.concatenate([part.entropy for part in parts]), np.concatenate([part.weight for part in parts])

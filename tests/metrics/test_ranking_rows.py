@@ -211,6 +211,28 @@ def test_too_few_sets_are_said(in_sets):
     assert rows["reason"].str.contains("interval from only 12 sets").all()
 
 
+@pytest.mark.parametrize("sets", [1, 2])
+def test_one_or_two_sets_give_values_and_say_what_is_missing(in_sets, sets):
+    names = pl.Series([f"set {i * sets // 360}" for i in range(360)])
+    cell = replace(in_sets, records=in_sets.records.with_columns(set_id=names))
+    rows = FAMILY.compute(cell, settings=QUICK).filter(statistic="estimate")
+    assert rows["value"].is_not_nan().all() and rows["p"].is_between(0, 1, closed="right").all()
+    assert rows["reason"].str.contains(f"interval from only {sets} sets").all()
+    if sets == 1:
+        undefined = rows.filter(pl.col("ci_low").is_nan())
+        assert undefined.filter(metric="ndkl").height == rows.filter(metric="ndkl").height
+        assert undefined["reason"].str.contains("no interval").all()
+
+
+def test_ndkl_of_words_is_not_tested_where_shuffling_would_take_too_long(in_sets, monkeypatch):
+    # 40 words and 360 images a permutation: a hundred permutations of the scales fit, of the words they do not.
+    monkeypatch.setattr("plumbline.metrics.ranking_estimates.MOST_WALKED", 100 * 8 * 360)
+    rows = FAMILY.compute(in_sets, settings=QUICK).filter(metric="ndkl", statistic="estimate")
+    untested = rows.filter(pl.col("p").is_nan())
+    assert set(untested["probe"]) == set(rows["probe"].drop_nulls())
+    assert untested["reason"].str.contains("not tested").all()
+
+
 def test_rows_of_a_cell_like_fairface_stay_few(make_cell):
     cell = make_cell(n=400, suites=("perception",))
     ages = pl.Series([f"age {i % 9}" for i in range(400)])

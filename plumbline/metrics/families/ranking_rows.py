@@ -198,7 +198,8 @@ def _whole_rows(ranking: Ranking) -> list[Row]:
         ranked = ranking.ranked.only(chosen)
         found = ndkl_estimates(ranked, desired, settings=ranking.settings)
         untested = "not tested: too many images in sets to shuffle" if np.isnan(found.p).any() else None
-        reason = joined(ranking.small, few, untested)
+        single = "no interval: all images are of one set" if np.isnan(found.low).any() else None
+        reason = joined(ranking.small, few, single, untested)
         rows += [
             _row(ranking, chosen.start + i, found, i, metric="ndkl", definition=desired)
             | {"n": ranking.ranked.n, "reason": reason}
