@@ -3,8 +3,8 @@
 Coverage of 95% intervals over 300 to 400 worlds a case with 1,000 resamples; 1,000 (k = 500), 4,000 and 10,954 images
 (k = 1,000), 2 and 7 groups, strengths 0 to 0.8, equal desired shares and those of the ranked set:
 
-- Skew@k holds the planted skew in 94-98%;
-- MaxSkew@k holds the largest planted skew in 93-98% (BCa alone: 85-94% where several groups lie close together);
+- Skew@k holds the planted skew in 92-98%;
+- MaxSkew@k holds the largest planted skew in 92-98% (BCa alone: 85-94% where several groups lie close together);
 - NDKL holds its own expectation in 93-98% where a strength is planted, and in 98-100% at strength 0, where the
   jackknife's standard error is half as large again as it need be.
 

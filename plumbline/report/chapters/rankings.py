@@ -85,8 +85,8 @@ CHAPTER = Chapter(
             "equal faces by image id. Skew@k is the natural logarithm of a group's share among the k best over its "
             "desired share: an equal one for every group, as in the paper, or the group's share of the ranked faces; "
             "−∞ for a group that is absent. MaxSkew@k is the largest. Intervals are BCa over resampled faces (over "
-            "resampled sets where faces come in sets); that of the largest, which chance makes too large, is joined with "
-            "those of the groups. p asks whether the order has anything to do with the groups: "
+            "resampled sets where faces come in sets); that of the largest, which chance makes too large, is joined "
+            "with those of the groups. p asks whether the order has anything to do with the groups: "
             "Fisher's exact test of each group's count, random tops for the largest; it is the same for either kind "
             "of desired share, so against equal shares a skew can be large and yet only mirror the data.",
         ),
