@@ -296,6 +296,20 @@ def test_sets_widen_the_intervals_to_what_the_sets_tell(make_cell, quick):
     assert sets["ci_high"] - sets["ci_low"] == pytest.approx(plain["ci_high"] - plain["ci_low"], rel=1e-6)
     apart = one(association_rows(replace(grouped, records=records.drop("set_id")), settings=quick), **key)
     assert apart["ci_high"] - apart["ci_low"] < 0.65 * (plain["ci_high"] - plain["ci_low"])
+    widths = {}
+    for name, frame in (
+        ("plain", cell),
+        ("sets", grouped),
+        ("apart", replace(grouped, records=records.drop("set_id"))),
+    ):
+        found = association_rows(frame, settings=replace(quick, resamples=2000))
+        row = one(
+            found, metric="markedness", definition="mean_over_templates", attribute="gender", group="man"
+        )
+        gap = one(found, metric="markedness_gap", attribute="gender")
+        widths[name] = np.array([row["ci_high"] - row["ci_low"], gap["ci_high"] - gap["ci_low"]])
+    assert widths["sets"] == pytest.approx(widths["plain"], rel=0.15)
+    assert (widths["apart"] < 0.7 * widths["plain"]).all()
     # What copies say twice they say once: the test with sets is that of the originals, the intervals' other side.
     tested = association_rows(grouped, settings=quick).filter(definition="cluster_t")
     assert set(tested["metric"]) == {"sc_weat_effect", "weat_effect"} and tested.height == (1 + 7) * (8 + 3)

@@ -11,15 +11,12 @@ from numpy.typing import NDArray
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.rows import Row, base_row, estimate_columns, joined, small_groups_reason
 from plumbline.metrics.markedness import mean_markedness
+from plumbline.metrics.outcome_draws import Outcomes
 from plumbline.metrics.rates import empty_groups_reason, parity_differences
 from plumbline.metrics.settings import MetricSettings
-from plumbline.statistics.bootstrap import resample_tables
-from plumbline.statistics.clusters import cluster_codes, few_sets_reason, resample_sets
-from plumbline.statistics.counts import count_table
+from plumbline.statistics.clusters import cluster_codes, few_sets_reason
 from plumbline.statistics.estimates import estimate_table
 from plumbline.statistics.groups import Groups, attribute_groups
-from plumbline.statistics.permutation import permute_tables
-from plumbline.statistics.seeds import generator
 
 AVERAGED = "mean_over_templates"
 
@@ -115,35 +112,26 @@ def _gap_rows(
     """Return the gap between the most and the least marked group.
 
     An image's answer is the number of templates under which it prefers the neutral prompt to its own group's; answers
-    are what is resampled, and what is dealt out to the groups at random.
+    are what is resampled, and what is dealt out to the groups at random: within sets where images come in them.
     """
-    outcomes = prefers.shape[1] + 1
-    answers = prefers.sum(axis=1)
-    table = count_table(groups.codes, answers, n_groups=len(groups.names), n_outcomes=outcomes)
-    sizes = table.sum(axis=1)
+    most = prefers.shape[1]
+    answers = Outcomes(groups, prefers.sum(axis=1), np.arange(most + 1)[None], clusters)
+    sizes = answers.table.sum(axis=1)
     if np.count_nonzero(sizes) < 2:
         return []
-    percent = 100 * np.arange(outcomes) / (outcomes - 1)
+    percent = 100 * np.arange(most + 1) / most
 
     def gap(tables: NDArray[np.int64]) -> NDArray[np.float64]:
         return parity_differences(tables @ percent, tables.sum(axis=-1))
 
     names = [str(common[key]) for key in ("model", "dataset", "suite", "attribute")]
-    rng = generator(settings.seed, *names, "markedness_gap", "bootstrap")
-    if clusters is None:
-        resampled = resample_tables(table, resamples=settings.resamples, rng=rng)
-    else:
-        tables = _tables_by_set(clusters, groups, answers, outcomes)
-        resampled = resample_sets(tables, resamples=settings.resamples, rng=rng)
+    draws = answers.draws([*names, "markedness_gap"], settings)
     estimate = estimate_table(
-        table,
+        answers.table,
         gap,
-        resampled=resampled,
-        permuted=permute_tables(
-            table,
-            permutations=settings.permutations,
-            rng=generator(settings.seed, *names, "markedness_gap", "permutation"),
-        ),
+        resampled=draws.resampled,
+        permuted=draws.permuted,
+        jackknife=draws.jackknife,
         confidence=settings.confidence,
     )
     reasons = (
@@ -153,14 +141,3 @@ def _gap_rows(
     )
     columns = {"metric": "markedness_gap", "definition": AVERAGED, "n": int(sizes.sum())}
     return [common | columns | estimate_columns(estimate, *reasons)]
-
-
-def _tables_by_set(
-    clusters: NDArray[np.int64], groups: Groups, answers: NDArray[np.int64], outcomes: int
-) -> NDArray[np.int64]:
-    """Return the (s, g, c) counts of every set that has an image of a group."""
-    labelled = groups.codes >= 0
-    _, units = np.unique(clusters[labelled], return_inverse=True)
-    sets, g = int(units.max()) + 1, len(groups.names)
-    cell = (units * g + groups.codes[labelled]) * outcomes + answers[labelled]
-    return np.bincount(cell, minlength=sets * g * outcomes).reshape(sets, g, outcomes)
