@@ -444,8 +444,9 @@ def ndkl_estimates(ranked: RankedGroups, desired: Desired, *, settings: MetricSe
 
 def _ndkl_of_dealt(ranked: RankedGroups, shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return NDKL (m, p) after shuffling labels as the sets allow; p is 0 where that would take too long."""
-    affordable = MOST_WALKED // max(ranked.order.size, 1)
-    dealt = _dealt(ranked)[: affordable if affordable >= LEAST_PERMUTATIONS else 0]
+    walked = ranked.order.size
+    bearable = walked * LEAST_PERMUTATIONS <= 3 * MOST_WALKED
+    dealt = _dealt(ranked)[: max(LEAST_PERMUTATIONS, MOST_WALKED // walked) if bearable else 0]
     values, step = np.empty((len(ranked.order), len(dealt))), max(1, AT_ONCE // ranked.n)
     for order, out in zip(ranked.order, values):
         for start in range(0, len(dealt), step):
