@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
 
+_AT_ONCE = 2_000_000
 FEW_SETS = 20
 """Fewer sets than this give intervals that are themselves uncertain (Cameron, Gelbach & Miller 2008): it is said."""
 
@@ -52,8 +53,8 @@ def resample_sets(
 ) -> NDArray[np.int64]:
     """Draw bootstrap replicates of a table of counts by drawing whole sets with replacement.
 
-    A replicate is the sum of the drawn sets' own tables, so one multinomial over the sets and one matrix product
-    give what gathering all images of the drawn sets would.
+    A replicate is the sum of the drawn sets' own tables, so counting how often each set is drawn and one matrix
+    product give what gathering all images of the drawn sets would.
 
     Parameters
     ----------
@@ -75,8 +76,13 @@ def resample_sets(
     sets = len(tables)
     if sets == 0 or resamples < 1:
         raise MetricError("sets are resampled from at least one", found=f"{sets} sets, {resamples} resamples")
-    drawn = rng.multinomial(sets, np.full(sets, 1 / sets), size=resamples)
     flat = np.asarray(tables, dtype=np.float64).reshape(sets, -1)
-    # Sums of whole numbers far below 2^53 are exact.
-    sums = (drawn.astype(np.float64) @ flat).astype(np.int64)
+    sums = np.empty((resamples, flat.shape[1]), dtype=np.int64)
+    step = max(1, _AT_ONCE // sets)
+    for start in range(0, resamples, step):
+        count = min(step, resamples - start)
+        chosen = rng.integers(0, sets, size=(count, sets)) + sets * np.arange(count)[:, None]
+        times = np.bincount(chosen.ravel(), minlength=count * sets).reshape(count, sets)
+        # Sums of whole numbers far below 2^53 are exact.
+        sums[start : start + count] = times.astype(np.float64) @ flat
     return sums.reshape(resamples, *np.shape(tables)[1:])
