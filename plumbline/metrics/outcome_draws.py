@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.metrics.settings import MetricSettings
-from plumbline.statistics.bootstrap import Jackknife, TableStatistic, resample_tables
+from plumbline.statistics.bootstrap import Jackknife, TableStatistic, jackknife_tables, resample_tables
 from plumbline.statistics.clusters import resample_sets
 from plumbline.statistics.counts import count_table
 from plumbline.statistics.groups import Groups
@@ -25,7 +25,7 @@ class Draws:
 
     resampled: NDArray[np.int64]
     permuted: NDArray[np.int64]
-    jackknife: Callable[[TableStatistic], Jackknife] | None = None
+    jackknife: Callable[[TableStatistic], Jackknife]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,21 @@ class Outcomes:
         """Return c."""
         return int(self.holds.shape[1])
 
+    def events(self, tables: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return event counts and, last, group sizes of (..., g, c) tables: (..., e + 1, g)."""
+        found = np.empty((len(self.holds) + 1, tables.shape[-2], *tables.shape[:-2]), dtype=np.int64)
+        # Replicates run along the last axis in memory, as the draws have them.
+        outcomes = np.moveaxis(tables, (-2, -1), (0, 1))
+        for event, holds in enumerate(self.holds):
+            chosen = np.flatnonzero(holds)
+            np.sum(
+                outcomes[:, chosen] if len(chosen) > 1 else outcomes[:, chosen[0], None],
+                axis=1,
+                out=found[event],
+            )
+        np.sum(outcomes, axis=1, out=found[-1])
+        return np.moveaxis(found, (0, 1), (-2, -1))
+
     def draws(self, names: list[str], settings: MetricSettings) -> Draws:
         """Draw resamples and permutations, from generators that are named by what they are for."""
         resampling, permuting = (
@@ -71,7 +86,8 @@ class Outcomes:
         )
         permuted = self.permuted(settings.permutations, permuting)
         if self.sets is None:
-            return Draws(resample_tables(self.table, resamples=settings.resamples, rng=resampling), permuted)
+            resampled = resample_tables(self.table, resamples=settings.resamples, rng=resampling)
+            return Draws(resampled, permuted, partial(jackknife_tables, self.table))
         tables = set_tables(
             self.groups.codes, self.codes, self.sets, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )

@@ -15,6 +15,7 @@ from plumbline.statistics import (
     permute_tables,
     resample_tables,
 )
+from plumbline.statistics.bootstrap import resample_sums
 
 tables = st.integers(1, 4).flatmap(
     lambda c: st.lists(st.lists(st.integers(0, 6), min_size=c, max_size=c), min_size=1, max_size=4)
@@ -48,6 +49,27 @@ def test_resampling_counts_equals_resampling_images():
     # Within a group the outcomes compete: the covariance is that of a multinomial, -n p q.
     assert np.cov(fast[:, 0, 0], fast[:, 0, 1])[0, 1] == pytest.approx(-10 * 0.5 * 0.3, abs=0.12)
     assert np.cov(fast[:, 0, 0], fast[:, 1, 0])[0, 1] == pytest.approx(0, abs=0.12)
+
+
+def test_resampled_sums_are_those_of_resampled_images():
+    table = np.array([[50, 30, 20, 7], [0, 0, 40, 3], [9, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 5]])
+    drawn = resample_sums(table, resamples=20_000, rng=np.random.default_rng(3))
+    slow = resample_tables(table, resamples=20_000, rng=np.random.default_rng(4)) @ np.arange(4)
+    for group in (0, 1):
+        assert stats.ks_2samp(drawn[:, group], slow[:, group]).pvalue > 1e-3
+        assert drawn[:, group].mean() == pytest.approx(
+            slow[:, group].mean(), abs=4 * slow[:, group].std() / 100
+        )
+    # What cannot happen does not: no sum below two an image, none between, nothing of an empty group.
+    assert drawn[:, 1].min() >= 2 * 43 and (drawn[:, 2] == 0).all() and (drawn[:, 3] == 0).all()
+    assert (drawn[:, 4] == 15).all()
+
+
+def test_resampled_sums_of_rare_outcomes_among_many_images():
+    table = np.array([[99_990, 10]])
+    drawn = resample_sums(table, resamples=50_000, rng=np.random.default_rng(5))[:, 0]
+    for k in (4, 8, 10, 13, 18):
+        assert (drawn <= k).mean() == pytest.approx(stats.binom.cdf(k, 100_000, 1e-4), abs=0.008)
 
 
 def test_tables_are_resampled_independently_along_leading_axes():

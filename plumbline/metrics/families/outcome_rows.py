@@ -264,18 +264,20 @@ def disparity_rows(
     named = ("model", "dataset", "suite", "event", "attribute", "probe")
     names = [str(common[key]) for key in named if key in common]
     draws = seen.draws(names, settings)
+    # Every reading is of event counts and group sizes: these are taken from the draws once for all readings.
+    resampled, permuted = seen.events(draws.resampled), seen.events(draws.permuted)
     rows = []
     for reading in readings:
 
-        def statistic(tables: NDArray[np.int64], reading: Disparity = reading) -> NDArray[np.float64]:
-            return reading.value(holds @ np.swapaxes(tables, -1, -2), tables.sum(axis=-1)[..., None, :])
+        def statistic(events: NDArray[np.int64], reading: Disparity = reading) -> NDArray[np.float64]:
+            return reading.value(events[..., :-1, :], events[..., -1:, :])
 
         estimate = estimate_table(
-            table,
+            seen.events(table),
             statistic,
-            resampled=draws.resampled,
-            permuted=draws.permuted,
-            jackknife=draws.jackknife,
+            resampled=resampled,
+            permuted=permuted,
+            jackknife=lambda of_events: draws.jackknife(lambda tables: of_events(seen.events(tables))),
             parity=reading.parity,
             confidence=settings.confidence,
         )

@@ -22,19 +22,18 @@ from plumbline.metrics.families.rows import (
     noting_sets,
     small_groups_reason,
 )
-from plumbline.metrics.rates import group_size_reason
+from plumbline.metrics.rates import group_size_reason, parity_differences
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident import (
     PROBE,
     RIGHT,
     TridentScores,
     probe_outcomes,
-    probe_rate_gap,
     score_tables,
 )
-from plumbline.statistics.bootstrap import resample_tables
+from plumbline.statistics.bootstrap import jackknife_tables, resample_sums
 from plumbline.statistics.counts import count_table
-from plumbline.statistics.estimates import estimate_table
+from plumbline.statistics.estimates import Estimate, estimate_table
 from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes
 from plumbline.statistics.intervals import mean_of_proportions
 from plumbline.statistics.permutation import permute_tables
@@ -301,15 +300,12 @@ def _gap_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> list[Row
         if np.count_nonzero(sizes) < 2:
             continue
         names = (cell.model, cell.dataset, test.suite_name, test.groups.attribute, "probe_rate_gap", valence)
-        estimate = estimate_table(
+        estimate = _gap(
             table,
-            probe_rate_gap,
-            resampled=resample_tables(
-                table, resamples=settings.resamples, rng=generator(settings.seed, *names, "bootstrap")
-            ),
-            permuted=permute_tables(
-                table, permutations=settings.permutations, rng=generator(settings.seed, *names, "permutation")
-            ),
+            resamples=settings.resamples,
+            permutations=settings.permutations,
+            resampling=generator(settings.seed, *names, "bootstrap"),
+            permuting=generator(settings.seed, *names, "permutation"),
             confidence=settings.confidence,
         )
         small = small_groups_reason(test.groups.names, sizes.tolist(), settings.min_group)
@@ -319,3 +315,37 @@ def _gap_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> list[Row
             | estimate_columns(estimate, small)
         )
     return rows
+
+
+def _gap(
+    table: NDArray[np.int64],
+    *,
+    resamples: int,
+    permutations: int,
+    resampling: np.random.Generator,
+    permuting: np.random.Generator,
+    confidence: float,
+) -> Estimate:
+    """Estimate the gap of a (g, k + 1) table of how many of k probes the images of each group became.
+
+    It depends on each group's sum alone, so that sums are what is drawn: (..., 2, g) of sums and trials.
+    """
+    trials = table.sum(axis=1) * (table.shape[1] - 1)
+
+    def summed(tables: NDArray[np.int64]) -> NDArray[np.int64]:
+        sums = tables @ np.arange(tables.shape[-1])
+        own = tables.sum(axis=-1) * (tables.shape[-1] - 1)
+        return np.stack([sums, own], axis=-2)
+
+    def statistic(sums: NDArray[np.int64]) -> NDArray[np.float64]:
+        return parity_differences(sums[..., 0, :], sums[..., 1, :])
+
+    drawn = resample_sums(table, resamples=resamples, rng=resampling)
+    return estimate_table(
+        summed(table),
+        statistic,
+        resampled=np.stack([drawn, np.broadcast_to(trials, drawn.shape)], axis=-2),
+        permuted=summed(permute_tables(table, permutations=permutations, rng=permuting)),
+        jackknife=lambda of_sums: jackknife_tables(table, lambda tables: of_sums(summed(tables))),
+        confidence=confidence,
+    )
