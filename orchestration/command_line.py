@@ -70,8 +70,11 @@ def audit(config: ConfigOption = None) -> None:
 
     from orchestration.audit_run import AuditRun
     from orchestration.definitions import defs
+    from orchestration.quick_storage import keep_engines, remember_partitions
 
+    keep_engines()
     with dg.DagsterInstance.get() as instance:
+        remember_partitions(instance)
         try:
             outcome = AuditRun(defs, instance, places, console=console).execute()
         except KeyboardInterrupt:

@@ -184,7 +184,7 @@ class Audit(_Part):
     def _parts_fit(self) -> Audit:
         mistakes = [*self._undefined_names()]
         # Cells are made of defined names only.
-        mistakes += [] if mistakes else [*self._without_classes(), *self._composites_alone()]
+        mistakes += [] if mistakes else [*self._unfit_datasets(), *self._composites_alone()]
         if mistakes:
             raise ValidationError.from_exception_data("Audit", mistakes)
         return self
@@ -206,17 +206,20 @@ class Audit(_Part):
             if name not in names:
                 yield _mistake(location, name, f"one of {', '.join(names)}{suggestion(name, names)}")
 
-    def _without_classes(self) -> Iterator[InitErrorDetails]:
+    def _unfit_datasets(self) -> Iterator[InitErrorDetails]:
+        needs = {
+            **dict.fromkeys(_OF_CLASSES, ("the Trident suites need a label set", list(self.class_sets))),
+            **dict.fromkeys(_OF_SCENES, ("captions of scenes need scenes", sorted(self._with_scenes))),
+        }
         for i, entry in enumerate(self.audit):
-            named = entry.datasets if entry.datasets != "all" else ()
-            lacking = [name for name in named if name not in self.class_sets]
-            for suite in _OF_CLASSES if "suites" in entry.model_fields_set else ():
-                if suite in entry.suites and lacking:
+            named = entry.datasets if entry.datasets != "all" and "suites" in entry.model_fields_set else ()
+            for suite in (suite for suite in entry.suites if suite in needs):
+                why, having = needs[suite]
+                if lacking := [name for name in named if not self._fits(suite, name)]:
                     yield _mistake(
                         ("audit", i, "suites", entry.suites.index(suite)),
                         suite,
-                        f"suites of prompts alone for {', '.join(lacking)}: the Trident suites need a label set, which "
-                        f"{', '.join(self.class_sets)} have",
+                        f"suites of prompts alone for {', '.join(lacking)}: {why}, which {', '.join(having)} have",
                     )
 
     def _composites_alone(self) -> Iterator[InitErrorDetails]:

@@ -104,7 +104,7 @@ def test_the_shipped_file_audits_the_whole_grid():
         (
             "encoders: [small-bazaar-3k]",
             "encoders: []",
-            r"line \d+, key audit\.4\.encoders\n.*\[\]\n.*at least one of small",
+            r"line \d+, key audit\.2\.encoders\n.*\[\]\n.*at least one of small",
         ),
         (
             "datasets: [fairface, utkface]",
@@ -256,6 +256,10 @@ def test_trident_is_asked_only_where_there_are_classes(tmp_path):
         ConfigError, match=r"key audit\.0\.suites\.0[\s\S]*for neutral: the Trident suites need a label"
     ):
         read_audit(write(tmp_path, audit=[{"datasets": ["utkface", "neutral"], "suites": ["trident"]}]))
+    with pytest.raises(
+        ConfigError, match=r"alone for neutral: captions of scenes need scenes, which pata have"
+    ):
+        read_audit(write(tmp_path, audit=[{"datasets": ["pata", "neutral"], "suites": ["pata_captions"]}]))
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from plumbline.report import accounting, data_listings
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.data_findings import coverage_listing, data_findings
+from plumbline.report.drawing_apart import pages_and_parts
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
 from plumbline.report.findings import findings
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import confidence, count
-from plumbline.report.pages import dataset_page
 from plumbline.report.rows import checked
 from plumbline.report.visible import visible
 
@@ -61,7 +61,8 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
     table = checked(metric_table)
     found = findings(table, inputs.audit)
     told, further = at_first(in_rank_order(headlines(found) + data_findings(table, inputs)))
-    chapters = [(chapter, parts) for chapter in CHAPTERS if (parts := chapter.parts(table, inputs))]
+    pages, parts_of = pages_and_parts(table, inputs)
+    chapters = [(chapter, parts) for chapter, parts in zip(CHAPTERS, parts_of) if parts]
     return (
         _environment()
         .get_template("report.html.jinja")
@@ -74,7 +75,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
             headlines=told,
             further=further,
             every=_every(found),
-            pages=[dataset_page(table, inputs, dataset) for dataset in inputs.datasets],
+            pages=pages,
             datasets=data_listings.dataset_listing(inputs),
             encoders=data_listings.encoder_listing(inputs),
             absent=data_listings.absent_listing(inputs),

@@ -86,6 +86,16 @@ class Picture:
         return to_png(self)
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A picture that is an `<svg>` element already, without its figure: it can go to another process."""
+
+    name: str
+    title: str
+    description: str
+    svg: str
+
+
 @contextmanager
 def drawing() -> Iterator[None]:
     """Apply the report's style, and nothing of the machine's own matplotlib configuration, while drawing."""

@@ -1,0 +1,77 @@
+"""The pages and chapters of a large report, made side by side in processes of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import polars as pl
+
+from plumbline.cores import usable_cores
+from plumbline.report.chapter import Part
+from plumbline.report.chapters import CHAPTERS
+from plumbline.report.figures.canvas import Drawn, Picture
+from plumbline.report.inputs import ReportInputs
+from plumbline.report.pages import DatasetPage, dataset_page
+
+LARGE = 50_000
+"""Rows of a metric table from which it pays to start processes, which takes some seconds."""
+
+_given: tuple[pl.DataFrame, ReportInputs] | None = None
+
+
+def pages_and_parts(table: pl.DataFrame, inputs: ReportInputs) -> tuple[list[DatasetPage], list[list[Part]]]:
+    """Return a page for every dataset and the parts of every chapter, in their order.
+
+    Drawing is Python's own work and does not share a process; a small report is made in this one. The result is the
+    same.
+    """
+    jobs: list[tuple[str, int]] = [("page", i) for i in range(len(inputs.datasets))]
+    jobs += [("chapter", i) for i in range(len(CHAPTERS))]
+    workers = min(usable_cores(), len(jobs))
+    if table.height < LARGE or workers < 2:
+        made = [_made(table, inputs, job) for job in jobs]
+    else:
+        with ProcessPoolExecutor(
+            workers, multiprocessing.get_context("spawn"), initializer=_give, initargs=(table, inputs)
+        ) as pool:
+            made = list(pool.map(_made_apart, jobs))
+    return made[: len(inputs.datasets)], made[len(inputs.datasets) :]
+
+
+def _give(table: pl.DataFrame, inputs: ReportInputs) -> None:
+    global _given
+    _given = (table, inputs)
+
+
+def _made_apart(job: tuple[str, int]) -> Any:
+    if _given is None:
+        raise RuntimeError("a process that draws was given nothing to draw from")
+    return _without_figures(_made(*_given, job))
+
+
+def _made(table: pl.DataFrame, inputs: ReportInputs, job: tuple[str, int]) -> Any:
+    kind, index = job
+    if kind == "page":
+        return dataset_page(table, inputs, inputs.datasets[index])
+    return CHAPTERS[index].parts(table, inputs)
+
+
+def _without_figures(value: Any) -> Any:
+    """Replace every picture, however deep, by what it looks like."""
+    if isinstance(value, Picture):
+        return Drawn(value.name, value.title, value.description, value.svg)
+    if isinstance(value, list | tuple):
+        return type(value)(_each(value))
+    # Listings and summaries hold no picture, and frames would only be copied.
+    if dataclasses.is_dataclass(value) and type(value).__name__.endswith(("Page", "Part")):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **dict(zip(fields, _each(fields.values()))))  # type: ignore[type-var]
+    return value
+
+
+def _each(values: Iterable[Any]) -> list[Any]:
+    return [_without_figures(value) for value in values]

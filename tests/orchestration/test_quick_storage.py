@@ -1,0 +1,59 @@
+"""Dagster's storage with its engines kept: less work, the same events."""
+
+import dagster as dg
+import pytest
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
+
+from orchestration.quick_storage import keep_engines, remember_partitions
+
+PARTS = dg.DynamicPartitionsDefinition(name="part")
+
+
+@dg.asset(partitions_def=PARTS)
+def numbers() -> dg.MaterializeResult:
+    return dg.MaterializeResult(metadata={"rows": 3})
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Count the engines that are made; what this process keeps is forgotten again."""
+    count = []
+    for storage in (sqlite_event_log, sqlite_run_storage):
+        make = storage.create_engine
+        monkeypatch.setattr(
+            storage, "create_engine", lambda *a, make=make, **k: count.append(a[0]) or make(*a, **k)
+        )
+    return count
+
+
+def run(folder):
+    with dg.DagsterInstance.local_temp(str(folder)) as instance:
+        remember_partitions(instance)
+        instance.add_dynamic_partitions("part", ["a", "b"])
+        defs = dg.Definitions(assets=[numbers], jobs=[dg.define_asset_job("job", "*")])
+        for key in ("a", "b"):
+            result = defs.resolve_job_def("job").execute_in_process(instance=instance, partition_key=key)
+            assert result.success
+        events = instance.get_event_records(dg.EventRecordsFilter(dg.DagsterEventType.ASSET_MATERIALIZATION))
+        seen = [(e.asset_key.to_user_string(), e.partition_key) for e in events]
+        return sorted(seen), len(instance.get_runs()), instance.has_dynamic_partition("part", "c")
+
+
+def test_the_same_is_stored_with_far_fewer_engines(tmp_path, made):
+    (tmp_path / "plain").mkdir()
+    plain = run(tmp_path / "plain")
+    without = len(made)
+    keep_engines()
+    keep_engines()
+    (tmp_path / "kept").mkdir()
+    assert run(tmp_path / "kept") == plain == ([("numbers", "a"), ("numbers", "b")], 2, False)
+    assert len(made) - without < without / 4
+
+
+def test_a_partition_that_comes_later_is_found(tmp_path):
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        remember_partitions(instance)
+        assert not instance.has_dynamic_partition("part", "new")
+        instance.add_dynamic_partitions("part", ["new"])
+        assert instance.has_dynamic_partition("part", "new") and instance.has_dynamic_partition("part", "new")
