@@ -35,7 +35,7 @@ def run(folder):
         for key in ("a", "b"):
             result = defs.resolve_job_def("job").execute_in_process(instance=instance, partition_key=key)
             assert result.success
-        events = instance.get_event_records(dg.EventRecordsFilter(dg.DagsterEventType.ASSET_MATERIALIZATION))
+        events = instance.fetch_materializations(numbers.key, limit=10).records
         seen = [(e.asset_key.to_user_string(), e.partition_key) for e in events]
         return sorted(seen), len(instance.get_runs()), instance.has_dynamic_partition("part", "c")
 
