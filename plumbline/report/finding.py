@@ -23,6 +23,20 @@ TONES = (
 )
 # The tones that say that groups are treated differently, as far as chance allows to say so.
 DIFFERENCES = ("bias", "difference")
+# The order of the kinds of one tone: what a model does to people first, what stands behind it later.
+KINDS = (
+    "skew",
+    "captions",
+    "trident",
+    "opportunity",
+    "association",
+    "markedness",
+    "ranking",
+    "confound",
+    "wording",
+)
+# A reader meets fewer of the kinds that ask much the same in many ways.
+FEWER = {("bias", kind): 2 for kind in KINDS[3:]} | {("bias", "captions"): 2}
 # How many of each tone and kind a reader meets at first; the rest is folded away.
 AT_FIRST = {
     "refused": 3,
@@ -90,7 +104,7 @@ def at_first(ranked: list[Finding]) -> tuple[list[Finding], list[Finding]]:
     for finding in ranked:
         kind = (finding.tone, finding.topic[0])
         met[kind] += 1
-        (shown if met[kind] <= AT_FIRST[finding.tone] else rest).append(finding)
+        (shown if met[kind] <= FEWER.get(kind, AT_FIRST[finding.tone]) else rest).append(finding)
     return shown, rest
 
 
@@ -104,10 +118,12 @@ def headlines(found: list[Finding]) -> list[Finding]:
     return in_rank_order(told)
 
 
-def _rank(finding: Finding) -> tuple[int, str, float, tuple[str, ...], str]:
+def _rank(finding: Finding) -> tuple[int, int, str, float, tuple[str, ...], str]:
+    kind = finding.topic[0]
+    place = KINDS.index(kind) if kind in KINDS else len(KINDS)
     strength = finding.strength if math.isfinite(finding.strength) else -1.0
     # A skew and a difference of shares have different units: only findings of one kind are ordered by strength.
-    return (TONES.index(finding.tone), finding.topic[0], -strength, finding.topic, finding.model)
+    return (TONES.index(finding.tone), place, kind, -strength, finding.topic, finding.model)
 
 
 def _with_company(finding: Finding, group: list[Finding]) -> Finding:

@@ -30,7 +30,8 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         parts.append(
             Part(
                 title=dataset,
-                pictures=[picture for picture in drawn if picture],
+                pictures=[picture for picture in drawn if picture and "×" not in picture.title],
+                details=[picture for picture in drawn if picture and "×" in picture.title],
                 listings=[("Gaps in numbers", gap_listing(own, inputs.models))],
             )
         )
