@@ -1,20 +1,26 @@
 """Every metric family on a grid of 8 encoders x 4 datasets: `python -m benchmarks.statistics.grid`.
 
 Each cell has 10,954 images with random answers: what is timed is the statistics, as an audit calls them, with 10,000
-resamples and permutations. Cells are made and dropped one by one, as in an audit. The grid runs in a process of its
-own; its peak memory is that of the process, with all its imports.
+resamples and permutations. Cells are made and dropped one by one. Two cores are used in both ways there are: by one
+process whose families use all cores, as in an audit, and by one process a core that take whole cells in turn, as
+Dagster's multiprocess executor does. Peak memory is that of the processes together, with all their imports.
 """
 
 import json
+import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import numpy as np
 import polars as pl
 
 from benchmarks.statistics.contest import IMAGES, RESAMPLES, Budget, timed
 from benchmarks.statistics.memory import in_a_process, peak_mib
+from plumbline.cores import usable_cores
 from plumbline.metrics import Cell, MetricSettings, SuiteLogits
 from plumbline.metrics.registry import metric_families
 from plumbline.tables.suites import GENDERS, Suite, load_suite, suite_names
@@ -26,12 +32,19 @@ DIMENSIONS = 64
 
 def run() -> list[Budget]:
     """Return what the whole grid took."""
-    took = in_a_process(__name__)
-    title = (
-        f"Grid of {ENCODERS} encoders x {DATASETS} datasets, {IMAGES:,} images each, {took['rows']:,} rows"
-    )
-    parts = took["seconds"] | {"processor time of all cores, making the cells included": took["cpu"]}
-    return [Budget(title, sum(took["seconds"].values()), SECONDS, took["mib"], MIB, parts)]
+    alone = in_a_process(__name__)
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        apart = list(
+            pool.map(lambda part: in_a_process(__name__, part, usable_cores()), range(usable_cores()))
+        )
+    rows = sum(part["rows"] for part in apart)
+    title = f"Grid of {ENCODERS} encoders x {DATASETS} datasets, {IMAGES:,} images each, {rows:,} rows"
+    longest = max(sum(part["seconds"].values()) for part in apart)
+    parts = alone["seconds"] | {
+        "all of these, in one process whose families use all cores": sum(alone["seconds"].values()),
+        "processor time of that process, making the cells included": alone["cpu"],
+    }
+    return [Budget(title, longest, SECONDS, sum(part["mib"] for part in apart), MIB, parts)]
 
 
 def read_suites() -> list[Suite]:
@@ -79,7 +92,11 @@ def main() -> None:
     settings = MetricSettings(resamples=RESAMPLES, permutations=RESAMPLES)
     seconds: dict[str, float] = defaultdict(float)
     rows, begun = 0, time.process_time()
-    for cell in cells():
+    part, of = (int(argument) for argument in sys.argv[1:3]) if len(sys.argv) > 2 else (0, 1)
+    if of > 1:
+        own = sorted(os.sched_getaffinity(0))[part]
+        os.sched_setaffinity(0, {own})
+    for cell in islice(cells(), part, None, of):
         for family in metric_families():
             took, frame = timed(lambda cell=cell, family=family: family.compute(cell, settings=settings))
             seconds[family.name] += took
