@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from plumbline.digests import digest_json
 from plumbline.errors import MetricError
 from plumbline.tables.schema import metric_frame
 
@@ -89,7 +90,8 @@ def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0
 def template_agreement(table: pl.DataFrame, *, confidence: float = 0.95) -> pl.DataFrame:
     """Return the rank correlation of all checkpoints of a dataset, for every task and pair of templates.
 
-    The rows belong to the whole audit (`audit_id`), not to one cell: column `model` says `all`.
+    The rows belong to no one cell: column `model` says `all`, and `cell_id` and `checkpoint_sha256` are digests of
+    those of the cells they come from.
 
     Parameters
     ----------
@@ -118,10 +120,18 @@ def template_agreement(table: pl.DataFrame, *, confidence: float = 0.95) -> pl.D
         values = {(row["probe"], row["model"]): row["value"] for row in same.iter_rows(named=True)}
         for one, other in combinations(sorted(same["probe"].drop_nulls().unique()), 2):
             sides = [[values.get((template, model), np.nan) for model in models] for template in (one, other)]
-            rows.append(
-                dict(zip(keys, key)) | _row(one, other, rank_agreement(*sides, confidence=confidence))
-            )
+            found = _row(one, other, rank_agreement(*sides, confidence=confidence))
+            rows.append(dict(zip(keys, key)) | found | _lineage(same))
     return metric_frame(rows)
+
+
+def _lineage(rows: pl.DataFrame) -> dict[str, object]:
+    """Return where a number of several cells comes from: the digest of theirs, and their one dataset."""
+    joined = {
+        name: digest_json(sorted(rows[name].drop_nulls().unique()))
+        for name in ("cell_id", "checkpoint_sha256")
+    }
+    return joined | {"dataset_digest": rows["dataset_digest"].first()}
 
 
 def _row(one: str, other: str, found: RankAgreement) -> dict[str, object]:

@@ -10,6 +10,7 @@ import pytest
 from homes import forward_passes, make_home
 
 from orchestration.instance import OWNER
+from plumbline.metrics.registry import METRICS
 from plumbline.tables.schema import METRIC_SCHEMA
 
 
@@ -25,13 +26,17 @@ def test_every_row_carries_its_lineage(audited):
     home, _, _ = audited
     table = home.places.lake.read_table("metric_table")
     assert table.columns == METRIC_SCHEMA.names
-    for column in ("cell_id", "audit_id", "dataset_digest", "checkpoint_sha256", "suite_hash"):
+    for column in ("cell_id", "audit_id", "checkpoint_sha256", "suite_hash"):
         assert table[column].null_count() == 0, column
-    assert table["cell_id"].n_unique() == 2 and table["audit_id"].n_unique() == 1
+    # A text space is of no dataset.
+    assert set(table.filter(pl.col("dataset_digest").is_null())["dataset"]) == {"text"}
+    of_cells = table.filter(pl.col("dataset") != "text", pl.col("model") != "all")
+    assert of_cells["cell_id"].n_unique() == 2 and table["audit_id"].n_unique() == 1
+    assert set(table["metric"]) <= {*METRICS, "macro_accuracy_gain"}, "a metric that declares nothing"
     mixed = table.filter(pl.col("suite") == "trident_mixed")
     assert mixed.height and mixed["labeller_sha256"].null_count() == 0
-    weights = {m: home.places.checkpoint(m).weights_sha256 for m in table["model"].unique()}
-    assert dict(table.select("model", "checkpoint_sha256").unique().iter_rows()) == weights
+    weights = {m: home.places.checkpoint(m).weights_sha256 for m in of_cells["model"].unique()}
+    assert dict(of_cells.select("model", "checkpoint_sha256").unique().iter_rows()) == weights
 
 
 def test_nothing_is_estimated_without_n_and_undefined_has_a_reason(audited):
