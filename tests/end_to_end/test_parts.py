@@ -8,6 +8,7 @@ import yaml
 from homes import AUDIT, make_home
 
 from assets.tracking import headline_metrics
+from plumbline.metrics.registry import METRICS
 from resources.places import PROJECT
 
 MODEL = "small-control-3k"
@@ -23,13 +24,24 @@ def home_of(folder, **changes):
     return make_home(folder, **{**small, **changes})
 
 
-@pytest.mark.parametrize(("suites", "metrics"), [(["crime"], "max_skew"), (["trident"], "probe_rate_gap")])
-def test_an_audit_of_one_suite_has_a_report(tmp_path, suites, metrics):
+PERCEPTION = {"sc_weat_effect", "markedness", "skew_at_k", "ndkl", "directional_bias", "valence_gap"}
+
+
+@pytest.mark.parametrize(
+    ("suites", "metrics"),
+    [
+        (["crime"], {"max_skew"}),
+        (["trident"], {"probe_rate_gap"}),
+        (["perception", "markedness", "templates"], PERCEPTION),
+    ],
+    ids=["crime", "trident", "social perception"],
+)
+def test_an_audit_of_some_suites_has_a_report(tmp_path, suites, metrics):
     home = home_of(tmp_path / "home", audit=[{"suites": suites}])
     code, output = home.run("audit")
     assert code == 0, output
     table = home.places.lake.read_table("metric_table")
-    assert metrics in set(table["metric"])
+    assert metrics <= set(table["metric"]) <= {*METRICS, "macro_accuracy_gain"}
     assert home.places.report.is_file()
 
 
