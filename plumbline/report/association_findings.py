@@ -33,7 +33,8 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
     evident = [row for row in known if evidence(row, reading)]
     row = max(evident or known, key=lambda r: (abs(r["value"]), r["event"], r["group"]))
     attribute = attribute_title(row["attribute"])
-    told = f"{_sentence(row)} ({uncertainty(row, reading)}; n = {row['n']:,}{_note(row)})"
+    size = _upright(row)
+    told = f"{_sentence(row)} ({uncertainty(size, reading)}; n = {row['n']:,}{_note(row)})"
     subject = f"{row['model']} on {row['dataset']}"
     if evident:
         # Closer to negative words is a harm to whichever group it is; closer to warm or liberal ones is for the reader.
@@ -57,13 +58,21 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
             dataset=row["dataset"],
             short=short,
             sentence=sentence,
-            value=abs(row["value"]),
-            value_text=f"{number(abs(row['value']))} sd",
-            interval_text=interval(row["ci_low"], row["ci_high"]),
+            value=size["value"],
+            value_text=f"{number(size['value'])} sd",
+            interval_text=interval(size["ci_low"], size["ci_high"]),
             q_text=bare_p(row["q"]),
             strength=_least(row),
         )
     ]
+
+
+def _upright(row: Row) -> Row:
+    """Turn an effect and its interval to the side that the sentence names: 0.9 further is 0.9, not -0.9."""
+    if row["value"] >= 0:
+        return row
+    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
+    return row | {"value": -row["value"], "ci_low": -high, "ci_high": -low}
 
 
 def _sentence(row: Row) -> str:

@@ -219,6 +219,14 @@ def test_findings_tell_the_strongest_association_and_the_gap(associations):
     assert found[("markedness", DATASET, "race"), MODELS[1]].tone == "none"
 
 
+def test_an_effect_and_its_interval_stand_on_the_side_that_is_named():
+    rows = [row for row in rows_of(MODELS[0], lean=-0.5) if row["metric"] == "sc_weat_effect"]
+    (found,) = (f for f in association_findings(metric_frame(rows), READING) if f.topic[2] == "race")
+    assert "0.50 standard deviations further from" in found.sentence
+    assert (found.value, found.value_text, found.interval_text) == (0.5, "0.50 sd", "0.40–0.60")
+    assert found.interval_text in found.sentence and "−0.6" not in found.sentence
+
+
 def test_closer_to_warm_words_is_a_difference_not_yet_a_bias(associations):
     warm = associations.with_columns(
         event=pl.when(event="communion_negative")
