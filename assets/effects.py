@@ -8,7 +8,7 @@ from assets.cells import StoredCell
 from assets.currency import sort_cells
 from assets.metrics import metric_settings
 from assets.results import OWNERS, markdown_table, materialised
-from plumbline.metrics.factor_effects import AnsweredDataset, answered_dataset
+from plumbline.metrics.answered_dataset import AnsweredDataset, answered_dataset
 from plumbline.metrics.factor_effects import factor_effects as effects_of
 from plumbline.metrics.factor_pairs import FactorPair, factor_pairs
 from resources.places import Places

@@ -13,29 +13,23 @@ from itertools import chain
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from plumbline.cores import side_by_side
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell
+from plumbline.metrics.answered_dataset import AnsweredDataset, EventKey
 from plumbline.metrics.factor_pairs import FactorPair
-from plumbline.metrics.families.outcome_rows import SKEWS, TASKS, Disparity, TestedEvent, tested_events
+from plumbline.metrics.families.outcome_rows import SKEWS, TASKS, Disparity, TestedEvent
 from plumbline.metrics.families.rows import Row, joined, small_groups_reason
+from plumbline.metrics.paired_effect import Effect, alike_p_value, alike_p_value_of_sets, paired_effect
 from plumbline.metrics.rates import empty_groups_reason, parity_differences, shares, undefined_pairs_reason
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.skew import skew_sums
-from plumbline.statistics.clusters import cluster_codes, few_sets_reason
-from plumbline.statistics.groups import Groups, attribute_groups
-from plumbline.statistics.intervals import Interval, bca
+from plumbline.statistics.clusters import few_sets_reason
+from plumbline.statistics.groups import Groups
 from plumbline.statistics.multiplicity import add_q_values
-from plumbline.statistics.paired import AnswerDraws, LeftOut, bca_p_value, draw_answers, leave_one_out
-from plumbline.statistics.permutation import p_value
+from plumbline.statistics.paired import AnswerDraws, LeftOut, draw_answers, leave_one_out
 from plumbline.statistics.seeds import generator
 from plumbline.tables.schema import Schema
-
-EventKey = tuple[str, str]
-"""A suite and an event of it."""
 
 EFFECT_SCHEMA: Schema = {
     # what was compared
@@ -78,69 +72,6 @@ def _harm(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.fl
 HARM = Disparity("harm_rate", "top1", _harm)
 PARITY = Disparity("parity_difference", "max_minus_min", _parity)
 SKEW_EFFECTS = tuple(skew for skew in SKEWS if skew.definition in ("mean_over_pairs", "smoothed"))
-
-
-@dataclass(frozen=True)
-class AnsweredDataset:
-    """The answers of several checkpoints to one dataset: no logits, only which images are in which event.
-
-    Attributes
-    ----------
-    groups : mapping of str to list of Groups
-        By suite: the groups that its filtered labels give. Suites of one labelling share one list.
-    clusters : (n,) int64 or None
-        Set of each image, where images come in sets.
-    answers : mapping of str to mapping of (str, str) to TestedEvent
-        By checkpoint, then by suite and event. Images stand in the order of their ids.
-    """
-
-    dataset: str
-    groups: Mapping[str, list[Groups]]
-    clusters: NDArray[np.int64] | None
-    answers: Mapping[str, Mapping[EventKey, TestedEvent]] = field(repr=False)
-
-
-def answered_dataset(cells: Iterable[Cell]) -> AnsweredDataset:
-    """Keep of the cells of one dataset what effects need; the cells are used one after the other.
-
-    Raises
-    ------
-    MetricError
-        If there is no cell, or the cells are not of one dataset with the same images.
-    """
-    groups: dict[str, list[Groups]] = {}
-    answers: dict[str, dict[EventKey, TestedEvent]] = {}
-    known: tuple[str, pl.Series, NDArray[np.int64] | None] | None = None
-    for cell in cells:
-        images = cell.records["image_id"]
-        known = known or (cell.dataset, images, cluster_codes(cell.records))
-        if cell.dataset != known[0] or not images.equals(known[1]):
-            raise MetricError(
-                "checkpoints are compared on the same images",
-                where=f"{cell.dataset}|{cell.model}",
-                found=f"{len(images)} images of {cell.dataset}",
-                expected=f"the {len(known[1])} images of {known[0]}",
-                hint="run `plumbline audit`, so that all cells are of the same records",
-            )
-        # Draws go by position: the order of the ids makes results independent of that of the rows.
-        order = images.arg_sort().to_numpy()
-        answers[cell.model] = {
-            (event.suite, event.event): replace(event, hit=event.hit[order], kept=event.kept[order])
-            for event in tested_events(cell)
-        }
-        of_labels: dict[int, list[Groups]] = {}
-        for suite, _ in answers[cell.model]:
-            labels = cell.labels(suite)
-            if suite not in groups:
-                groups[suite] = of_labels.setdefault(id(labels), _ordered_groups(labels, order))
-    if known is None:
-        raise MetricError("a dataset without cells has no effects")
-    clusters = None if known[2] is None else known[2][known[1].arg_sort().to_numpy()]
-    return AnsweredDataset(known[0], groups, clusters, answers)
-
-
-def _ordered_groups(labels: pl.DataFrame, order: NDArray[np.int64]) -> list[Groups]:
-    return [replace(groups, codes=groups.codes[order]) for groups in attribute_groups(labels)]
 
 
 def factor_effects(
@@ -275,19 +206,6 @@ def _view_rows(
 
 
 @dataclass(frozen=True)
-class Effect:
-    """A difference of two checkpoints with what a row says about it; the fields are columns."""
-
-    value: float
-    ci_low: float
-    ci_high: float
-    p: float
-    reason: str | None
-    value_first: float
-    value_second: float
-
-
-@dataclass(frozen=True)
 class _Drawn:
     """The draws of one view, and the values of each checkpoint in them, which all its pairs share."""
 
@@ -409,99 +327,3 @@ def _drawn_values(reading: Disparity, counts: NDArray, sizes: NDArray) -> NDArra
 def _lacking(first: float, second: float) -> str:
     lacking = [name for name, value in (("first", first), ("second", second)) if np.isnan(value)]
     return f"undefined for the {' and the '.join(lacking)} checkpoint"
-
-
-def paired_effect(
-    first: float,
-    second: float,
-    *,
-    resampled: NDArray[np.float64],
-    swapped: NDArray[np.float64],
-    acceleration: float,
-    alike: tuple[float, float] | None,
-    confidence: float = 0.95,
-) -> Effect:
-    """Say how sure a difference of two checkpoints is, see `factor_effects`.
-
-    Parameters
-    ----------
-    first, second : float
-        Both values, defined.
-    resampled, swapped : (r,) float
-        Their difference in paired resamples, and after swapping answers at random.
-    acceleration : float
-        Of the difference, from the jackknife.
-    alike : (float, float) or None
-        For a disparity the p of "the groups do not differ" for each checkpoint; None for what is no disparity.
-    """
-    value = first - second
-    interval = bca(value, resampled, acceleration=acceleration, confidence=confidence)
-    p = [
-        p_value(abs(value), np.abs(swapped)),
-        bca_p_value(value, resampled, acceleration=acceleration),
-    ]
-    if alike is not None:
-        interval = _reaching_parity(interval, (first, second), alike, confidence)
-        p.append(alike[0] if value > 0 else alike[1])
-    return Effect(value, interval.low, interval.high, float(np.nanmax(p)), interval.reason, first, second)
-
-
-def _reaching_parity(
-    interval: Interval, values: tuple[float, float], alike: tuple[float, float], confidence: float
-) -> Interval:
-    """Widen an interval by the whole disparity of a checkpoint whose groups may be alike."""
-    reached = [p > 1 - confidence for p in alike]
-    if np.isnan(interval.low) or not any(reached):
-        return interval
-    names = [name for name, reaches in zip(("first", "second"), reached) if reaches]
-    reason = (
-        f"interval reaches to parity of the {' and the '.join(names)} checkpoint: its groups may be alike"
-    )
-    return Interval(
-        interval.low - (values[0] if reached[0] else 0.0),
-        interval.high + (values[1] if reached[1] else 0.0),
-        joined(interval.reason, reason),
-    )
-
-
-def alike_p_value(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> float:
-    """Return the p of Pearson's chi-squared test of "groups do not differ", the least over events times their number.
-
-    Parameters
-    ----------
-    counts : (e, g) int
-    totals : (g,) int
-        Empty groups are left out.
-    """
-    seen = totals > 0
-    x, n = counts[:, seen].astype(np.float64), totals[seen].astype(np.float64)
-    rate = x.sum(axis=1, keepdims=True) / n.sum()
-    varies = ((rate > 0) & (rate < 1))[:, 0]
-    spread = np.where(varies[:, None], n * rate * (1 - rate), 1.0)
-    statistic = np.where(varies, ((x - n * rate) ** 2 / spread).sum(axis=1), 0.0)
-    return float(min(1.0, chdtrc(len(n) - 1, statistic).min() * len(x)))
-
-
-def alike_p_value_of_sets(
-    counts: NDArray[np.int64], totals: NDArray[np.int64], resampled: NDArray, resampled_totals: NDArray
-) -> float:
-    """Return the p of Wald's test of "groups do not differ" where images come in sets, else as `alike_p_value`.
-
-    Parameters
-    ----------
-    counts, totals : (e, g), (g,) int
-    resampled, resampled_totals : (e, g, r), (g, r)
-        The same in draws of whole sets, whose spread says how far rates of groups lie apart by chance.
-    """
-    seen = (totals > 0) & (resampled_totals > 0).all(axis=1)
-    if seen.sum() < 2:
-        return 1.0
-    rates = counts[:, seen] / totals[seen]
-    drawn = resampled[:, seen].astype(np.float64) / resampled_totals[seen]
-    found = [1.0]
-    for rate, spread in zip(rates, drawn):
-        gaps, covariance = rate[1:] - rate[0], np.atleast_2d(np.cov(spread[1:] - spread[0]))
-        if covariance.any():
-            statistic = float(gaps @ np.linalg.pinv(covariance, hermitian=True) @ gaps)
-            found.append(float(chdtrc(len(gaps), statistic)) * len(rates))
-    return min(found)

@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from plumbline.metrics import MetricSettings, max_skew_at_k, ndkl, skew_at_k
-from plumbline.metrics.ranking_estimates import usual_k
+from plumbline.metrics.ranking_samples import usual_k
 from plumbline.metrics.registry import FAMILIES
 from plumbline.tables.schema import METRIC_SCHEMA
 

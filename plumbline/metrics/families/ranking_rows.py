@@ -14,17 +14,8 @@ from numpy.typing import NDArray
 from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.rows import Row, base_row, joined, small_groups_reason
-from plumbline.metrics.ranking_estimates import (
-    Desired,
-    Estimates,
-    RankedGroups,
-    TopSample,
-    deal_in_sets,
-    ndkl_estimates,
-    sample_top,
-    skew_estimates,
-    usual_k,
-)
+from plumbline.metrics.ranking_estimates import Desired, Estimates, ndkl_estimates, skew_estimates
+from plumbline.metrics.ranking_samples import RankedGroups, TopSample, deal_in_sets, sample_top, usual_k
 from plumbline.metrics.rankings import equal_shares, skew_values
 from plumbline.metrics.rates import group_size_reason
 from plumbline.metrics.settings import MetricSettings
