@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
-from plumbline.report.evidence import evidence, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, or_nan, uncertainty
 from plumbline.report.figures.associations import AVERAGED, OTHERS, scale_rows, scale_title
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading
@@ -50,20 +52,15 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
             f"{subject}: no evidence that faces differ by {attribute} in what they are associated with; the largest "
             f"of {len(known)} estimates: {told}. This does not show that there is none."
         )
+    found = finding_of(
+        size,
+        tone=tone,
+        topic=("association", row["dataset"], row["attribute"]),
+        short=short,
+        sentence=sentence,
+    )
     return [
-        Finding(
-            tone=tone,
-            topic=("association", row["dataset"], row["attribute"]),
-            model=row["model"],
-            dataset=row["dataset"],
-            short=short,
-            sentence=sentence,
-            value=size["value"],
-            value_text=f"{number(size['value'])} sd",
-            interval_text=interval(size["ci_low"], size["ci_high"]),
-            q_text=bare_p(row["q"]),
-            strength=_least(row),
-        )
+        replace(found, value=size["value"], value_text=f"{number(size['value'])} sd", strength=_least(row))
     ]
 
 

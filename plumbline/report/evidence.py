@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading
-from plumbline.report.numbers import confidence, interval, p_value, percent_interval
+from plumbline.report.numbers import bare_p, confidence, interval, number, p_value, percent, percent_interval
 from plumbline.report.rows import Row, defined, significance_level
 
 
@@ -26,3 +27,29 @@ def uncertainty(row: Row, reading: Reading, *, share: bool = False) -> str:
 def or_nan(value: float | None) -> float:
     """Return a value as float, nan for none."""
     return math.nan if value is None else float(value)
+
+
+def finding_of(
+    row: Row, *, tone: str, topic: tuple[str, ...], short: str, sentence: str, share: bool = False
+) -> Finding:
+    """Return what a row says as a finding, which is as strong as the lower end of its interval.
+
+    Parameters
+    ----------
+    share : bool
+        Whether its value is shown as a percentage.
+    """
+    shown, ends = (percent, percent_interval) if share else (number, interval)
+    return Finding(
+        tone=tone,
+        topic=topic,
+        model=row["model"],
+        dataset=row["dataset"],
+        short=short,
+        sentence=sentence,
+        value=or_nan(row["value"]),
+        value_text=shown(row["value"]),
+        interval_text=ends(row["ci_low"], row["ci_high"]),
+        q_text=bare_p(row["q"]),
+        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+    )

@@ -7,16 +7,14 @@ import math
 import polars as pl
 
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.evidence import evidence, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, or_nan, uncertainty
 from plumbline.report.figures.outcomes import HARM_EVENTS, VARIANT_SUITES
 from plumbline.report.figures.skew import skew_rows
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import Reading
 from plumbline.report.numbers import (
-    bare_p,
     confidence,
     count,
-    interval,
     number,
     percent,
     percent_interval,
@@ -80,18 +78,12 @@ def _skew(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
                 f"{subject}: no evidence of {what}; the estimate is {stated}. "
                 f"This does not show its absence: the interval reaches {number(row['ci_high'])}."
             )
-    return Finding(
+    return finding_of(
+        row,
         tone=tone,
         topic=("skew", row["dataset"], row["suite"], row["event"], row["attribute"]),
-        model=row["model"],
-        dataset=row["dataset"],
         short=short,
         sentence=sentence,
-        value=or_nan(row["value"]),
-        value_text=number(row["value"]),
-        interval_text=interval(row["ci_low"], row["ci_high"]),
-        q_text=bare_p(row["q"]),
-        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
     )
 
 
@@ -141,18 +133,13 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     else:
         tone, sentence = "none", f"{subject}: no evidence of a {what}; the estimate is {stated}."
     short = f"{row['event']} probe words: gap between {attribute_title(row['attribute'])} classes"
-    return Finding(
+    return finding_of(
+        row,
         tone=tone,
         topic=("trident", row["dataset"], row["suite"], row["event"]),
-        model=row["model"],
-        dataset=row["dataset"],
         short=sentence_start(short) if tone in DIFFERENCES else f"{tone_word(tone)}{short}",
         sentence=sentence,
-        value=or_nan(row["value"]),
-        value_text=percent(row["value"]),
-        interval_text=percent_interval(row["ci_low"], row["ci_high"]),
-        q_text=bare_p(row["q"]),
-        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+        share=True,
     )
 
 

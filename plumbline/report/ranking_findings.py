@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, or_nan, uncertainty
 from plumbline.report.figures.associations import scale_title
 from plumbline.report.figures.rankings import RANKED, ranking_rows
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading
-from plumbline.report.numbers import bare_p, count, interval, number
+from plumbline.report.numbers import count, number
 from plumbline.report.rows import Row, where
 from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
 
@@ -53,21 +54,10 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
             f"{subject}: no evidence that rankings by social perception favour faces by {attribute}; the largest of "
             f"{len(known)} estimates: {told}. This does not show that there is none."
         )
-    return [
-        Finding(
-            tone=tone,
-            topic=("ranking", row["dataset"], row["attribute"]),
-            model=row["model"],
-            dataset=row["dataset"],
-            short=short,
-            sentence=sentence,
-            value=_size(row),
-            value_text=number(row["value"]),
-            interval_text=interval(row["ci_low"], row["ci_high"]),
-            q_text=bare_p(row["q"]),
-            strength=_least(row),
-        )
-    ]
+    found = finding_of(
+        row, tone=tone, topic=("ranking", row["dataset"], row["attribute"]), short=short, sentence=sentence
+    )
+    return [replace(found, value=_size(row), value_text=number(row["value"]), strength=_least(row))]
 
 
 def _sentence(row: Row) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.evidence import evidence, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, or_nan, uncertainty
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.captions import ATTRIBUTES, SUITE, caption_event, heat_figure
 from plumbline.report.figures.outcomes import proportions_figure
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading, ReportInputs
 from plumbline.report.listings import Listing, skew_listing
-from plumbline.report.numbers import bare_p, count, interval, number, percent, percent_interval
+from plumbline.report.numbers import bare_p, count, number, percent, percent_interval
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_faces, group_title, sentence_start
 
@@ -135,18 +135,8 @@ def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     else:
         tone, short = "none", f"no evidence of {what}"
         sentence = f"{subject}: no evidence of {what}; the estimate is {stated}."
-    return Finding(
-        tone=tone,
-        topic=("captions", row["dataset"], row["attribute"]),
-        model=row["model"],
-        dataset=row["dataset"],
-        short=short,
-        sentence=sentence,
-        value=or_nan(row["value"]),
-        value_text=number(row["value"]),
-        interval_text=interval(row["ci_low"], row["ci_high"]),
-        q_text=bare_p(row["q"]),
-        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+    return finding_of(
+        row, tone=tone, topic=("captions", row["dataset"], row["attribute"]), short=short, sentence=sentence
     )
 
 

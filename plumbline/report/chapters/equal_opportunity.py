@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.evidence import evidence, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, uncertainty
 from plumbline.report.figures.equal_opportunity import opportunity_figure
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading, ReportInputs
@@ -91,20 +91,15 @@ def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         tone, sentence = "bias", f"{subject}: the {what} is {stated}.{_widest(row, table)}"
     else:
         tone, sentence = "none", f"{subject}: no evidence of a {what}; the estimate is {stated}."
-    return Finding(
+    return finding_of(
+        row,
         tone=tone,
         topic=("opportunity", row["dataset"], row["attribute"]),
-        model=row["model"],
-        dataset=row["dataset"],
         short=f"Unequal recognition of classes by {attribute}"
         if tone == "bias"
         else f"{'no evidence' if tone == 'none' else 'undefined'}: unequal recognition of classes by {attribute}",
         sentence=sentence,
-        value=or_nan(row["value"]),
-        value_text=percent(row["value"]),
-        interval_text=percent_interval(row["ci_low"], row["ci_high"]),
-        q_text=bare_p(row["q"]),
-        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+        share=True,
     )
 
 
