@@ -36,7 +36,8 @@ class Listing:
     note: str = ""
 
 
-def _estimate(row: Row | None) -> str:
+def estimate(row: Row | None) -> str:
+    """Return a number with its interval as text: `–` without a row, `undefined` where it is."""
     if row is None:
         return "–"
     if not defined(row["value"]):
@@ -45,7 +46,8 @@ def _estimate(row: Row | None) -> str:
     return number(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
 
 
-def _share(row: Row | None) -> str:
+def share(row: Row | None) -> str:
+    """Return a share with its interval in percent as text, else as `estimate`."""
     if row is None:
         return "–"
     if not defined(row["value"]):
@@ -76,13 +78,13 @@ def skew_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
                 key[0],
                 f"{event_title(key[2])}{' (pooled)' if key[1] == 'crime_pooled' else ''}",
                 attribute_title(key[3]),
-                _estimate(mean),
+                estimate(mean),
                 bare_p(mean["p"] if mean else None),
                 bare_p(mean["q"] if mean else None),
-                _estimate(found.get((*key, "max_over_pairs"))),
-                _estimate(found.get((*key, "smoothed"))),
-                _share(found.get((*key, "max_minus_min"))),
-                _estimate(ratio),
+                estimate(found.get((*key, "max_over_pairs"))),
+                estimate(found.get((*key, "smoothed"))),
+                share(found.get((*key, "max_minus_min"))),
+                estimate(ratio),
                 count(mean["n"]) if mean and mean["n"] is not None else "–",
                 "; ".join(dict.fromkeys(notes)),
             )
@@ -109,7 +111,7 @@ def harm_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
     rows = [
         (
             name,
-            *(_share(found.get((name, *column))) for column in columns),
+            *(share(found.get((name, *column))) for column in columns),
             count(next((r["n"] for k, r in found.items() if k[0] == name and r["n"] is not None), None)),
         )
         for name in names
@@ -132,7 +134,7 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, suit
         (
             row["model"],
             row["event"],
-            _share(row),
+            share(row),
             bare_p(row["p"]),
             bare_p(row["q"]),
             count(row["n"]) if row["n"] is not None else "–",

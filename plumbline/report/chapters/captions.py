@@ -11,8 +11,8 @@ from plumbline.report.figures.captions import ATTRIBUTES, SUITE, caption_event, 
 from plumbline.report.figures.outcomes import proportions_figure
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading, ReportInputs
-from plumbline.report.listings import Listing, skew_listing
-from plumbline.report.numbers import bare_p, count, number, percent, percent_interval
+from plumbline.report.listings import Listing, share, skew_listing
+from plumbline.report.numbers import bare_p, count, number, percent
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_faces, group_title, sentence_start
 
@@ -93,7 +93,7 @@ def scene_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
             row["model"],
             attribute_title(row["attribute"]),
             group_title(row["probe"]),
-            _share(row),
+            share(row),
             bare_p(row["p"]),
             bare_p(row["q"]),
             "; ".join(
@@ -107,13 +107,6 @@ def scene_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
     ]
     heads = ("Model", "Attribute", "Scene", "Largest − smallest share", "p", "q", "Shares", "n", "Note")
     return Listing(heads, rows, frozenset({3, 4, 5, 7}))
-
-
-def _share(row: Row) -> str:
-    if not defined(row["value"]):
-        return "undefined"
-    ends = percent_interval(row["ci_low"], row["ci_high"])
-    return percent(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
 
 
 def caption_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:

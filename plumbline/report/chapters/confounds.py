@@ -17,9 +17,9 @@ from plumbline.report.figures.confounds import (
     draw_curves,
 )
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.listings import Listing
-from plumbline.report.numbers import bare_p, count, interval, number
-from plumbline.report.rows import Row, by, defined, in_order, where
+from plumbline.report.listings import Listing, estimate
+from plumbline.report.numbers import bare_p, count, number
+from plumbline.report.rows import Row, by, in_order, where
 from plumbline.report.vocabulary import attribute_title
 
 PAPER_FIT = {"smiling": "level_means"}
@@ -81,10 +81,10 @@ def slope_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) ->
                     attribute_title(confound),
                     _PARTS[part],
                     event or "all",
-                    _estimate(robust),
+                    estimate(robust),
                     bare_p(robust["p"]),
                     bare_p(robust["q"]),
-                    _estimate(shares.get((*key, "cluster"))),
+                    estimate(shares.get((*key, "cluster"))),
                     _value(classic),
                     _value(fits.get((*key, paper, "standard_error"))),
                     bare_p(classic["p"] if classic else None),
@@ -129,7 +129,7 @@ def comparison_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: st
                     str(event),
                     attribute_title(confound),
                     attribute_title(protected),
-                    _estimate(robust),
+                    estimate(robust),
                     bare_p(robust["p"]),
                     bare_p(robust["q"]),
                     _value(found.get((*key, "ttest", "t"))),
@@ -146,13 +146,6 @@ def comparison_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: st
     return Listing(
         (*heads, "t, paper's test", "p, paper's test", "Pairs", "Note"), listed, frozenset(range(4, 10)), note
     )
-
-
-def _estimate(row: Row | None) -> str:
-    if row is None or not defined(row["value"]):
-        return "–" if row is None else "undefined"
-    ends = interval(row["ci_low"], row["ci_high"])
-    return number(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
 
 
 def _value(row: Row | None) -> str:

@@ -9,8 +9,8 @@ from plumbline.report.evidence import evidence, finding_of, uncertainty
 from plumbline.report.figures.equal_opportunity import opportunity_figure
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading, ReportInputs
-from plumbline.report.listings import Listing
-from plumbline.report.numbers import bare_p, count, percent, percent_interval
+from plumbline.report.listings import Listing, share
+from plumbline.report.numbers import bare_p, count, percent
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
@@ -54,10 +54,10 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
                 (
                     model,
                     attribute_title(attribute),
-                    _share(mean),
+                    share(mean),
                     bare_p(mean["p"] if mean else None),
                     bare_p(mean["q"] if mean else None),
-                    f"{group_title(widest['event'])} {_share(widest)}" if widest else "–",
+                    f"{group_title(widest['event'])} {share(widest)}" if widest else "–",
                     bare_p(widest["p"] if widest else None),
                     count(mean["n"]) if mean else "–",
                     (mean["reason"] or "") if mean else "",
@@ -65,13 +65,6 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
             )
     heads = ("Model", "Attribute", "Mean over classes", "p", "q", "Largest", "p of it", "n", "Note")
     return Listing(heads, shown, frozenset({2, 3, 4, 6, 7}))
-
-
-def _share(row: Row | None) -> str:
-    if row is None or not defined(row["value"]):
-        return "undefined"
-    ends = percent_interval(row["ci_low"], row["ci_high"])
-    return percent(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
 
 
 def opportunity_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:

@@ -19,8 +19,8 @@ from plumbline.report.figures.robustness import (
     template_title,
 )
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.listings import Listing
-from plumbline.report.numbers import bare_p, count, interval, number, percent, percent_interval
+from plumbline.report.listings import Listing, estimate, share
+from plumbline.report.numbers import bare_p, count
 from plumbline.report.robustness_findings import robustness_findings
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
@@ -61,15 +61,6 @@ def _drawn(pictures) -> list[Picture]:  # type: ignore[no-untyped-def]
     return [picture for picture in pictures if picture]
 
 
-def _estimate(row: Row | None) -> str:
-    if row is None:
-        return "–"
-    if not defined(row["value"]):
-        return "undefined"
-    ends = interval(row["ci_low"], row["ci_high"])
-    return number(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
-
-
 def bias_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
     """List mean and spread of the directional bias under every wording, and the shift, a row a model and task."""
     means = by(bias_rows(table, dataset), "model", "event", "definition", "probe")
@@ -91,9 +82,9 @@ def bias_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
                 (
                     model,
                     TASK_TITLES[task],
-                    *(_estimate(row) for row in found),
-                    _estimate(spread),
-                    _estimate(shift),
+                    *(estimate(row) for row in found),
+                    estimate(spread),
+                    estimate(shift),
                     bare_p(shift["p"] if shift else None),
                     bare_p(shift["q"] if shift else None),
                     count(next((row["n"] for row in found if row), None)),
@@ -115,7 +106,7 @@ def order_listing(table: pl.DataFrame) -> Listing:
         (
             TASK_TITLES.get((row["event"], row["definition"]), row["event"]),
             f"“{template_title(row['reference_group'])}” and “{template_title(row['group'])}”",
-            _estimate(row),
+            estimate(row),
             bare_p(row["p"]),
             count(row["n"]),
             row["reason"] or "",
@@ -136,7 +127,7 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
     rows = []
     for key in keys:
         found = [gaps.get((*key, template)) for template in templates]
-        cells = [f"{_estimate(row)}, q {bare_p(row['q'])}" if row else "–" for row in found]
+        cells = [f"{estimate(row)}, q {bare_p(row['q'])}" if row else "–" for row in found]
         shown = next(row for row in found if row)
         title = TASK_TITLES.get(key[2:], key[2])
         rows.append(
@@ -159,7 +150,7 @@ def group_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) ->
             model,
             attribute_title(attribute),
             group_title(group),
-            *(_estimate(means.get((model, attribute, group, *task))) for task in TASKS),
+            *(estimate(means.get((model, attribute, group, *task))) for task in TASKS),
             count(next(row["n"] for key, row in means.items() if key[:3] == (model, attribute, group))),
         )
         for model, attribute, group in keys
@@ -179,7 +170,7 @@ def calibration_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing
         cells, notes = [], []
         for definition in ("cosine", "scaled"):
             elbow, most = (found.get((model, event, definition)) for found in (elbows, largest))
-            cells += [_elbow(elbow), _share(most), count(most["n"]) if most else "–"]
+            cells += [_elbow(elbow), share(most), count(most["n"]) if most else "–"]
             notes += [f"{definition}: {most['reason']}"] if most and most["reason"] else []
         rows.append((model, event, *cells, "; ".join(notes)))
     by_cosine = ("Elbow", "Largest share harmed", "n of that bin")
@@ -191,13 +182,6 @@ def _elbow(row: Row | None) -> str:
     if row is None:
         return "–"
     return f"from {row['value']:.1f}" if defined(row["value"]) else "none"
-
-
-def _share(row: Row | None) -> str:
-    if row is None or not defined(row["value"]):
-        return "–"
-    ends = percent_interval(row["ci_low"], row["ci_high"])
-    return percent(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
 
 
 def _model_place(model: str, models: tuple[str, ...]) -> tuple[int, str]:

@@ -14,8 +14,8 @@ from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.geometry import DIMENSIONS, VALENCES, space_figure, strip_figure
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading, ReportInputs
-from plumbline.report.listings import Listing
-from plumbline.report.numbers import bare_p, interval, number
+from plumbline.report.listings import Listing, estimate
+from plumbline.report.numbers import bare_p, number
 from plumbline.report.rows import Row, by, defined, in_order, where
 
 LEAD = (
@@ -52,7 +52,7 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
                     *key,
                     _value(cosines.get(key)),
                     _value(cosines.get((*key[:2], "cross"))),
-                    _estimate(exact),
+                    estimate(exact),
                     bare_p(exact["p"]),
                     bare_p(exact["q"]),
                     bare_p(found.get((*key, "ttest"), {}).get("p")),
@@ -64,11 +64,6 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
         "p, paper's t-test", "p, t-test by template",
     )  # fmt: skip
     return Listing(heads, listed, frozenset(range(3, 10)))
-
-
-def _estimate(row: Row) -> str:
-    ends = interval(row["ci_low"], row["ci_high"])
-    return number(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
 
 
 def _value(row: Row | None) -> str:
@@ -91,7 +86,7 @@ def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Fi
     together = ", ".join(f"{row['group']} {row['attribute']}" for row in known if row not in apart)
     least = min(known, key=lambda row: row["value"])
     of = f"{least['group']} {least['attribute']}"
-    smallest = f"The smallest gap of mean cosines is {_estimate(least)}, of {of}."
+    smallest = f"The smallest gap of mean cosines is {estimate(least)}, of {of}."
     share = f"{len(apart)} of {len(known)}"
     if len(apart) == len(known):
         sentence = (
