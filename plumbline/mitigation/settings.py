@@ -1,0 +1,85 @@
+"""What can be set of each mitigation, as the audit file says it; defaults are the published settings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Attribute = Literal["gender", "race", "age"]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LogitAdjustmentSettings(_Settings):
+    """Adaptive Logit Adjustment (paper: N = 20, learning rate 0.01, 20 epochs, 3 trials)."""
+
+    method: Literal["logit_adjustment"] = "logit_adjustment"
+    per_class: int = Field(default=20, ge=1, description="images of each class that are fitted on")
+    learning_rate: float = Field(default=0.01, gt=0)
+    epochs: int = Field(default=20, ge=1)
+    trials: int = Field(default=3, ge=1)
+    mode: Literal["multiplicative", "additive"] = "multiplicative"
+    candidates: Literal["single", "composite"] = Field(
+        default="single",
+        description="composite: one factor a class × automatic gender label, fitted on the composite suite",
+    )
+    selection: Literal["train_loss", "train_accuracy", "released"] = Field(
+        default="train_loss", description="released: as the published code, which lets test accuracy choose"
+    )
+
+
+class BiasPromptsSettings(_Settings):
+    """Bias Prompts (Chuang et al. 2023): a calibrated projection of text features, without training."""
+
+    method: Literal["bias_prompts"] = "bias_prompts"
+    attributes: tuple[Attribute, ...] = Field(default=("gender", "race", "age"), min_length=1)
+    calibration: float = Field(default=1000.0, ge=0, description="λ; 0 is the plain projection P0")
+    variant: Literal["calibrated", "released"] = Field(
+        default="calibrated", description="released: three difference vectors, no calibration"
+    )
+
+
+class PromptArraySettings(_Settings):
+    """Prompt Array (Berg et al. 2022): learned tokens, trained against an adversary on the similarities."""
+
+    method: Literal["prompt_array"] = "prompt_array"
+    attribute: Attribute = Field(default="gender", description="what the adversary guesses")
+    tokens: int = Field(default=2, ge=1)
+    learning_rate: float = Field(default=2e-5, gt=0)
+    adversary_learning_rate: float = Field(default=2e-5, gt=0)
+    batch: int = Field(default=64, ge=2)
+    epochs: int = Field(default=3, ge=1)
+    alternate: int = Field(
+        default=10, ge=1, description="batches after which tokens and adversary take turns"
+    )
+    contrastive: float = Field(default=0.05, ge=0, description="λ_ITC")
+    variant: Literal["adversarial", "released"] = Field(
+        default="adversarial",
+        description="released: 16 vectors, their mean added to the text feature, a hinge",
+    )
+
+
+class SanerSettings(_Settings):
+    """SANER (Hirota et al. 2025): a residual layer on the features of attribute-neutral texts."""
+
+    method: Literal["saner"] = "saner"
+    attribute: Attribute = Field(default="gender", description="what neutral texts are made equidistant to")
+    width: int = Field(default=256, ge=1, description="hidden units of the layer")
+    learning_rate: float = Field(default=1e-3, gt=0)
+    batch: int = Field(default=64, ge=2)
+    epochs: int = Field(default=5, ge=1)
+    debiasing: float = Field(default=1.0, ge=0, description="α, weight of the spread over the variants")
+    reconstruction: float = Field(default=1.0, ge=0, description="β, weight of the distance to the feature")
+    contrastive: float = Field(default=0.1, ge=0, description="γ, weight of the image-text term")
+    variant: Literal["trained", "released"] = Field(
+        default="trained", description="released: Adam 1e-4, 2 epochs, seven variants, one caption"
+    )
+
+
+MitigationSettings = Annotated[
+    LogitAdjustmentSettings | BiasPromptsSettings | PromptArraySettings | SanerSettings,
+    Field(discriminator="method"),
+]
