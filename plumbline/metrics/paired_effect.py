@@ -1,4 +1,4 @@
-"""How sure a difference of two checkpoints on the same images is."""
+"""How sure a difference of two sides on the same images is: of two checkpoints, or of before and after a mitigation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,40 @@ from plumbline.statistics.permutation import p_value
 
 
 @dataclass(frozen=True)
+class SideNames:
+    """What reasons call the two sides of a pair.
+
+    Attributes
+    ----------
+    first, second : str
+    side : str
+        What one of them is, as `the {} checkpoint`.
+    both : str
+        What joins the two names in it.
+    """
+
+    first: str
+    second: str
+    side: str
+    both: str
+
+    def called(self, chosen: tuple[bool, bool]) -> str:
+        """Return what the chosen sides are called."""
+        names = [name for name, is_chosen in zip((self.first, self.second), chosen) if is_chosen]
+        return self.side.format(self.both.join(names))
+
+    def undefined(self, first: float, second: float) -> str:
+        """Say which of two values is undefined."""
+        return f"undefined for {self.called((bool(np.isnan(first)), bool(np.isnan(second))))}"
+
+
+CHECKPOINTS = SideNames("first", "second", "the {} checkpoint", " and the ")
+MITIGATION = SideNames("after", "before", "the state {} the mitigation", " and ")
+
+
+@dataclass(frozen=True)
 class Effect:
-    """A difference of two checkpoints with what a row says about it; the fields are columns."""
+    """A difference of two sides with what a row says about it; the fields are columns."""
 
     value: float
     ci_low: float
@@ -35,9 +67,10 @@ def paired_effect(
     swapped: NDArray[np.float64],
     acceleration: float,
     alike: tuple[float, float] | None,
+    names: SideNames = CHECKPOINTS,
     confidence: float = 0.95,
 ) -> Effect:
-    """Say how sure a difference of two checkpoints is, see `factor_effects`.
+    """Say how sure a difference of two sides is, see `factor_effects`.
 
     Parameters
     ----------
@@ -48,7 +81,7 @@ def paired_effect(
     acceleration : float
         Of the difference, from the jackknife.
     alike : (float, float) or None
-        For a disparity the p of "the groups do not differ" for each checkpoint; None for what is no disparity.
+        For a disparity the p of "the groups do not differ" for each side; None for what is no disparity.
     """
     value = first - second
     interval = bca(value, resampled, acceleration=acceleration, confidence=confidence)
@@ -57,22 +90,23 @@ def paired_effect(
         bca_p_value(value, resampled, acceleration=acceleration),
     ]
     if alike is not None:
-        interval = _reaching_parity(interval, (first, second), alike, confidence)
+        interval = _reaching_parity(interval, (first, second), alike, names, confidence)
         p.append(alike[0] if value > 0 else alike[1])
     return Effect(value, interval.low, interval.high, float(np.nanmax(p)), interval.reason, first, second)
 
 
 def _reaching_parity(
-    interval: Interval, values: tuple[float, float], alike: tuple[float, float], confidence: float
+    interval: Interval,
+    values: tuple[float, float],
+    alike: tuple[float, float],
+    names: SideNames,
+    confidence: float,
 ) -> Interval:
-    """Widen an interval by the whole disparity of a checkpoint whose groups may be alike."""
-    reached = [p > 1 - confidence for p in alike]
+    """Widen an interval by the whole disparity of a side whose groups may be alike."""
+    reached = (alike[0] > 1 - confidence, alike[1] > 1 - confidence)
     if np.isnan(interval.low) or not any(reached):
         return interval
-    names = [name for name, reaches in zip(("first", "second"), reached) if reaches]
-    reason = (
-        f"interval reaches to parity of the {' and the '.join(names)} checkpoint: its groups may be alike"
-    )
+    reason = f"interval reaches to parity of {names.called(reached)}: its groups may be alike"
     return Interval(
         interval.low - (values[0] if reached[0] else 0.0),
         interval.high + (values[1] if reached[1] else 0.0),
@@ -80,20 +114,28 @@ def _reaching_parity(
     )
 
 
-def alike_p_value(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> float:
+def alike_p_value(
+    counts: NDArray[np.int64], totals: NDArray[np.int64], *, variances: NDArray[np.float64] | None = None
+) -> float:
     """Return the p of Pearson's chi-squared test of "groups do not differ", the least over events times their number.
 
     Parameters
     ----------
     counts : (e, g) int
+        Of scores: their sums.
     totals : (g,) int
         Empty groups are left out.
+    variances : (e,) float, optional
+        Of scores: their variance over all images of the groups, in the place of rate · (1 - rate).
     """
     seen = totals > 0
     x, n = counts[:, seen].astype(np.float64), totals[seen].astype(np.float64)
     rate = x.sum(axis=1, keepdims=True) / n.sum()
-    varies = ((rate > 0) & (rate < 1))[:, 0]
-    spread = np.where(varies[:, None], n * rate * (1 - rate), 1.0)
+    if variances is None:
+        varies, spread = ((rate > 0) & (rate < 1))[:, 0], n * rate * (1 - rate)
+    else:
+        varies, spread = variances > 0, n * variances[:, None]
+    spread = np.where(varies[:, None], spread, 1.0)
     statistic = np.where(varies, ((x - n * rate) ** 2 / spread).sum(axis=1), 0.0)
     return float(min(1.0, chdtrc(len(n) - 1, statistic).min() * len(x)))
 

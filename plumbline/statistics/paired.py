@@ -35,7 +35,7 @@ class AnswerDraws:
     Attributes
     ----------
     counts : (m, g) int64
-        Images of each group for which each of m yes-or-no answers is yes.
+        Images of each group for which each of m yes-or-no answers is yes; of scores, the sum over the group's images.
     sizes : (g,) int64
         Images of each group.
     resampled : (m, g, r) float32
@@ -60,7 +60,7 @@ class AnswerDraws:
 
 
 def draw_answers(
-    answers: NDArray[np.bool_],
+    answers: NDArray[np.bool_] | NDArray[np.int64],
     groups: NDArray[np.int64],
     *,
     n_groups: int,
@@ -73,8 +73,9 @@ def draw_answers(
 
     Parameters
     ----------
-    answers : (m, n) bool
-        Yes-or-no answers of one or several classifiers to each image.
+    answers : (m, n) bool or int64
+        Yes-or-no answers of one or several classifiers to each image; or scores, small whole numbers from 0 such as
+        how many of 15 tests an image passed, which are then summed.
     groups : (n,) int
         0 .. n_groups - 1; -1 is an image of no group, which does not count.
     resamples, permutations : int
@@ -105,7 +106,7 @@ def draw_answers(
             halves=np.stack([_halved(each, permutations, rng) for each in own], axis=1),
         )
     # The last column counts every image, which gives the sizes of the groups.
-    columns = np.concatenate([answers, np.ones((1, len(groups)), dtype=bool)])
+    columns = np.concatenate([answers, np.ones((1, len(groups)), dtype=answers.dtype)])
     per_set = _by_set(columns, groups, clusters, n_groups)
     counts = per_set.sum(axis=1).reshape(-1, n_groups)
     resampled = _resampled(per_set, resamples, rng).reshape(len(columns), n_groups, -1)
@@ -116,18 +117,20 @@ def draw_answers(
 
 
 def _by_set(
-    columns: NDArray[np.bool_], groups: NDArray[np.int64], clusters: NDArray[np.int64], n_groups: int
+    columns: NDArray[np.bool_] | NDArray[np.int64],
+    groups: NDArray[np.int64],
+    clusters: NDArray[np.int64],
+    n_groups: int,
 ) -> NDArray[np.int64]:
-    """Return (k · g, s) counts by column, group and set."""
+    """Return (k · g, s) sums by column, group and set."""
     within = groups >= 0
     # A set without an image that counts changes nothing; drawing it would only change the sizes.
     codes = np.unique(clusters[within], return_inverse=True)[1]
     sets = int(codes.max(initial=-1)) + 1
-    tables = [
-        count_table(codes[column], groups[within][column], n_groups=sets, n_outcomes=n_groups)
-        for column in columns[:, within]
-    ]
-    return np.stack(tables).transpose(0, 2, 1).reshape(len(columns) * n_groups, sets)
+    cell = groups[within] * sets + codes
+    # Sums of whole numbers far below 2^53 are exact.
+    sums = [np.bincount(cell, weights=column, minlength=n_groups * sets) for column in columns[:, within]]
+    return np.stack(sums).astype(np.int64).reshape(len(columns) * n_groups, sets)
 
 
 def _resampled(columns: NDArray, resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -193,27 +196,32 @@ class LeftOut:
 
 
 def leave_one_out(
-    first: NDArray[np.bool_],
-    second: NDArray[np.bool_],
+    first: NDArray[np.bool_] | NDArray[np.int64],
+    second: NDArray[np.bool_] | NDArray[np.int64],
     groups: NDArray[np.int64],
     *,
     n_groups: int,
     clusters: NDArray[np.int64] | None = None,
 ) -> LeftOut:
-    """Count (e, n) answers of two classifiers with one image, or one set, left out; see `draw_answers`."""
+    """Count (e, n) answers, or scores, of two classifiers with one image, or one set, left out; see `draw_answers`.
+
+    Images are told apart by all their answers at once: 2^(2e) kinds of yes-or-no answers, and (s + 1)^(2e) of scores up
+    to s, which is for few events.
+    """
     events, both = len(first), np.concatenate([first, second])
     if clusters is not None:
-        columns = np.concatenate([both, np.ones((1, len(groups)), dtype=bool)])
+        columns = np.concatenate([both, np.ones((1, len(groups)), dtype=both.dtype)])
         per_set = _by_set(columns, groups, clusters, n_groups)
         left = (per_set.sum(axis=1)[:, None] - per_set).T.reshape(-1, 2 * events + 1, n_groups)
         kinds = np.ones((1, per_set.shape[1]), dtype=np.int64)
         return LeftOut(left[:, :events], left[:, events:-1], left[:, -1], kinds)
     # Images that agree in group and in all answers are alike: one of each kind is left out.
-    bits = np.arange(2 * events)[:, None]
-    pattern = (both.astype(np.int64) << bits).sum(axis=0)
-    kinds = count_table(groups, pattern, n_groups=n_groups, n_outcomes=4**events)
+    values = 2 if both.dtype == np.bool_ else int(both.max(initial=0)) + 1
+    place = values ** np.arange(2 * events)[:, None]
+    patterns = values ** (2 * events)
+    kinds = count_table(groups, (both * place).sum(axis=0), n_groups=n_groups, n_outcomes=patterns)
     group, outcome = np.nonzero(kinds)
-    holds = (np.arange(4**events) >> bits) & 1
+    holds = (np.arange(patterns) // place) % values
     counts = np.repeat((holds @ kinds.T)[None], len(group), axis=0)
     sizes = np.repeat(kinds.sum(axis=1)[None], len(group), axis=0)
     row = np.arange(len(group))
