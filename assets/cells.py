@@ -12,23 +12,24 @@ from numpy.typing import NDArray
 from assets.gates import require_passed
 from assets.partitions import cell_of
 from plumbline import __version__
+from plumbline.audit_values import JUDGED
 from plumbline.datasets import Declaration, row_filter
 from plumbline.digests import digest_json
 from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.encoder import Capability
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
-from plumbline.encoders.families import Family
+from plumbline.encoders.families import Family, require
 from plumbline.encoders.suite_needs import answers
-from plumbline.errors import StorageError
+from plumbline.errors import ConfigError, StorageError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.registry import FAMILIES
+from plumbline.mitigation.methods import METHODS
+from plumbline.mitigation.settings import MitigationSettings
 from plumbline.storage import Committed
 from plumbline.tables.schema import LINEAGE_COLUMNS, polars_schema
 from plumbline.tables.suites import Suite, load_suite
 from resources.places import Places
 
-# Raised whenever the same logits would be adjusted otherwise.
-ADJUSTMENT_VERSION = "1"
 CELL_TABLES = (*FAMILIES, "mitigated_metrics")
 """The assets that hold metric rows of a cell."""
 _OF_LABELS = ("trident_mixed", "trident_composite")
@@ -51,6 +52,46 @@ def cell_suites(places: Places, dataset: str, model: str, *, family: Family) -> 
         for name in audit.cells.get((dataset, model), ())
     )
     return tuple(s for s in suites if (dataset, model, s.id) in audit.named or answers(family, s))
+
+
+def cell_mitigations(
+    places: Places, dataset: str, model: str, *, family: Family
+) -> dict[str, MitigationSettings]:
+    """Return id -> settings of the mitigations that the audit file tries on a cell.
+
+    Those that it names, and by default all that the family allows; none where no suite shows what they change.
+    """
+    audit = places.audit
+    tried = audit.mitigated.get((dataset, model), {})
+    judged = any(s.family in JUDGED for s in cell_suites(places, dataset, model, family=family))
+    return {
+        name: audit.mitigations[name]
+        for name, named in tried.items()
+        if named or (judged and METHODS[audit.mitigations[name].method].needs <= family.offers)
+    }
+
+
+def require_mitigations(places: Places, dataset: str, model: str, *, family: Family) -> None:
+    """Refuse a mitigation that the audit file names for a cell where it cannot be tried or judged.
+
+    Raises
+    ------
+    ConfigError
+        If the encoder's family lacks what it needs, or no suite of the cell would show what it changes.
+    """
+    audit = places.audit
+    judged = any(s.family in JUDGED for s in cell_suites(places, dataset, model, family=family))
+    for name, named in audit.mitigated.get((dataset, model), {}).items():
+        if not named:
+            continue
+        require(family, METHODS[audit.mitigations[name].method].needs, f"the mitigation `{name}`")
+        if not judged:
+            raise ConfigError(
+                f"nothing would show what the mitigation `{name}` changes",
+                where=f"{dataset}|{model}",
+                found="no outcome suite and no Trident suite",
+                expected="a suite such as crime, communion, agency or trident for the same dataset and encoder",
+            )
 
 
 @dataclass(frozen=True)
@@ -125,6 +166,11 @@ class StoredCell:
         return any(suite.family in families for suite in self.suites)
 
     @cached_property
+    def mitigations(self) -> dict[str, MitigationSettings]:
+        """Return the mitigations that the audit file tries on this cell, by id."""
+        return cell_mitigations(self.places, self.dataset, self.model, family=self.family)
+
+    @cached_property
     def filters(self) -> dict[str, str]:
         """Return suite id -> named row filter: the audit file's, or the dataset's own."""
         declared, chosen = (
@@ -154,11 +200,13 @@ class StoredCell:
                 "settings": [
                     audit.statistics.model_dump(mode="json"),
                     audit.thresholds.label_error,
-                    audit.adjustment.model_dump(mode="json"),
+                    {
+                        name: [settings.model_dump(mode="json"), METHODS[settings.method].version]
+                        for name, settings in self.mitigations.items()
+                    },
                 ],
                 "code": [
                     __version__,
-                    ADJUSTMENT_VERSION,
                     {f.name: f.code_version for f in FAMILIES.values()},
                 ],
             }

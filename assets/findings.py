@@ -73,10 +73,12 @@ def provenance(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
 
 
 @dg.asset(
-    deps=["metric_table", "factor_effects", "paper_comparison", "provenance", "records", "quarantine"],
+    deps=[
+        "metric_table", "factor_effects", "bias_transfer", "paper_comparison", "provenance", "records", "quarantine",
+    ],
     kinds={"html"},
     **_SPEC,
-)
+)  # fmt: skip
 def audit_report(
     places: dg.ResourceParam[Places], quality: dg.ResourceParam[Quality]
 ) -> dg.MaterializeResult:

@@ -44,11 +44,12 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
         ),
         datasets=tuple(_dataset(places, dataset) for dataset in datasets),
         encoders=tuple(_encoder(places, encoder) for encoder in encoders),
-        absent=tuple(AbsentCell(**cell) for cell in table.details["absent"]),
+        absent=tuple(AbsentCell(**cell) for cell in [*table.details["absent"], *_not_tried(places, table)]),
         provenance=places.lake.read_table("provenance"),
         planted_truth=_planted(places),
         geometry=_geometry(places, encoders),
         effects=_of_this_audit(places, "factor_effects", table),
+        transfer=_of_this_audit(places, "bias_transfer", table),
         published=_of_this_audit(places, "paper_comparison", table),
     )
 
@@ -59,6 +60,11 @@ def _of_this_audit(places: Places, name: str, table: Committed) -> pl.DataFrame 
     if made is None or made.details["audit_id"] != table.details["audit_id"]:
         return None
     return places.lake.read_table(name, made=made)
+
+
+def _not_tried(places: Places, table: Committed) -> list[dict[str, str]]:
+    made = places.lake.committed("bias_transfer")
+    return made.details["absent"] if made and made.details["audit_id"] == table.details["audit_id"] else []
 
 
 def _geometry(places: Places, encoders: list[str]) -> pl.DataFrame | None:

@@ -9,7 +9,7 @@ import dagster as dg
 from dagster._utils.error import SerializableErrorInfo
 from rich.console import Console
 
-from assets.cells import cell_suites
+from assets.cells import cell_suites, require_mitigations
 from assets.partitions import cell_key
 from assets.sources import report_sources
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions
@@ -95,6 +95,7 @@ class AuditRun:
         for dataset, model in audit.cells:
             family = FAMILIES[files[model].family]
             require_suites(family, cell_suites(self._places, dataset, model, family=family))
+            require_mitigations(self._places, dataset, model, family=family)
 
     def _stage(self, title: str, job: str, partitions: Iterable[str | None]) -> None:
         keys, start = list(partitions), time.monotonic()

@@ -15,7 +15,9 @@ from assets.logits import probe_logits
 from assets.metrics import METRIC_ASSETS
 from assets.mitigation import logit_adjustment, mitigated_metrics
 from assets.sources import dataset_folder, encoder_checkpoint, prompt_suites
+from assets.text_mitigations import TEXT_MITIGATIONS
 from assets.tracking import tracked_run
+from assets.transfer import bias_transfer, no_bias_is_moved
 from orchestration import jobs
 from orchestration.automation import automated, automation_sensor
 from resources.encoders import EncoderPool
@@ -32,13 +34,13 @@ def build_definitions(places: Places) -> dg.Definitions:
         *automated(
             records_and_quarantine, extended_records_asset(places.audit.labeller),
             text_embeddings, valence_geometry, image_embeddings, probe_logits, *METRIC_ASSETS,
-            logit_adjustment, mitigated_metrics, tracked_run,
-            metric_table, factor_effects, paper_comparison, provenance, audit_report,
+            logit_adjustment, *TEXT_MITIGATIONS, mitigated_metrics, tracked_run,
+            metric_table, factor_effects, bias_transfer, paper_comparison, provenance, audit_report,
         ),
     ]  # fmt: skip
     return dg.Definitions(
         assets=assets,
-        asset_checks=ASSET_CHECKS,
+        asset_checks=[*ASSET_CHECKS, no_bias_is_moved],
         jobs=jobs.JOBS,
         sensors=[automation_sensor],
         executor=_executor(),

@@ -14,10 +14,12 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from plumbline.audit_mistakes import describe, repeated_keys
 from plumbline.audit_values import (
     AUDITED_SUITES,
+    JUDGING_SUITES,
     BalancedLabel,
     CheckpointAddress,
     FamilyName,
     FilterName,
+    MitigationId,
     ReaderName,
     Root,
     Shares,
@@ -33,6 +35,7 @@ from plumbline.datasets.records import Reader
 from plumbline.datasets.registry import MAPPED, reader_for
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
+from plumbline.mitigation.settings import DEFAULT_MITIGATIONS, SETTINGS, MitigationSettings
 
 _BASE, _COMPOSITE = "trident", "trident_composite"
 _OF_CLASSES = (_BASE, _COMPOSITE)
@@ -101,11 +104,14 @@ class EncoderEntry(_Part):
 
 
 class AuditEntry(_Part):
-    """One rectangle of the grid: these encoders on these datasets with these suites."""
+    """One rectangle of the grid: these encoders on these datasets, with these suites and mitigations."""
 
     encoders: Literal["all"] | tuple[Slug, ...] = "all"
     datasets: Literal["all"] | tuple[Slug, ...] = "all"
     suites: SuiteNames = AUDITED_SUITES
+    mitigations: Literal["all"] | tuple[Slug, ...] = Field(
+        default="all", description="ids of `mitigations`; none are tried where the list is empty"
+    )
 
 
 class Storage(_Part):
@@ -147,15 +153,6 @@ class Statistics(_Part):
     label_margin: float = Field(default=0.2, ge=0, lt=1)
 
 
-class Adjustment(_Part):
-    """Settings of Adaptive Logit Adjustment (paper: N = 20, learning rate 0.01, 20 epochs, 3 trials)."""
-
-    per_class: int = Field(default=20, ge=1)
-    learning_rate: float = Field(default=0.01, gt=0)
-    epochs: int = Field(default=20, ge=1)
-    trials: int = Field(default=3, ge=1)
-
-
 class Thresholds(_Part):
     """Limits of the quality checks."""
 
@@ -174,7 +171,7 @@ class Audit(_Part):
     storage: Storage = Storage()
     engine: Engine = Engine()
     statistics: Statistics = Statistics()
-    adjustment: Adjustment = Adjustment()
+    mitigations: dict[MitigationId, MitigationSettings] = DEFAULT_MITIGATIONS
     thresholds: Thresholds = Thresholds()
     datasets: dict[Slug, DatasetEntry]
     encoders: dict[Slug, EncoderEntry]
@@ -190,13 +187,17 @@ class Audit(_Part):
         return self
 
     def _undefined_names(self) -> Iterator[InitErrorDetails]:
-        defined = {"encoders": tuple(self.encoders), "datasets": tuple(self.datasets)}
+        defined = {
+            "encoders": tuple(self.encoders),
+            "datasets": tuple(self.datasets),
+            "mitigations": tuple(self.mitigations),
+        }
         wanted: list[tuple[tuple[str | int, ...], str, tuple[str, ...]]]
         wanted = [(("labeller",), self.labeller, defined["encoders"])]
         for i, entry in enumerate(self.audit):
             for key, names in defined.items():
                 chosen = getattr(entry, key)
-                if not chosen:
+                if not chosen and key != "mitigations":
                     yield _mistake(("audit", i, key), [], f"`all`, or at least one of {', '.join(names)}")
                 wanted += [
                     (("audit", i, key, j), name, names)
@@ -259,6 +260,24 @@ class Audit(_Part):
             for suite in entry.suites
         )
 
+    @cached_property
+    def mitigated(self) -> dict[tuple[str, str], dict[str, bool]]:
+        """Return (dataset, encoder) -> id of each mitigation that is tried on it -> whether an entry names it.
+
+        An entry without `mitigations` means every one that the encoder and the dataset allow, if it asks for a suite
+        that shows what they change; a named one must be possible.
+        """
+        joined: dict[tuple[str, str], dict[str, bool]] = {}
+        for entry in self.audit:
+            named = entry.mitigations != "all"
+            if not named and not set(JUDGING_SUITES).intersection(entry.suites):
+                continue
+            for cell in self._rectangle(entry):
+                tried = joined.setdefault(cell, {})
+                for name in entry.mitigations if named else self.mitigations:
+                    tried[name] = tried.get(name, False) or named
+        return joined
+
     def _fits(self, suite: str, dataset: str) -> bool:
         if suite in _OF_CLASSES:
             return dataset in self.class_sets
@@ -298,8 +317,8 @@ def _mistake(location: tuple[str | int, ...], found: object, expected: str) -> I
 
 _MODELS: dict[str, type[BaseModel]] = {
     "": Audit, "datasets": DatasetEntry, "datasets.map": ColumnMap, "encoders": EncoderEntry, "audit": AuditEntry,
-    "storage": Storage, "engine": Engine, "statistics": Statistics, "adjustment": Adjustment,
-    "thresholds": Thresholds,
+    "storage": Storage, "engine": Engine, "statistics": Statistics, "thresholds": Thresholds,
+    **{f"mitigations.{name}": model for name, model in SETTINGS.items()},
 }  # fmt: skip
 
 

@@ -50,13 +50,23 @@ def describe(mistake: Any, node: yaml.Node | None, models: Mapping[str, type[Bas
         if not str(part).startswith(("literal[", "tuple[", "function-")) and part != "[key]"
     ]
     kind, found = mistake["type"], mistake["input"]
+    known = _known_keys(location[:-1], models)
+    if location[:1] == ["mitigations"] and len(location) > 2:
+        # Pydantic names the chosen method between the entry and its key; the file does not.
+        del location[2]
     key = ".".join(str(part) for part in location) or "(whole file)"
     if kind == "extra_forbidden":
-        known = _known_keys(location[:-1], models)
         expected = f"one of {', '.join(known)}{suggestion(str(location[-1]), known)}"
         found = f"unknown key `{location[-1]}`"
     elif kind == "missing":
         expected, found = f"the key `{location[-1]}`", "nothing"
+    elif kind == "union_tag_not_found":
+        expected, found = "the key `method`, which says what its other keys are", "nothing"
+    elif kind == "union_tag_invalid":
+        names = mistake["ctx"]["expected_tags"].replace("'", "").split(", ")
+        found = mistake["ctx"]["tag"]
+        key, expected = f"{key}.method", f"one of {', '.join(names)}{suggestion(found, names)}"
+        found = repr(found)
     else:
         expected = mistake["msg"].removeprefix("Value error, ")
         found = "see expected" if isinstance(found, dict) else repr(found)

@@ -16,13 +16,21 @@ from plumbline.datasets.registry import reader_names
 from plumbline.encoders.addresses import parse_address
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import CheckpointError, DatasetError
-from plumbline.tables.suites import suite_names, wordings
+from plumbline.tables.suites import load_suite, suite_names, wordings
 from plumbline.world.folders import KINDS
 from plumbline.world.sources import source_names
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
+JUDGED = ("outcomes", "trident")
+"""The families of suites that a mitigation is judged by."""
+_OF_CLASSES = ("trident", "trident_composite")
 AUDITED_SUITES = tuple(name for name in suite_names() if name != "gender_labels")
 """What an audit can compute; the gender labels are made once for a dataset."""
+JUDGING_SUITES = (
+    *_OF_CLASSES,
+    *(name for name in AUDITED_SUITES if name not in _OF_CLASSES and load_suite(name).family in JUDGED),
+)
+"""The suites that show what a mitigation changes."""
 _PLANTED = "planted:"
 _BALANCED = (*LABEL_COLUMNS, *(f"{column}_gender" for column in LABEL_COLUMNS if column != "gender"))
 
@@ -85,7 +93,14 @@ def _some(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _condition(value: str) -> str:
+    if value.startswith("before"):
+        raise ValueError("an id that does not begin with `before`, which names the checkpoint as it is")
+    return value
+
+
 Slug = Annotated[str, AfterValidator(_slug)]
+MitigationId = Annotated[Slug, AfterValidator(_condition)]
 Shares = Annotated[tuple[float, float], AfterValidator(_share_range)]
 SuiteName = Annotated[str, _one_of(AUDITED_SUITES)]
 ReaderName = Annotated[str, _one_of(reader_names())]

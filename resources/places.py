@@ -64,6 +64,11 @@ class Places:
         return ShardCache(self._storage_root / "embeddings")
 
     @property
+    def training(self) -> ShardCache:
+        """Return where the epochs of a training are kept, so that it can be interrupted."""
+        return ShardCache(self._storage_root / "training")
+
+    @property
     def _storage_root(self) -> UPath:
         root = self.audit.storage.root
         return UPath(

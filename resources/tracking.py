@@ -1,7 +1,7 @@
 """MLflow: one run a cell and condition, found again by its tag, over the plain client."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,8 +36,10 @@ class TrackedCell:
     parameters, tags : mapping of str to str
     metrics : mapping of str to float
         Finite headline numbers; keys are readable, such as `max_skew/race/crime`.
+    curves : mapping of str to sequence of float
+        What changes over the steps of a training, such as its losses.
     files : mapping of str to bytes
-        Artifact path to content: tables and figures.
+        Artifact path to content: tables, figures, parameters.
     """
 
     cell: str
@@ -45,6 +47,7 @@ class TrackedCell:
     parameters: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -133,6 +136,11 @@ class Tracking:
 
         parameters = [Param(key, value) for key, value in cell.parameters.items()]
         metrics = [Metric(key, value, 0, 0) for key, value in cell.metrics.items()]
+        metrics += [
+            Metric(key, value, 0, step)
+            for key, curve in cell.curves.items()
+            for step, value in enumerate(curve)
+        ]
         for first in range(0, max(len(parameters), 1), _MOST_PARAMETERS):
             client.log_batch(run, params=parameters[first : first + _MOST_PARAMETERS])
         for first in range(0, len(metrics), _MOST_METRICS):

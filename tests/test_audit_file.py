@@ -10,6 +10,7 @@ import yaml
 from plumbline.audit_file import read_audit
 from plumbline.datasets import reader_names
 from plumbline.errors import ConfigError
+from plumbline.mitigation.methods import METHODS
 from plumbline.world.folders import KINDS
 
 SHIPPED = Path(__file__).parent.parent / "audit.yaml"
@@ -104,7 +105,7 @@ def test_the_shipped_file_audits_the_whole_grid():
         (
             "encoders: [small-bazaar-3k]",
             "encoders: []",
-            r"line \d+, key audit\.2\.encoders\n.*\[\]\n.*at least one of small",
+            r"line \d+, key audit\.1\.encoders\n.*\[\]\n.*at least one of small",
         ),
         (
             "datasets: [fairface, utkface]",
@@ -273,3 +274,52 @@ def test_trident_is_asked_only_where_there_are_classes(tmp_path):
 def test_a_column_map_belongs_to_the_reader_folder(tmp_path, entry, said):
     with pytest.raises(ConfigError, match=said):
         read_audit(write(tmp_path, datasets={"mine": entry}, audit=[]))
+
+
+MITIGATION_MISTAKES = [
+    ({"before": {"method": "saner"}}, r"key mitigations\.before\n.*\n.*does not begin with `before`"),
+    (
+        {"x": {"method": "promt_array"}},
+        r"key mitigations\.x\.method\n.*promt_array[\s\S]*did you mean `prompt_array`",
+    ),
+    ({"x": {"tokens": 2}}, r"key mitigations\.x\n\s+found:    nothing\n.*the key `method`"),
+    (
+        {"x": {"method": "saner", "widht": 8}},
+        r"key mitigations\.x\.widht\n.*unknown key[\s\S]*did you mean `width`",
+    ),
+    ({"x": {"method": "saner", "width": 0}}, r"key mitigations\.x\.width\n.*found:    0"),
+    ({"x": {"method": "bias_prompts", "attributes": ["sex"]}}, r"key mitigations\.x\.attributes\.0\n.*sex"),
+]
+
+
+@pytest.mark.parametrize(("mitigations", "said"), MITIGATION_MISTAKES)
+def test_a_mistake_in_a_mitigation_is_said_with_its_place(tmp_path, mitigations, said):
+    with pytest.raises(ConfigError, match=said):
+        read_audit(write(tmp_path, mitigations=mitigations, audit=[{}]))
+
+
+def test_mitigations_are_all_or_those_that_are_named(tmp_path):
+    mitigations = {"ala": {"method": "logit_adjustment"}, "bias": {"method": "bias_prompts"}}
+    audit = read_audit(
+        write(
+            tmp_path,
+            mitigations=mitigations,
+            audit=[
+                {"encoders": ["small-atlas-3k"], "datasets": ["fairface"]},
+                {"encoders": ["small-atlas-3k"], "datasets": ["fairface"], "mitigations": ["ala"]},
+                {"encoders": ["small-atlas-3k"], "datasets": ["utkface"], "mitigations": []},
+                {"encoders": ["small-atlas-3k"], "datasets": ["neutral"], "suites": ["templates"]},
+            ],
+        )
+    )
+    assert audit.mitigated == {
+        ("fairface", "small-atlas-3k"): {"ala": True, "bias": False},
+        ("utkface", "small-atlas-3k"): {},
+    }
+    with pytest.raises(ConfigError, match=r"audit\.0\.mitigations\.0[\s\S]*did you mean `bias`"):
+        read_audit(write(tmp_path, mitigations=mitigations, audit=[{"mitigations": ["bais"]}]))
+
+
+def test_what_is_tried_where_the_file_names_nothing_needs_no_training(tmp_path):
+    audit = read_audit(write(tmp_path, mitigations=None, audit=[{}]))
+    assert not any(METHODS[settings.method].trains for settings in audit.mitigations.values())

@@ -83,3 +83,18 @@ MitigationSettings = Annotated[
     LogitAdjustmentSettings | BiasPromptsSettings | PromptArraySettings | SanerSettings,
     Field(discriminator="method"),
 ]
+
+SETTINGS: dict[str, type[BaseModel]] = {
+    "logit_adjustment": LogitAdjustmentSettings,
+    "bias_prompts": BiasPromptsSettings,
+    "prompt_array": PromptArraySettings,
+    "saner": SanerSettings,
+}
+"""Method -> its settings."""
+
+DEFAULT_MITIGATIONS: dict[str, MitigationSettings] = {
+    "logit_adjustment": LogitAdjustmentSettings(),
+    "logit_adjustment_released": LogitAdjustmentSettings(selection="released"),
+    "bias_prompts": BiasPromptsSettings(),
+}
+"""What an audit tries when its file names no mitigations: what needs no training."""

@@ -39,7 +39,7 @@ def arrays_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return named arrays as safetensors, in name order."""
     from safetensors.numpy import save
 
-    return save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
+    return save({name: np.asarray(arrays[name], order="C") for name in sorted(arrays)})
 
 
 def arrays_from_bytes(data: bytes) -> dict[str, NDArray[Any]]:

@@ -38,7 +38,11 @@ def test_equal_content_gives_equal_bytes_and_other_content_another_name(lake):
 
 
 def test_arrays_keep_shape_type_and_names(lake):
-    arrays = {"dot": np.arange(6, dtype=np.float32).reshape(2, 3), "rows": np.array([3, 1], dtype=np.int64)}
+    arrays = {
+        "dot": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "rows": np.array([3, 1], dtype=np.int64),
+        "no axis": np.array(3),
+    }
     lake.write_arrays("logits", arrays, partition="fairface|clip")
     found = lake.read_arrays("logits", partition="fairface|clip")
     assert sorted(found) == ["dot", "rows"]

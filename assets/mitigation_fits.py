@@ -1,0 +1,106 @@
+"""Fitted mitigations of a cell in the lake: parameters as safetensors, with what they were fitted on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assets.cells import StoredCell
+from plumbline.errors import StorageError
+from plumbline.mitigation.fitted import FittedMitigation
+from plumbline.storage import Committed
+
+_NOTHING = np.zeros((0, 0), np.float32)
+
+
+@dataclass(frozen=True)
+class FittedTexts:
+    """The fits of one method on a cell, and what they make of the cell's texts.
+
+    Attributes
+    ----------
+    texts : tuple of str
+        The prompts of the cell's suites and the captions of its images.
+    before : (m, d) float32
+        Their features as the encoder gives them.
+    fits : mapping of str to FittedMitigation
+        By id in the audit file.
+    features : mapping of str to (m, d) float32
+        The mitigated features, by id.
+    absent : mapping of str to str
+        What could not be fitted here, with the reason.
+    """
+
+    texts: tuple[str, ...] = ()
+    before: NDArray[np.float32] = field(default_factory=lambda: _NOTHING)
+    fits: Mapping[str, FittedMitigation] = field(default_factory=dict)
+    features: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_text_fits(stored: StoredCell, asset: str, found: FittedTexts) -> Committed:
+    """Commit the fits of a method on a cell."""
+    arrays: dict[str, NDArray[Any]] = {"before": found.before} if found.fits else {}
+    for name, fit in found.fits.items():
+        arrays |= {f"{name}/parameter/{part}": array for part, array in fit.parameters.items()}
+        arrays |= {f"{name}/loss/{curve}": losses for curve, losses in fit.losses.items()}
+        arrays[f"{name}/features"] = found.features[name]
+        arrays[f"{name}/train_ids"] = np.frombuffer(bytes.fromhex("".join(fit.train_ids)), np.uint8)
+    fits = {name: {"settings": dict(f.settings), "fitted_on": f.fitted_on} for name, f in found.fits.items()}
+    details = {
+        "cell_id": stored.identity,
+        "texts": list(found.texts),
+        "fits": fits,
+        "absent": dict(found.absent),
+    }
+    return stored.places.lake.write_arrays(asset, arrays, partition=stored.partition, details=details)
+
+
+def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
+    """Return the stored fits of a method on a cell.
+
+    Raises
+    ------
+    StorageError
+        If they were fitted on other content than the cell has now.
+    """
+    made = require_fits(stored, asset)
+    if not made.details["fits"]:
+        return FittedTexts(absent=made.details["absent"])
+    arrays = stored.places.lake.read_arrays(asset, made=made)
+    fits = {}
+    for name, about in made.details["fits"].items():
+        own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
+        ids = own["train_ids"].tobytes().hex()
+        fits[name] = FittedMitigation(
+            settings=about["settings"],
+            parameters=_below("parameter/", own),
+            fitted_on=about["fitted_on"],
+            losses=_below("loss/", own),
+            train_ids=tuple(ids[i : i + 64] for i in range(0, len(ids), 64)),
+        )
+    return FittedTexts(
+        texts=tuple(made.details["texts"]),
+        before=arrays["before"],
+        fits=fits,
+        features={name: arrays[f"{name}/features"] for name in fits},
+        absent=made.details["absent"],
+    )
+
+
+def require_fits(stored: StoredCell, asset: str) -> Committed:
+    """Return the manifest of a cell's fits; raises StorageError if they are of other content than the cell's."""
+    made = stored.places.lake.require(asset, partition=stored.partition)
+    if made.details["cell_id"] != stored.identity:
+        raise StorageError(
+            f"the stored `{asset}` was fitted on other inputs or settings",
+            where=stored.partition,
+            hint=f"materialise `{asset}` of this cell again",
+        )
+    return made
+
+
+def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}

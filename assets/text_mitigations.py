@@ -1,0 +1,194 @@
+"""Mitigations that change text features: fitted for one encoder on one dataset, with the features that they give."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from assets.cells import StoredCell, passed_cell
+from assets.mitigation_fits import FittedTexts, write_text_fits
+from assets.partitions import GRID
+from assets.progress import progress_of
+from assets.results import OWNERS, materialised
+from plumbline.audit_values import JUDGED
+from plumbline.encoders.embedding import embed_texts, read_embedded
+from plumbline.encoders.encoder import DualEncoder
+from plumbline.errors import CheckpointError, MetricError, StorageError
+from plumbline.mitigation.fitted import FittedMitigation
+from plumbline.mitigation.kept_epochs import KeptEpochs
+from plumbline.mitigation.label_captions import label_captions
+from plumbline.mitigation.methods import METHODS, Method
+from plumbline.mitigation.settings import MitigationSettings
+from plumbline.mitigation.text_mitigations import Workplace, apply_text_mitigation, fit_text_mitigation
+from plumbline.mitigation.training_rows import TrainingRows, is_training_row, training_rows
+from resources.encoders import EncoderPool
+from resources.places import Places
+
+TEXT_METHODS = tuple(method for method in METHODS.values() if method.acts_on == "texts")
+_JUDGED = (*JUDGED, "captions")
+_DESCRIPTIONS = {
+    "bias_prompts": """Bias Prompts: a projection that takes the directions of gender, race and age out of every prompt.
+
+    Computed from the embeddings of attribute prompts alone, calibrated so that pairs such as `male doctor` and
+    `female doctor` coincide. No image, no label, no training.
+    """,
+    "prompt_array": """Prompt Array: a few learned tokens before every prompt, trained against an adversary.
+
+    The adversary guesses the protected attribute from image-text similarities; the tokens are trained so that it
+    cannot. Fitted on the dataset's training split, which no mitigated number is computed on; epochs are kept, so that
+    an interrupted training goes on. Needs an encoder whose texts can be differentiated.
+    """,
+    "saner": """SANER: a residual layer that makes neutral prompts equidistant to their attribute-specific variants.
+
+    Fitted on the captions of the dataset's training split; prompts that name the attribute pass unchanged. Epochs are
+    kept, so that an interrupted training goes on.
+    """,
+}
+
+
+def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
+    """Build the asset of one method: a fit for each of its entries in the audit file."""
+
+    @dg.asset(
+        name=method.name,
+        description=_DESCRIPTIONS[method.name],
+        deps=["probe_logits", "image_embeddings", "text_embeddings", "extended_records"],
+        partitions_def=GRID,
+        group_name="mitigation",
+        owners=OWNERS,
+        kinds={"pytorch", "safetensors"} if method.trains else {"numpy", "safetensors"},
+        pool="gpu",
+        code_version=method.version,
+    )
+    def fit(
+        context: dg.AssetExecutionContext,
+        places: dg.ResourceParam[Places],
+        encoders: dg.ResourceParam[EncoderPool],
+    ) -> dg.MaterializeResult:
+        stored = passed_cell(context, places)
+        asked = {name: s for name, s in stored.mitigations.items() if s.method == method.name}
+        found = _Bench.of(stored, encoders).fit(asked) if asked else FittedTexts()
+        made = write_text_fits(stored, method.name, found)
+        shown = {name: {**fit.settings, "images": len(fit.train_ids)} for name, fit in found.fits.items()}
+        last = {
+            f"{name} {curve}": float(losses[-1])
+            for name, fit in found.fits.items()
+            for curve, losses in fit.losses.items()
+        }
+        return materialised(
+            made,
+            lake=places.lake,
+            fits=dg.MetadataValue.json(shown),
+            absent=dg.MetadataValue.json(found.absent),
+            last_losses=dg.MetadataValue.json(last),
+        )
+
+    return fit
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """The encoder, images and texts of a cell, to fit mitigations with."""
+
+    stored: StoredCell
+    encoder: DualEncoder
+    records: pl.DataFrame
+    images: NDArray[np.float32]
+    texts: tuple[str, ...]
+    features: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, stored: StoredCell, encoders: EncoderPool) -> "_Bench":
+        places, lake = stored.places, stored.places.lake
+        encoder: Any = encoders.get(stored.model)
+        made = lake.require("text_embeddings", partition=stored.model)
+        embedded = lake.require("image_embeddings", partition=stored.partition)
+        for what in (made, embedded):
+            if what.details["identity"] != encoder.identity.digest:
+                raise CheckpointError(
+                    f"the checkpoint of `{stored.model}`, or how it runs, changed since its {what.name}",
+                    found=f"identity {encoder.identity.digest[:12]}",
+                    expected=f"identity {what.details['identity'][:12]}",
+                    hint=f"materialise `{what.name}` again",
+                )
+        records = lake.read_table("extended_records", made=stored.extended)
+        shards = [(s["key"], s["sha256"]) for s in embedded.details["shards"]]
+        prompts = prompts_of(stored)
+        row = {text: i for i, text in enumerate(made.details["texts"])}
+        known = lake.read_arrays("text_embeddings", made=made)["embedding"][[row[text] for text in prompts]]
+        captions = tuple(dict.fromkeys(label_captions(records.filter(judged_rows(records)))))
+        others = [text for text in captions if text not in row]
+        further = embed_texts(encoder, others, places.shards).array if others else known[:0]
+        return cls(
+            stored=stored,
+            encoder=encoder,
+            records=records,
+            images=read_embedded(shards, places.shards),
+            texts=(*prompts, *others),
+            features=np.concatenate([known, further]),
+        )
+
+    def fit(self, asked: dict[str, MitigationSettings]) -> FittedTexts:
+        """Fit every mitigation that is asked for; one that none names is left out where nothing can train it."""
+        fits, features, absent = {}, {}, {}
+        named = self.stored.places.audit.mitigated[self.stored.dataset, self.stored.model]
+        for name, settings in asked.items():
+            try:
+                fits[name], features[name] = self._fitted(name, settings)
+            except MetricError as error:
+                if named[name]:
+                    raise
+                absent[name] = error.what
+        return FittedTexts(self.texts, self.features, fits, features, absent)
+
+    def _fitted(
+        self, name: str, settings: MitigationSettings
+    ) -> tuple[FittedMitigation, NDArray[np.float32]]:
+        """Return a fit, and the features that it gives the cell's texts."""
+        places = self.stored.places
+        with progress_of(f"{self.stored.partition}: training {name}") as progress:
+            fitted = fit_text_mitigation(
+                settings,
+                Workplace(
+                    encoder=self.encoder,
+                    embed=lambda texts: embed_texts(self.encoder, texts, places.shards).array,
+                    rows=self._training_rows,
+                    seed=places.audit.statistics.seed,
+                    store=KeptEpochs(places.training),
+                    progress=progress,
+                ),
+            )
+        judged = set(self.records.filter(judged_rows(self.records))["image_id"])
+        if seen := judged.intersection(fitted.train_ids):
+            raise StorageError(
+                f"the mitigation `{name}` was fitted on images that it would be judged on",
+                where=self.stored.partition,
+                found=f"{len(seen)} images",
+                expected="none",
+            )
+        return fitted, apply_text_mitigation(fitted, self.encoder, self.texts, self.features)
+
+    def _training_rows(self, attribute: str) -> TrainingRows:
+        if is_training_row(self.records).all():
+            raise MetricError("every image is a training image: none is left to judge a mitigation on")
+        return training_rows(self.records, self.images, attribute=attribute)
+
+
+def prompts_of(stored: StoredCell) -> tuple[str, ...]:
+    """Return the prompts whose features a mitigation changes: those of the suites that it is judged by."""
+    return tuple(dict.fromkeys(text for s in stored.suites if s.family in _JUDGED for text in s.texts))
+
+
+def judged_rows(records: pl.DataFrame) -> pl.Series:
+    """Return the (n,) mask of the rows on which mitigations of texts are judged: all but the training split.
+
+    Where every row is of the training split, all are judged, and nothing can be trained.
+    """
+    train = is_training_row(records)
+    return pl.Series("judged", np.ones(len(train), bool) if train.all() else ~train)
+
+
+TEXT_MITIGATIONS = [text_mitigation_asset(method) for method in TEXT_METHODS]

@@ -1,0 +1,74 @@
+"""The few numbers of a cell that MLflow's charts show, under names that are the same before and after a mitigation."""
+
+import math
+
+import polars as pl
+
+from plumbline.metrics.registry import METRICS
+
+BEFORE, BEFORE_TEST_ROWS = "before", "before_test_rows"
+"""The checkpoint as it is; and the same on the images that no mitigation was fitted on, where those are fewer."""
+
+# One number a question: words of a trait, and single templates, are left to the tables.
+_HEADLINES = {
+    **{traits.name: traits.headline for traits in METRICS.values() if traits.headline},
+    "macro_accuracy_gain": "test_rows",
+}
+_TEST_ROWS = "test_rows"
+
+
+def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:
+    """Return the finite headline numbers of a cell by a readable key, such as `max_skew/crime/race`.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Metric rows of the cell under all conditions.
+    condition : str
+        `before`, or a mitigation's id. Numbers on the images that no mitigation was fitted on end in `/test_rows`
+        where these are not all images, before and after alike.
+    """
+    fewer = frame.filter(pl.col("condition") == BEFORE_TEST_ROWS)["suite"].unique().to_list()
+    wanted = (BEFORE, BEFORE_TEST_ROWS) if condition == BEFORE else (condition,)
+    metrics: dict[str, float] = {}
+    for row in _headlines(frame.filter(pl.col("condition").is_in(wanted))).iter_rows(named=True):
+        if row["value"] is not None and math.isfinite(row["value"]):
+            parts = ("metric", "suite", "event", "attribute", "group", "probe")
+            named = [str(row[part]) for part in parts if row[part]]
+            among_fewer = row["condition"] != BEFORE and row["suite"] in fewer
+            named += [_TEST_ROWS] if among_fewer or row["definition"] == _TEST_ROWS else []
+            metrics["/".join(named).replace(" ", "_")] = row["value"]
+    return metrics
+
+
+def cost_metrics(effects: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:
+    """Return what mitigations may cost, accuracy and retrieval, by key: `zero_shot_accuracy/macro`.
+
+    Parameters
+    ----------
+    effects : DataFrame
+        Paired effects of the cell; for `before` the value before the first mitigation that has one.
+    """
+    column = "value_before" if condition == BEFORE else "value_after"
+    found: dict[str, float] = {}
+    for row in effects.filter(pl.col("kind") == "cost").iter_rows(named=True):
+        if row[column] is not None and math.isfinite(row[column]):
+            found.setdefault(f"{row['metric']}/{row['definition']}", row[column])
+    return found
+
+
+def _headlines(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.filter(
+        (
+            (pl.col("definition") == pl.col("metric").replace_strict(_HEADLINES, default=None))
+            | ((pl.col("metric") == "macro_accuracy") & (pl.col("definition") == _TEST_ROWS))
+        )
+        & pl.col("statistic").is_in(["estimate", "mean"])
+        & (
+            (pl.col("suite") != "perception")
+            | pl.col("event").is_not_null()
+            | (pl.col("metric") == "confound_slope")
+        )
+        & ((pl.col("suite") != "templates") | pl.col("group").is_null())
+        & ~pl.col("suite").is_in(["trident_mixed", "trident_composite"])
+    )

@@ -1,0 +1,84 @@
+"""What mitigations change, over all cells: what got better, what got worse, and what was moved."""
+
+import dagster as dg
+import polars as pl
+from plumbline.metrics.bias_transfer import bias_transfer as transfer_of
+from plumbline.metrics.bias_transfer import transfers
+
+from assets.cells import StoredCell
+from assets.currency import sort_cells
+from assets.mitigation_fits import require_fits
+from assets.results import OWNERS, markdown_table, materialised
+from assets.text_mitigations import TEXT_METHODS
+from resources.places import Places
+
+_COUNTED = ["model", "dataset", "condition", "kind"]
+
+
+@dg.asset(
+    deps=["mitigated_metrics", "metric_table"],
+    group_name="findings",
+    owners=OWNERS,
+    kinds={"polars", "parquet"},
+    code_version="1",
+)
+def bias_transfer(
+    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
+) -> dg.MaterializeResult:
+    """What each mitigation changes on every axis, for better and for worse, on images that it was not fitted on.
+
+    One row an axis (skew and parity difference by attribute and event), harm rate, Trident rate and cost (accuracy,
+    retrieval): after minus before on the same images, with a paired interval, p, q and a verdict: improved, worsened,
+    or no evidence. The check `no_bias_is_moved` warns where one axis improves and another worsens.
+    """
+    lake, made = places.lake, places.lake.require("metric_table")
+    current = sort_cells(places, context.instance).current
+    frames = [lake.read_table("mitigation_effects", partition=f"{d}|{m}") for d, m, _ in current]
+    table = transfer_of(frames)
+    absent = [
+        {"model": m, "dataset": d, "reason": f"{name} was not tried: {reason}"}
+        for d, m, _ in current
+        for name, reason in _not_tried(places, d, m)
+    ]
+    details = {"audit_id": made.details["audit_id"], "absent": absent, "current": current}
+    written = lake.write_table("bias_transfer", table, details=details)
+    counts = table.group_by(*_COUNTED, "verdict").len("rows").sort(*_COUNTED, "verdict")
+    return materialised(
+        written,
+        lake=lake,
+        frame=table,
+        verdicts=dg.MetadataValue.md(markdown_table(counts)),
+        not_tried=dg.MetadataValue.json(absent),
+    )
+
+
+def _not_tried(places: Places, dataset: str, model: str) -> list[tuple[str, str]]:
+    stored = StoredCell.find(places, dataset, model)
+    return [
+        (name, reason)
+        for method in TEXT_METHODS
+        for name, reason in require_fits(stored, method.name).details["absent"].items()
+    ]
+
+
+@dg.asset_check(
+    asset="bias_transfer",
+    blocking=False,
+    description="No mitigation improves one axis and worsens another axis or a harm rate of the same checkpoint.",
+)
+def no_bias_is_moved(places: dg.ResourceParam[Places]) -> dg.AssetCheckResult:
+    """Warn of every mitigation that moves bias in place of removing it."""
+    moved = transfers(places.lake.read_table("bias_transfer"))
+    return dg.AssetCheckResult(
+        passed=moved.is_empty(),
+        severity=dg.AssetCheckSeverity.WARN,
+        description=_told(moved),
+        metadata={"moved": dg.MetadataValue.md(markdown_table(moved))},
+    )
+
+
+def _told(moved: pl.DataFrame) -> str:
+    if moved.is_empty():
+        return "no mitigation improves one axis and worsens another"
+    named = sorted({f"{row['condition']} ({row['model']} on {row['dataset']})" for row in moved.to_dicts()})
+    return f"{len(named)} mitigation(s) improve one axis and worsen another: {', '.join(named)}"
