@@ -46,9 +46,30 @@ def adjust(x: NDArray[Any], factors: NDArray[np.float64], mode: Mode) -> NDArray
 
 
 def descend(
-    x: NDArray[np.float64], y: NDArray[np.int64], *, mode: Mode, learning_rate: float, epochs: int
+    x: NDArray[np.float64],
+    y: NDArray[np.int64],
+    *,
+    mode: Mode,
+    learning_rate: float | NDArray[np.float64],
+    epochs: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Run Adam on (p, t, m, K) logits; return factors (epochs + 1, p, t, K) and losses (epochs + 1, p, t)."""
+    """Run Adam from the factors that change nothing, on every probe's and trial's training rows at once.
+
+    Parameters
+    ----------
+    x : (p, t, m, K) float64
+        Logits of the training rows.
+    y : (t, m) int64
+        True classes, which the probes share.
+    learning_rate : float or (t,) float64
+        One for all trials, or each its own.
+
+    Returns
+    -------
+    (epochs + 1, p, t, K) float64, (epochs + 1, p, t) float64
+        Factors after 0, 1, .. epochs steps, and the mean cross-entropy that they give.
+    """
+    rate = np.asarray(learning_rate, dtype=np.float64)[..., None]
     factors = np.full((*x.shape[:2], x.shape[-1]), 1.0 if mode == "multiplicative" else 0.0)
     first, second = np.zeros_like(factors), np.zeros_like(factors)
     target = np.broadcast_to(y[None, ..., None], (*x.shape[:-1], 1))
@@ -61,7 +82,7 @@ def descend(
         first = _BETA1 * first + (1 - _BETA1) * gradient
         second = _BETA2 * second + (1 - _BETA2) * gradient**2
         scale = np.sqrt(second / (1 - _BETA2**step)) + _EPSILON
-        factors = factors - learning_rate * (first / (1 - _BETA1**step)) / scale
+        factors = factors - rate * (first / (1 - _BETA1**step)) / scale
         path.append(factors)
     return np.stack(path), np.stack(losses)
 
@@ -77,58 +98,3 @@ def _loss_and_gradient(
     excess = e / total
     np.put_along_axis(excess, target, np.take_along_axis(excess, target, axis=-1) - 1, axis=-1)
     return loss, (excess * x if mode == "multiplicative" else excess).mean(axis=-2)
-
-
-def _train_accuracy(
-    path: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.int64], n_classes: int, mode: Mode
-) -> NDArray[np.float64]:
-    """Return the macro accuracy (epochs + 1, p, t) of every epoch's factors on the training rows."""
-    accuracy = np.empty(path.shape[:-1])
-    for trial in range(y.shape[0]):
-        correct = winners(adjust(x[None, :, trial], path[:, :, trial], mode)) == y[trial]
-        accuracy[:, :, trial] = macro_accuracy(correct, y[trial], n_classes)
-    return accuracy
-
-
-def by_train_accuracy(
-    path: NDArray[np.float64],
-    losses: NDArray[np.float64],
-    x: NDArray[np.float64],
-    y: NDArray[np.int64],
-    n_classes: int,
-    mode: Mode,
-) -> NDArray[np.int64]:
-    """Choose the epoch of the highest training macro accuracy, ties to the lower loss: (p, t)."""
-    accuracy = _train_accuracy(path, x, y, n_classes, mode)
-    best = accuracy >= accuracy.max(axis=0) - 1e-12
-    return np.where(best, losses, np.inf).argmin(axis=0)
-
-
-def by_released_rule(
-    path: NDArray[np.float64],
-    inputs: NDArray[np.float64],
-    targets: NDArray[np.int64],
-    x: NDArray[Any],
-    y: NDArray[np.int64],
-    train: NDArray[np.int64],
-    n_classes: int,
-    mode: Mode,
-) -> NDArray[np.int64]:
-    """Choose as the published code does: (p, t).
-
-    The factors after a step are kept if the training accuracy before it exceeds the *test* accuracy of the
-    last kept ones.
-    """
-    before = _train_accuracy(path, inputs, targets, n_classes, mode)
-    kept, bar = np.zeros(path.shape[1:-1], dtype=np.int64), np.zeros(path.shape[1:-1])
-    for trial, rows in enumerate(train):
-        test = np.delete(np.arange(len(y)), rows)
-        x_test, y_test = np.ascontiguousarray(x[:, test]), y[test]
-        for epoch in range(1, len(path)):
-            accepted = before[epoch - 1, :, trial] > bar[:, trial]
-            if not accepted.any():
-                continue
-            adjusted = adjust(x_test[accepted], path[epoch, accepted, trial], mode)
-            bar[accepted, trial] = macro_accuracy(winners(adjusted) == y_test, y_test, n_classes)
-            kept[accepted, trial] = epoch
-    return kept
