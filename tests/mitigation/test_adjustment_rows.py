@@ -5,39 +5,37 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from probed_cells import COMPOSITE, SUITE, make_cell
 
 from plumbline.errors import MetricError
-from plumbline.metrics import Cell, SuiteLogits
-from plumbline.mitigation import adjustment_rows, fit_cell
+from plumbline.metrics import SuiteLogits
+from plumbline.mitigation import adjustment_rows, apply_logit_adjustment, fit_cell
+from plumbline.mitigation.adjustment_estimates import LEAKING
+from plumbline.mitigation.settings import LogitAdjustmentSettings
 from plumbline.tables.schema import METRIC_SCHEMA
 from plumbline.tables.suites import load_suite
 
-SUITE = load_suite("trident", classes="fairface")
-SETTINGS = {"seed": 3, "per_class": 8, "epochs": 25, "learning_rate": 0.02}
+SETTINGS = LogitAdjustmentSettings(per_class=8, epochs=25, learning_rate=0.02)
 
 
-def make_cell(n=500):
-    rng = np.random.default_rng(1)
-    race = rng.integers(0, 7, n)
-    records = pl.DataFrame(
-        {
-            "image_id": [f"{i:06x}" for i in range(n)],
-            "race": [None if i % 25 == 0 else SUITE.class_labels[r] for i, r in enumerate(race)],
-            "auto_gender": [("man", "woman")[i] for i in rng.integers(0, 2, n)],
-        }
-    )
-    dot = rng.normal(20, 1, (n, len(SUITE.candidates))).astype(np.float32)
-    dot[np.arange(n), race] += 1.0
-    dot[:, 7:] += np.linspace(0, 2.5, 15, dtype=np.float32)
-    logits = SuiteLogits(SUITE, dot)
-    keep = {"trident": np.arange(n) % 10 != 3}
-    return Cell(model="encoder", dataset="faces", records=records, logits={"trident": logits}, keep=keep)
+def variant(**changes):
+    return SETTINGS.model_copy(update=changes)
+
+
+VARIANTS = {
+    "plain": SETTINGS,
+    "leaking": variant(selection="released"),
+    "additive": variant(mode="additive", learning_rate=0.1),
+    "fewer": variant(per_class=4),
+    "fewer-leaking": variant(per_class=4, selection="released"),
+    "composite": variant(candidates="composite", per_class=6),
+}
 
 
 @pytest.fixture(scope="module")
 def audited():
     cell = make_cell()
-    fits = [fit_cell(cell, **SETTINGS), fit_cell(cell, selection="released", **SETTINGS)]
+    fits = {name: fit_cell(cell, settings, seed=3) for name, settings in VARIANTS.items()}
     return cell, fits, adjustment_rows(cell, fits)
 
 
@@ -47,42 +45,55 @@ def value(rows, **key):
     return found.row(0, named=True)
 
 
-def trials(cell, fit, *, probe, adjusted, mixed=False):
+def trials(cell, fit, *, probe, adjusted, view="trident"):
     """Return macro accuracy and probe rates by group for every trial, image by image."""
-    i = [c.id for c in SUITE.candidates[7:]].index(probe)
-    dot = cell.logits["trident"].logits
+    composite = view == "trident_composite"
+    name, classes = ("trident_composite", 14) if composite else ("trident", 7)
+    suite, kept, dot = cell.logits[name].suite, cell.keep[name], cell.logits[name].logits
+    i = [c.id for c in suite.candidates[classes:]].index(probe)
     macro, rates = [], []
     for trial in range(3):
         seen = {}
         for row in range(cell.records.height):
-            race = cell.records["race"][row]
-            if race is None or not cell.keep["trident"][row] or row in fit.train_rows[trial]:
+            race, gender = cell.records["race"][row], cell.records["auto_gender"][row]
+            if race is None or not kept[row] or row in fit.train_rows[trial]:
                 continue
-            z = dot[row, [*range(7), 7 + i]].astype(float)
+            z = dot[row, [*range(classes), classes + i]].astype(float)
             if adjusted:
-                z = z * fit.factors[i, trial]
-            group = f"{race}_{cell.records['auto_gender'][row]}" if mixed else race
-            seen.setdefault(group, []).append((int(z.argmax()), SUITE.class_labels.index(race)))
+                factors = fit.factors[i, trial]
+                z = z + factors if fit.mode == "additive" else z * factors
+            label = f"{race}_{gender}" if composite else race
+            group = race if view == "trident" else f"{race}_{gender}"
+            seen.setdefault(group, []).append((int(z.argmax()), suite.class_labels.index(label)))
         macro.append(np.mean([np.mean([top == c for top, c in tops]) for tops in seen.values()]))
-        rates.append({group: np.mean([top == 7 for top, _ in tops]) for group, tops in seen.items()})
+        rates.append({group: np.mean([top == classes for top, _ in tops]) for group, tops in seen.items()})
     return np.array(macro), rates
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("which", [0, 1])
-def test_rows_equal_the_loop_over_test_images(audited, mixed, which):
+@pytest.mark.parametrize(
+    ("condition", "view", "definition"),
+    [
+        ("plain", "trident", "test_rows"),
+        ("plain", "trident_mixed", "test_rows"),
+        ("leaking", "trident", "test_rows"),
+        ("leaking", "trident_mixed", "test_rows"),
+        ("additive", "trident", "test_rows"),
+        ("fewer", "trident_mixed", "test_rows_of_fewer"),
+        ("fewer-leaking", "trident", "test_rows_of_fewer"),
+        ("composite", "trident_composite", "test_rows"),
+    ],
+)
+def test_rows_equal_the_loop_over_test_images(audited, condition, view, definition):
     cell, fits, rows = audited
-    condition = ("logit_adjustment", "logit_adjustment_released")[which]
-    key = {"suite": "trident_mixed" if mixed else "trident", "probe": "winner"}
-    group = "Black_woman" if mixed else "Black"
-    before, before_rates = trials(cell, fits[which], probe="winner", adjusted=False, mixed=mixed)
-    after, after_rates = trials(cell, fits[which], probe="winner", adjusted=True, mixed=mixed)
+    key = {"suite": view, "probe": "winner"}
+    group = "Black" if view == "trident" else "Black_woman"
+    before, before_rates = trials(cell, fits[condition], probe="winner", adjusted=False, view=view)
+    after, after_rates = trials(cell, fits[condition], probe="winner", adjusted=True, view=view)
     for name, macro, rates in (("before", before, before_rates), (condition, after, after_rates)):
-        common = {"condition": name, **key}
+        common = {"condition": name, "definition": definition, **key}
         mean = value(rows, metric="macro_accuracy", statistic="mean", **common)
-        assert (
-            mean["value"] == pytest.approx(macro.mean()) and mean["ci_low"] < macro.mean() < mean["ci_high"]
-        )
+        assert mean["value"] == pytest.approx(macro.mean())
+        assert mean["ci_low"] < macro.mean() < mean["ci_high"]
         sd = value(rows, metric="macro_accuracy", statistic="sd", **common)
         assert sd["value"] == pytest.approx(macro.std(ddof=1)) and sd["ci_low"] is None
         rate = value(rows, metric="probe_rate", statistic="mean", group=group, **common)
@@ -90,36 +101,74 @@ def test_rows_equal_the_loop_over_test_images(audited, mixed, which):
         assert rate["ci_low"] <= rate["value"] <= rate["ci_high"]
         spread = value(rows, metric="probe_rate", statistic="sd", group=group, **common)
         assert spread["value"] == pytest.approx(np.std([r[group] for r in rates], ddof=1))
-    gain = value(rows, metric="macro_accuracy_gain", statistic="mean", condition=condition, **key)
+    common = {"metric": "macro_accuracy_gain", "definition": "test_rows", "condition": condition, **key}
+    gain = value(rows, statistic="mean", **common)
     assert gain["value"] == pytest.approx((after - before).mean()) and gain["value"] > 0.05
-    spread = value(rows, metric="macro_accuracy_gain", statistic="sd", condition=condition, **key)
+    spread = value(rows, statistic="sd", **common)
     assert spread["value"] == pytest.approx((after - before).std(ddof=1))
 
 
 def test_rows_have_the_schema_and_unique_keys(audited):
     _, _, rows = audited
     assert rows.columns == METRIC_SCHEMA.names
-    key = ["metric", "suite", "condition", "statistic", "probe", "group"]
+    key = ["metric", "definition", "suite", "condition", "statistic", "probe", "group"]
     assert rows.select(key).is_duplicated().sum() == 0
-    assert set(rows["definition"]) == {"test_rows"} and set(rows["statistic"]) == {"mean", "sd"}
+    assert set(rows["statistic"]) == {"mean", "sd"}
     assert set(rows["metric"]) == {"macro_accuracy", "macro_accuracy_gain", "probe_rate"}
-    assert set(rows["condition"]) == {"before", "logit_adjustment", "logit_adjustment_released"}
+    assert set(rows["condition"]) == {"before", *VARIANTS}
+
+
+def test_one_before_stands_beside_all_that_share_its_test_images(audited):
+    _, _, rows = audited
+    paired = rows.filter(pl.col("metric") != "macro_accuracy_gain").group_by("suite", "definition")
+    found = {(s, d): set(of) for s, d, of in paired.agg(pl.col("condition").unique()).iter_rows()}
+    shared, own = {"before", "plain", "leaking", "additive"}, {"before", "fewer", "fewer-leaking"}
+    assert found == {
+        ("trident", "test_rows"): shared,
+        ("trident_mixed", "test_rows"): shared,
+        ("trident", "test_rows_of_fewer"): own,
+        ("trident_mixed", "test_rows_of_fewer"): own,
+        ("trident_composite", "test_rows"): {"before", "composite"},
+    }
+
+
+def test_rows_whose_factors_leak_say_so(audited):
+    _, fits, rows = audited
+    said = rows["reason"].fill_null("").str.contains(LEAKING, literal=True)
+    assert set(rows.filter(said)["condition"]) == {"leaking", "fewer-leaking"}
+    assert said.sum() == rows["condition"].is_in(["leaking", "fewer-leaking"]).sum() > 0
+    small = rows.filter(said & rows["reason"].str.contains("small group"))
+    assert small.height and small["reason"][0].startswith(f"{LEAKING}; small group")
+    assert [name for name, fit in fits.items() if fit.leaking] == ["leaking", "fewer-leaking"]
 
 
 def test_training_images_are_labelled_images_that_the_filter_keeps(audited):
     cell, fits, _ = audited
-    for row in fits[0].train_rows.ravel().tolist():
-        assert cell.keep["trident"][row] and cell.records["race"][row] is not None
-    np.testing.assert_array_equal(fits[0].train_rows, fits[1].train_rows)
-    assert fits[0].factors.shape == (15, 3, 8)
+    for name, suite in (("plain", "trident"), ("composite", "trident_composite")):
+        for row in fits[name].train_rows.ravel().tolist():
+            assert cell.keep[suite][row] and cell.records["race"][row] is not None
+    for name in ("leaking", "additive"):
+        np.testing.assert_array_equal(fits["plain"].train_rows, fits[name].train_rows)
+    assert fits["plain"].factors.shape == (15, 3, 8)
+
+
+def test_composite_candidates_have_a_factor_each_and_images_of_every_group(audited):
+    cell, fits, _ = audited
+    fit = fits["composite"]
+    assert fit.factors.shape == (15, 3, 15) and fit.n_classes == 14 and fit.candidates == "composite"
+    for train in fit.train_rows:
+        labels = [f"{cell.records['race'][r]}_{cell.records['auto_gender'][r]}" for r in train.tolist()]
+        assert {label: labels.count(label) for label in labels} == dict.fromkeys(COMPOSITE.class_labels, 6)
+    assert len({tuple(pair) for pair in fit.factors[14, 0, :14].reshape(7, 2).tolist()}) == 7
+    assert (fit.factors[14, 0, :14:2] != fit.factors[14, 0, 1:14:2]).all()
 
 
 def test_the_interval_of_the_macro_accuracy_is_that_of_resampled_test_images(audited):
     """One trial, so that nothing is shared: the linearised interval against the bootstrap."""
     cell, _, _ = audited
-    fit = fit_cell(cell, trials=1, **SETTINGS)
+    fit = fit_cell(cell, variant(trials=1), seed=3)
     row = value(
-        adjustment_rows(cell, [fit]), metric="macro_accuracy", statistic="mean", condition="before",
+        adjustment_rows(cell, {"once": fit}), metric="macro_accuracy", statistic="mean", condition="before",
         suite="trident", probe="winner",
     )  # fmt: skip
     dot, race = cell.logits["trident"].logits, cell.records["race"].to_list()
@@ -132,7 +181,7 @@ def test_the_interval_of_the_macro_accuracy_is_that_of_resampled_test_images(aud
     replicates = np.mean([rng.binomial(len(g), np.mean(g), 20_000) / len(g) for g in groups.values()], axis=0)
     half = (row["ci_high"] - row["ci_low"]) / 2
     assert half == pytest.approx(1.96 * replicates.std(), rel=0.05)
-    sd = adjustment_rows(cell, [fit]).filter(statistic="sd")
+    sd = adjustment_rows(cell, {"once": fit}).filter(statistic="sd")
     assert sd["value"].is_nan().all() and set(sd["reason"]) == {"one trial has no spread"}
 
 
@@ -140,26 +189,60 @@ def test_cells_without_probes_or_labels_have_nothing_to_adjust():
     cell = make_cell(60)
     empty = replace(cell, logits={})
     unlabelled = replace(cell, records=cell.records.drop("race"))
-    assert fit_cell(empty, **SETTINGS) is None and fit_cell(unlabelled, **SETTINGS) is None
-    with pytest.raises(MetricError):
-        adjustment_rows(empty, [fit_cell(cell, **SETTINGS)])
+    alone = replace(cell, records=cell.records.with_columns(
+        race=pl.when(pl.int_range(pl.len()).is_in([1, 2])).then("race")
+    ))  # fmt: skip
+    assert len(set(alone.records["race"].drop_nulls())) == 2, "two classes with one image each"
+    for settings in (SETTINGS, VARIANTS["composite"]):
+        for each in (empty, unlabelled, alone):
+            assert fit_cell(each, settings, seed=3) is None
+    for name, settings in (("plain", SETTINGS), ("composite", VARIANTS["composite"])):
+        with pytest.raises(MetricError, match="nothing to adjust"):
+            adjustment_rows(empty, {name: fit_cell(cell, settings, seed=3)})
+
+
+def test_composite_candidates_need_automatic_labels_of_something_that_is_not_gender():
+    cell = make_cell(100)
+    unguessed = replace(cell, records=cell.records.drop("auto_gender"))
+    assert fit_cell(unguessed, VARIANTS["composite"], seed=3) is None
+    suites = {name: load_suite(name, classes="celeba") for name in ("trident", "trident_composite")}
+    logits = {
+        name: SuiteLogits(suite, cell.logits["trident"].logits[:, : len(suite.candidates)])
+        for name, suite in suites.items()
+    }
+    genders = replace(cell, records=cell.records.with_columns(gender="auto_gender"), logits=logits)
+    fit = fit_cell(genders, SETTINGS, seed=3)
+    assert fit_cell(genders, VARIANTS["composite"], seed=3) is None
+    assert set(adjustment_rows(genders, {"plain": fit})["suite"]) == {"trident"}, (
+        "gender is not crossed with itself"
+    )
 
 
 def test_an_audit_without_a_trident_suite_has_an_empty_frame_of_the_schema():
     cell = make_cell(60)
     for each in (cell, replace(cell, logits={}), replace(cell, records=cell.records.drop("race"))):
-        rows = adjustment_rows(each, [])
+        rows = adjustment_rows(each, {})
         assert rows.height == 0 and rows.columns == METRIC_SCHEMA.names
 
 
-def test_adjustments_of_other_images_are_not_mixed():
+def test_an_adjustment_of_other_candidates_is_refused():
     cell = make_cell(100)
-    with pytest.raises(MetricError):
-        adjustment_rows(cell, [fit_cell(cell, **SETTINGS), fit_cell(cell, **SETTINGS | {"seed": 4})])
+    fit = fit_cell(cell, SETTINGS, seed=3)
+    with pytest.raises(MetricError, match="do not fit"):
+        adjustment_rows(cell, {"foreign": replace(fit, factors=fit.factors[:, :, :7])})
 
 
 def test_without_automatic_labels_there_are_single_tests_only():
     cell = make_cell(100)
     cell = replace(cell, records=cell.records.drop("auto_gender"))
-    rows = adjustment_rows(cell, [fit_cell(cell, **SETTINGS)])
+    rows = adjustment_rows(cell, {"plain": fit_cell(cell, SETTINGS, seed=3)})
     assert set(rows["suite"]) == {"trident"}
+
+
+def test_the_additive_variant_adds(audited):
+    cell, fits, _ = audited
+    fit, dot = fits["additive"], cell.logits["trident"].logits.astype(float)
+    responses = np.stack([dot[:, [*range(7), 7 + i]] for i in range(15)])
+    adjusted = apply_logit_adjustment(fit, responses)
+    np.testing.assert_allclose(adjusted[4, 1], responses[4] + fit.factors[4, 1])
+    assert (fit.factors[14, :, 7] < -0.5).all(), "the probe that wins most loses most"

@@ -1,6 +1,7 @@
 """The batched logit adjustment against torch, one image at a time."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from safetensors.numpy import load, save
 
 from plumbline.errors import MetricError
 from plumbline.mitigation import LogitAdjustment, apply_logit_adjustment, fit_logit_adjustment
+from plumbline.mitigation.adjustment_choice import learn
 from plumbline.mitigation.adjustment_descent import winners
+from plumbline.mitigation.logit_adjustment import winners_by_trial
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "logit_adjustment.json").read_text())
 
@@ -184,6 +187,38 @@ def test_many_probes_apply_like_one_each():
         np.testing.assert_allclose(adjusted[1, 2], by_hand)
 
 
+def test_winners_by_trial_are_those_of_the_adjusted_logits():
+    logits, labels = draw(probes=2)
+    fitted = fit_logit_adjustment(logits, labels, n_classes=3, seed=1, epochs=30)
+    tops = winners_by_trial(fitted, logits)
+    np.testing.assert_array_equal(tops, apply_logit_adjustment(fitted, logits).argmax(axis=-1))
+    one = fit_logit_adjustment(logits[1], labels, n_classes=3, seed=1, epochs=30)
+    np.testing.assert_array_equal(winners_by_trial(one, logits[1]), tops[1])
+
+
+def test_trials_with_learning_rates_of_their_own_are_descents_of_their_own():
+    logits, labels = draw(seed=9, probes=2)
+    train = np.array([[0, 4, 8, 9, 13], [0, 4, 8, 9, 13], [1, 2, 3, 4, 5]])
+    common = {"n_classes": 3, "mode": "multiplicative", "epochs": 7, "selection": "train_loss"}
+    together = learn(logits, labels, train, learning_rate=np.array([0.01, 0.1, 0.03]), **common)
+    for trial, rate in enumerate((0.01, 0.1, 0.03)):
+        alone = learn(logits, labels, train[[trial]], learning_rate=rate, **common)
+        np.testing.assert_allclose(together.factors[:, trial], alone.factors[:, 0], rtol=1e-12)
+        np.testing.assert_array_equal(together.chosen[:, trial], alone.chosen[:, 0])
+
+
+def test_several_candidates_may_follow_the_classes():
+    rng = np.random.default_rng(3)
+    labels = rng.permutation(np.arange(60) % 2)
+    logits = rng.normal(10, 1, (60, 5))
+    fitted = fit_logit_adjustment(logits, labels, n_classes=2, per_class=5, epochs=9, trials=1, seed=1)
+    path, losses = released_loop(
+        logits, labels, fitted.train_rows[0], n_classes=2, epochs=9, learning_rate=0.01
+    )
+    np.testing.assert_allclose(fitted.losses[0], losses, atol=1e-9)
+    np.testing.assert_allclose(fitted.factors[0], path[fitted.chosen_epochs[0]], atol=1e-5)
+
+
 def test_parameters_survive_safetensors():
     logits, labels = draw(probes=2)
     fitted = fit_logit_adjustment(logits, labels, n_classes=3, seed=1, epochs=3, selection="released")
@@ -191,6 +226,8 @@ def test_parameters_survive_safetensors():
     restored = LogitAdjustment.from_parameters(stored, fitted.metadata())
     np.testing.assert_array_equal(restored.factors, fitted.factors)
     assert restored.metadata() == fitted.metadata() and restored.metadata()["leaking"] == "true"
+    composite = replace(fitted, candidates="composite")
+    assert LogitAdjustment.from_parameters(stored, composite.metadata()).candidates == "composite"
     with pytest.raises(MetricError):
         LogitAdjustment.from_parameters({}, fitted.metadata())
 
