@@ -34,6 +34,12 @@ def test_a_cell_is_written_once_and_found_again(tracking):
     assert found.data.tags["plumbline.dagster_run"] == "r2"
 
 
+def test_the_losses_of_a_training_are_a_curve(tracking):
+    run, _ = tracking.write(TrackedCell("c3", "z", curves={"loss/debiasing": [0.5, 0.25, 0.125]}))
+    found = tracking.client().get_metric_history(run, "loss/debiasing")
+    assert [(point.step, point.value) for point in found] == [(0, 0.5), (1, 0.25), (2, 0.125)]
+
+
 def test_another_cell_is_another_run(tracking):
     assert tracking.write(CELL)[0] != tracking.write(TrackedCell("c2", "y"))[0]
 
