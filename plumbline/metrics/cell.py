@@ -34,6 +34,30 @@ class SuiteLogits:
     cosine: NDArray[np.float32] | None = None
     logit_scale: float = 1.0
 
+    @classmethod
+    def of_products(
+        cls,
+        suite: Suite,
+        products: NDArray[np.float32],
+        *,
+        image_norms: NDArray[np.float32],
+        text_norms: NDArray[np.float32],
+        logit_scale: float,
+        scaled: bool,
+    ) -> SuiteLogits:
+        """Build the responses of an encoder that embeds images and texts in one space.
+
+        Parameters
+        ----------
+        products : (n, m) float32
+            Dot products of the embeddings as the encoder gives them, columns as the suite's candidates.
+        image_norms, text_norms : (n,), (m,) float32
+        scaled : bool
+            Whether the family's logit is the cosine times the checkpoint's own factor (else the dot product).
+        """
+        cosine = products / image_norms[:, None] / text_norms[None, :]
+        return cls(suite, np.float32(logit_scale) * cosine if scaled else products, cosine, logit_scale)
+
     def by_template(self, words: Sequence[str]) -> NDArray[np.float64]:
         """Return the (n, t, w) cosines of a templated suite: every template of `suite.templates` with every word.
 

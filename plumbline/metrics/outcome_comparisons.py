@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.answered_dataset import AnsweredDataset, EventKey
 from plumbline.metrics.families.outcome_rows import SKEWS, TASKS, TestedEvent
-from plumbline.metrics.paired_comparisons import Comparison, PairedAnswers, Reading, everyone
+from plumbline.metrics.paired_comparisons import Comparison, Key, PairedAnswers, Reading, everyone
 from plumbline.metrics.rates import parity_differences, shares
 from plumbline.statistics.groups import Groups
 
@@ -35,7 +35,9 @@ SKEW_EFFECTS = tuple(
 
 def outcome_answers(answered: AnsweredDataset) -> PairedAnswers:
     """Return which images each checkpoint puts into which event."""
-    hits = {model: {key: event.hit for key, event in own.items()} for model, own in answered.answers.items()}
+    hits: dict[str, dict[Key, NDArray[Any]]] = {
+        model: {key: event.hit for key, event in own.items()} for model, own in answered.answers.items()
+    }
     return PairedAnswers(hits, answered.clusters)
 
 
