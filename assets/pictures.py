@@ -11,7 +11,7 @@ from resources.places import Places
 
 # The bubble charts are left to the report: their colours need all datasets of a model.
 _OF_A_CELL = (
-    *("skew", "harm", "crime_by_group", "gap", "adjustment"),
+    *("skew", "harm", "crime_by_group", "gap"),
     *(name for chapter in CHAPTERS for name in chapter.pictures),
 )
 _SCHEMA = {"name": pl.String, "png": pl.Binary}

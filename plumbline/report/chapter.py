@@ -30,6 +30,8 @@ class Part:
         Folded tables with their titles.
     notes : list of str
         Plain sentences shown above the pictures.
+    tables : list of (str, Listing)
+        Short tables with their titles, shown below the pictures.
     """
 
     title: str
@@ -37,6 +39,7 @@ class Part:
     details: list[Picture] = field(default_factory=list)
     listings: list[tuple[str, Listing]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    tables: list[tuple[str, Listing]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,8 @@ def _with_company(finding: Finding, group: list[Finding]) -> Finding:
         return replace(
             finding, sentence=f"{finding.sentence} The largest of {len(group)} models{_least(group)}."
         )
+    if finding.topic[0] == "transfer" and finding.tone in ("gain", "cost"):
+        return replace(finding, sentence=f"{finding.sentence} {_transfers(group)}")
     if finding.tone in ("gain", "cost"):
         return replace(finding, sentence=f"{finding.sentence} {_gains(group)}")
     counts = {tone: sum(f.tone == tone for f in group) for tone in (*DIFFERENCES, "none", "undefined")}
@@ -148,6 +150,11 @@ def _with_company(finding: Finding, group: list[Finding]) -> Finding:
 def _gains(group: list[Finding]) -> str:
     raised = sum(f.tone == "gain" for f in group)
     return f"It raises the mean in {raised} of {len(group)} models{_least(group)}."
+
+
+def _transfers(group: list[Finding]) -> str:
+    worse, better = (sum(f.tone == tone for f in group) for tone in ("cost", "gain"))
+    return f"Of {len(group)} models it makes something worse in {worse} and only improves in {better}."
 
 
 def _least(group: list[Finding]) -> str:

@@ -18,6 +18,7 @@ from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import confidence, count
 from plumbline.report.rows import checked
+from plumbline.report.transfer_findings import transfer_findings
 from plumbline.report.visible import visible
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ SECTIONS = (
     ("bias", "How biased, against whom, how sure"),
     ("trident", "Trident: single attributes"),
     ("mixed", "Trident: mixed attributes"),
-    ("adjustment", "What the logit adjustment helps, and at what cost"),
     ("label-error", "Errors of the automatic labels"),
     ("data", "Data quality"),
     ("absent", "What is absent or undefined"),
@@ -59,7 +59,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
         If the table or a frame of the inputs lacks a column.
     """
     table = checked(metric_table)
-    found = findings(table, inputs.audit)
+    found = in_rank_order(findings(table, inputs.audit) + transfer_findings(inputs.transfer, inputs.audit))
     told, further = at_first(in_rank_order(headlines(found) + data_findings(table, inputs)))
     pages, parts_of = pages_and_parts(table, inputs)
     chapters = [(chapter, parts) for chapter, parts in zip(CHAPTERS, parts_of) if parts]
@@ -92,9 +92,9 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
 
 
 def _titles(chapters: list[tuple[Chapter, list[Part]]]) -> dict[str, str]:
-    """Return anchor -> title in the order of the page: the chapters stand before the mitigations."""
+    """Return anchor -> title in the order of the page: the chapters stand before the labels and the data."""
     told = [(chapter.anchor, chapter.title) for chapter, _ in chapters]
-    before = [anchor for anchor, _ in SECTIONS].index("adjustment")
+    before = [anchor for anchor, _ in SECTIONS].index("label-error")
     return dict([*SECTIONS[:before], *told, *SECTIONS[before:]])
 
 

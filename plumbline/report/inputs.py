@@ -9,6 +9,7 @@ import polars as pl
 
 from plumbline.errors import MetricError
 from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
+from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA
 from plumbline.tables.schema import QUARANTINE_SCHEMA, Schema
 
 LABEL_SHARES_SCHEMA: Schema = {
@@ -84,11 +85,14 @@ class Reading:
         Groups with fewer images are flagged as small.
     significance : float
         A difference counts as evidence when its q-value (else its p-value) is below this.
+    leaking : tuple of str
+        Ids of mitigations in whose fit images had a say that they are judged on: shown, never told or recommended.
     """
 
     confidence: float = 0.95
     minimum_group: int = 30
     significance: float = 0.05
+    leaking: tuple[str, ...] = ("logit_adjustment_released",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +107,7 @@ class AuditSummary(Reading):
         When the report was made, as text; the report itself never looks at a clock.
     seed, resamples : int
         Seed of every generator, and bootstrap replicates (and permutations) behind each interval.
-    confidence, minimum_group, significance : float, int, float
+    confidence, minimum_group, significance, leaking : float, int, float, tuple of str
         See `Reading`.
     """
 
@@ -203,6 +207,8 @@ class ReportInputs:
         Columns of `plumbline.metrics.factor_effects.EFFECT_SCHEMA`.
     published : DataFrame or None
         Columns of `plumbline.report.comparison.COMPARISON_SCHEMA`.
+    transfer : DataFrame or None
+        Columns of `plumbline.metrics.transfer_schema.TRANSFER_SCHEMA`: what each mitigation changes.
     """
 
     audit: AuditSummary
@@ -214,6 +220,7 @@ class ReportInputs:
     geometry: pl.DataFrame | None = None
     effects: pl.DataFrame | None = None
     published: pl.DataFrame | None = None
+    transfer: pl.DataFrame | None = None
 
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""
@@ -222,6 +229,8 @@ class ReportInputs:
             _require(self.planted_truth, PLANTED_SCHEMA, what="planted_truth")
         if self.geometry is not None:
             _require(self.geometry, GEOMETRY_SCHEMA, what="geometry")
+        if self.transfer is not None:
+            _require(self.transfer, TRANSFER_SCHEMA, what="transfer")
 
     @property
     def models(self) -> tuple[str, ...]:

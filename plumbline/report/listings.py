@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from plumbline.report.figures.adjustment import AFTER
-from plumbline.report.numbers import bare_p, count, interval, number, percent, percent_interval, points
+from plumbline.report.numbers import bare_p, count, interval, number, percent, percent_interval
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, event_title, probes
 
@@ -182,66 +180,3 @@ def variant_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) 
         for s, d in columns
     )
     return Listing(("Model", *heads), rows, frozenset(range(1, len(heads) + 1)))
-
-
-def adjustment_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, suite: str) -> Listing:
-    """List what the logit adjustment gives and what it costs, one row a model."""
-    chosen = where(table, dataset=dataset, suite=suite)
-    gains = where(
-        chosen,
-        metric="macro_accuracy_gain",
-        definition="test_rows",
-        condition=AFTER,
-        statistic=("mean", "sd"),
-    )
-    rows = []
-    for name in in_order(gains["model"], models):
-        own = where(gains, model=name)
-        mean = where(own, statistic="mean").filter(pl.col("value").is_finite()).sort(["value", "probe"])
-        if mean.is_empty():
-            continue
-        spread = where(own, statistic="sd")["value"].fill_nan(None).mean()
-        worst = mean.row(0, named=True)
-        lowered = mean.filter(pl.col("value") < 0).height
-        rows.append(
-            (
-                name,
-                percent(_mean(chosen, name, "before")),
-                percent(_mean(chosen, name, AFTER)),
-                f"{points(_mean_of(mean))} (sd {number(100 * spread) if isinstance(spread, float) else '–'})",
-                percent(_mean(chosen, name, "logit_adjustment_released")),
-                f"{lowered} of {mean.height}",
-                f"{worst['probe']} ({points(worst['value'])})" if lowered else "none",
-                *_probe_rate_cost(chosen, name),
-            )
-        )
-    heads = (
-        "Model", "Before", "After", "Gain (sd over trials)", "After, released variant", "Probes it makes worse",
-        "Worst probe", "Taken for the probe, before → after", "Class × probe rates that rise by over 1 point",
-    )  # fmt: skip
-    return Listing(heads, rows, frozenset({1, 2, 3, 4, 5, 7, 8}))
-
-
-def _mean_of(frame: pl.DataFrame) -> float:
-    values = frame["value"].to_numpy()
-    return float(values.mean()) if values.size else math.nan
-
-
-def _mean(chosen: pl.DataFrame, model: str, condition: str, metric: str = "macro_accuracy") -> float:
-    rows = where(
-        chosen, model=model, metric=metric, definition="test_rows", condition=condition, statistic="mean"
-    )
-    return _mean_of(rows.filter(pl.col("value").is_finite()))
-
-
-def _probe_rate_cost(chosen: pl.DataFrame, model: str) -> tuple[str, str]:
-    rates = where(chosen, model=model, metric="probe_rate", definition="test_rows", statistic="mean")
-    old = where(rates, condition="before").select("group", "probe", old="value")
-    both = old.join(
-        where(rates, condition=AFTER).select("group", "probe", new="value"), on=["group", "probe"]
-    )
-    if both.is_empty():
-        return "–", "–"
-    risen = both.filter(pl.col("new") - pl.col("old") > 0.01).height
-    before, after = (_mean(chosen, model, condition, "probe_rate") for condition in ("before", AFTER))
-    return f"{percent(before)} → {percent(after)}", f"{risen} of {both.height}"

@@ -14,11 +14,9 @@ from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import Reading
 from plumbline.report.numbers import (
     confidence,
-    count,
     number,
     percent,
     percent_interval,
-    points,
 )
 from plumbline.report.rows import Row, defined, where
 from plumbline.report.vocabulary import (
@@ -33,9 +31,9 @@ from plumbline.report.vocabulary import (
 
 
 def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    """Return what a metric table says about skew, Trident gaps, harm rates and the logit adjustment."""
+    """Return what a metric table says about skew, Trident gaps, harm rates and the chapters' questions."""
     told = tuple(chapter.findings for chapter in CHAPTERS if chapter.findings)
-    kinds = (_skews, _gaps, _harms, _adjustments, *told)
+    kinds = (_skews, _gaps, _harms, *told)
     return [finding for kind in kinds for finding in kind(table, reading)]
 
 
@@ -196,53 +194,4 @@ def _harm(row: Row, reading: Reading) -> Finding:
         value_text=percent(row["value"]),
         interval_text=ends,
         strength=or_nan(row["value"]),
-    )
-
-
-# --- logit adjustment
-
-
-def _adjustments(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    gains = where(
-        table,
-        metric="macro_accuracy_gain",
-        definition="test_rows",
-        condition="logit_adjustment",
-        statistic="mean",
-    ).filter(pl.col("value").is_finite())
-    found = []
-    for (dataset, suite, model), rows in sorted(
-        ((key, group) for key, group in gains.group_by("dataset", "suite", "model")),
-        key=lambda item: str(item[0]),
-    ):
-        found.append(_adjustment(str(dataset), str(suite), str(model), rows.sort("value")))
-    return found
-
-
-def _adjustment(dataset: str, suite: str, model: str, rows: pl.DataFrame) -> Finding:
-    values = rows["value"].to_numpy()
-    mean, worst = float(values.mean()), rows.row(0, named=True)
-    lowered = int((values < 0).sum())
-    # The probes share their images, so their spread is a range and no interval of the mean.
-    ends = f"range over probes {points(values.min()).removesuffix(' points')} to {points(values.max())}"
-    verb = "raises" if mean > 0 else "lowers"
-    sentence = (
-        f"{model} on {dataset} ({suite_title(suite)}): the logit adjustment {verb} macro accuracy on test rows by "
-        f"{points(abs(mean)).lstrip('+')} on average over {count(rows.height)} probes ({ends})."
-    )
-    if lowered:
-        sentence += (
-            f" It lowers it for {lowered} of them, most for “{worst['probe']}” ({points(worst['value'])})."
-        )
-    return Finding(
-        tone="gain" if mean > 0 else "cost",
-        topic=("adjustment", dataset, suite),
-        model=model,
-        dataset=dataset,
-        short=f"Macro accuracy gained by logit adjustment ({suite_title(suite)})",
-        sentence=sentence,
-        value=mean,
-        value_text=points(mean),
-        interval_text=ends,
-        strength=abs(mean),
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from plumbline.report import data_listings, listings
-from plumbline.report.figures.adjustment import adjustment_figure
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.labels import balance_figure, label_error_figure
 from plumbline.report.figures.outcomes import harm_figure, proportions_figure
@@ -75,7 +74,6 @@ class DatasetPage:
     bias: BiasPage
     single: TridentPage
     mixed: TridentPage
-    adjusted: list[tuple[Picture, Listing]]
     data: DataPage
 
 
@@ -87,11 +85,6 @@ def dataset_page(table: pl.DataFrame, inputs: ReportInputs, dataset: DatasetSumm
         bias=_bias_page(own, inputs, dataset.id),
         single=_trident_page(own, inputs, dataset.id, "trident"),
         mixed=_trident_page(own, inputs, dataset.id, "trident_mixed"),
-        adjusted=[
-            (picture, listings.adjustment_listing(own, inputs.models, dataset.id, suite))
-            for suite in ("trident", "trident_mixed")
-            if (picture := adjustment_figure(own, inputs.models, dataset.id, suite))
-        ],
         data=_data_page(dataset),
     )
 

@@ -8,7 +8,6 @@ from functools import partial
 import polars as pl
 
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.figures.adjustment import adjustment_figure
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.outcomes import harm_figure, proportions_figure
 from plumbline.report.figures.skew import skew_figure
@@ -17,7 +16,7 @@ from plumbline.report.inputs import Reading
 from plumbline.report.rows import checked, in_order
 
 # Where only one model is in the table, these show a cell; the rest compare models.
-NAMES = ("skew", "harm", "crime_by_group", "trident", "trident_mixed", "gap", "adjustment")
+NAMES = ("skew", "harm", "crime_by_group", "trident", "trident_mixed", "gap")
 _OF_CHAPTERS = {name: draw for chapter in CHAPTERS for name, draw in chapter.pictures.items()}
 
 
@@ -64,7 +63,6 @@ def thumbnails(
         "trident": lambda: bubble_figure(table, model=shown, dataset=dataset, suite="trident"),
         "trident_mixed": lambda: bubble_figure(table, model=shown, dataset=dataset, suite="trident_mixed"),
         "gap": lambda: gap_figure(table, reading, models, dataset),
-        "adjustment": lambda: adjustment_figure(table, models, dataset, "trident"),
     }
     drawn |= {name: partial(draw, table, reading, models, dataset) for name, draw in _OF_CHAPTERS.items()}
     pictures = {name: drawn[name]() for name in names}

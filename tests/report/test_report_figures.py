@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from synthetic_audit import AGES, GRID, RACES, planted_truth
 
 from plumbline.report import Reading, thumbnails
-from plumbline.report.figures.adjustment import adjustment_figure
+from plumbline.report.figures.adjustment import adjustment_figure, adjustments
 from plumbline.report.figures.canvas import blank, drawing
 from plumbline.report.figures.labels import balance_figure, label_error_figure
 from plumbline.report.figures.marks import fit_grid, percent_scale
@@ -142,7 +142,11 @@ def test_planted_mark_stands_where_the_equal_estimate_stands(table):
 def test_harm_and_gap_and_adjustment_marks(table):
     assert len(tips(harm_figure(table, MODELS, FAIRFACE).svg)) == len(MODELS) * 4
     assert len(tips(gap_figure(table, Reading(), MODELS, FAIRFACE).svg)) == len(MODELS) * 2 * 3
-    assert len(tips(adjustment_figure(table, MODELS, FAIRFACE, "trident").svg)) == len(MODELS) * 15
+    ids = adjustments(table, FAIRFACE, "trident", leaking=("logit_adjustment",))
+    assert ids == ["logit_adjustment_released", "logit_adjustment"]
+    for name in ids:
+        drawn = adjustment_figure(table, MODELS, FAIRFACE, "trident", condition=name)
+        assert len(tips(drawn.svg)) == len(MODELS) * 15 and name in drawn.title
 
 
 def test_label_figures(inputs):
@@ -158,7 +162,7 @@ def test_nothing_to_draw_is_none(table):
     assert skew_figure(empty, Reading(), (), FAIRFACE) is None
     assert harm_figure(empty, (), FAIRFACE) is None
     assert gap_figure(empty, Reading(), (), FAIRFACE) is None
-    assert adjustment_figure(empty, (), FAIRFACE, "trident") is None
+    assert adjustment_figure(empty, (), FAIRFACE, "trident", condition="logit_adjustment") is None
     assert bubble_figure(empty, model="x", dataset=FAIRFACE, suite="trident") is None
     assert thumbnails(empty, dataset=FAIRFACE) == {}
 

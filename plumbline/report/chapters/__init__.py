@@ -8,6 +8,7 @@ from plumbline.report.chapters.captions import CHAPTER as CAPTIONS
 from plumbline.report.chapters.confounds import CHAPTER as CONFOUNDS
 from plumbline.report.chapters.effects import CHAPTER as EFFECTS
 from plumbline.report.chapters.equal_opportunity import CHAPTER as OPPORTUNITY
+from plumbline.report.chapters.mitigations import CHAPTER as MITIGATIONS
 from plumbline.report.chapters.published import CHAPTER as PUBLISHED
 from plumbline.report.chapters.rankings import CHAPTER as RANKINGS
 from plumbline.report.chapters.robustness import CHAPTER as ROBUSTNESS
@@ -22,5 +23,6 @@ CHAPTERS: tuple[Chapter, ...] = (
     RANKINGS,
     CONFOUNDS,
     TEXT_SPACE,
+    MITIGATIONS,
     PUBLISHED,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -19,31 +20,36 @@ from plumbline.report.figures.marks import (
 )
 from plumbline.report.figures.palette import BLUE, GREY, VERMILION
 from plumbline.report.numbers import percent
-from plumbline.report.rows import by, in_order, where
+from plumbline.report.rows import Row, by, in_order, where
 from plumbline.report.vocabulary import probes, suite_title
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 WIDTH = 960
-AFTER = "logit_adjustment"
 
 
-def adjustment_rows(table: pl.DataFrame, dataset: str, suite: str) -> pl.DataFrame:
-    """Return macro accuracy on test rows, before and after, means and standard deviations over trials."""
-    return where(
-        table,
-        metric="macro_accuracy",
-        definition="test_rows",
-        dataset=dataset,
-        suite=suite,
-        condition=("before", AFTER),
-    )
+def adjustments(table: pl.DataFrame, dataset: str, suite: str, *, leaking: tuple[str, ...] = ()) -> list[str]:
+    """Return the ids of the logit adjustments that a suite was judged with; those that leak come last."""
+    gains = where(table, metric="macro_accuracy_gain", definition="test_rows", dataset=dataset, suite=suite)
+    return sorted(in_order(gains["condition"], ()), key=lambda name: name in leaking)
 
 
 def adjustment_figure(
-    table: pl.DataFrame, models: tuple[str, ...], dataset: str, suite: str
+    table: pl.DataFrame, models: tuple[str, ...], dataset: str, suite: str, *, condition: str
 ) -> Picture | None:
-    """Draw each probe's macro accuracy on test rows before (grey) and after (colour: better or worse)."""
-    rows = adjustment_rows(table, dataset, suite)
-    after = where(rows, condition=AFTER, statistic="mean")
+    """Draw each probe's macro accuracy on test rows before (grey) and after (colour: better or worse).
+
+    Parameters
+    ----------
+    condition : str
+        Id of the logit adjustment, as in `adjustments`.
+    """
+    rows = where(
+        table, metric="macro_accuracy", definition="test_rows", dataset=dataset, suite=suite,
+        condition=("before", condition),
+    )  # fmt: skip
+    after = where(rows, condition=condition, statistic="mean")
     if after.is_empty():
         return None
     names, words = in_order(after["model"], models), [word for word, _ in probes()]
@@ -63,7 +69,8 @@ def adjustment_figure(
             panel_title(axes, name)
             for end in (4.5, 9.5):
                 axes.axhline(end, color=GREY, linewidth=0.7, linestyle=(0, (2, 3)))
-            _dumbbells(axes, words, {key[1:]: row for key, row in values.items() if key[0] == name})
+            own = {key[1:]: row for key, row in values.items() if key[0] == name}
+            _dumbbells(axes, words, own, condition)
         entries = [
             legend_dot("before", GREY, filled=False),
             legend_dot("after, better", BLUE),
@@ -73,21 +80,21 @@ def adjustment_figure(
         text = "macro accuracy over the classes on test rows, mean over trials"
         axis_title(figure, left, grid.bottom(len(names)) + 36, text)
     return Picture(
-        name=f"adjustment-{suite}-{dataset}",
-        title=f"Before and after the logit adjustment: {suite_title(suite)}, {dataset}",
+        name=f"adjustment-{condition}-{suite}-{dataset}",
+        title=f"Probe by probe before and after {condition}: {suite_title(suite)}, {dataset}",
         description="One line a probe, from the accuracy before to the accuracy after; negative, neutral and "
         "positive probes from top to bottom, one panel a model.",
         figure=figure,
     )
 
 
-def _dumbbells(axes, words: list[str], values: dict) -> None:  # type: ignore[no-untyped-def]
+def _dumbbells(axes: Axes, words: list[str], values: dict[tuple[str, ...], Row], condition: str) -> None:
     for better, colour in ((True, BLUE), (False, VERMILION)):
         pairs = []
         for y, word in enumerate(words):
             old = as_float(values.get((word, "before", "mean"), {}).get("value"))
-            new = as_float(values.get((word, AFTER, "mean"), {}).get("value"))
-            spread = as_float(values.get((word, AFTER, "sd"), {}).get("value"))
+            new = as_float(values.get((word, condition, "mean"), {}).get("value"))
+            spread = as_float(values.get((word, condition, "sd"), {}).get("value"))
             if math.isfinite(old) and math.isfinite(new) and (new >= old) is better:
                 pairs.append((y, word, old, new, spread))
         if not pairs:

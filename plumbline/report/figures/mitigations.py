@@ -1,0 +1,240 @@
+"""What each mitigation changes: before and after on every axis and cost, one panel a mitigation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from plumbline.metrics.transfer_schema import IMPROVED, NO_EVIDENCE, UNDEFINED, WORSENED
+from plumbline.report.figures.canvas import (
+    Picture,
+    blank,
+    drawing,
+    label,
+    panel,
+    text_width,
+    with_tips,
+    write,
+)
+from plumbline.report.figures.marks import (
+    as_float,
+    axis_title,
+    legend,
+    legend_dot,
+    number_scale,
+    panel_title,
+    percent_scale,
+    rows_axes,
+)
+from plumbline.report.figures.palette import BLUE, GREY, INK, SLATE, SOFT, VERMILION
+from plumbline.report.numbers import count, p_value
+from plumbline.report.rows import Row
+from plumbline.report.transfer import (
+    BLOCKS,
+    COSTS,
+    SIX_AXES,
+    Block,
+    Tried,
+    block_of,
+    both_values,
+    change,
+    change_interval,
+    place,
+    row_title,
+    row_words,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 960
+PANELS = 6
+"""Mitigations that fit beside each other; more are drawn in a further figure."""
+STYLES = {IMPROVED: (BLUE, "o"), WORSENED: (VERMILION, "X"), NO_EVIDENCE: (SLATE, "s")}
+"""Verdict -> colour and shape of the mark after."""
+_GAP, _ROW, _BETWEEN, _TOP = 22.0, 22.0, 62.0, 70.0
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A block as it is drawn: the titles of its rows, and where its scale begins and ends."""
+
+    block: Block
+    titles: tuple[str, ...]
+    low: float
+    high: float
+
+
+def mitigation_figures(candidates: Sequence[Tried], *, model: str, dataset: str) -> list[Picture]:
+    """Draw the six contrastive metrics, harm rates, Trident rates and costs before and after each mitigation.
+
+    Parameters
+    ----------
+    candidates : sequence of Tried
+        What was tried on the model and dataset; `PANELS` of them a figure, which share one scale.
+
+    Returns
+    -------
+    list of Picture
+        Empty where there is nothing to draw.
+    """
+    shown = [
+        replace(one, rows=tuple(r for r in one.rows if block_of(r) != "axis" or _of_the_six(r)))
+        for one in candidates
+    ]
+    blocks = _blocks([row for one in shown for row in one.rows])
+    if not blocks:
+        return []
+    parts = [shown[start : start + PANELS] for start in range(0, len(shown), PANELS)]
+    return [
+        _picture(part, blocks, model, dataset, i if len(parts) > 1 else 0) for i, part in enumerate(parts, 1)
+    ]
+
+
+def _of_the_six(row: Row) -> bool:
+    return (row["attribute"], row["event"]) in SIX_AXES
+
+
+def _blocks(rows: Sequence[Row]) -> list[_Rows]:
+    made = []
+    for block in BLOCKS:
+        own = sorted((row for row in rows if block_of(row) == block.name), key=place)
+        if own:
+            titles = tuple(dict.fromkeys(row_title(row) for row in own))
+            made.append(_Rows(block, titles, *_scale(own, block)))
+    return made
+
+
+def _scale(rows: Sequence[Row], block: Block) -> tuple[float, float]:
+    """Return where a scale begins and ends: all values, and intervals unless they dwarf the values."""
+    values = [
+        v for r in rows for v in (as_float(r["value_before"]), as_float(r["value_after"])) if math.isfinite(v)
+    ]
+    ends = [v for r in rows for v in _whisker(r) if math.isfinite(v)]
+    largest = max(values, default=0.0)
+    high = max(min(max([largest, *ends], default=0.0), 2 * largest) * 1.05, 1e-3)
+    low = 0.0
+    if block.name in COSTS:
+        # Costs are small against the values: the scale begins just below the smallest.
+        low = max(0.0, math.floor(20 * min(values, default=0.0) - 0.5) / 20)
+        high = min(1.0, math.ceil(20 * high + 0.2) / 20)
+    return low, high
+
+
+def _whisker(row: Row) -> tuple[float, float]:
+    """Return the interval of the change as values after: what the value before would become."""
+    before = as_float(row["value_before"])
+    return before + as_float(row["ci_low"]), before + as_float(row["ci_high"])
+
+
+def _picture(
+    candidates: Sequence[Tried], blocks: Sequence[_Rows], model: str, dataset: str, part: int
+) -> Picture:
+    left = text_width([title for rows in blocks for title in rows.titles]) + 18
+    columns = len(candidates)
+    width = min(300.0, (WIDTH - left - 16 - _GAP * (columns - 1)) / columns)
+    tops = [_TOP]
+    for rows in blocks[:-1]:
+        tops.append(tops[-1] + _ROW * len(rows.titles) + _BETWEEN)
+    with drawing():
+        figure = blank(WIDTH, tops[-1] + _ROW * len(blocks[-1].titles) + 50)
+        for rows, top in zip(blocks, tops):
+            write(
+                figure,
+                0,
+                top - 14,
+                rows.block.title,
+                color=INK,
+                fontsize=12.5,
+                fontweight="bold",
+                va="center",
+            )
+            for column, one in enumerate(candidates):
+                axes = panel(figure, left + column * (width + _GAP), top, width, _ROW * len(rows.titles))
+                rows_axes(axes, rows.titles, shown=column == 0)
+                (percent_scale if rows.block.share else number_scale)(axes, rows.high, rows.low)
+                if rows is blocks[0]:
+                    panel_title(axes, one.condition)
+                _changes(axes, rows, one)
+        _legend(figure)
+        words = "line: from before to after; thin line: interval of the change, counted from before"
+        axis_title(figure, left, tops[-1] + _ROW * len(blocks[-1].titles) + 40, words)
+    return Picture(
+        name=f"mitigations-{model}-{dataset}{f'-{part}' if part else ''}",
+        title=f"What each mitigation changes, {model} on {dataset}{f' ({part})' if part else ''}",
+        description="One panel a mitigation. Skews, harm rates and rates of the probes are better further left, "
+        "accuracy and retrieval further right. The mark after says whether chance would rarely make such a "
+        "change.",
+        figure=figure,
+    )
+
+
+def _legend(figure: Figure) -> None:
+    entries = [legend_dot("before", GREY, filled=False)]
+    for verdict, words in (
+        (IMPROVED, "improved"),
+        (WORSENED, "worsened"),
+        (NO_EVIDENCE, "no evidence of a change"),
+    ):
+        colour, shape = STYLES[verdict]
+        entries.append(legend_dot(f"after: {words}", colour, marker=shape))
+    legend(figure, entries, left=0)
+
+
+def _changes(axes: Axes, rows: _Rows, one: Tried) -> None:
+    own = {row_title(row): row for row in one.rows if block_of(row) == rows.block.name}
+    if not own:
+        axes.text(
+            0.5, 0.5, "not judged", transform=axes.transAxes, ha="center", va="center", color=SOFT,
+            fontsize=10, fontstyle="italic", backgroundcolor="white",
+        )  # fmt: skip
+        return
+    for y, title in enumerate(rows.titles):
+        row = own.get(title)
+        if row is None or row["verdict"] == UNDEFINED or not _finite(row):
+            words = "undefined" if row else "not judged"
+            axes.text(rows.low, y, f" {words}", color=SOFT, fontsize=10, fontstyle="italic", va="center")
+    for verdict in STYLES:
+        marked = [(y, own[t]) for y, t in enumerate(rows.titles) if t in own and own[t]["verdict"] == verdict]
+        _dumbbells(axes, rows, [(y, row) for y, row in marked if _finite(row)], one, verdict)
+
+
+def _finite(row: Row) -> bool:
+    return all(math.isfinite(as_float(row[name])) for name in ("value", "value_before", "value_after"))
+
+
+def _dumbbells(axes: Axes, rows: _Rows, marked: list[tuple[int, Row]], one: Tried, verdict: str) -> None:
+    if not marked:
+        return
+    colour, shape = STYLES[verdict]
+    ys = [y for y, _ in marked]
+    before, after = ([row[name] for _, row in marked] for name in ("value_before", "value_after"))
+    _intervals(axes, rows, marked, colour)
+    axes.hlines(ys, before, after, color=colour, linewidth=4.5, alpha=0.35, zorder=2)
+    axes.plot(before, ys, "o", color=GREY, markerfacecolor="white", markersize=6, clip_on=False, zorder=3)
+    size = 7.5 if shape == "X" else 6
+    (line,) = axes.plot(
+        after, ys, shape, color=colour, markersize=size, markeredgewidth=0.4, clip_on=False, zorder=4
+    )
+    with_tips(line, [_tip(row, one) for _, row in marked])
+
+
+def _intervals(axes: Axes, rows: _Rows, marked: list[tuple[int, Row]], colour: str) -> None:
+    for y, row in marked:
+        low, high = _whisker(row)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            continue
+        axes.hlines(y, max(low, rows.low), min(high, rows.high), color=colour, linewidth=1.2, zorder=2)
+        for beyond, end, arrow in ((low < rows.low, rows.low, "<"), (high > rows.high, rows.high, ">")):
+            if beyond:
+                axes.plot([end], [y], arrow, color=colour, markersize=4.5, clip_on=False)
+
+
+def _tip(row: Row, one: Tried) -> str:
+    return (
+        f"{one.condition}, {row_words(row)}: {both_values(row)}, change {change(row)} [{change_interval(row)}], "
+        f"{p_value(row['q'], 'q')}, n = {count(row['n'])}: {label(row['verdict'])}"
+    )

@@ -1,0 +1,214 @@
+"""What to use for a checkpoint, and what it would make worse: one rule, and the sentences that it leads to.
+
+A mitigation is recommended where it improves at least one of the six contrastive metrics or a harm rate, worsens
+no axis (other groups and the mean of the tasks included) and no harm rate, and costs no accuracy and no retrieval,
+each by its verdict. Among several it is the one that improves most of the six; then the one that lowers them more
+on average; then the same by harm rates. A mitigation whose fit saw images that it is judged on is never recommended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from plumbline.metrics.transfer_schema import IMPROVED, NO_EVIDENCE, WORSENED
+from plumbline.report.inputs import Reading
+from plumbline.report.mitigation_words import METHOD_WORDS
+from plumbline.report.numbers import MINUS, count, number, points
+from plumbline.report.rows import Row, defined
+from plumbline.report.transfer import COSTS, JUDGED, Tried, is_share, row_words, stated, undefined_rows
+
+IN_NUMBERS = 3
+"""How many changes a sentence tells in numbers; it names the others."""
+
+
+def is_recommended(one: Tried) -> bool:
+    """Return whether a mitigation passes the rule of this module."""
+    costs = one.of(*COSTS, verdict=WORSENED)
+    return bool(one.improved) and not one.worsened and not costs and not one.leaking
+
+
+def recommended(candidates: Sequence[Tried]) -> Tried | None:
+    """Return the mitigation to use, None where none passes; ties go to the first."""
+    passing = [one for one in candidates if is_recommended(one)]
+    return max(passing, key=_merit, default=None)
+
+
+def _merit(one: Tried) -> tuple[float, ...]:
+    merit: list[float] = []
+    for rows in (one.improved_axes, one.of("harm", verdict=IMPROVED)):
+        merit += [len(rows), sum(abs(row["value"]) for row in rows) / max(1, len(rows))]
+    return tuple(merit)
+
+
+def advice(candidates: Sequence[Tried], reading: Reading) -> list[str]:
+    """Return what to use for a checkpoint on a dataset, and then what each other mitigation did to it.
+
+    Parameters
+    ----------
+    candidates : sequence of Tried
+        What was tried on one checkpoint and dataset; at least one.
+
+    Returns
+    -------
+    list of str
+        Paragraphs: the answer, then one a mitigation that changes something, then those that change nothing.
+    """
+    chosen = recommended(candidates)
+    where = f"{candidates[0].model} on {candidates[0].dataset}"
+    if chosen:
+        told = [f"For {where}, use {chosen.name}. It {_does(chosen, reading)} {_unworsened(chosen)}"]
+        told[0] += _takes(chosen)
+    else:
+        told = [f"For {where}, no mitigation that was tried can be recommended: {_why_none(candidates)}."]
+    others = [one for one in candidates if one is not chosen]
+    silent = [one for one in others if not _changes(one)]
+    told += [_other(one, reading) for one in others if one not in silent]
+    return told + ([_silence(silent)] if silent else [])
+
+
+def changed(rows: Sequence[Row], level: float) -> str:
+    """Return what rises and what falls as the predicate of a sentence, the first changes in numbers.
+
+    Parameters
+    ----------
+    level : float
+        Coverage of the intervals.
+    """
+    falls, rises = ([r for r in rows if (r["value"] < 0) is down] for down in (True, False))
+    numbered = [id(row) for row in rows[:IN_NUMBERS]]
+
+    def told(row: Row) -> str:
+        return stated(row, level) if id(row) in numbered else row_words(row)
+
+    parts = [(verb, own) for verb, own in (("lowers", falls), ("raises", rises)) if own]
+    return " and ".join(f"{verb} {joined([told(row) for row in own])}" for verb, own in parts)
+
+
+def brief(rows: Sequence[Row], level: float, *, most: int = 2) -> str:
+    """Return the first improvements as the predicate of a sentence, and how many more there are.
+
+    What gets worse is never shortened so: it is told by `changed`.
+    """
+    rest = len(rows) - most
+    return changed(rows[:most], level) + (f", and improves {rest} more" if rest > 0 else "")
+
+
+def joined(words: Sequence[str]) -> str:
+    """Return words as an enumeration: `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "nothing"
+
+
+def _changes(one: Tried) -> list[Row]:
+    return [row for row in one.rows if row["verdict"] in (IMPROVED, WORSENED)]
+
+
+def _does(one: Tried, reading: Reading) -> str:
+    """Say what it improves, of the six and of harm rates, and in passing how it does on the probes."""
+    told = f"{changed(one.improved, reading.confidence)}."
+    probes = _probes(one)
+    return f"{told} {probes}" if probes else told
+
+
+def _probes(one: Tried) -> str:
+    rows = one.of("trident")
+    better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
+    if not better and not worse:
+        return ""
+    told = f"Of {len(rows)} rates of the Trident probes it improves {len(better)} and worsens {len(worse)}"
+    return f"{told}: {joined([row_words(row) for row in worse])}." if worse else f"{told}."
+
+
+def _unworsened(one: Tried) -> str:
+    """Say what is not known to get worse, without calling it unchanged."""
+    judged, costs = one.of(*JUDGED), one.of(*COSTS)
+    told = f"There is no evidence that it makes any of the {len(judged)} axes and harm rates worse"
+    told += ", or that it costs accuracy or retrieval" if costs else "; what it costs was not measured"
+    told += f"{_reach([*judged, *costs])}."
+    if undefined := undefined_rows(one.rows):
+        told += f" Of {count(len(undefined))} of its comparisons nothing can be said: they are undefined."
+    return told
+
+
+def _reach(rows: Sequence[Row]) -> str:
+    """Say how large a worsening the intervals of rows without evidence still allow, in each unit."""
+    worst: dict[tuple[bool, str], tuple[float, str]] = {}
+    for row in rows:
+        end = row["ci_high"] if row["better"] == "lower" else row["ci_low"]
+        if row["verdict"] == NO_EVIDENCE and defined(end) and (end > 0) == (row["better"] == "lower"):
+            unit = (is_share(row), row["better"])
+            worst[unit] = max(worst.get(unit, (0.0, "")), (abs(end), row_words(row)))
+    allowed = [
+        f"{('+' if better == 'lower' else MINUS)}{_size(end, share=share)} in {words}"
+        for (share, better), (end, words) in worst.items()
+    ]
+    return f"; the intervals still allow {joined(allowed)}" if allowed else ""
+
+
+def _size(value: float, *, share: bool) -> str:
+    return points(value).lstrip("+") if share else number(value)
+
+
+def _why_none(candidates: Sequence[Tried]) -> str:
+    helping = [one for one in candidates if one.improved and not one.leaking]
+    if helping:
+        reasons: list[tuple[str, Callable[[Tried], bool]]] = [
+            ("makes another axis or harm rate worse", lambda one: bool(one.worsened)),
+            ("costs accuracy or retrieval", lambda one: bool(one.of(*COSTS, verdict=WORSENED))),
+        ]
+        told = [reason for reason, holds in reasons if any(holds(one) for one in helping)]
+        what = "each one" if len(helping) > 1 else "the one"
+        return f"{what} that improves an axis or a harm rate also {' or '.join(told)}"
+    judged = [row for one in candidates for row in one.of(*JUDGED)]
+    if not judged:
+        return "none was judged on the axes and harm rates"
+    n = max((row["n"] or 0 for row in judged), default=0)
+    return f"there is no evidence in {count(n)} images that one improves an axis or a harm rate"
+
+
+def _other(one: Tried, reading: Reading) -> str:
+    """Say what a mitigation that is not the chosen one does, good and bad in one sentence."""
+    if one.leaking:
+        return (
+            f"{one.name} is shown for comparison only: images that it is judged on had a say in its fit, so that "
+            f"it looks better than it is."
+        )
+    level, costs = reading.confidence, one.of(*COSTS, verdict=WORSENED)
+    told = ", but ".join(changed(rows, level) for rows in (one.improved, one.worsened) if rows)
+    if costs:
+        told = f"{told}, and it costs: it {changed(costs, level)}" if told else changed(costs, level)
+    sentences = [f"{one.name} {told}."] if told else []
+    sentences += _beside(one, reading)
+    if is_recommended(one):
+        sentences.append("It passes the same rule and improves fewer of the six, or by less.")
+    return " ".join(sentences) + _takes(one)
+
+
+def _takes(one: Tried) -> str:
+    return f" {METHOD_WORDS[one.method].takes}." if one.method in METHOD_WORDS else ""
+
+
+def _beside(one: Tried, reading: Reading) -> list[str]:
+    """Say what happens off the axes and harm rates: on the probes, and to accuracy that rises."""
+    level = reading.confidence
+    if one.of(*JUDGED):
+        told = [_probes(one)] if _probes(one) else []
+    else:
+        better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
+        parts = ([brief(better, level, most=1)] if better else []) + (
+            [changed(worse, level)] if worse else []
+        )
+        told = [f"{one.name} is not judged on the axes and harm rates, only on the Trident probes."]
+        told += [f"There it {', but '.join(parts)}."] if parts else []
+    gained = one.of(*COSTS, verdict=IMPROVED)
+    return told + ([f"It {brief(gained, level)}."] if gained else [])
+
+
+def _silence(silent: Sequence[Tried]) -> str:
+    """Say of which mitigations there is no evidence, and what their intervals still allow."""
+    names = joined([one.name for one in silent])
+    rows = [row for one in silent for row in one.rows]
+    if len(undefined_rows(rows)) == len(rows):
+        return f"Of {names} nothing can be said: every comparison is undefined."
+    they, s = ("they", "") if len(silent) > 1 else ("it", "s")
+    told = f"There is no evidence that {names} change{s} anything; this does not show that {they} change{s} nothing"
+    return f"{told}{_reach(rows)}."
