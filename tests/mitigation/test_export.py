@@ -39,6 +39,7 @@ CLASSES, PROBES = ("a photo of a White", "a photo of a Black"), ("a photo of a t
 RUNNER = """
 import contextlib, json, runpy, sys
 import torch
+torch.set_num_threads(1)
 {operators}
 sys.modules["plumbline"] = None
 for example, *arguments in json.loads(sys.argv[1]):
