@@ -142,7 +142,7 @@ def _with_tokens(
 ) -> NDArray[np.float32]:
     import torch
 
-    learned = torch.from_numpy(tokens).to(encoder.device)
+    learned = torch.tensor(tokens, device=encoder.device)
     with torch.no_grad():
         batches = [
             encoder.differentiable_texts(texts[i : i + _TEXTS_AT_ONCE], learned).cpu().numpy()

@@ -65,8 +65,8 @@ class LearnedTokens:
 
         self._encoder, self._settings = encoder, settings
         self._queries, self._captions = list(queries), rows.captions
-        self._images = _unit(torch.from_numpy(rows.images).to(encoder.device))
-        self._labels = torch.from_numpy(rows.labels).to(encoder.device)
+        self._images = _unit(torch.tensor(rows.images, device=encoder.device))
+        self._labels = torch.tensor(rows.labels, device=encoder.device)
         self._adversary = new_adversary(
             len(queries), len(rows.groups), seed=seed, device=encoder.device
         ).requires_grad_(False)

@@ -52,7 +52,7 @@ class AddedVectors:
         import torch
 
         device = encoder.device
-        self._images = torch.nn.functional.normalize(torch.from_numpy(images).to(device))
+        self._images = torch.nn.functional.normalize(torch.tensor(images, device=device))
         self._drawn = _draws(len(images), seed)
         self._positive, self._negative = (
             torch.from_numpy(encoder.embed_texts([pair[side] for pair in pairs])).to(device)

@@ -61,11 +61,14 @@ def rows_of(encoder, n=48, *, seed=0):
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 2, n)
     towards = encoder.embed_texts(["a photo of a black man", "a photo of a white woman"])
-    images = towards[labels] + 0.3 * towards.std() * rng.normal(size=(n, encoder.width))
+    images = (towards[labels] + 0.3 * towards.std() * rng.normal(size=(n, encoder.width))).astype(np.float32)
+    for array in (images, labels):
+        # As arrays of a mapped file are.
+        array.flags.writeable = False
     return TrainingRows(
-        images=images.astype(np.float32),
+        images=images,
         groups=("Black", "White"),
-        labels=labels.astype(np.int64),
+        labels=labels,
         captions=tuple(f"a photo of a {'black man' if label == 0 else 'white woman'}" for label in labels),
         image_ids=tuple(f"{seed}-{i}" for i in range(n)),
     )
@@ -172,7 +175,7 @@ def test_tokens_hide_from_the_adversary_what_it_could_guess_of_unseen_images(pla
     def right():
         with torch.no_grad():
             texts = planted.differentiable_texts(list(queries), torch.from_numpy(learned.tokens))
-            images = torch.nn.functional.normalize(torch.from_numpy(unseen.images))
+            images = torch.nn.functional.normalize(torch.tensor(unseen.images))
             similarities = 5 * images @ torch.nn.functional.normalize(texts).T
             return float((learned._adversary(similarities).argmax(1).numpy() == unseen.labels).mean())
 
@@ -198,6 +201,19 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(encoder, stop_after):
     )
     assert same_bytes(whole, resumed) and whole.fitted_on == resumed.fitted_on
     assert done[-1] == (3 * (3 - stop_after),) * 2
+
+
+@pytest.mark.parametrize("variant", ["adversarial", "released"])
+def test_a_finished_training_is_not_done_again(planted, variant):
+    rows, settings, store, steps = rows_of(planted), QUICK.model_copy(update={"variant": variant}), Kept(), []
+    first, again = (
+        fit_prompt_array(
+            planted, rows, settings, seed=3, store=store, progress=lambda *step: steps.append(step)
+        )
+        for _ in range(2)
+    )
+    assert same_bytes(first, again)
+    assert len(steps) == (7 if variant == "released" else 6)
 
 
 def test_a_seed_decides_everything(planted):
@@ -284,6 +300,7 @@ def test_applying_tokens_embeds_the_texts_anew_at_their_old_length(encoder):
 
 def test_tokens_that_are_a_words_own_are_that_word_before_every_text(planted):
     tokens = planted.token_vectors("white").numpy()
+    tokens.flags.writeable = False
     fitted = FittedMitigation({"method": "prompt_array", "variant": "adversarial"}, {"tokens": tokens}, "x")
     texts = ["thief", "hero"]
     changed = apply_prompt_array(fitted, planted, texts, planted.embed_texts(texts))
