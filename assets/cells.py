@@ -273,12 +273,17 @@ class StoredCell:
     def _suite_logits(
         self, suite: Suite, arrays: Mapping[str, NDArray[np.float32]], chosen: list[int]
     ) -> SuiteLogits:
-        raw, scale = arrays["raw"][:, chosen], self.logits.details["logit_scale"]
+        raw = arrays["raw"][:, chosen]
         if Capability.EMBED_IMAGES not in self.family.offers:
             return SuiteLogits(suite, raw)
-        cosine = raw / arrays["image_norm"][:, None] / arrays["text_norm"][chosen][None, :]
-        scaled = self.family.logit == "scaled_cosine"
-        return SuiteLogits(suite, np.float32(scale) * cosine if scaled else raw, cosine, scale)
+        return SuiteLogits.of_products(
+            suite,
+            raw,
+            image_norms=arrays["image_norm"],
+            text_norms=arrays["text_norm"][chosen],
+            logit_scale=self.logits.details["logit_scale"],
+            scaled=self.family.logit == "scaled_cosine",
+        )
 
     def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Fill the lineage columns of metric rows of this cell; `audit_id` follows in `metric_table`."""

@@ -76,9 +76,9 @@ def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
         ids = own["train_ids"].tobytes().hex()
         fits[name] = FittedMitigation(
             settings=about["settings"],
-            parameters=_below("parameter/", own),
+            parameters=below("parameter/", own),
             fitted_on=about["fitted_on"],
-            losses=_below("loss/", own),
+            losses=below("loss/", own),
             train_ids=tuple(ids[i : i + 64] for i in range(0, len(ids), 64)),
         )
     return FittedTexts(
@@ -102,5 +102,6 @@ def require_fits(stored: StoredCell, asset: str) -> Committed:
     return made
 
 
-def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names begin with a prefix, by what follows it."""
     return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}

@@ -35,8 +35,10 @@ def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, 
         if row["value"] is not None and math.isfinite(row["value"]):
             parts = ("metric", "suite", "event", "attribute", "group", "probe")
             named = [str(row[part]) for part in parts if row[part]]
-            among_fewer = row["condition"] != BEFORE and row["suite"] in fewer
-            named += [_TEST_ROWS] if among_fewer or row["definition"] == _TEST_ROWS else []
+            if row["definition"].startswith(_TEST_ROWS):
+                named.append(row["definition"])
+            elif row["condition"] != BEFORE and row["suite"] in fewer:
+                named.append(_TEST_ROWS)
             metrics["/".join(named).replace(" ", "_")] = row["value"]
     return metrics
 
@@ -53,7 +55,8 @@ def cost_metrics(effects: pl.DataFrame, condition: str = BEFORE) -> dict[str, fl
     found: dict[str, float] = {}
     for row in effects.filter(pl.col("kind") == "cost").iter_rows(named=True):
         if row[column] is not None and math.isfinite(row[column]):
-            found.setdefault(f"{row['metric']}/{row['definition']}", row[column])
+            # MLflow allows no `@` in a name.
+            found.setdefault(f"{row['metric']}/{row['definition']}".replace("@", "_at_"), row[column])
     return found
 
 
@@ -61,7 +64,7 @@ def _headlines(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(
         (
             (pl.col("definition") == pl.col("metric").replace_strict(_HEADLINES, default=None))
-            | ((pl.col("metric") == "macro_accuracy") & (pl.col("definition") == _TEST_ROWS))
+            | ((pl.col("metric") == "macro_accuracy") & pl.col("definition").str.starts_with(_TEST_ROWS))
         )
         & pl.col("statistic").is_in(["estimate", "mean"])
         & (

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from assets.cells import CELL_TABLES, StoredCell, passed_cell
-from assets.mitigation import mitigation_files
+from assets.mitigation_files import mitigation_files
 from assets.partitions import GRID
 from assets.pictures import read_pictures
 from assets.results import OWNERS, materialised

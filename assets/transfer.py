@@ -2,14 +2,14 @@
 
 import dagster as dg
 import polars as pl
-from plumbline.metrics.bias_transfer import bias_transfer as transfer_of
-from plumbline.metrics.bias_transfer import transfers
 
 from assets.cells import StoredCell
 from assets.currency import sort_cells
 from assets.mitigation_fits import require_fits
 from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS
+from plumbline.metrics.bias_transfer import bias_transfer as transfer_of
+from plumbline.metrics.bias_transfer import transfers
 from resources.places import Places
 
 _COUNTED = ["model", "dataset", "condition", "kind"]

@@ -277,6 +277,24 @@ def report(
         webbrowser.open(places.report.as_uri())
 
 
+@app.command("export-mitigation")
+def export_mitigation(
+    encoder: Annotated[str, typer.Argument(help="Id of the encoder in the audit file.")],
+    dataset: Annotated[str, typer.Argument(help="Id of the dataset that it was fitted and judged on.")],
+    mitigation: Annotated[str, typer.Argument(help="Id of the mitigation in the audit file.")],
+    to: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("mitigation"),
+    config: ConfigOption = None,
+) -> None:
+    """Take a mitigation away: parameters as safetensors, and an example that applies them without Plumbline.
+
+    `example.py` works with open_clip or transformers CLIP: `python example.py CHECKPOINT_FOLDER IMAGE`.
+    """
+    from assets.mitigation_export import export_from_audit
+
+    for path in export_from_audit(_places(config), encoder, dataset, mitigation, to):
+        console.print(str(path), soft_wrap=True, highlight=False, markup=False)
+
+
 @app.command()
 def status(config: ConfigOption = None) -> None:
     """Show what is there and what is not: checkpoints on disk, datasets and their checks, cells and the report."""

@@ -4,6 +4,7 @@ import os
 
 import dagster as dg
 
+from assets.adjustments import logit_adjustment
 from assets.checks import ASSET_CHECKS
 from assets.comparison import paper_comparison
 from assets.datasets import extended_records_asset, records_and_quarantine
@@ -13,7 +14,7 @@ from assets.findings import audit_report, metric_table, provenance
 from assets.geometry import valence_geometry
 from assets.logits import probe_logits
 from assets.metrics import METRIC_ASSETS
-from assets.mitigation import logit_adjustment, mitigated_metrics
+from assets.mitigated import mitigated_metrics
 from assets.sources import dataset_folder, encoder_checkpoint, prompt_suites
 from assets.text_mitigations import TEXT_MITIGATIONS
 from assets.tracking import tracked_run

@@ -108,12 +108,14 @@ def outcome_adjustment(
     sizes = np.bincount(codes[codes >= 0], minlength=len(names))
     if sizes.max() < 2:
         return NotAdjustable("fewer than two images carry the label of any demographic candidate")
-    z = _scaled(logits)
-    fit = _fitted(z, classes, codes, settings, seed)
-    adjusted = adjust(z, fit.factors[0], fit.mode)
-    return OutcomeAdjustment(
-        fit, adjusted, fit.train_rows[0], tuple(n for n, size in zip(names, sizes) if size > 1)
-    )
+    fit = _fitted(_scaled(logits), classes, codes, settings, seed)
+    learned = tuple(name for name, size in zip(names, sizes) if size > 1)
+    return OutcomeAdjustment(fit, adjusted_outcomes(cell, suite, fit), fit.train_rows[0], learned)
+
+
+def adjusted_outcomes(cell: AuditedCell, suite: str, fit: LogitAdjustment) -> NDArray[np.float64]:
+    """Return the (n, m) logits of an outcome suite, adjusted with the first trial's factors of its fit."""
+    return adjust(_scaled(cell.logits[suite]), fit.factors[0], fit.mode)
 
 
 def _scaled(logits: ProbeLogits) -> NDArray[np.float64]:
@@ -137,6 +139,6 @@ def _fitted(
         codes[rows],
         n_classes=len(classes),
         seed=seed,
-        **settings.model_dump(exclude={"method", "candidates"}),
+        **settings.model_dump(exclude={"method", "candidates", "ablation"}),
     )
     return replace(fit, factors=fit.factors[:, np.argsort(order)], train_rows=rows[fit.train_rows])

@@ -29,6 +29,9 @@ class LogitAdjustmentSettings(_Settings):
     selection: Literal["train_loss", "train_accuracy", "released"] = Field(
         default="train_loss", description="released: as the published code, which lets test accuracy choose"
     )
+    ablation: bool = Field(
+        default=False, description="also try N of 10 to 200 and learning rates of 0.001 to 0.1, for a table"
+    )
 
 
 class BiasPromptsSettings(_Settings):
@@ -74,6 +77,9 @@ class SanerSettings(_Settings):
     debiasing: float = Field(default=1.0, ge=0, description="α, weight of the spread over the variants")
     reconstruction: float = Field(default=1.0, ge=0, description="β, weight of the distance to the feature")
     contrastive: float = Field(default=0.1, ge=0, description="γ, weight of the image-text term")
+    neutral_captions: bool = Field(
+        default=True, description="train on the sentences of tables/neutral_captions.yaml too"
+    )
     variant: Literal["trained", "released"] = Field(
         default="trained", description="released: Adam 1e-4, 2 epochs, seven variants, one caption"
     )

@@ -1,0 +1,137 @@
+"""Adaptive Logit Adjustment: fits on a few labelled images of every class."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+import polars as pl
+from numpy.typing import NDArray
+
+from assets.cells import StoredCell, passed_cell
+from assets.mitigation_fits import below, require_fits
+from assets.partitions import GRID
+from assets.results import OWNERS, markdown_table, materialised
+from plumbline.metrics.cell import Cell
+from plumbline.mitigation import LogitAdjustment, fit_cell
+from plumbline.mitigation.adjustment_ablation import ABLATION_SCHEMA, ablation
+from plumbline.mitigation.methods import METHODS
+from plumbline.mitigation.outcome_adjustment import NotAdjustable, outcome_adjustment
+from plumbline.mitigation.settings import LogitAdjustmentSettings
+from resources.places import Places
+
+NAME = "logit_adjustment"
+TRIDENT = "trident"
+
+
+@dataclass(frozen=True)
+class Adjustments:
+    """The logit adjustments of a cell.
+
+    Attributes
+    ----------
+    fits : dict of str to dict of str to LogitAdjustment
+        By id in the audit file, then by what is adjusted: `trident` for the one-probe tests, or an outcome suite.
+    absent : dict of str to dict of str to str
+        By id, then by outcome suite: why it cannot be adjusted.
+    """
+
+    fits: dict[str, dict[str, LogitAdjustment]] = field(default_factory=dict)
+    absent: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def of_probes(self) -> dict[str, LogitAdjustment]:
+        """Return the adjustments of the one-probe tests by id."""
+        return {name: fits[TRIDENT] for name, fits in self.fits.items() if TRIDENT in fits}
+
+
+@dg.asset(
+    name=NAME,
+    deps=["probe_logits", "extended_records"],
+    kinds={"numpy", "safetensors"},
+    partitions_def=GRID,
+    group_name="mitigation",
+    owners=OWNERS,
+    code_version=METHODS[NAME].version,
+)
+def logit_adjustment(
+    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
+) -> dg.MaterializeResult:
+    """Adaptive Logit Adjustment: one factor a candidate that redistributes probability between classes and probe.
+
+    Fitted on a few images a class, for all probes and trials at once, chosen by training loss alone; the crime suites
+    are adjusted too, where who is pictured is among the candidates. The variant `released` lets test accuracy choose,
+    as the published code does, and is marked as leaking.
+    """
+    stored = passed_cell(context, places)
+    asked = {n: s for n, s in stored.mitigations.items() if isinstance(s, LogitAdjustmentSettings)}
+    found, ablated = Adjustments(), [pl.DataFrame(schema={"condition": pl.String, **ABLATION_SCHEMA})]
+    if asked:
+        cell, seed = stored.read(), places.audit.statistics.seed
+        for name, settings in asked.items():
+            found.fits[name], found.absent[name] = _fitted(cell, settings, seed)
+            if settings.ablation:
+                rows = ablation(cell, settings, seed=seed, confidence=places.audit.statistics.confidence)
+                ablated.append(rows.select(pl.lit(name).alias("condition"), pl.all()))
+    arrays: dict[str, NDArray[Any]] = {}
+    details: dict[str, dict[str, dict[str, str]]] = {}
+    for name, fits in found.fits.items():
+        details[name] = {what: fit.metadata() for what, fit in fits.items()}
+        for what, fit in fits.items():
+            arrays |= {f"{name}/{what}/{part}": array for part, array in fit.parameters().items()}
+    places.lake.write_table("adjustment_ablation", pl.concat(ablated), partition=stored.partition)
+    made = places.lake.write_arrays(
+        NAME,
+        arrays,
+        partition=stored.partition,
+        details={"fits": details, "absent": found.absent, "cell_id": stored.identity},
+    )
+    return materialised(
+        made,
+        lake=places.lake,
+        fits=dg.MetadataValue.json(details),
+        not_adjusted=dg.MetadataValue.json(found.absent),
+        ablation=dg.MetadataValue.md(_gains(pl.concat(ablated))),
+    )
+
+
+def _fitted(
+    cell: Cell, settings: LogitAdjustmentSettings, seed: int
+) -> tuple[dict[str, LogitAdjustment], dict[str, str]]:
+    fits, absent = {}, {}
+    if (of_probes := fit_cell(cell, settings, seed=seed)) is not None:
+        fits[TRIDENT] = of_probes
+    for name, logits in cell.logits.items():
+        if logits.suite.family != "outcomes":
+            continue
+        adjusted = outcome_adjustment(cell, name, settings, seed=seed)
+        if isinstance(adjusted, NotAdjustable):
+            absent[name] = adjusted.reason
+        else:
+            fits[name] = adjusted.fit
+    return fits, absent
+
+
+def _gains(ablated: pl.DataFrame) -> str:
+    """Return the mean gain over probes of every tried number of images and learning rate."""
+    over = ["condition", "varied", "per_class", "learning_rate"]
+    return markdown_table(ablated.group_by(over, maintain_order=True).agg(pl.col("value", "sd").mean()))
+
+
+def read_adjustments(stored: StoredCell) -> Adjustments:
+    """Return the stored logit adjustments of a cell.
+
+    Raises
+    ------
+    StorageError
+        If they were fitted on other content than the cell has now.
+    """
+    made = require_fits(stored, NAME)
+    arrays = stored.places.lake.read_arrays(NAME, made=made)
+    fits = {
+        name: {
+            what: LogitAdjustment.from_parameters(below(f"{name}/{what}/", arrays), metadata)
+            for what, metadata in own.items()
+        }
+        for name, own in made.details["fits"].items()
+    }
+    return Adjustments(fits, made.details["absent"])

@@ -1,0 +1,221 @@
+"""Every mitigation of a cell, judged on images that it was not fitted on: its numbers, and its paired effects."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import dagster as dg
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from assets.adjustments import TRIDENT, Adjustments, read_adjustments
+from assets.cells import StoredCell, passed_cell
+from assets.metrics import metric_settings
+from assets.mitigation_fits import FittedTexts, read_text_fits
+from assets.partitions import GRID
+from assets.pictures import draw_pictures
+from assets.results import OWNERS, markdown_table, materialised
+from assets.text_mitigations import TEXT_METHODS, judged_rows
+from assets.tracked_numbers import BEFORE_TEST_ROWS
+from plumbline.encoders.embedding import read_embedded
+from plumbline.metrics.cell import Cell, SuiteLogits
+from plumbline.metrics.mitigated_cell import mitigated_cell
+from plumbline.metrics.mitigation_effects import MITIGATION_EFFECTS_SCHEMA, mitigation_effects
+from plumbline.metrics.registry import FAMILIES
+from plumbline.metrics.retrieval import retrieval_hits
+from plumbline.metrics.trident_comparisons import TridentAnswers
+from plumbline.mitigation import LogitAdjustment, adjustment_rows
+from plumbline.mitigation.adjusted_answers import JUDGED_TRIAL, adjusted_winners, class_winners
+from plumbline.mitigation.label_captions import label_captions
+from plumbline.mitigation.outcome_adjustment import adjusted_outcomes
+from plumbline.tables.schema import polars_schema
+from resources.places import Places
+
+_JUDGES = ("outcome_metrics", "trident_metrics")
+Hits = dict[str, NDArray[np.bool_]]
+
+
+@dg.asset(
+    deps=[
+        "logit_adjustment",
+        *(m.name for m in TEXT_METHODS),
+        "probe_logits",
+        "image_embeddings",
+        "extended_records",
+    ],
+    kinds={"numpy", "polars"},
+    partitions_def=GRID,
+    group_name="mitigation",
+    owners=OWNERS,
+    code_version="2",
+)
+def mitigated_metrics(
+    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
+) -> dg.MaterializeResult:
+    """The outcome and Trident metrics after each mitigation, on images that it was not fitted on.
+
+    Beside them the paired effects: after minus before on the same images for skews, harm rates, Trident rates, and
+    for what the mitigation costs, zero-shot accuracy and image-text retrieval. `bias_transfer` judges them over all
+    cells.
+    """
+    stored, lake = passed_cell(context, places), places.lake
+    rows, effects = [pl.DataFrame(schema=polars_schema())], [pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA)]
+    if stored.mitigations:
+        judge = _Judge(stored, stored.read())
+        for own, paired in judge.verdicts():
+            rows.append(own)
+            effects.append(paired)
+    frame, paired = stored.with_lineage(pl.concat(rows)), pl.concat(effects)
+    lake.write_table(
+        "mitigation_effects", paired, partition=stored.partition, details={"cell_id": stored.identity}
+    )
+    made = lake.write_table(
+        "mitigated_metrics", frame, partition=stored.partition, details={"cell_id": stored.identity}
+    )
+    clear = paired.filter(pl.col("p") < 0.01).sort("p").drop("model", "dataset", "method", "reason")
+    return materialised(
+        made,
+        lake=lake,
+        frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
+        clearest_effects=dg.MetadataValue.md(markdown_table(clear.head(20))),
+        **draw_pictures(places, frame, asset="mitigated_metrics", partition=context.partition_key),
+    )
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """A cell as it is, against which its mitigations are judged."""
+
+    stored: StoredCell
+    cell: Cell
+
+    def verdicts(self) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """Give the metric rows and the paired effects of each mitigation."""
+        yield from self._adjusted(read_adjustments(self.stored))
+        found = [read_text_fits(self.stored, method.name) for method in TEXT_METHODS]
+        if any(texts.fits for texts in found):
+            yield self._on_fewer_rows(), pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA)
+        for texts in found:
+            yield from self._mitigated(texts)
+
+    @cached_property
+    def _settings(self):
+        return metric_settings(self.stored.places)
+
+    @cached_property
+    def _rows(self) -> NDArray[np.bool_]:
+        return judged_rows(self.cell.records).to_numpy()
+
+    @cached_property
+    def _images(self) -> NDArray[np.float32]:
+        made = self.stored.places.lake.require("image_embeddings", partition=self.stored.partition)
+        shards = [(s["key"], s["sha256"]) for s in made.details["shards"]]
+        return read_embedded(shards, self.stored.places.shards)
+
+    def _metrics(self, cell: Cell, condition: str) -> pl.DataFrame:
+        frames = [FAMILIES[name].compute(cell, settings=self._settings) for name in _JUDGES]
+        return pl.concat(frames).with_columns(pl.lit(condition).alias("condition"))
+
+    def _on_fewer_rows(self) -> pl.DataFrame:
+        """Return the numbers as they are, where mitigations are judged on fewer images than the suite counts."""
+        fewer = {
+            name: each
+            for name, each in self.cell.logits.items()
+            if (self.cell.rows(name) & ~self._rows).any()
+        }
+        kept = {name: self.cell.rows(name) & self._rows for name in fewer}
+        return self._metrics(replace(self.cell, logits=fewer, keep=kept), BEFORE_TEST_ROWS)
+
+    # --- mitigations of texts
+
+    def _mitigated(self, found: FittedTexts) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        if not found.fits:
+            return
+        before = self._hits(found, found.before)
+        for name, fit in found.fits.items():
+            after = mitigated_cell(
+                self.cell,
+                found.texts,
+                found.features[name],
+                self._images,
+                logit_scale=self.stored.logits.details["logit_scale"],
+                scaled=self.stored.family.logit == "scaled_cosine",
+                keep=self._rows,
+            )
+            effects = mitigation_effects(
+                self.cell,
+                after,
+                condition=name,
+                method=fit.method,
+                rows=self._rows,
+                settings=self._settings,
+                hits=(before, self._hits(found, found.features[name])),
+            )
+            yield self._metrics(after, name), effects
+
+    def _hits(self, found: FittedTexts, features: NDArray[np.float32]) -> Hits:
+        """Return what retrieval finds among the judged images and their captions; False for all others."""
+        captions = label_captions(self.cell.records.filter(pl.Series(self._rows)))
+        position = {text: i for i, text in enumerate(dict.fromkeys(captions))}
+        row = {text: i for i, text in enumerate(found.texts)}
+        hits = retrieval_hits(
+            _unit(self._images[self._rows]),
+            _unit(features[[row[text] for text in position]]),
+            np.array([position[text] for text in captions]),
+        )
+        whole = {name: np.zeros(len(self._rows), dtype=bool) for name in hits}
+        for name, found_in in hits.items():
+            whole[name][self._rows] = found_in
+        return whole
+
+    # --- logit adjustments
+
+    def _adjusted(self, found: Adjustments) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        if not found.fits:
+            return
+        settings = self._settings
+        of_probes = adjustment_rows(
+            self.cell, found.of_probes, confidence=settings.confidence, min_group=settings.min_group
+        )
+        yield of_probes, pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA)
+        for name, fits in found.fits.items():
+            if fits:
+                yield self._of_adjustment(name, fits)
+
+    def _of_adjustment(
+        self, name: str, fits: dict[str, LogitAdjustment]
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        n = self.cell.records.height
+        rows = np.logical_and.reduce([fit.test_rows(n)[JUDGED_TRIAL] for fit in fits.values()])
+        outcomes = {suite: fit for suite, fit in fits.items() if suite != TRIDENT}
+        logits = {
+            suite: SuiteLogits(self.cell.logits[suite].suite, adjusted_outcomes(self.cell, suite, fit))
+            for suite, fit in outcomes.items()
+        }
+        kept = {suite: self.cell.rows(suite) & rows for suite in self.cell.logits}
+        after = replace(self.cell, logits=logits, keep=kept)
+        answers = self._answers(fits.get(TRIDENT))
+        paired = logits if answers is None else logits | {TRIDENT: self.cell.logits[TRIDENT]}
+        effects = mitigation_effects(
+            self.cell,
+            replace(after, logits=paired),
+            condition=name,
+            method="logit_adjustment",
+            rows=rows,
+            settings=self._settings,
+            answers=(None, answers),
+        )
+        return self._metrics(after, name), effects
+
+    def _answers(self, fit: LogitAdjustment | None) -> TridentAnswers | None:
+        # The composite tests have other candidates than the ones before the adjustment that it is paired with.
+        if fit is None or fit.candidates == "composite":
+            return None
+        return TridentAnswers(
+            winner=adjusted_winners(self.cell, fit), class_winner=class_winners(self.cell, fit)
+        )
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

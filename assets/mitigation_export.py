@@ -1,0 +1,112 @@
+"""A fitted mitigation of an audited cell as a folder that can be used without Plumbline."""
+
+from pathlib import Path
+
+import polars as pl
+
+from assets.adjustments import TRIDENT
+from assets.cells import StoredCell
+from assets.mitigation_files import read_fits
+from plumbline.errors import ConfigError
+from plumbline.metrics.transfer_schema import IMPROVED, WORSENED
+from plumbline.mitigation.export import ExportFacts, export_mitigation
+from plumbline.mitigation.fitted import FittedMitigation
+from plumbline.tables.suites import Suite
+from resources.places import Places
+
+
+def export_from_audit(
+    places: Places, encoder: str, dataset: str, mitigation: str, folder: Path
+) -> list[Path]:
+    """Write a mitigation that an audit fitted; return the files.
+
+    Parameters
+    ----------
+    encoder, dataset, mitigation : str
+        Ids in the audit file.
+
+    Raises
+    ------
+    ConfigError
+        If the audit does not try this mitigation on this cell, or the fit is of nothing that can be exported.
+    StorageError
+        If it has not been fitted, or on other content than the cell has now.
+    """
+    if (dataset, encoder) not in places.audit.cells:
+        cells = ", ".join(f"{d} {m}" for d, m in places.audit.cells)
+        raise ConfigError(
+            "the audit file audits no such cell",
+            where=places.audit_path,
+            found=f"{dataset} {encoder}",
+            expected=cells,
+        )
+    stored = StoredCell.find(places, dataset, encoder)
+    if mitigation not in stored.mitigations:
+        raise ConfigError(
+            "this mitigation is not tried on this cell",
+            where=stored.partition,
+            found=mitigation,
+            expected=", ".join(stored.mitigations) or "none is",
+        )
+    fitted = read_fits(stored, mitigation)
+    classes: tuple[str, ...] = ()
+    probes: tuple[str, ...] = ()
+    if not isinstance(fitted, FittedMitigation):
+        if TRIDENT not in fitted:
+            raise ConfigError(
+                "only an adjustment of the Trident tests is exported",
+                where=stored.partition,
+                found=mitigation,
+            )
+        fitted = fitted[TRIDENT]
+        classes, probes = _candidates(_suite_of(stored, fitted.candidates))
+    made = places.lake.require("image_embeddings", partition=stored.partition)
+    facts = ExportFacts(
+        encoder=encoder,
+        family=stored.family.name,
+        weights_sha256=stored.logits.details["weights_sha256"],
+        width=int(made.details.get("width", 0)),
+        dataset=dataset,
+        dataset_digest=stored.records.details["dataset_digest"],
+        audit=places.audit.title,
+        classes=classes,
+        probes=probes,
+        measured=_measured(places, encoder, dataset, mitigation),
+    )
+    return export_mitigation(fitted, facts, folder)
+
+
+def _suite_of(stored: StoredCell, candidates: str) -> Suite:
+    wanted = "trident_composite" if candidates == "composite" else "trident"
+    return next(suite for suite in stored.suites if suite.id == wanted)
+
+
+def _candidates(suite: Suite) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    is_class = [candidate.category == "class" for candidate in suite.candidates]
+    return (
+        tuple(text for text, of_class in zip(suite.texts, is_class) if of_class),
+        tuple(text for text, of_class in zip(suite.texts, is_class) if not of_class),
+    )
+
+
+def _measured(places: Places, encoder: str, dataset: str, mitigation: str) -> tuple[str, ...]:
+    """Say what the audit found to be better and worse; nothing where it has not been judged yet."""
+    if places.lake.committed("bias_transfer") is None:
+        return ()
+    table = places.lake.read_table("bias_transfer").filter(
+        (pl.col("model") == encoder)
+        & (pl.col("dataset") == dataset)
+        & (pl.col("condition") == mitigation)
+        & pl.col("verdict").is_in([IMPROVED, WORSENED])
+    )
+    return tuple(_sentence(row) for row in table.iter_rows(named=True))
+
+
+def _sentence(row: dict) -> str:
+    what = " ".join(str(row[part]) for part in ("suite", "event") if row[part])
+    by = f" by {row['attribute']}" if row["attribute"] else ""
+    return (
+        f"{row['verdict']}: {row['metric']} ({row['definition']}) of {what}{by}, {row['value_before']:.3g} before and "
+        f"{row['value_after']:.3g} after on {row['n']} images (difference {row['value']:+.3g}, interval "
+        f"{row['ci_low']:.3g} to {row['ci_high']:.3g}, q = {row['q']:.2g})"
+    )

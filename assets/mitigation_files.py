@@ -1,0 +1,46 @@
+"""A fitted mitigation as files for a tracking run and for export."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assets.adjustments import read_adjustments
+from assets.cells import StoredCell
+from assets.mitigation_fits import read_text_fits
+from plumbline.mitigation import LogitAdjustment
+from plumbline.mitigation.fitted import FittedMitigation
+from plumbline.mitigation.settings import LogitAdjustmentSettings
+from plumbline.storage.arrays import arrays_bytes
+
+Curves = Mapping[str, NDArray[Any]]
+
+
+def mitigation_files(stored: StoredCell, condition: str) -> tuple[dict[str, bytes], Curves]:
+    """Return the parameters of a mitigation as safetensors files, and its loss curves by name."""
+    fits = read_fits(stored, condition)
+    if isinstance(fits, FittedMitigation):
+        curves = {f"loss/{name}": losses for name, losses in fits.losses.items()}
+        return {"parameters.safetensors": arrays_bytes(fits.parameters)}, curves
+    files = {f"parameters_{what}.safetensors": arrays_bytes(fit.parameters()) for what, fit in fits.items()}
+    # One curve an adjustment of one suite: the mean over its probes and trials.
+    curves = {
+        f"loss/{what}": fit.losses.mean(axis=tuple(range(np.ndim(fit.losses) - 1)))
+        for what, fit in fits.items()
+    }
+    return files, curves
+
+
+def read_fits(stored: StoredCell, condition: str) -> FittedMitigation | dict[str, LogitAdjustment]:
+    """Return what is stored of a mitigation of a cell: a fit of texts, or the logit adjustments by what they adjust.
+
+    Raises
+    ------
+    StorageError
+        If it was never fitted, or on other content than the cell has now.
+    """
+    settings = stored.mitigations[condition]
+    if isinstance(settings, LogitAdjustmentSettings):
+        return read_adjustments(stored).fits[condition]
+    return read_text_fits(stored, settings.method).fits[condition]
