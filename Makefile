@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SHELL := /bin/bash
 
-.PHONY: audit audit-all test test-all check bench bench-statistics bench-calibration bench-encoders ui report clean help
+.PHONY: audit audit-all test test-all check bench bench-statistics bench-mitigation bench-calibration bench-encoders ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -39,6 +39,9 @@ bench: $(READY)  ## speed against the peers it must beat, as ratios
 
 bench-statistics: $(READY)  ## intervals, tests and word counts against scipy, pandas and loops, with their bars
 	@$(BIN)/python -m benchmarks.statistics
+
+bench-mitigation: $(READY)  ## the batched logit adjustment against the released loop, with its bar
+	@$(BIN)/python -m benchmarks.mitigation
 
 bench-calibration: $(READY)  ## coverage, level and power of every family in 4,000 simulated audits
 	@$(BIN)/python -m benchmarks.calibration

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.mitigation.adjusted_cell import AuditedCell, required_tests
-from plumbline.mitigation.adjustment_descent import adjust, winners
+from plumbline.mitigation.adjustment_descent import adjust
 from plumbline.mitigation.logit_adjustment import LogitAdjustment
 
 JUDGED_TRIAL = 0
@@ -32,7 +32,7 @@ def adjusted_winners(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[
     MetricError
         If the adjustment is not one of this cell.
     """
-    return winners(_adjusted(cell, adjustment))
+    return _adjusted(cell, adjustment).argmax(axis=-1)
 
 
 def class_winners(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[np.int64]:
@@ -45,7 +45,7 @@ def class_winners(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[np.
     MetricError
         If the adjustment is not one of this cell.
     """
-    return winners(_adjusted(cell, adjustment)[..., :-1])
+    return _adjusted(cell, adjustment)[..., :-1].argmax(axis=-1)
 
 
 def judged_rows(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[np.bool_]:

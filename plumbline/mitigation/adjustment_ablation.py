@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plumbline.mitigation.adjusted_cell import AuditedCell, ProbeTests, probe_tests
 from plumbline.mitigation.adjustment_choice import learn
-from plumbline.mitigation.adjustment_descent import adjust, winners
+from plumbline.mitigation.adjustment_descent import adjust
 from plumbline.mitigation.adjustment_estimates import LEAKING, MacroMeans, macro_means
 from plumbline.mitigation.adjustment_fit import drawn_rows
 from plumbline.mitigation.settings import LogitAdjustmentSettings
@@ -100,10 +100,11 @@ class _Experiment:
         )
         test = np.ones((len(train), x.shape[1]), dtype=bool)
         np.put_along_axis(test, train, False, axis=1)
-        before = (winners(x) == groups.codes).astype(np.float64)[:, None]
+        before = (x.argmax(axis=-1) == groups.codes).astype(np.float64)[:, None]
         rows = []
         for rate, factors in zip(rates, self._factors(x, groups, train, rates)):
-            adjusted = [winners(adjust(x, factors[:, t], self.settings.mode)) for t in range(len(train))]
+            mode = self.settings.mode
+            adjusted = [adjust(x, factors[:, t], mode).argmax(axis=-1) for t in range(len(train))]
             gain = (np.stack(adjusted, axis=1) == groups.codes) - before
             found = macro_means(gain, test, groups, confidence=self.confidence, bounds=(-1.0, 1.0))
             about = {

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.mitigation.adjustment_descent import Mode, adjust, descend, macro_accuracy, winners
+from plumbline.mitigation.adjustment_descent import Mode, adjust, descend, macro_accuracy
 
 Selection = Literal["train_loss", "train_accuracy", "released"]
 
@@ -77,7 +77,7 @@ def _train_accuracy(
     """Return the macro accuracy (epochs + 1, p, t) of every epoch's factors on the training rows."""
     accuracy = np.empty(path.shape[:-1])
     for trial in range(y.shape[0]):
-        correct = winners(adjust(x[None, :, trial], path[:, :, trial], mode)) == y[trial]
+        correct = adjust(x[None, :, trial], path[:, :, trial], mode).argmax(axis=-1) == y[trial]
         accuracy[:, :, trial] = macro_accuracy(correct, y[trial], n_classes)
     return accuracy
 
@@ -121,6 +121,6 @@ def _by_released_rule(
             if not accepted.any():
                 continue
             adjusted = adjust(x_test[accepted], path[epoch, accepted, trial], mode)
-            bar[accepted, trial] = macro_accuracy(winners(adjusted) == y_test, y_test, n_classes)
+            bar[accepted, trial] = macro_accuracy(adjusted.argmax(axis=-1) == y_test, y_test, n_classes)
             kept[accepted, trial] = epoch
     return kept

@@ -13,16 +13,6 @@ Mode = Literal["multiplicative", "additive"]
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 
 
-def winners(logits: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Return the top-1 over the last axis, ties to the lower index: `argmax`, quicker for few candidates."""
-    best, winner = logits[..., 0], np.zeros(logits.shape[:-1], dtype=np.int64)
-    for candidate in range(1, logits.shape[-1]):
-        value = logits[..., candidate]
-        winner[value > best] = candidate
-        best = np.maximum(best, value)
-    return winner
-
-
 def macro_accuracy(
     correct: NDArray[np.bool_], labels: NDArray[np.int64], n_classes: int
 ) -> NDArray[np.float64]:

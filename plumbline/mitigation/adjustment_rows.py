@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from plumbline.mitigation.adjusted_cell import SUITES, AuditedCell, ProbeTests, required_tests
-from plumbline.mitigation.adjustment_descent import winners
 from plumbline.mitigation.adjustment_estimates import DEFINITION, AdjustmentEstimates, Judged, Row
 from plumbline.mitigation.logit_adjustment import LogitAdjustment, winners_by_trial
 from plumbline.statistics.groups import Groups, crossed_with_gender
@@ -79,7 +78,7 @@ def adjustment_rows(
 def _judged(tests: ProbeTests, fits: Mapping[str, LogitAdjustment]) -> Iterator[tuple[Judged, Judged]]:
     """Give the answers before and after each adjustment, on its own test rows."""
     labels = tests.classes.codes
-    unadjusted = winners(tests.responses)[:, None]
+    unadjusted = tests.responses.argmax(axis=-1)[:, None]
     for name, definition in _definitions(fits).items():
         fit = fits[name]
         test = fit.test_rows(len(labels)) & (labels >= 0)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.mitigation.adjustment_choice import Selection
-from plumbline.mitigation.adjustment_descent import Mode, adjust, winners
+from plumbline.mitigation.adjustment_descent import Mode, adjust
 
 Candidates = Literal["single", "composite"]
 _SELECTIONS: dict[str, Selection] = {name: name for name in get_args(Selection)}
@@ -169,7 +169,7 @@ def winners_by_trial(adjustment: LogitAdjustment, logits: ArrayLike) -> NDArray[
     x = np.asarray(logits, dtype=np.float64)
     adjustment.check_fits(x)
     tops = [
-        winners(adjust(x, adjustment.factors[..., trial, :], adjustment.mode))
+        adjust(x, adjustment.factors[..., trial, :], adjustment.mode).argmax(axis=-1)
         for trial in range(adjustment.trials)
     ]
     return np.stack(tops, axis=-2)

@@ -14,7 +14,6 @@ from safetensors.numpy import load, save
 from plumbline.errors import MetricError
 from plumbline.mitigation import LogitAdjustment, apply_logit_adjustment, fit_logit_adjustment
 from plumbline.mitigation.adjustment_choice import learn
-from plumbline.mitigation.adjustment_descent import winners
 from plumbline.mitigation.logit_adjustment import winners_by_trial
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "logit_adjustment.json").read_text())
@@ -230,12 +229,6 @@ def test_parameters_survive_safetensors():
     assert LogitAdjustment.from_parameters(stored, composite.metadata()).candidates == "composite"
     with pytest.raises(MetricError):
         LogitAdjustment.from_parameters({}, fitted.metadata())
-
-
-@given(st.integers(0, 10_000))
-def test_winners_are_the_argmax_with_ties_to_the_lower_index(seed):
-    logits = np.random.default_rng(seed).integers(0, 3, (2, 5, 4)).astype(float)
-    np.testing.assert_array_equal(winners(logits), logits.argmax(axis=-1))
 
 
 @pytest.mark.parametrize(

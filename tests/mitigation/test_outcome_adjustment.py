@@ -1,4 +1,4 @@
-"""The adjustment of outcome suites: by hand, against the planted world's own labels, and where a gap is planted."""
+"""The adjustment of outcome suites: where a gap is planted, against fits by hand, and in datasets' own words."""
 
 from dataclasses import replace
 
@@ -22,8 +22,8 @@ SCALE = 50.0
 def planted(n=2_100, seed=0, *, suite=CRIME):
     """Draw faces that a crime word wins too often, and most often where the race is Black or Middle Eastern.
 
-    The own label stands out by 2 logits; the crime words are as near for everyone by chance, and nearer still for
-    these two races.
+    The own label stands out by 3 logits; the crime words are as near for everyone by chance, and nearer still
+    for these two races.
     """
     rng = np.random.default_rng(seed)
     race, gender = np.arange(n) % 7, rng.integers(0, 2, n)
@@ -38,7 +38,7 @@ def planted(n=2_100, seed=0, *, suite=CRIME):
     own = [names.index(label) for label in captions.demographic_labels(records)]
     logits[np.arange(n), own] += 3
     shift = np.where(np.isin(race, [RACES.index("Black"), RACES.index("Middle Eastern")]), 1.6, 0.4)
-    logits[:, suite.columns("crime")] += shift[:, None] + rng.normal(0, 0.8, (n, 1))
+    logits[:, suite.columns("crime")] += shift[:, None] + rng.normal(0, 1.8, (n, 1))
     cosine = (logits / SCALE).astype(np.float32)
     answers = SuiteLogits(suite, rng.normal(size=cosine.shape).astype(np.float32), cosine, SCALE)
     return Cell(model="encoder", dataset="faces", records=records, logits={suite.id: answers}, keep={})
@@ -54,14 +54,18 @@ def crime_rates(tops, cell, rows):
 @pytest.mark.parametrize("mode", ["multiplicative", "additive"])
 def test_the_gap_in_crime_rates_falls_where_one_is_planted(mode):
     cell = planted()
-    settings = LogitAdjustmentSettings(mode=mode, learning_rate=0.01 if mode == "multiplicative" else 0.1)
+    rate = 0.01 if mode == "multiplicative" else 0.1
+    settings = LogitAdjustmentSettings(mode=mode, learning_rate=rate, epochs=8)
     found = outcome_adjustment(cell, "crime", settings, seed=1)
     rows = np.ones(cell.records.height, dtype=bool)
     rows[found.train_rows] = False
     before = crime_rates(cell.logits["crime"].cosine.argmax(axis=1), cell, rows)
     after = crime_rates(found.logits.argmax(axis=1), cell, rows)
     assert np.ptp(before) > 0.2 and np.ptp(after) < 0.6 * np.ptp(before)
-    assert after.mean() < before.mean() and found.labels == tuple(WORDS[:14])
+    assert 0 < after.mean() < before.mean() and found.labels == tuple(WORDS[:14])
+    own = np.array([WORDS.index(label) for label in captions.demographic_labels(cell.records)])
+    right = [(z.argmax(axis=1) == own)[rows].mean() for z in (cell.logits["crime"].cosine, found.logits)]
+    assert right[1] > right[0] + 0.05, "the images that crime words lose go to who is pictured"
 
 
 def test_factors_are_those_of_the_scaled_cosines_with_the_labels_as_classes():
@@ -128,8 +132,8 @@ def test_other_datasets_words_match_in_lower_case_or_are_left_out():
         }
     )
     assert demographic_labels(records).to_list() == [
-        "black woman", "latino man", "east asian man", "white woman", "latino woman", "asian man", "others man",
-        None, None,
+        "black woman", "latino man", "east asian man", "white woman", "latino woman", "asian man",
+        "others man", None, None,
     ]  # fmt: skip
     cell = planted(300)
     words = cell.records.with_columns(

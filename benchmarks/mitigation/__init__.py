@@ -1,0 +1,1 @@
+"""Mitigations against the loops that their published code runs."""
