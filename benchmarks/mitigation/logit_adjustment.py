@@ -64,7 +64,7 @@ def contest(
     if selection == "train_loss":
         looped, answers = timed(lambda: all_images_at_once(logits, labels, fit.train_rows), repeats=3)
         peers.append(Peer("torch, a loop over probes and trials", looped, *compared(first, answers)))
-    return Row(f"logit adjustment, {probes} probes x {trials} trials, {rule}", seconds, peers)
+    return Row(f"logit adjustment, {probes} x {trials} probes and trials, {rule}", seconds, peers)
 
 
 def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
