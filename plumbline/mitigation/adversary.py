@@ -16,8 +16,8 @@ HIDDEN = 32
 def new_adversary(queries: int, groups: int, *, seed: int, device: str) -> torch.nn.Sequential:
     """Return an untrained adversary: queries → 32 → 32 → 32 → groups, ReLU between the layers.
 
-    Weights and biases are uniform on ±1/√inputs, torch's own choice, but drawn from `seed`: no global generator is
-    touched, and the CPU and the GPU begin alike.
+    Weights and biases are uniform on ±1/√inputs, torch's own choice, but drawn from `seed`: no global
+    generator is touched, and the CPU and the GPU begin alike.
 
     Parameters
     ----------
@@ -29,8 +29,9 @@ def new_adversary(queries: int, groups: int, *, seed: int, device: str) -> torch
     Returns
     -------
     torch.nn.Sequential
-        (b, queries) float32 to (b, groups) float32 logits, for a softmax. (The released code has a sigmoid before it,
-        which the paper does not mention and which keeps any guess below e : 1; there is none here.)
+        (b, queries) float32 to (b, groups) float32 logits, for a softmax. (The released code has a sigmoid
+        before it, which the paper does not mention and which keeps any guess below e : 1; there is none
+        here.)
     """
     import torch
 

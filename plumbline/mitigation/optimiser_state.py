@@ -1,4 +1,4 @@
-"""Steps of Adam that must stay finite, and Adam as plain arrays: training goes on from a file as if never stopped."""
+"""Steps of Adam that must stay finite, and Adam as arrays, so that training goes on as if never stopped."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def descend(
 def optimiser_arrays(
     optimiser: torch.optim.Adam, parameters: Mapping[str, torch.Tensor]
 ) -> dict[str, NDArray[Any]]:
-    """Return named parameters and all that Adam knows of them; a parameter without a step yet has its value only.
+    """Return parameters by name with all that Adam knows of them: nothing yet where it has taken no step.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Prompt Array: learned tokens before every text, trained so that similarities tell less of a person's group.
 
-Source: Berg et al., "A Prompt Array Keeps the Bias Away: Debiasing Vision-Language Models with Adversarial Learning"
-(2022). The backbone stays as it is.
+Source: Berg et al., "A Prompt Array Keeps the Bias Away: Debiasing Vision-Language Models with Adversarial
+Learning" (2022). The backbone stays as it is.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def fit_prompt_array(
 ) -> FittedMitigation:
     """Train a prompt array on an encoder's device.
 
-    Variant `adversarial`: see `plumbline.mitigation.prompt_array_tokens.LearnedTokens`; the parameter is `tokens`,
-    (k, w). They start from the embedding of one word; where it has fewer tokens than are learned they are repeated,
-    where it has more the first are taken. Variant `released`: see
-    `plumbline.mitigation.prompt_array_vectors.AddedVectors`; the parameter is `vectors`, (16, d), and its numbers of
-    steps, rows and vectors and its learning rate are fixed, whatever the settings say.
+    Variant `adversarial`: see `plumbline.mitigation.prompt_array_tokens.LearnedTokens`; the parameter is
+    `tokens`, (k, w). They start from the embedding of one word; where it has fewer tokens than are learned
+    they are repeated, where it has more the first are taken. Variant `released`: see
+    `plumbline.mitigation.prompt_array_vectors.AddedVectors`; the parameter is `vectors`, (16, d), and its
+    numbers of steps, rows and vectors and its learning rate are fixed, whatever the settings say.
 
-    The texts that it is trained on are `plumbline.tables.sensitive_queries` and the rows' captions; no sensitive query
-    is a prompt of a suite.
+    The texts that it is trained on are `plumbline.tables.sensitive_queries` and the rows' captions; no
+    sensitive query is a prompt of a suite.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ def fit_prompt_array(
     EncodingError
         If a text leaves no room for the tokens, or the tokenizer puts no start token before a text.
     MetricError
-        If a loss is not finite; the epoch is then not kept.
+        If a loss is not finite; the epoch is then not kept. Also if training would end before the tokens'
+        first turn.
     """
     require(encoder.family, _METHOD.needs, _METHOD.title)
     queries = load_sensitive_queries()
@@ -78,6 +79,7 @@ def fit_prompt_array(
         )  # fmt: skip
         parameters = {"vectors": added.vectors}
     else:
+        _require_turns(len(rows.labels), settings)
         learned = LearnedTokens(encoder, rows, settings, queries.texts, seed=seed)
         trained = train(
             learned, rows=len(rows.labels), batch=settings.batch, epochs=settings.epochs,
@@ -104,8 +106,8 @@ def apply_prompt_array(
     Parameters
     ----------
     fitted : FittedMitigation
-        Variant `adversarial` embeds every text anew with the learned tokens before its words; `released` adds the mean
-        of the vectors to the features.
+        Variant `adversarial` embeds every text anew with the learned tokens before its words; `released` adds
+        the mean of the vectors to the features.
     encoder : PromptedEncoder
         The one that it was fitted on.
     texts : sequence of n str
@@ -135,6 +137,19 @@ def apply_prompt_array(
         changed = _with_tokens(encoder, texts, fitted.parameters["tokens"], features.shape[1])
     before, after = (np.linalg.norm(rows, axis=1, keepdims=True) for rows in (features, changed))
     return np.asarray(changed * (before / after), dtype=np.float32)
+
+
+def _require_turns(rows: int, settings: PromptArraySettings) -> None:
+    """Refuse a training where only the adversary has a turn: its tokens would pass for learned ones."""
+    steps = settings.epochs * max(rows // settings.batch, 1)
+    if steps <= settings.alternate:
+        raise MetricError(
+            "the training of a prompt array would end before its tokens have had a turn",
+            where="alternate",
+            found=f"{steps} batches in all ({rows} rows), turns of {settings.alternate}",
+            expected=f"at most {steps - 1}" if steps > 1 else "more than one batch",
+            hint="lower alternate or batch, or raise epochs",
+        )
 
 
 def _with_tokens(

@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from plumbline.encoders.encoder import PromptedEncoder
 
 INITIAL_WORD = "a"
-"""Whose embedding the tokens start from: the word that says least. (The released code takes the tokenizer's id 0.)"""
+"""Whose embedding the tokens start from: a word that says little. The released code takes token 0."""
 
 SIMILARITY_SCALE = 5.0
-"""The adversary sees five times the cosine: the released code hands it CLIP's logits, 100 times the cosine, over 20."""
+"""The adversary sees five times the cosine: the released code gives it CLIP's logits, 100 cos, over 20."""
 
 
 class LearnedTokens:
     """Tokens and adversary in training; implements `plumbline.mitigation.training.Trainable`.
 
-    For `alternate` steps the adversary learns to guess the group, at fixed tokens; for the next `alternate` steps the
-    tokens are trained, at a fixed adversary, on - L_guess + λ_ITC L_ITC; and so on. L_guess is the adversary's
-    cross-entropy on the images' groups; L_ITC the symmetric cross-entropy of CLIP over the batch's images and captions,
-    at the encoder's own scale, with the tokens before the captions too.
+    For `alternate` steps the adversary learns to guess the group, at fixed tokens; for the next `alternate`
+    steps the tokens are trained, at a fixed adversary, on - L_guess + λ_ITC L_ITC; and so on. L_guess is the
+    adversary's cross-entropy on the images' groups; L_ITC the symmetric cross-entropy of CLIP over the
+    batch's images and captions, at the encoder's own scale, with the tokens before the captions too.
 
-    The adversary has the first turn. The released script lets the tokens begin, after whole epochs of the adversary
-    alone; and it counts turns within an epoch, so that one of fewer batches than a turn would never train the
-    adversary. Here turns are counted over all epochs.
+    The adversary has the first turn. The released script lets the tokens begin, after whole epochs of the
+    adversary alone; and it counts turns within an epoch, so that one of fewer batches than a turn would never
+    train the adversary. Here turns are counted over all epochs.
 
     Parameters
     ----------
@@ -90,8 +90,8 @@ class LearnedTokens:
         Returns
         -------
         mapping
-            `adversary`: L_guess, in a step of the adversary. `guessing`, `contrastive` and `tokens`: L_guess, L_ITC and
-            their sum as it is minimised, in a step of the tokens.
+            `adversary`: L_guess, in a step of the adversary. `guessing`, `contrastive` and `tokens`: L_guess,
+            L_ITC and their sum as it is minimised, in a step of the tokens.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class LearnedTokens:
 
 
 def initial_tokens(encoder: PromptedEncoder, count: int) -> torch.Tensor:
-    """Return (count, w) float32: the embedding of `INITIAL_WORD`, its tokens in turn until there are enough."""
+    """Return (count, w) float32 embeddings of `INITIAL_WORD`, its tokens in turn until there are enough."""
     vectors = encoder.token_vectors(INITIAL_WORD).float()
     return vectors.repeat(-(-count // len(vectors)), 1)[:count].clone()
 

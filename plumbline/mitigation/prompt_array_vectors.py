@@ -1,4 +1,4 @@
-"""Prompt Array as a released audit has it: vectors that are added to the text feature, trained with a hinge."""
+"""Prompt Array as a released audit has it: vectors added to the text feature, trained with a hinge."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class AddedVectors:
     Seven steps of Adam (learning rate 1e-3, batch 64) on the mean over images and pairs of
     ReLU(cos(image, neg + m) - cos(image, pos + m) + 0.05), m the mean of 16 vectors. Labels are not used.
 
-    What is known of this variant are these numbers and the form of the hinge. Decided here: `pos` and `neg` are the
-    features of the two sensitive queries of a pair, the favourable one and its opposite, so that every image, whatever
-    its group, is drawn to the favourable one; `m` is added to features as the encoder gives them, before they are
-    normalised; the vectors begin as normal draws of standard deviation 0.02.
+    What is known of this variant are these numbers and the form of the hinge. Decided here: `pos` and `neg`
+    are the features of the two sensitive queries of a pair, the favourable one and its opposite, so that
+    every image, whatever its group, is drawn to the favourable one; `m` is added to features as the encoder
+    gives them, before they are normalised; the vectors begin as normal draws of standard deviation 0.02.
 
     Parameters
     ----------

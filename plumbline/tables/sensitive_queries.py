@@ -35,7 +35,7 @@ class SensitiveQueries:
 
 @cache
 def load_sensitive_queries() -> SensitiveQueries:
-    """Read the queries from their data file and leave out those that are prompts of a suite, whatever the case."""
+    """Read the queries from their data file, and leave out those that are prompts of a suite in any case."""
     data = files("plumbline.tables") / "sensitive_queries.yaml"
     content: dict[str, Any] = yaml.safe_load(data.read_text("utf-8"))
     asked = {text.lower() for text in all_texts()}

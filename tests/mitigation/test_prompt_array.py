@@ -154,13 +154,18 @@ def log_sum_exp(row):
     return math.log(sum(math.exp(value) for value in row))
 
 
-def test_each_loss_falls_where_it_alone_is_trained(encoder):
-    rows = rows_of(encoder)
-    settings = QUICK.model_copy(update={"epochs": 30, "batch": 48, "alternate": 30})
-    alone = fit_prompt_array(encoder, rows, settings, seed=1).losses["adversary"]
-    assert len(alone) == 30 and alone[-1] < 0.8 * alone[0]
-    both = fit_prompt_array(encoder, rows, settings.model_copy(update={"epochs": 34}), seed=1).losses
-    assert len(both["tokens"]) == 4 and both["tokens"][-1] < both["tokens"][0]
+def test_each_loss_falls_while_it_is_trained(encoder):
+    settings = QUICK.model_copy(update={"epochs": 34, "batch": 48, "alternate": 30})
+    losses = fit_prompt_array(encoder, rows_of(encoder), settings, seed=1).losses
+    assert len(losses["adversary"]) == 30 and losses["adversary"][-1] < 0.8 * losses["adversary"][0]
+    assert len(losses["tokens"]) == 4 and losses["tokens"][-1] < losses["tokens"][0]
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_training_that_would_never_come_to_the_tokens_is_a_clear_error(planted, epochs):
+    settings = QUICK.model_copy(update={"epochs": epochs, "alternate": 6})
+    with pytest.raises(MetricError, match=rf"before its tokens[\s\S]*{3 * epochs} batches in all"):
+        fit_prompt_array(planted, rows_of(planted), settings, seed=1)
 
 
 def test_tokens_hide_from_the_adversary_what_it_could_guess_of_unseen_images(planted):
