@@ -28,6 +28,8 @@ AUDIT = {
         name: {"address": f"local-dir:plumbline/world/checkpoints/{name}"}
         for name in ("small-bazaar-3k", "small-control-3k")
     },
+    # The others are tried on a smaller home.
+    "mitigations": {"logit_adjustment": {"method": "logit_adjustment"}},
     # What every audit is tested on; that the other families go through the graph too is shown on a smaller home.
     "audit": [{"suites": ["trident", "trident_composite", "crime", "crime_pooled", "communion", "agency"]}],
 }

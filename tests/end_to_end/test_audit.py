@@ -103,14 +103,18 @@ def test_a_second_audit_does_no_forward_pass_and_changes_no_byte(audited):
     assert provenance["mlflow_run"].null_count() == 0
 
 
-def test_one_mlflow_run_a_cell_linked_both_ways(audited):
+def test_one_mlflow_run_a_cell_and_condition_linked_both_ways(audited):
     from mlflow import MlflowClient
 
     home, _, _ = audited
     client = MlflowClient(home.places.tracking_uri)
     experiment = client.get_experiment_by_name("plumbline")
     runs = client.search_runs([experiment.experiment_id])
-    assert len(runs) == 2
+    assert (
+        sorted(run.data.tags["plumbline.condition"] for run in runs)
+        == ["before"] * 2 + ["logit_adjustment"] * 2
+    )
+    runs = [run for run in runs if run.data.tags["plumbline.condition"] == "before"]
     provenance = home.places.lake.read_table("provenance")
     assert {run.info.run_id for run in runs} == set(provenance["mlflow_run"])
     for run in runs:

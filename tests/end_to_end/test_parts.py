@@ -7,7 +7,7 @@ import pytest
 import yaml
 from homes import AUDIT, make_home
 
-from assets.tracking import headline_metrics
+from assets.tracked_numbers import headline_metrics
 from plumbline.metrics.registry import METRICS
 from resources.places import PROJECT
 
@@ -74,11 +74,14 @@ def test_every_headline_number_has_a_key_of_its_own(audited):
     names = ("outcome_metrics", "trident_metrics", "mitigated_metrics")
     frame = pl.concat([lake.read_table(name, partition=partition) for name in names])
     headlines = headline_metrics(frame)
+    after = headline_metrics(frame, "logit_adjustment")
     accuracy = frame.filter(
         (pl.col("metric") == "macro_accuracy")
         & pl.col("definition").is_in(["paper", "test_rows"])
         & pl.col("statistic").is_in(["estimate", "mean"])
         & (pl.col("suite") == "trident")
-        & (pl.col("condition") != "logit_adjustment_released")
     )
-    assert sum(key.startswith("macro_accuracy/") for key in headlines) == accuracy.height
+    counted = dict(accuracy.group_by("condition").len().iter_rows())
+    assert sum(key.startswith("macro_accuracy/") for key in headlines) == counted["before"]
+    assert sum(key.startswith("macro_accuracy/") for key in after) == counted["logit_adjustment"] == 15
+    assert {key for key in after if key.startswith("macro_accuracy/")} < set(headlines), "to be compared"

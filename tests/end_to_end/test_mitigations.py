@@ -1,0 +1,228 @@
+"""Every mitigation through the graph: fitted, judged on other images, tracked, exported, and found again."""
+
+import subprocess
+import sys
+
+import dagster as dg
+import polars as pl
+import pytest
+import yaml
+from homes import AUDIT, make_home
+
+from assets.adjustments import read_adjustments
+from assets.cells import StoredCell, require_mitigations
+from assets.mitigation_fits import read_text_fits
+from assets.text_mitigations import TEXT_METHODS
+from plumbline.encoders.families import FAMILIES
+from plumbline.errors import ConfigError
+from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA, VERDICTS
+from resources.places import PROJECT
+
+MODEL, DATASET = "small-bazaar-3k", "visitors"
+PARTITION = f"{DATASET}|{MODEL}"
+VISITORS = yaml.safe_load((PROJECT / "audit.yaml").read_text())["datasets"][DATASET]
+MITIGATIONS = {
+    "ala": {"method": "logit_adjustment", "per_class": 5, "epochs": 8},
+    "ala-additive": {"method": "logit_adjustment", "mode": "additive", "per_class": 5, "ablation": True},
+    "ala-composite": {"method": "logit_adjustment", "candidates": "composite", "per_class": 3},
+    "projection": {"method": "bias_prompts", "attributes": ["race"]},
+    "array": {"method": "prompt_array", "attribute": "race", "learning_rate": 0.01, "epochs": 2, "batch": 16},
+    "neutral": {"method": "saner", "attribute": "race", "epochs": 2, "batch": 16},
+}
+OWL = {"address": "local-dir:plumbline/world/checkpoints/owlv2-bazaar-3k"}
+HOME = {
+    "datasets": {DATASET: VISITORS, "pata": {"reader": "pata", "root": "planted:pata"}},
+    "encoders": {MODEL: AUDIT["encoders"][MODEL]},
+    "labeller": MODEL,
+    "statistics": {"resamples": 400, "permutations": 400},
+    "mitigations": MITIGATIONS,
+    "audit": [
+        {"datasets": [DATASET], "suites": ["trident", "trident_composite", "crime", "communion", "agency"]},
+        {"datasets": ["pata"], "suites": ["communion"]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def mitigated(tmp_path_factory):
+    home = make_home(tmp_path_factory.mktemp("mitigated"), **HOME)
+    code, output = home.run("audit")
+    assert code == 0, output
+    return home
+
+
+def stored(home):
+    return StoredCell.find(home.places, DATASET, MODEL)
+
+
+def test_no_judged_image_was_fitted_on(mitigated):
+    cell = stored(mitigated)
+    records = mitigated.places.lake.read_table("extended_records", partition=DATASET)
+    train = set(records.filter(split="train")["image_id"])
+    assert train and len(train) < records.height
+    trained = [fit for m in TEXT_METHODS for fit in read_text_fits(cell, m.name).fits.values()]
+    assert len(trained) == 3
+    for fit in trained:
+        assert set(fit.train_ids) <= train
+    assert sum(bool(fit.train_ids) for fit in trained) == 2, "a projection of prompts sees no image"
+    effects = mitigated.places.lake.read_table("mitigation_effects", partition=PARTITION)
+    judged = records.height - len(train)
+    of_texts = effects.filter(pl.col("method") != "logit_adjustment")
+    assert of_texts["n"].max() <= judged
+    adjustments = read_adjustments(cell).fits
+    for name, fits in adjustments.items():
+        fitted_on = {row for fit in fits.values() for row in fit.train_rows[0].tolist()}
+        own = effects.filter(condition=name)
+        assert own["n"].max() <= records.height - len(fitted_on)
+
+
+def test_every_mitigation_is_judged_on_bias_harm_and_cost(mitigated):
+    table = mitigated.places.lake.read_table("bias_transfer").filter(dataset=DATASET)
+    assert dict(table.schema) == dict(pl.Schema(TRANSFER_SCHEMA)) and set(table["verdict"]) <= set(VERDICTS)
+    assert set(table["condition"]) == set(MITIGATIONS)
+    for name in ("projection", "array", "neutral"):
+        own = table.filter(condition=name)
+        axes = {(r["attribute"], r["event"]) for r in own.filter(metric="max_skew").iter_rows(named=True)}
+        six = {(a, e) for a in ("gender", "race") for e in ("crime", "negative_communion", "negative_agency")}
+        assert six <= axes
+        costs = set(own.filter(kind="cost").select("metric", "definition").iter_rows())
+        assert {("zero_shot_accuracy", "macro"), ("retrieval_recall", "image_to_text@1"),
+                ("retrieval_r_precision", "text_to_image")} <= costs  # fmt: skip
+        assert own.filter(kind="harm").height and own.filter(kind="trident").height
+    adjusted = table.filter(condition="ala")
+    assert {"harm", "axis", "trident", "cost"} <= set(adjusted["kind"])
+    defined = table.filter(pl.col("value").is_finite())
+    ends = defined.select(pl.col("value_after") - pl.col("value_before") - pl.col("value"))
+    assert ends.to_series().abs().max() < 1e-9 and defined["n"].min() > 0
+
+
+def test_metric_rows_after_stand_beside_those_before(mitigated):
+    table = mitigated.places.lake.read_table("metric_table").filter(dataset=DATASET)
+    key = [
+        "metric",
+        "definition",
+        "suite",
+        "attribute",
+        "group",
+        "reference_group",
+        "event",
+        "probe",
+        "k",
+        "statistic",
+    ]
+    for name in ("projection", "array", "neutral"):
+        own = table.filter(condition=name)
+        assert {"max_skew", "harm_rate", "probe_rate", "macro_accuracy"} <= set(own["metric"])
+        assert own.select(key).is_duplicated().sum() == 0
+        assert own["cell_id"].null_count() == 0
+    composite = table.filter(condition="ala-composite")
+    assert set(composite.filter(metric="macro_accuracy_gain")["suite"]) == {"trident_composite"}
+    ablation = mitigated.places.lake.read_table("adjustment_ablation", partition=PARTITION)
+    assert set(ablation["condition"]) == {"ala-additive"} and ablation["per_class"].n_unique() == 6 + 1
+
+
+def test_before_and_after_are_runs_that_can_be_compared(mitigated):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(mitigated.places.tracking_uri)
+    experiment = client.get_experiment_by_name("plumbline").experiment_id
+    found = client.search_runs([experiment], f"params.dataset = '{DATASET}'")
+    runs = {run.data.tags["plumbline.condition"]: run for run in found}
+    assert set(runs) == {"before", *MITIGATIONS}
+    for name in ("projection", "array", "neutral"):
+        shared = set(runs["before"].data.metrics) & set(runs[name].data.metrics)
+        assert {"max_skew/crime/crime/race/test_rows", "harm_rate/crime/crime/test_rows", "zero_shot_accuracy/macro",
+                "retrieval_recall/image_to_text_at_1"} <= shared  # fmt: skip
+        files = {item.path for item in client.list_artifacts(runs[name].info.run_id)}
+        assert {"parameters.safetensors", "effects.csv", "metrics.parquet"} <= files
+    assert runs["array"].data.params["mitigation.attribute"] == "race"
+    for name in ("array", "neutral", "ala"):
+        curves = [key for key in runs[name].data.metrics if key.startswith("loss/")]
+        assert curves and all(len(client.get_metric_history(runs[name].info.run_id, c)) > 1 for c in curves)
+
+
+def test_moved_bias_is_a_warning_and_blocks_nothing(mitigated, monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", str(mitigated.places.dagster_home))
+    with dg.DagsterInstance.get() as instance:
+        key = dg.AssetCheckKey(dg.AssetKey("bias_transfer"), "no_bias_is_moved")
+        (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+        evaluation = record.event.dagster_event.asset_check_evaluation_data
+    assert evaluation.severity == dg.AssetCheckSeverity.WARN and not evaluation.blocking
+    moved = "improve one axis and worsen another" in evaluation.description
+    assert evaluation.passed == (not moved)
+    assert mitigated.places.report.is_file()
+
+
+def test_a_second_audit_trains_nothing_and_changes_no_byte(mitigated):
+    before = mitigated.table_sha256()
+    transfer = mitigated.places.lake.require("bias_transfer").sha256
+    epochs = {p: p.stat().st_mtime_ns for p in mitigated.places.home.glob("lake/training/*/*")}
+    assert len(epochs) >= 4, "two trainings, each with data and manifest"
+    code, output = mitigated.run("audit")
+    assert code == 0, output
+    assert mitigated.table_sha256() == before
+    assert mitigated.places.lake.require("bias_transfer").sha256 == transfer
+    assert {p: p.stat().st_mtime_ns for p in mitigated.places.home.glob("lake/training/*/*")} == epochs
+
+
+@pytest.mark.parametrize("name", ["ala", "array"])
+def test_an_export_runs_without_plumbline(mitigated, tmp_path, name):
+    code, output = mitigated.run("export-mitigation", MODEL, DATASET, name, "--to", str(tmp_path / name))
+    assert code == 0, output
+    readme = (tmp_path / name / "README.md").read_text()
+    assert MODEL in readme and DATASET in readme
+    root = mitigated.places.dataset_root(DATASET)
+    image = root / mitigated.places.lake.read_table("records", partition=DATASET)["path"][0]
+    # Only here: this machine's torchvision may lack the operators that its import asks for.
+    operators = (PROJECT / "plumbline/torchvision_operators.py").read_text()
+    call = "import runpy, sys\nrunpy.run_path(sys.argv.pop(1), run_name='__main__')\n"
+    prelude = tmp_path / "run.py"
+    prelude.write_text(f"{operators}\ndeclare_missing_operators()\n{call}")
+    checkpoint = PROJECT / "plumbline/world/checkpoints" / MODEL
+    done = subprocess.run(
+        [sys.executable, "-P", str(prelude), str(tmp_path / name / "example.py"), str(checkpoint), str(image)],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_an_export_of_what_was_not_tried_is_refused(mitigated, tmp_path):
+    code, output = mitigated.run("export-mitigation", MODEL, DATASET, "saner", "--to", str(tmp_path))
+    assert code == 2 and "not tried on this cell" in output and "projection" in output
+
+
+def test_a_dataset_without_a_training_split_leaves_out_what_must_be_trained(mitigated):
+    home = mitigated
+    details = home.places.lake.require("bias_transfer").details
+    left_out = {row["reason"].split(":")[0] for row in details["absent"] if row["dataset"] == "pata"}
+    assert left_out == {"array was not tried", "neutral was not tried"}
+    assert all("no rows to train on" in row["reason"] for row in details["absent"])
+    assert "neutral was not tried" in home.places.report.read_text("utf-8")
+    tried = home.places.lake.read_table("bias_transfer").filter(dataset="pata")
+    assert set(tried["condition"]) == {"projection"}
+
+
+@pytest.mark.parametrize(
+    ("model", "suites", "mitigation", "said"),
+    [
+        ("owl", ["crime"], "array", "`array` needs embed_images, embed_texts, text_gradients"),
+        (MODEL, ["perception"], "neutral", "nothing would show what the mitigation `neutral` changes"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(tmp_path, model, suites, mitigation, said):
+    entry = {"encoders": [model], "datasets": [DATASET], "suites": suites, "mitigations": [mitigation]}
+    home = make_home(
+        tmp_path, **HOME | {"encoders": {MODEL: AUDIT["encoders"][MODEL], "owl": OWL}, "audit": [entry]}
+    )
+    family = FAMILIES[home.places.checkpoint(model).family]
+    with pytest.raises(ConfigError, match=said):
+        require_mitigations(home.places, DATASET, model, family=family)
+
+
+def test_a_named_mitigation_that_cannot_be_trained_fails_and_says_why(mitigated):
+    content = yaml.safe_load(mitigated.places.audit_path.read_text())
+    content["audit"][1]["mitigations"] = ["neutral"]
+    mitigated.places.audit_path.write_text(yaml.safe_dump(content))
+    code, output = mitigated.run("audit")
+    assert code == 1 and "no rows to train on" in output, output
