@@ -1,9 +1,10 @@
 """Texts that name no label of an attribute, texts made so, and texts made to name one.
 
 Source: Hirota et al., "SANER: Annotation-free Societal Attribute Neutralizer for Debiasing CLIP" (ICLR 2025),
-section 3: attribute neutralisation, and the attribute-specific descriptions of a neutral one. The words are those of
-`plumbline/tables/person_words.yaml`. Only whole words count, whatever their case: letters, digits and hyphens between
-letters hold a word together (`salesman` is a word of its own, `man-made` none), an apostrophe or underscore ends one.
+section 3: attribute neutralisation, and the attribute-specific descriptions of a neutral one. The words are
+those of `plumbline/tables/person_words.yaml`. Only whole words count, whatever their case: letters, digits
+and hyphens between letters hold a word together (`salesman` is a word of its own, `man-made` none), an
+apostrophe or underscore ends one.
 """
 
 from __future__ import annotations
@@ -23,23 +24,25 @@ _WORD = r"[^\W_]+(?:[-\u2010\u2011'’][^\W_]+)*"
 _ARTICLE = re.compile(rf"{_START}(an?)(\s+)$", re.IGNORECASE)
 # By sound: a European, a unicyclist, a one-armed person; an heir, an honest person, an hour.
 _CONSONANT_SOUND = re.compile(r"(?:eu|uni(?!n)|us[ae]|one\b|once\b)", re.IGNORECASE)
-_VOWEL_SOUND = re.compile(r"(?:[aeiou]|hour|heir|hono)", re.IGNORECASE)
+_VOWEL_SOUND = re.compile(r"(?:[aeiou]|hour|heir|hon(?:est|ou?r))", re.IGNORECASE)
 
 
 def is_neutral(text: str, attribute: str) -> bool:
     """Return whether a text names no label of an attribute (`gender`, `race`, `age`).
 
-    `a photo of a thief` is neutral for all three; so is `a man in a black suit`, for race and age. An empty text is
-    neutral.
+    `a photo of a thief` is neutral for all three; so is `a man in a black suit`, for race and age. An empty
+    text is neutral.
     """
     return re.search(specific_pattern(attribute), text) is None
 
 
 @cache
 def specific_pattern(attribute: str) -> str:
-    """Return the regular expression that is found in a text exactly if the text names a label of an attribute.
+    """Return the regular expression that is found in a text exactly if the text names a label of an
+    attribute.
 
-    It is complete in itself (flags included), so that a fitted mitigation can carry it; groups say what was found.
+    It is complete in itself (flags included), so that a fitted mitigation can carry it; groups say what was
+    found.
     """
     words = attribute_words(attribute)
     kinds = {
@@ -56,13 +59,13 @@ def specific_pattern(attribute: str) -> str:
 def neutralised(text: str, attribute: str) -> str:
     """Return a text without the labels of an attribute that it names; a neutral text comes back as it is.
 
-    A noun is replaced (woman -> person, men -> people, girl -> child), an adjective goes, or becomes `person` where
-    it stood for one; articles next to a change follow the word after them, and capitals are kept. `a photo of an
-    Asian woman` gives `a photo of an Asian person` for gender and `a photo of a woman` for race.
+    A noun is replaced (woman -> person, men -> people, girl -> child), an adjective goes, or becomes `person`
+    where it stood for one; articles next to a change follow the word after them, and capitals are kept. `a
+    photo of an Asian woman` gives `a photo of an Asian person` for gender and `a photo of a woman` for race.
     """
     pattern = specific_pattern(attribute)
-    # What goes can bring another word next to a person: until there is none. From the right, so that what follows a
-    # change is final.
+    # What goes can bring another word next to a person: until there is none. From the right, so that what
+    # follows a change is final.
     while found := list(re.finditer(pattern, text)):
         for match in reversed(found):
             text = _replaced(text, match, attribute)
@@ -72,10 +75,10 @@ def neutralised(text: str, attribute: str) -> str:
 def variants(text: str, attribute: str) -> tuple[str, ...]:
     """Return the texts that name each label of an attribute in turn, made of a neutral one.
 
-    The label's word goes before every person: `a photo of a person` gives `a photo of a male person` and `a photo of
-    a female person`. Where a text names no person that is known, the word goes after the first article that follows
-    `photo of` and the like (`a photo of a zookeeper` gives `a photo of a male zookeeper`), and without one before the
-    first word; an empty text becomes the word alone.
+    The label's word goes before every person: `a photo of a person` gives `a photo of a male person` and `a
+    photo of a female person`. Where a text names no person that is known, the word goes after the first
+    article that follows `photo of` and the like (`a photo of a zookeeper` gives `a photo of a male
+    zookeeper`), and without one before the first word; an empty text becomes the word alone.
 
     Returns
     -------
@@ -89,7 +92,9 @@ def variants(text: str, attribute: str) -> tuple[str, ...]:
     """
     if not is_neutral(text, attribute):
         raise MetricError(
-            f"a text that names a label of `{attribute}` has no variants", found=text, hint="neutralise it first"
+            f"a text that names a label of `{attribute}` has no variants",
+            found=text,
+            hint="neutralise it first",
         )
     places = [match.start() for match in re.finditer(_persons(), text)] or [_place(text)]
     made = []
@@ -121,7 +126,7 @@ def _persons() -> str:
 
 
 def _before_persons(words: Iterable[str]) -> str:
-    """Return an expression for words that count before a person, at most two words ahead, or as the last noun."""
+    """Return an expression for words that count up to three words before a person, or as the last noun."""
     others = rf"(?:{_GAP}(?!{_any(person_words().no_nouns)}{_END}){_WORD}){{0,2}}"
     last = rf"(?:(?<=\ba\s)|(?<=\ban\s)){_any(words)}(?=\W*$)"
     return rf"{_any(words)}(?={others}{_GAP}{_known_persons()})|{last}"
@@ -159,7 +164,7 @@ def _neutral_form(match: re.Match[str], attribute: str, before: str, after: str)
 
 
 def _with_article(before: str, after: str) -> str:
-    """Join two parts of a text; an article at the end of the first follows the sound that the second begins with."""
+    """Join two parts of a text; an article at the end of the first follows the sound of the second."""
     match = _ARTICLE.search(before)
     if not match or not after:
         return before + after

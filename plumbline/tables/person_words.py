@@ -14,7 +14,8 @@ from plumbline.errors import ConfigError
 
 @dataclass(frozen=True)
 class AttributeWords:
-    """The words of one attribute, in lower case; a space stands for a space, a hyphen, a slash or an underscore.
+    """The words of one attribute, in lower case; a space stands for a space, a hyphen, a slash or an
+    underscore.
 
     Attributes
     ----------
@@ -49,7 +50,8 @@ class PersonWords:
     id, source : str
     version : int
     persons : tuple of str
-        Nouns for people that name no label of any attribute, and `female` and `male`, which can stand for one.
+        Nouns for people that name no label of any attribute, and `female` and `male`, which can stand for
+        one.
     pictures : tuple of str
         Words for the picture itself: `photo`.
     no_nouns : tuple of str
