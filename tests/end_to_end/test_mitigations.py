@@ -26,7 +26,14 @@ MITIGATIONS = {
     "ala-additive": {"method": "logit_adjustment", "mode": "additive", "per_class": 5, "ablation": True},
     "ala-composite": {"method": "logit_adjustment", "candidates": "composite", "per_class": 3},
     "projection": {"method": "bias_prompts", "attributes": ["race"]},
-    "array": {"method": "prompt_array", "attribute": "race", "learning_rate": 0.01, "epochs": 2, "batch": 16},
+    "array": {
+        "method": "prompt_array",
+        "attribute": "race",
+        "learning_rate": 0.01,
+        "epochs": 2,
+        "batch": 16,
+        "alternate": 2,
+    },
     "neutral": {"method": "saner", "attribute": "race", "epochs": 2, "batch": 16},
 }
 OWL = {"address": "local-dir:plumbline/world/checkpoints/owlv2-bazaar-3k"}
