@@ -6,7 +6,7 @@ import math
 
 import polars as pl
 
-from plumbline.report.figures.adjustment import adjustments
+from plumbline.report.figures.adjustment import adjustments, on_test_rows
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading
 from plumbline.report.listings import Listing
@@ -46,15 +46,16 @@ def _adjusted(own: pl.DataFrame, name: str, condition: str) -> tuple[str, ...] |
         return None
     spread = where(gains, statistic="sd")["value"].fill_nan(None).mean()
     worst, lowered = mean.row(0, named=True), mean.filter(pl.col("value") < 0).height
+    accuracy = on_test_rows(own, "macro_accuracy", condition=condition)
     return (
         name,
         condition,
-        percent(_mean(own, "before")),
-        percent(_mean(own, condition)),
+        percent(_mean(accuracy, "before")),
+        percent(_mean(accuracy, condition)),
         f"{points(_mean_of(mean))} (sd {number(100 * spread) if isinstance(spread, float) else '–'})",
         f"{lowered} of {mean.height}",
         f"{worst['probe']} ({points(worst['value'])})" if lowered else "none",
-        *_probe_rate_cost(own, condition),
+        *_probe_rate_cost(on_test_rows(own, "probe_rate", condition=condition), condition),
     )
 
 
@@ -63,21 +64,20 @@ def _mean_of(frame: pl.DataFrame) -> float:
     return float(values.mean()) if values.size else math.nan
 
 
-def _mean(own: pl.DataFrame, condition: str, metric: str = "macro_accuracy") -> float:
-    rows = where(own, metric=metric, definition="test_rows", condition=condition, statistic="mean")
-    return _mean_of(rows.filter(pl.col("value").is_finite()))
+def _mean(rows: pl.DataFrame, condition: str) -> float:
+    return _mean_of(where(rows, condition=condition, statistic="mean").filter(pl.col("value").is_finite()))
 
 
-def _probe_rate_cost(own: pl.DataFrame, condition: str) -> tuple[str, str]:
-    rates = where(own, metric="probe_rate", definition="test_rows", statistic="mean")
-    old = where(rates, condition="before").select("group", "probe", old="value")
-    both = old.join(
-        where(rates, condition=condition).select("group", "probe", new="value"), on=["group", "probe"]
+def _probe_rate_cost(rates: pl.DataFrame, condition: str) -> tuple[str, str]:
+    old, new = (
+        where(rates, condition=name, statistic="mean").select("group", "probe", "value")
+        for name in ("before", condition)
     )
+    both = old.join(new, on=["group", "probe"], suffix="_after")
     if both.is_empty():
         return "–", "–"
-    risen = both.filter(pl.col("new") - pl.col("old") > 0.01).height
-    before, after = (_mean(own, name, "probe_rate") for name in ("before", condition))
+    risen = both.filter(pl.col("value_after") - pl.col("value") > 0.01).height
+    before, after = (_mean(rates, name) for name in ("before", condition))
     return f"{percent(before)} → {percent(after)}", f"{risen} of {both.height}"
 
 

@@ -1,9 +1,10 @@
 """What to use for a checkpoint, and what it would make worse: one rule, and the sentences that it leads to.
 
 A mitigation is recommended where it improves at least one of the six contrastive metrics or a harm rate, worsens
-no axis (other groups and the mean of the tasks included) and no harm rate, and costs no accuracy and no retrieval,
-each by its verdict. Among several it is the one that improves most of the six; then the one that lowers them more
-on average; then the same by harm rates. A mitigation whose fit saw images that it is judged on is never recommended.
+no axis (other groups and the mean of the tasks included, by whichever reading) and no harm rate, and costs no
+accuracy and no retrieval, each by its verdict. Among several it is the one that improves most of the six; then the
+one that lowers them more on average; then the same by harm rates. A mitigation whose fit saw images that it is
+judged on is never recommended.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from plumbline.report.inputs import Reading
 from plumbline.report.mitigation_words import METHOD_WORDS
 from plumbline.report.numbers import MINUS, count, number, points
 from plumbline.report.rows import Row, defined
-from plumbline.report.transfer import COSTS, JUDGED, Tried, is_share, row_words, stated, undefined_rows
+from plumbline.report.transfer import COSTS, JUDGED, Tried, undefined_rows
+from plumbline.report.transfer_words import is_share, row_words, stated
 
 IN_NUMBERS = 3
 """How many changes a sentence tells in numbers; it names the others."""
@@ -56,8 +58,8 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> list[str]:
     chosen = recommended(candidates)
     where = f"{candidates[0].model} on {candidates[0].dataset}"
     if chosen:
-        told = [f"For {where}, use {chosen.name}. It {_does(chosen, reading)} {_unworsened(chosen)}"]
-        told[0] += _takes(chosen)
+        helped = f"For {where}, use {chosen.name}. It {changed(chosen.improved, reading.confidence)}."
+        told = [" ".join([helped, _unworsened(chosen), *_beside(chosen, reading)]) + _takes(chosen)]
     else:
         told = [f"For {where}, no mitigation that was tried can be recommended: {_why_none(candidates)}."]
     others = [one for one in candidates if one is not chosen]
@@ -102,19 +104,12 @@ def _changes(one: Tried) -> list[Row]:
     return [row for row in one.rows if row["verdict"] in (IMPROVED, WORSENED)]
 
 
-def _does(one: Tried, reading: Reading) -> str:
-    """Say what it improves, of the six and of harm rates, and in passing how it does on the probes."""
-    told = f"{changed(one.improved, reading.confidence)}."
-    probes = _probes(one)
-    return f"{told} {probes}" if probes else told
-
-
 def _probes(one: Tried) -> str:
     rows = one.of("trident")
     better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
     if not better and not worse:
         return ""
-    told = f"Of {len(rows)} rates of the Trident probes it improves {len(better)} and worsens {len(worse)}"
+    told = f"On the Trident probes it improves {len(better)} and worsens {len(worse)} of {len(rows)} rates"
     return f"{told}: {joined([row_words(row) for row in worse])}." if worse else f"{told}."
 
 
@@ -125,7 +120,7 @@ def _unworsened(one: Tried) -> str:
     told += ", or that it costs accuracy or retrieval" if costs else "; what it costs was not measured"
     told += f"{_reach([*judged, *costs])}."
     if undefined := undefined_rows(one.rows):
-        told += f" Of {count(len(undefined))} of its comparisons nothing can be said: they are undefined."
+        told += f" Nothing can be said of {count(len(undefined))} of its comparisons (undefined)."
     return told
 
 
@@ -191,7 +186,8 @@ def _beside(one: Tried, reading: Reading) -> list[str]:
     """Say what happens off the axes and harm rates: on the probes, and to accuracy that rises."""
     level = reading.confidence
     if one.of(*JUDGED):
-        told = [_probes(one)] if _probes(one) else []
+        told = [f"Readings disagree: it {changed(one.disputed, level)}."] if one.disputed else []
+        told += [_probes(one)] if _probes(one) else []
     else:
         better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
         parts = ([brief(better, level, most=1)] if better else []) + (
@@ -210,5 +206,5 @@ def _silence(silent: Sequence[Tried]) -> str:
     if len(undefined_rows(rows)) == len(rows):
         return f"Of {names} nothing can be said: every comparison is undefined."
     they, s = ("they", "") if len(silent) > 1 else ("it", "s")
-    told = f"There is no evidence that {names} change{s} anything; this does not show that {they} change{s} nothing"
+    told = f"There is no evidence that {names} change{s} anything. This does not show that {they} change{s} nothing"
     return f"{told}{_reach(rows)}."

@@ -1,4 +1,4 @@
-"""Reading the table of bias transfer: what each row is about in words, and what was tried on a checkpoint."""
+"""Reading the table of bias transfer: what was tried on a checkpoint, and what that improves and worsens."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import polars as pl
 from plumbline.metrics.transfer_schema import IMPROVED, UNDEFINED, WORSENED
 from plumbline.report.figures.outcomes import VARIANT_SUITES
 from plumbline.report.mitigation_words import METHOD_WORDS, method_title
-from plumbline.report.numbers import EQUALS, confidence, count, interval, number, p_value, percent, points
 from plumbline.report.rows import Row, defined
-from plumbline.report.vocabulary import attribute_title, event_title
 
-EVENTS = ("crime", "negative_communion", "negative_agency")
-SIX_AXES = tuple(product(("gender", "race"), EVENTS))
-"""Attribute and event of the six contrastive metrics."""
+TASKS = (("crime", "crime"), ("communion", "negative_communion"), ("agency", "negative_agency"))
+"""Suite and event of the three tasks."""
+SIX_AXES = tuple((attribute, *task) for attribute, task in product(("gender", "race"), TASKS))
+"""Attribute, suite and event of the six contrastive metrics."""
+
+
+Axis = tuple[str | None, str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ JUDGED = ("axis", "harm")
 COSTS = ("accuracy", "retrieval")
 
 _ATTRIBUTES = (None, "gender", "race", "age_group", "gender_race")
-_EVENTS = (*EVENTS, "non_human", "mean_of_tasks", "negative", "neutral", "positive")
+_EVENTS = (*(event for _, event in TASKS), "non_human", "mean_of_tasks", "negative", "neutral", "positive")
 _METRICS = ("zero_shot_accuracy", "macro_accuracy", "probe_rate", "parity_difference")
 
 
@@ -63,6 +65,8 @@ class Tried:
         The mitigation's id in the audit file, and one of `plumbline.mitigation.methods.METHODS`.
     rows : tuple of Row
         Its rows that are shown (`block_of`), in the order of the blocks.
+    readings : tuple of Row
+        Further readings of the axes: smoothed skews, parity differences, variants of the suites.
     leaking : bool
         Whether images that it is judged on had a say in its fit.
     """
@@ -72,6 +76,7 @@ class Tried:
     model: str
     dataset: str
     rows: tuple[Row, ...]
+    readings: tuple[Row, ...] = ()
     leaking: bool = False
 
     def of(self, *blocks: str, verdict: str | None = None) -> list[Row]:
@@ -92,12 +97,36 @@ class Tried:
     @property
     def improved_axes(self) -> list[Row]:
         """Return the rows of the six contrastive metrics that it improves."""
-        return [r for r in self.of("axis", verdict=IMPROVED) if (r["attribute"], r["event"]) in SIX_AXES]
+        return [r for r in self.of("axis", verdict=IMPROVED) if axis_of(r) in SIX_AXES]
 
     @property
     def worsened(self) -> list[Row]:
-        """Return the axes, whichever groups they compare, and harm rates that it makes worse."""
-        return self.of(*JUDGED, verdict=WORSENED)
+        """Return the axes, whichever groups they compare, and harm rates that it makes worse.
+
+        An axis is worse where any reading of it is, unless Max Skew says that it improves; of several readings it is
+        Max Skew, else the surest.
+        """
+        main = self.of(*JUDGED, verdict=WORSENED)
+        settled = {axis_of(row) for row in (*main, *self.of("axis", verdict=IMPROVED))}
+        return main + [row for row in self._worse_readings if axis_of(row) not in settled]
+
+    @property
+    def disputed(self) -> list[Row]:
+        """Return readings by which an axis gets worse that improves by Max Skew."""
+        improved = {axis_of(row) for row in self.of("axis", verdict=IMPROVED)}
+        return [row for row in self._worse_readings if axis_of(row) in improved]
+
+    @property
+    def _worse_readings(self) -> list[Row]:
+        """Return the surest further reading of each axis by which it gets worse."""
+        worse = [row for row in self.readings if row["verdict"] == WORSENED]
+        surest = {axis_of(row): row for row in sorted(worse, key=lambda row: -row["q"])}
+        return sorted(surest.values(), key=place)
+
+
+def axis_of(row: Row) -> Axis:
+    """Return the axis that a row reads: attribute, suite and event."""
+    return row["attribute"], row["suite"], row["event"]
 
 
 def block_of(row: Row) -> str | None:
@@ -112,28 +141,19 @@ def block_of(row: Row) -> str | None:
     return str(row["kind"])
 
 
-def is_share(row: Row) -> bool:
-    """Return whether a row's values are shares of images: all but skews are."""
-    return bool(row["metric"] != "max_skew")
-
-
 def tried(transfer: pl.DataFrame, *, dataset: str, model: str, leaking: Sequence[str] = ()) -> list[Tried]:
     """Return what was tried on a checkpoint and dataset, in the order of the methods and then by id."""
     rows = transfer.filter(pl.col("dataset") == dataset, pl.col("model") == model).to_dicts()
     order = list(METHOD_WORDS)
     ids = {(row["condition"], row["method"]) for row in rows}
     ranked = sorted(ids, key=lambda i: (order.index(i[1]) if i[1] in order else len(order), i[1], i[0]))
-    return [
-        Tried(
-            condition=condition,
-            method=method,
-            model=model,
-            dataset=dataset,
-            rows=tuple(shown_rows([r for r in rows if (r["condition"], r["method"]) == (condition, method)])),
-            leaking=condition in leaking,
-        )
-        for condition, method in ranked
-    ]
+    found = []
+    for condition, method in ranked:
+        own = [row for row in rows if (row["condition"], row["method"]) == (condition, method)]
+        readings = tuple(row for row in own if block_of(row) is None)
+        shown = tuple(shown_rows(own))
+        found.append(Tried(condition, method, model, dataset, shown, readings, condition in leaking))
+    return found
 
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
@@ -160,101 +180,6 @@ def _index(order: Sequence[str | None], name: str | None) -> tuple[int, str]:
     return (order.index(name), "") if name in order else (len(order), name or "")
 
 
-def row_title(row: Row) -> str:
-    """Return what a row is about, for an axis or table in which its block is named."""
-    mixed = "" if row["suite"] in ("trident", None) else f", {row['suite'].replace('_', ' ')}"
-    match row["metric"]:
-        case "probe_rate":
-            return f"taken for a {row['event']} probe{mixed}"
-        case "parity_difference" if row["kind"] == "trident":
-            return f"gap between classes, {row['event']}{mixed}"
-        case "zero_shot_accuracy":
-            return f"zero-shot, {_spaced(row['definition'])}"
-        case "macro_accuracy":
-            return f"with a probe, macro{mixed if row['suite'] == 'trident_mixed' else ''}"
-        case "retrieval_recall":
-            return _retrieval("recall", row["definition"])
-        case "retrieval_r_precision":
-            return _retrieval("R-precision", row["definition"])
-    if row["kind"] == "axis":
-        return f"{attribute_title(row['attribute'] or 'all images')}: {_short(row)}"
-    return _short(row)
-
-
-def row_words(row: Row) -> str:
-    """Return what a row is about as the object of a sentence."""
-    event = event_title(row["event"] or "")
-    match row["metric"]:
-        case "max_skew":
-            whole = "the " if row["event"] == "mean_of_tasks" else ""
-            return f"{attribute_title(row['attribute'] or '')} skew in {whole}{event}"
-        case "harm_rate":
-            return f"the share of images given {event}"
-        case "probe_rate":
-            return f"the share of images taken for a {event} probe word"
-        case "parity_difference" if row["kind"] == "trident":
-            return (
-                f"the gap between {attribute_title(row['attribute'] or '')} classes for {event} probe words"
-            )
-        case "zero_shot_accuracy":
-            return f"zero-shot accuracy ({_spaced(row['definition'])})"
-        case "macro_accuracy":
-            return "macro accuracy with a probe among the labels"
-        case "retrieval_recall" | "retrieval_r_precision":
-            return row_title(row)
-    return f"{attribute_title(row['attribute'] or '')} {_spaced(row['metric'])} in {event}".strip()
-
-
-def change(row: Row) -> str:
-    """Return the difference after - before, signed, in the unit of its row."""
-    if not defined(row["value"]):
-        return "undefined"
-    if is_share(row):
-        return points(row["value"])
-    return f"{'+' if row['value'] > 0 else ''}{number(row['value'])}"
-
-
-def change_interval(row: Row) -> str:
-    """Return the interval of the difference in the unit of its row."""
-    return _ends(row["ci_low"], row["ci_high"], share=is_share(row))
-
-
-def both_values(row: Row) -> str:
-    """Return `before → after`."""
-    shown = percent if is_share(row) else number
-    return f"{shown(row['value_before'])} → {shown(row['value_after'])}"
-
-
-def stated(row: Row, level: float) -> str:
-    """Return what changed and by how much: `gender skew in crime labels by 0.42 (95% CI 0.30–0.55; …)`."""
-    falls = row["value"] < 0
-    low, high = (row["ci_low"], row["ci_high"])
-    if falls and defined(low) and defined(high):
-        low, high = -high, -low
-    size = points(abs(row["value"])).lstrip("+") if is_share(row) else number(abs(row["value"]))
-    ends = _ends(low, high, share=is_share(row))
-    parts = [f"{confidence(level)} CI {ends}" if ends != "no interval" else ends]
-    parts += [p_value(row["q"], "q"), both_values(row), f"n{EQUALS}{count(row['n'])}"]
-    return f"{row_words(row)} by {size} ({'; '.join(parts)})"
-
-
 def undefined_rows(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of which nothing can be said."""
     return [row for row in rows if row["verdict"] == UNDEFINED or not defined(row["value"])]
-
-
-def _ends(low: float | None, high: float | None, *, share: bool) -> str:
-    return interval(low, high, scale=100, unit=" points") if share else interval(low, high)
-
-
-def _short(row: Row) -> str:
-    return event_title(row["event"] or row["metric"]).removesuffix(" words")
-
-
-def _retrieval(measure: str, definition: str) -> str:
-    direction, at, depth = definition.partition("@")
-    return f"{measure}{at}{depth}, {_spaced(direction)}"
-
-
-def _spaced(text: str) -> str:
-    return text.replace("_", " ")

@@ -10,7 +10,8 @@ from plumbline.report.inputs import Reading
 from plumbline.report.numbers import bare_p, count
 from plumbline.report.recommendation import brief, changed
 from plumbline.report.rows import Row, defined
-from plumbline.report.transfer import COSTS, JUDGED, Tried, change, change_interval, tried
+from plumbline.report.transfer import COSTS, JUDGED, Tried, tried
+from plumbline.report.transfer_words import change, change_interval
 
 _BIAS = (*JUDGED, "trident")
 
@@ -31,7 +32,8 @@ def transfer_findings(transfer: pl.DataFrame | None, reading: Reading) -> list[F
 
 
 def _finding(one: Tried, reading: Reading) -> Finding:
-    better, worse = (one.of(*_BIAS, verdict=v) for v in (IMPROVED, WORSENED))
+    better = one.of(*_BIAS, verdict=IMPROVED)
+    worse = one.worsened + one.of("trident", verdict=WORSENED)
     costs = one.of(*COSTS, verdict=WORSENED)
     level, subject = reading.confidence, f"{one.model} on {one.dataset}: {one.name}"
     if worse and better:

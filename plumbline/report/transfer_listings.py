@@ -19,12 +19,9 @@ from plumbline.report.transfer import (
     JUDGED,
     Tried,
     block_of,
-    both_values,
-    change,
-    change_interval,
     place,
-    row_title,
 )
+from plumbline.report.transfer_words import both_values, change, change_interval, row_title
 
 SIGNS = {IMPROVED: "✓ improved", WORSENED: "✗ worsened", NO_EVIDENCE: "no evidence", UNDEFINED: "undefined"}
 """Verdict -> how a table writes it: the sign tells it without colour."""
@@ -59,7 +56,7 @@ def transfer_listing(rows: pl.DataFrame) -> Listing:
         (
             row["condition"],
             method_title(row["method"]),
-            _subject(row),
+            row_title(row),
             f"{row['metric']} · {row['definition']}".replace("_", " "),
             both_values(row),
             change(row),
@@ -85,10 +82,6 @@ def transfer_listing(rows: pl.DataFrame) -> Listing:
     return Listing((*heads, "Verdict", "Note"), shown, frozenset({4, 5, 6, 7, 8}))
 
 
-def _subject(row: Row) -> str:
-    return f"{row_title(row)}{' (pooled)' if row['suite'] == 'crime_pooled' else ''}"
-
-
 def overview_listing(by_model: Sequence[Sequence[Tried]], conditions: Sequence[str]) -> Listing:
     """List for each model which mitigation to use, and how many axes and harm rates each changes."""
     rows = []
@@ -105,6 +98,6 @@ def _counted(one: Tried) -> str:
     judged = one.of(*JUDGED)
     if not judged:
         return "not judged"
-    better, worse = (len(one.of(*JUDGED, verdict=v)) for v in (IMPROVED, WORSENED))
+    better, worse = len(one.of(*JUDGED, verdict=IMPROVED)), len(one.worsened)
     costs = ", costs" if one.of(*COSTS, verdict=WORSENED) else ""
     return f"{better} better, {worse} worse of {len(judged)}{costs}"

@@ -410,25 +410,24 @@ def transfer_frame(models=GRID, datasets=("planted-fairface", "planted-utkface")
         add = partial(transfer_row, model, dataset, condition, method)
         if changes is not None:
             rows += _axis_rows(add, changes)
-        for metric, definition, event in itertools.product(
-            ("probe_rate", "parity_difference"), ("test_rows",), ("negative", "neutral", "positive")
+        gain = changes is None
+        for event in ("negative", "neutral", "positive"):
+            common = {"event": event, "value": -0.06 if gain else 0.004, "half": 0.02, "value_before": 0.14}
+            rows.append(add("trident", "probe_rate", "by_valence", suite="trident", **common))
+            for suite, attribute in (("trident", "race"), ("trident_mixed", "race_gender")):
+                common |= {"suite": suite, "attribute": attribute}
+                rows.append(add("trident", "parity_difference", "max_minus_min", **common))
+        for suite, metric, definition, before, value in (
+            ("trident", "macro_accuracy", "mean_over_probes", 0.82, 0.04 if gain else -0.002),
+            ("trident", "zero_shot_accuracy", "macro", 0.88, -0.004),
+            ("trident", "zero_shot_accuracy", "micro", 0.89, -0.003),
+            ("retrieval", "retrieval_recall", "image_to_text@1", 0.21, -0.002),
+            ("retrieval", "retrieval_recall", "image_to_text@5", 0.55, -0.004),
+            ("retrieval", "retrieval_r_precision", "text_to_image", 0.33, -0.003),
         ):
-            value = -0.06 if changes is None else 0.004
-            attribute = "race" if metric == "parity_difference" else None
-            rows.append(
-                add("trident", metric, definition, suite="trident", event=event, attribute=attribute,
-                    value=value, half=0.02, value_before=0.14)
-            )  # fmt: skip
-        for metric, definition, before, value in (
-            ("macro_accuracy", "test_rows", 0.82, 0.04 if changes is None else -0.002),
-            ("zero_shot_accuracy", "macro", 0.88, -0.004),
-            ("zero_shot_accuracy", "micro", 0.89, -0.003),
-            ("retrieval_recall", "image_to_text@1", 0.21, -0.002),
-            ("retrieval_recall", "image_to_text@5", 0.55, -0.004),
-            ("retrieval_r_precision", "image_to_text", 0.33, -0.003),
-        ):
-            if changes is not None or metric == "macro_accuracy":
-                rows.append(add("cost", metric, definition, value=value, half=0.012, value_before=before))
+            if suite == "trident" or not gain:
+                common = {"suite": suite, "value": value, "half": 0.012, "value_before": before}
+                rows.append(add("cost", metric, definition, **common))
     return pl.DataFrame(rows, schema=dict(TRANSFER_SCHEMA))
 
 

@@ -72,7 +72,7 @@ def _probe_by_probe(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> 
         ],
     )
     leaking = inputs.audit.leaking
-    for suite in ("trident", "trident_mixed"):
+    for suite in ("trident", "trident_mixed", "trident_composite"):
         ids = adjustments(table, dataset, suite, leaking=leaking)
         for name in ids:
             picture = adjustment_figure(table, inputs.models, dataset, suite, condition=name)
@@ -107,7 +107,8 @@ CHAPTER = Chapter(
             "Bias transfer",
             "The number with the mitigation minus the number without it, on the same images, none of which the "
             "mitigation was fitted on. Intervals: paired bootstrap, an image's answers before and after are drawn "
-            "together. q: Benjamini–Hochberg within each kind of comparison.",
+            "together. q: Benjamini–Hochberg for one mitigation at a time, over all models and datasets, within a "
+            "metric and definition.",
         ),
         (
             "Improved, worsened, no evidence",
@@ -120,8 +121,9 @@ CHAPTER = Chapter(
         (
             "What a mitigation costs",
             "Zero-shot accuracy on the dataset's own labels, over images (micro) and as the mean over classes "
-            "(macro); macro accuracy with one probe among the labels; and how often the right text is among the "
-            "first found for an image, with captions made from the labels, or the R-precision of such a search.",
+            "(macro); macro accuracy with one probe among the labels, mean over probes; how often an image's caption "
+            "is the nearest to it (recall@1) or among the five nearest (recall@5); and how often an image is among the "
+            "nearest to its caption (R-precision).",
         ),
         *((words.title, words.works) for words in METHOD_WORDS.values()),
     ),

@@ -35,6 +35,18 @@ def adjustments(table: pl.DataFrame, dataset: str, suite: str, *, leaking: tuple
     return sorted(in_order(gains["condition"], ()), key=lambda name: name in leaking)
 
 
+def on_test_rows(table: pl.DataFrame, metric: str, *, condition: str) -> pl.DataFrame:
+    """Return a metric before and after an adjustment, on the images that it was not fitted on.
+
+    Adjustments with other training rows than the first have test rows, and so a definition, of their own.
+    """
+    keys = ["model", "dataset", "suite", "definition"]
+    rows = where(table, metric=metric, condition=("before", condition)).filter(
+        pl.col("definition").str.starts_with("test_rows")
+    )
+    return rows.join(where(rows, condition=condition).select(keys).unique(), on=keys, how="semi")
+
+
 def adjustment_figure(
     table: pl.DataFrame, models: tuple[str, ...], dataset: str, suite: str, *, condition: str
 ) -> Picture | None:
@@ -45,10 +57,8 @@ def adjustment_figure(
     condition : str
         Id of the logit adjustment, as in `adjustments`.
     """
-    rows = where(
-        table, metric="macro_accuracy", definition="test_rows", dataset=dataset, suite=suite,
-        condition=("before", condition),
-    )  # fmt: skip
+    own = where(table, dataset=dataset, suite=suite)
+    rows = on_test_rows(own, "macro_accuracy", condition=condition)
     after = where(rows, condition=condition, statistic="mean")
     if after.is_empty():
         return None
@@ -69,8 +79,8 @@ def adjustment_figure(
             panel_title(axes, name)
             for end in (4.5, 9.5):
                 axes.axhline(end, color=GREY, linewidth=0.7, linestyle=(0, (2, 3)))
-            own = {key[1:]: row for key, row in values.items() if key[0] == name}
-            _dumbbells(axes, words, own, condition)
+            marked = {key[1:]: row for key, row in values.items() if key[0] == name}
+            _dumbbells(axes, words, marked, condition)
         entries = [
             legend_dot("before", GREY, filled=False),
             legend_dot("after, better", BLUE),

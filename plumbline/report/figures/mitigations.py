@@ -37,14 +37,11 @@ from plumbline.report.transfer import (
     SIX_AXES,
     Block,
     Tried,
+    axis_of,
     block_of,
-    both_values,
-    change,
-    change_interval,
     place,
-    row_title,
-    row_words,
 )
+from plumbline.report.transfer_words import both_values, change, change_interval, row_title, row_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +79,7 @@ def mitigation_figures(candidates: Sequence[Tried], *, model: str, dataset: str)
         Empty where there is nothing to draw.
     """
     shown = [
-        replace(one, rows=tuple(r for r in one.rows if block_of(r) != "axis" or _of_the_six(r)))
+        replace(one, rows=tuple(r for r in one.rows if block_of(r) != "axis" or axis_of(r) in SIX_AXES))
         for one in candidates
     ]
     blocks = _blocks([row for one in shown for row in one.rows])
@@ -92,10 +89,6 @@ def mitigation_figures(candidates: Sequence[Tried], *, model: str, dataset: str)
     return [
         _picture(part, blocks, model, dataset, i if len(parts) > 1 else 0) for i, part in enumerate(parts, 1)
     ]
-
-
-def _of_the_six(row: Row) -> bool:
-    return (row["attribute"], row["event"]) in SIX_AXES
 
 
 def _blocks(rows: Sequence[Row]) -> list[_Rows]:
@@ -223,11 +216,12 @@ def _dumbbells(axes: Axes, rows: _Rows, marked: list[tuple[int, Row]], one: Trie
 
 
 def _intervals(axes: Axes, rows: _Rows, marked: list[tuple[int, Row]], colour: str) -> None:
-    for y, row in marked:
-        low, high = _whisker(row)
-        if not (math.isfinite(low) and math.isfinite(high)):
-            continue
-        axes.hlines(y, max(low, rows.low), min(high, rows.high), color=colour, linewidth=1.2, zorder=2)
+    known = [(y, *_whisker(row)) for y, row in marked if all(map(math.isfinite, _whisker(row)))]
+    if known:
+        ys, lows, highs = zip(*known)
+        ends = [max(low, rows.low) for low in lows], [min(high, rows.high) for high in highs]
+        axes.hlines(ys, *ends, color=colour, linewidth=1.2, zorder=2)
+    for y, low, high in known:
         for beyond, end, arrow in ((low < rows.low, rows.low, "<"), (high > rows.high, rows.high, ">")):
             if beyond:
                 axes.plot([end], [y], arrow, color=colour, markersize=4.5, clip_on=False)
