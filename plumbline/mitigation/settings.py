@@ -74,8 +74,8 @@ class SanerSettings(_Settings):
     learning_rate: float = Field(default=1e-3, gt=0)
     batch: int = Field(default=64, ge=2)
     epochs: int = Field(default=5, ge=1)
-    debiasing: float = Field(default=1.0, ge=0, description="α, weight of the spread over the variants")
-    reconstruction: float = Field(default=1.0, ge=0, description="β, weight of the distance to the feature")
+    debiasing: float = Field(default=3.0, ge=0, description="α, weight of the spread over the variants")
+    reconstruction: float = Field(default=3.0, ge=0, description="β, weight of the distance to the feature")
     contrastive: float = Field(default=0.1, ge=0, description="γ, weight of the image-text term")
     neutral_captions: bool = Field(
         default=True, description="train on the sentences of tables/neutral_captions.yaml too"
