@@ -38,8 +38,7 @@ def is_neutral(text: str, attribute: str) -> bool:
 
 @cache
 def specific_pattern(attribute: str) -> str:
-    """Return the regular expression that is found in a text exactly if the text names a label of an
-    attribute.
+    """Return the regular expression that is found in exactly the texts that name a label of an attribute.
 
     It is complete in itself (flags included), so that a fitted mitigation can carry it; groups say what was
     found.

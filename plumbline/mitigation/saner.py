@@ -85,17 +85,11 @@ def fit_saner(
         "specific_pattern": specific_pattern(settings.attribute),
     }
     key = _fitted_on(encoder, rows, texts, stated)
-    trained = SanerLayer(
-        _features(encoder, rows, texts),
-        hidden=settings.width,
-        weights=Weights(settings.debiasing, settings.reconstruction, settings.contrastive),
-        learning_rate=settings.learning_rate,
-        seed=seed,
-        device=encoder.device,
-    )
+    trained = _layer(encoder, rows, texts, settings, seed=seed)
+    used = texts.rows
     course = train(
         trained,
-        rows=len(rows.captions),
+        rows=len(used) or len(texts.neutral),
         batch=settings.batch,
         epochs=settings.epochs,
         seed=seed,
@@ -108,7 +102,7 @@ def fit_saner(
         parameters=trained.parameters,
         fitted_on=key,
         losses=course.losses,
-        train_ids=rows.image_ids,
+        train_ids=tuple(rows.image_ids[row] for row in used),
     )
 
 
@@ -167,6 +161,19 @@ def _training_texts(rows: TrainingRows, settings: SanerSettings) -> SanerTexts:
     return texts
 
 
+def _layer(
+    encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts, settings: SanerSettings, *, seed: int
+) -> SanerLayer:
+    return SanerLayer(
+        _features(encoder, rows, texts),
+        hidden=settings.width,
+        weights=Weights(settings.debiasing, settings.reconstruction, settings.contrastive),
+        learning_rate=settings.learning_rate,
+        seed=seed,
+        device=encoder.device,
+    )
+
+
 def _features(encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts) -> SanerFeatures:
     distinct = texts.distinct
     position = {text: i for i, text in enumerate(distinct)}
@@ -181,8 +188,8 @@ def _features(encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts) -> Sa
     return SanerFeatures(
         neutral=embedded[[position[text] for text in texts.neutral]],
         variants=embedded[[[position[text] for text in variants] for variants in texts.variants]],
-        images=_unit(rows.images),
-        of_row=texts.of_row,
+        images=_unit(rows.images[texts.rows]),
+        of_row=texts.of_row[texts.rows],
         without_image=texts.without_image,
         logit_scale=encoder.logit_scale,
     )

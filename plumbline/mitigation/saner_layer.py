@@ -33,7 +33,7 @@ class SanerFeatures:
         Of each neutral text.
     images : (n, d) float32
     of_row : (n,) int64
-        Neutral text of each image; -1 where it has none.
+        Neutral text of each image.
     without_image : (k,) int64
         Neutral texts that belong to no image.
     logit_scale : float
@@ -78,33 +78,6 @@ def first_parameters(width: int, hidden: int, *, seed: int) -> dict[str, NDArray
     }
 
 
-def losses(
-    debiased: torch.Tensor, original: torch.Tensor, variants: torch.Tensor, pairs: Pairs | None
-) -> dict[str, torch.Tensor]:
-    """Return the three losses of SANER (Hirota et al. 2025, section 3), each a mean over its texts or pairs.
-
-    debiasing: standard deviation over the g variants of cos(debiased, variant), 0 where they are equally
-    near; reconstruction: squared distance ‖debiased - original‖²; contrastive: see `Pairs.loss`, 0 without
-    pairs.
-
-    Parameters
-    ----------
-    debiased, original : (b, d) tensors
-        The original features are of unit length, the debiased ones as the layer gives them.
-    variants : (b, g, d) tensor
-        Unit length.
-    pairs : Pairs or None
-        Images of the first texts.
-    """
-    unit = debiased / debiased.norm(dim=1, keepdim=True)
-    cosines = (variants @ unit[:, :, None])[:, :, 0]
-    return {
-        "debiasing": (cosines.var(dim=1, correction=0) + _LEAST_VARIANCE).sqrt().mean(),
-        "reconstruction": (debiased - original).square().sum(dim=1).mean(),
-        "contrastive": pairs.loss(unit[: len(pairs.images)]) if pairs else unit.new_zeros(()),
-    }
-
-
 @dataclass(frozen=True)
 class Pairs:
     """Images of a batch with the texts that belong to them.
@@ -138,11 +111,38 @@ class Pairs:
         return (by_image + by_text) / 2
 
 
+def losses(
+    debiased: torch.Tensor, original: torch.Tensor, variants: torch.Tensor, pairs: Pairs | None
+) -> dict[str, torch.Tensor]:
+    """Return the three losses of SANER (Hirota et al. 2025, section 3), each a mean over its texts or pairs.
+
+    debiasing: standard deviation over the g variants of cos(debiased, variant), 0 where they are equally
+    near; reconstruction: squared distance ‖debiased - original‖²; contrastive: see `Pairs.loss`, 0 without
+    pairs.
+
+    Parameters
+    ----------
+    debiased, original : (b, d) tensors
+        The original features are of unit length, the debiased ones as the layer gives them.
+    variants : (b, g, d) tensor
+        Unit length.
+    pairs : Pairs or None
+        Images of the first texts.
+    """
+    unit = debiased / debiased.norm(dim=1, keepdim=True)
+    cosines = (variants @ unit[:, :, None])[:, :, 0]
+    return {
+        "debiasing": (cosines.var(dim=1, correction=0) + _LEAST_VARIANCE).sqrt().mean(),
+        "reconstruction": (debiased - original).square().sum(dim=1).mean(),
+        "contrastive": pairs.loss(unit[: len(pairs.images)]) if pairs else unit.new_zeros(()),
+    }
+
+
 class SanerLayer:
     """The layer in training; implements `plumbline.mitigation.training.Trainable`.
 
-    A batch is rows with their captions and, where there are texts without an image, as many of these, drawn
-    by seed and step; the contrastive loss is over the rows alone.
+    A batch is images with their texts and, where there are texts without an image, as many of these, drawn by
+    seed and step; the contrastive loss is over the images alone. Without any image it is texts.
 
     Parameters
     ----------
@@ -188,17 +188,21 @@ class SanerLayer:
         return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self._parameters.items()}
 
     def step(self, rows: NDArray[np.int64]) -> Mapping[str, float]:
-        """Take one step on rows of the training set.
+        """Take one step on a batch of images, or of texts where there are no images.
 
         Raises
         ------
         MetricError
             If the loss is not finite.
         """
-        rows = rows[self._of_row[rows] >= 0]
-        texts = self._indices(np.concatenate([self._of_row[rows], self._drawn(len(rows))]))
-        pairs = None
-        if len(rows) and self._weights.contrastive:
+        with_images = len(self._of_row) > 0
+        chosen = (
+            np.concatenate([self._of_row[rows], self._drawn(len(rows))])
+            if with_images
+            else self._without_image[rows]
+        )
+        texts, pairs = self._indices(chosen), None
+        if with_images and self._weights.contrastive:
             pairs = Pairs(self._images[self._indices(rows)], texts[: len(rows)], self._scale)
         original = self._neutral[texts]
         found = losses(layer(self._parameters, original), original, self._variants[texts], pairs)
@@ -227,9 +231,9 @@ class SanerLayer:
         restore_optimiser(self._adam, self._parameters, state)
 
     def _drawn(self, rows: int) -> NDArray[np.int64]:
-        """Draw as many texts without an image as there are rows; all where there are fewer, or no rows."""
+        """Draw as many texts without an image as there are rows, or all where there are fewer."""
         known = self._without_image
-        if len(known) <= rows or not rows:
+        if len(known) <= rows:
             return known
         return generator(self._seed, "saner", "captions", self._steps).choice(known, rows, replace=False)
 

@@ -39,6 +39,11 @@ class SanerTexts:
     without_image: NDArray[np.int64]
 
     @property
+    def rows(self) -> NDArray[np.int64]:
+        """Return the positions of the rows that have a caption to train on."""
+        return np.flatnonzero(self.of_row >= 0)
+
+    @property
     def distinct(self) -> tuple[str, ...]:
         """Return every text that must be embedded, once."""
         return tuple(dict.fromkeys((*self.neutral, *(text for row in self.variants for text in row))))

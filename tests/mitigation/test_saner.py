@@ -259,17 +259,17 @@ def test_one_step_is_one_step_of_adam_on_the_weighted_sum():
     rng = np.random.default_rng(8)
     unit = lambda *shape: (x := rng.normal(size=shape)) / np.linalg.norm(x, axis=-1, keepdims=True)  # noqa: E731
     neutral, others, images = (unit(*shape).astype(np.float32) for shape in ((4, 6), (4, 3, 6), (5, 6)))
-    of_row, without = np.array([0, 1, -1, 0, 1]), np.array([2, 3])
+    of_row, without = np.array([0, 1, 1, 0, 1]), np.array([2, 3])
     features = SanerFeatures(neutral, others, images, of_row, without, logit_scale=4.0)
     model = SanerLayer(
         features, hidden=8, weights=Weights(2, 0.5, 0.1), learning_rate=0.01, seed=9, device="cpu"
     )
     first = {name: torch.from_numpy(array).requires_grad_() for name, array in model.parameters.items()}
     values = model.step(np.array([1, 2, 3]))
-    # Row 2 has no caption; two rows are left and bring both texts without an image along.
-    chosen = torch.tensor([1, 0, 2, 3])
+    # Three rows bring along what there is of texts without an image, which are two.
+    chosen = torch.tensor([1, 1, 0, 2, 3])
     u = torch.from_numpy(neutral)[chosen]
-    pairs = Pairs(torch.from_numpy(images)[[1, 3]], torch.tensor([1, 0]), 4.0)
+    pairs = Pairs(torch.from_numpy(images)[[1, 2, 3]], torch.tensor([1, 1, 0]), 4.0)
     expected = losses(layer(first, u), u, torch.from_numpy(others)[chosen], pairs)
     total = 2 * expected["debiasing"] + 0.5 * expected["reconstruction"] + 0.1 * expected["contrastive"]
     assert values["total"] == pytest.approx(total.item(), rel=1e-6)
@@ -374,12 +374,24 @@ def test_a_loss_that_is_no_number_ends_training_and_is_not_kept(planted):
     assert store.states == {}
 
 
-def test_without_any_text_there_is_nothing_to_train_on(planted):
+def test_rows_without_a_caption_to_train_on_are_left_out(planted):
+    rows = rows_of(planted, 40)
+    captions = ("", " ", "A person.", *rows.captions[3:])
+    fitted = fit_saner(planted, TrainingRows(**vars(rows) | {"captions": captions}), QUICK, seed=1)
+    kept = {name: value[3:] for name, value in vars(rows).items() if name != "groups"}
+    without = fit_saner(planted, TrainingRows(groups=rows.groups, **kept), QUICK, seed=1)
+    assert fitted.train_ids == without.train_ids == rows.image_ids[3:]
+    for name in NAMES:
+        assert fitted.parameters[name].tobytes() == without.parameters[name].tobytes()
+
+
+def test_without_any_caption_it_is_trained_on_texts_alone_or_not_at_all(planted):
     rows = TrainingRows(**vars(rows_of(planted, 4)) | {"captions": ("", " ", "A person.", "")})
     with pytest.raises(MetricError, match="4 captions"):
         fit_saner(planted, rows, QUICK, seed=1)
     fitted = fit_saner(planted, rows, QUICK.model_copy(update={"neutral_captions": True}), seed=1)
-    assert (fitted.losses["contrastive"] == 0).all() and (spread(fitted, planted) > 0).all()
+    assert fitted.train_ids == () and (fitted.losses["contrastive"] == 0).all()
+    assert fitted.losses["debiasing"][-1] < 0.8 * fitted.losses["debiasing"][0]
 
 
 @pytest.mark.parametrize("shape", [(3, 7), (4, 8), (28,)])
