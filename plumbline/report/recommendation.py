@@ -9,6 +9,7 @@ judged on is never recommended.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from plumbline.metrics.transfer_schema import IMPROVED, NO_EVIDENCE, WORSENED
@@ -16,11 +17,11 @@ from plumbline.report.inputs import Reading
 from plumbline.report.mitigation_words import METHOD_WORDS
 from plumbline.report.numbers import MINUS, count, number, points
 from plumbline.report.rows import Row, defined
-from plumbline.report.transfer import COSTS, JUDGED, Tried, undefined_rows
+from plumbline.report.transfer import COSTS, JUDGED, Tried, block_of, place, undefined_rows
 from plumbline.report.transfer_words import is_share, row_words, stated
 
-IN_NUMBERS = 3
-"""How many changes a sentence tells in numbers; it names the others."""
+IN_NUMBERS = 2
+"""How many changes a sentence tells in numbers; it counts the others."""
 
 
 def is_recommended(one: Tried) -> bool:
@@ -37,7 +38,7 @@ def recommended(candidates: Sequence[Tried]) -> Tried | None:
 
 def _merit(one: Tried) -> tuple[float, ...]:
     merit: list[float] = []
-    for rows in (one.improved_axes, one.of("harm", verdict=IMPROVED)):
+    for rows in (one.improved_axes, one.improved_harms):
         merit += [len(rows), sum(abs(row["value"]) for row in rows) / max(1, len(rows))]
     return tuple(merit)
 
@@ -58,7 +59,7 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> list[str]:
     chosen = recommended(candidates)
     where = f"{candidates[0].model} on {candidates[0].dataset}"
     if chosen:
-        helped = f"For {where}, use {chosen.name}. It {changed(chosen.improved, reading.confidence)}."
+        helped = f"For {where}, use {chosen.name}. It {changed(chosen.improved, reading.confidence, most=3)}."
         told = [" ".join([helped, _unworsened(chosen), *_beside(chosen, reading)]) + _takes(chosen)]
     else:
         told = [f"For {where}, no mitigation that was tried can be recommended: {_why_none(candidates)}."]
@@ -68,31 +69,38 @@ def advice(candidates: Sequence[Tried], reading: Reading) -> list[str]:
     return told + ([_silence(silent)] if silent else [])
 
 
-def changed(rows: Sequence[Row], level: float) -> str:
-    """Return what rises and what falls as the predicate of a sentence, the first changes in numbers.
+def changed(rows: Sequence[Row], level: float, *, most: int = IN_NUMBERS) -> str:
+    """Return what falls and what rises as the predicate of a sentence, the foremost in numbers, the rest counted.
 
     Parameters
     ----------
+    rows : sequence of Row
+        At least one, all of one verdict: improved or worsened.
     level : float
         Coverage of the intervals.
+    most : int
+        How many are told in numbers.
     """
-    falls, rises = ([r for r in rows if (r["value"] < 0) is down] for down in (True, False))
-    numbered = [id(row) for row in rows[:IN_NUMBERS]]
+    told = foremost(rows, most)
+    falls, rises = ([r for r in told if (r["value"] < 0) is down] for down in (True, False))
+    verbs = (("lowers", falls), ("raises", rises))
+    parts = [f"{verb} {joined([stated(row, level) for row in own])}" for verb, own in verbs if own]
+    if len(rows) > len(told):
+        verb = "improves" if rows[0]["verdict"] == IMPROVED else "worsens"
+        parts.append(f"{verb} {count(len(rows) - len(told))} more")
+    return joined(parts)
 
-    def told(row: Row) -> str:
-        return stated(row, level) if id(row) in numbered else row_words(row)
 
-    parts = [(verb, own) for verb, own in (("lowers", falls), ("raises", rises)) if own]
-    return " and ".join(f"{verb} {joined([told(row) for row in own])}" for verb, own in parts)
-
-
-def brief(rows: Sequence[Row], level: float, *, most: int = 2) -> str:
-    """Return the first improvements as the predicate of a sentence, and how many more there are.
-
-    What gets worse is never shortened so: it is told by `changed`.
-    """
-    rest = len(rows) - most
-    return changed(rows[:most], level) + (f", and improves {rest} more" if rest > 0 else "")
+def foremost(rows: Sequence[Row], most: int) -> list[Row]:
+    """Return the largest changes, of every unit and block in turn: a skew and a share are not comparable."""
+    ranked = sorted(rows, key=lambda row: -abs(row["value"]))
+    turns = Counter[tuple[bool, str | None]]()
+    order = []
+    for row in ranked:
+        kind = (is_share(row), block_of(row))
+        order.append((turns[kind], place(row), row))
+        turns[kind] += 1
+    return [row for _, _, row in sorted(order, key=lambda item: item[:2])[:most]]
 
 
 def joined(words: Sequence[str]) -> str:
@@ -104,13 +112,13 @@ def _changes(one: Tried) -> list[Row]:
     return [row for row in one.rows if row["verdict"] in (IMPROVED, WORSENED)]
 
 
-def _probes(one: Tried) -> str:
+def _probes(one: Tried, level: float) -> str:
     rows = one.of("trident")
     better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
     if not better and not worse:
         return ""
     told = f"On the Trident probes it improves {len(better)} and worsens {len(worse)} of {len(rows)} rates"
-    return f"{told}: {joined([row_words(row) for row in worse])}." if worse else f"{told}."
+    return f"{told}, most of all {stated(foremost(worse, 1)[0], level)}." if worse else f"{told}."
 
 
 def _unworsened(one: Tried) -> str:
@@ -170,7 +178,7 @@ def _other(one: Tried, reading: Reading) -> str:
     level, costs = reading.confidence, one.of(*COSTS, verdict=WORSENED)
     told = ", but ".join(changed(rows, level) for rows in (one.improved, one.worsened) if rows)
     if costs:
-        told = f"{told}, and it costs: it {changed(costs, level)}" if told else changed(costs, level)
+        told = f"{told}, and it costs: it {changed(costs, level, most=1)}" if told else changed(costs, level)
     sentences = [f"{one.name} {told}."] if told else []
     sentences += _beside(one, reading)
     if is_recommended(one):
@@ -187,16 +195,16 @@ def _beside(one: Tried, reading: Reading) -> list[str]:
     level = reading.confidence
     if one.of(*JUDGED):
         told = [f"Readings disagree: it {changed(one.disputed, level)}."] if one.disputed else []
-        told += [_probes(one)] if _probes(one) else []
+        told += [probes] if (probes := _probes(one, level)) else []
     else:
         better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
-        parts = ([brief(better, level, most=1)] if better else []) + (
+        parts = ([changed(better, level, most=1)] if better else []) + (
             [changed(worse, level)] if worse else []
         )
         told = [f"{one.name} is not judged on the axes and harm rates, only on the Trident probes."]
         told += [f"There it {', but '.join(parts)}."] if parts else []
     gained = one.of(*COSTS, verdict=IMPROVED)
-    return told + ([f"It {brief(gained, level)}."] if gained else [])
+    return told + ([f"It {changed(gained, level)}."] if gained else [])
 
 
 def _silence(silent: Sequence[Tried]) -> str:

@@ -92,12 +92,17 @@ class Tried:
     @property
     def improved(self) -> list[Row]:
         """Return the six contrastive metrics that it improves, then the harm rates."""
-        return self.improved_axes + self.of("harm", verdict=IMPROVED)
+        return self.improved_axes + self.improved_harms
 
     @property
     def improved_axes(self) -> list[Row]:
         """Return the rows of the six contrastive metrics that it improves."""
         return [r for r in self.of("axis", verdict=IMPROVED) if axis_of(r) in SIX_AXES]
+
+    @property
+    def improved_harms(self) -> list[Row]:
+        """Return the harm rates that it improves; the mean over the tasks is no further one."""
+        return [r for r in self.of("harm", verdict=IMPROVED) if r["event"] != "mean_of_tasks"]
 
     @property
     def worsened(self) -> list[Row]:

@@ -8,7 +8,7 @@ from plumbline.metrics.transfer_schema import IMPROVED, WORSENED
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading
 from plumbline.report.numbers import bare_p, count
-from plumbline.report.recommendation import brief, changed
+from plumbline.report.recommendation import changed, foremost
 from plumbline.report.rows import Row, defined
 from plumbline.report.transfer import COSTS, JUDGED, Tried, tried
 from plumbline.report.transfer_words import change, change_interval
@@ -37,7 +37,7 @@ def _finding(one: Tried, reading: Reading) -> Finding:
     costs = one.of(*COSTS, verdict=WORSENED)
     level, subject = reading.confidence, f"{one.model} on {one.dataset}: {one.name}"
     if worse and better:
-        told = f"{brief(better, level)}, but {changed(worse, level)}"
+        told = f"{changed(better, level)}, but {changed(worse, level)}"
         return _of(
             one,
             "cost",
@@ -50,13 +50,13 @@ def _finding(one: Tried, reading: Reading) -> Finding:
             one, "cost", worse, f"Made worse by {one.condition}", f"{subject} {changed(worse, level)}."
         )
     if costs:
-        helped = f"{brief(better, level)}, but " if better else ""
+        helped = f"{changed(better, level)}, but " if better else ""
         return _of(
             one, "cost", costs, f"Cost of {one.condition}", f"{subject} {helped}{changed(costs, level)}."
         )
     if better:
         told = (
-            f"{subject} {brief(better, level)}; no evidence that it makes another of the comparisons worse."
+            f"{subject} {changed(better, level)}; no evidence that it makes another of the comparisons worse."
         )
         return _of(one, "gain", better, f"Improved by {one.condition}", told)
     return _nothing(one, subject)
@@ -78,7 +78,7 @@ def _nothing(one: Tried, subject: str) -> Finding:
 
 
 def _of(one: Tried, tone: str, rows: list[Row], short: str, sentence: str) -> Finding:
-    first = rows[0]
+    first = foremost(rows, 1)[0] if tone in ("cost", "gain") else rows[0]
     return Finding(
         tone=tone,
         topic=("transfer", one.dataset, one.condition),

@@ -17,12 +17,11 @@ def is_share(row: Row) -> bool:
 
 def row_title(row: Row) -> str:
     """Return what a row is about, for an axis or table in which its block is named."""
-    mixed = " and gender" if row["suite"] == "trident_mixed" else ""
     match row["metric"]:
         case "probe_rate":
             return f"taken for a {row['event']} probe"
         case "parity_difference" if row["kind"] == "trident":
-            return f"gap by class{mixed}, {row['event']}"
+            return f"{_classes(row)} gap, {row['event']}"
         case "zero_shot_accuracy":
             return f"zero-shot, {_spaced(row['definition'])}"
         case "macro_accuracy":
@@ -44,7 +43,7 @@ def row_words(row: Row) -> str:
             smoothed = "smoothed " if row["definition"] == "smoothed" else ""
             return f"{smoothed}{attribute_title(row['attribute'] or '')} skew in {_task(row)}"
         case "harm_rate" if row["event"] == "mean_of_tasks":
-            return f"the harm rate, {event}"
+            return "the mean harm rate of the three tasks"
         case "harm_rate":
             return f"the share of images given {_task(row)}"
         case "probe_rate":
@@ -97,6 +96,10 @@ def stated(row: Row, level: float) -> str:
 
 def _ends(low: float | None, high: float | None, *, share: bool) -> str:
     return interval(low, high, scale=100, unit=" points") if share else interval(low, high)
+
+
+def _classes(row: Row) -> str:
+    return "class × gender" if row["suite"] == "trident_mixed" else "class"
 
 
 def _task(row: Row) -> str:

@@ -8,7 +8,7 @@ from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA
 from plumbline.mitigation.methods import METHODS
 from plumbline.report import Reading
 from plumbline.report.mitigation_words import METHOD_WORDS
-from plumbline.report.recommendation import advice, changed, joined, recommended
+from plumbline.report.recommendation import advice, changed, foremost, joined, recommended
 from plumbline.report.transfer import tried
 
 BETTER, WORSE, SAME = -0.4, 0.3, 0.02
@@ -21,6 +21,7 @@ HARM = {
     "kind": "harm", "metric": "harm_rate", "definition": "top1", "suite": "crime", "event": "crime",
     "value_before": 0.5,
 }  # fmt: skip
+MEAN = {"suite": "outcomes", "event": "mean_of_tasks"}
 ACCURACY = {
     "kind": "cost", "metric": "zero_shot_accuracy", "definition": "macro", "suite": "trident",
     "value_before": 0.9,
@@ -54,6 +55,7 @@ def told(leaking=(), **mitigations):
 CASES = {
     "it improves an axis and nothing gets worse": ({"a": [(GENDER_CRIME, BETTER), (ACCURACY, SAME)]}, "a"),
     "a harm rate is enough": ({"a": [(HARM, BETTER), (GENDER_CRIME, SAME)]}, "a"),
+    "the mean over the tasks is no further harm rate": ({"a": [(HARM | MEAN, BETTER)]}, None),
     "nothing improves": ({"a": [(GENDER_CRIME, SAME), (HARM, SAME)]}, None),
     "an axis of other groups alone is not one of the six": ({"a": [(AGE_CRIME, BETTER)]}, None),
     "a probe alone is no axis": ({"a": [(PROBES, BETTER)]}, None),
@@ -154,7 +156,10 @@ def test_what_is_judged_on_probes_alone_is_said_to_be_so():
 def test_probes_and_disagreeing_readings_are_told_of_the_recommended_one():
     (said,) = told(a=[(GENDER_CRIME, BETTER), (PARITY, WORSE), (PROBES, WORSE)])
     assert "Readings disagree: it raises the parity difference by gender in crime labels by 30 points" in said
-    assert "On the Trident probes it improves 0 and worsens 1 of 1 rates: the share of images taken" in said
+    assert (
+        "On the Trident probes it improves 0 and worsens 1 of 1 rates, most of all the share of images"
+        in said
+    )
 
 
 def test_a_second_that_passes_is_told_as_such():
@@ -162,16 +167,38 @@ def test_a_second_that_passes_is_told_as_such():
     assert "It passes the same rule and improves fewer of the six, or by less." in other
 
 
-def test_only_the_first_changes_are_told_in_numbers():
-    rows = [
-        transfer_row("m", "d", "c", "saner", value=sign * 0.2, metric="max_skew", definition="mean_over_pairs",
-                     **(GENDER_CRIME | {"event": event}))
-        for sign, event in ((-1, "crime"), (1, "negative_agency"), (-1, "negative_communion"), (1, "mean_of_tasks"))
-    ]  # fmt: skip
-    said = changed(rows, 0.9)
-    assert said.count("90% CI") == 3 and said.startswith("lowers gender skew in crime labels by 0.20 (")
-    assert said.endswith("and gender skew in the mean of the three tasks")
-    assert " and raises gender skew in negative agency words by 0.20 (" in said
+def skews(verdict, *values):
+    events = ("crime", "negative_communion", "negative_agency", "mean_of_tasks")
+    what = GENDER_CRIME | {"metric": "max_skew", "definition": "mean_over_pairs", "verdict": verdict}
+    return [
+        transfer_row("m", "d", "c", "saner", value=value, **(what | {"event": event}))
+        for event, value in zip(events, values)
+    ]
+
+
+def test_the_largest_changes_are_told_in_numbers_and_the_rest_counted():
+    said = changed(skews("improved", -0.1, -0.3, -0.2, -0.4), 0.9)
+    assert said.count("90% CI") == 2 and said.index("the three tasks by 0.40") < said.index(
+        "communion words by 0.30"
+    )
+    assert "crime" not in said and said.endswith(") and improves 2 more")
+    said = changed(skews("worsened", 0.1, -0.3), 0.9, most=1)
+    assert said.startswith("lowers gender skew in negative communion words by 0.30 (90% CI 0.22–0.38;")
+    assert said.endswith("; n\u00a0=\u00a02,100) and worsens 1 more")
+
+
+def test_falls_are_told_before_rises():
+    said = changed(skews("worsened", 0.3, -0.2), 0.95)
+    assert (
+        said.startswith("lowers gender skew in negative communion")
+        and " and raises gender skew in crime" in said
+    )
+
+
+def test_changes_of_every_unit_are_among_the_foremost():
+    rows = skews("worsened", 0.9, 0.8, 0.7)
+    harm = transfer_row("m", "d", "c", "saner", value=0.02, **(HARM | {"verdict": "worsened"}))
+    assert [row["value"] for row in foremost([*rows, harm], 3)] == [0.9, 0.02, 0.8]
 
 
 def test_enumerations():

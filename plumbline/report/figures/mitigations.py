@@ -222,7 +222,8 @@ def _intervals(axes: Axes, rows: _Rows, marked: list[tuple[int, Row]], colour: s
         ends = [max(low, rows.low) for low in lows], [min(high, rows.high) for high in highs]
         axes.hlines(ys, *ends, color=colour, linewidth=1.2, zorder=2)
     for y, low, high in known:
-        for beyond, end, arrow in ((low < rows.low, rows.low, "<"), (high > rows.high, rows.high, ">")):
+        # No value is below 0: where the scale begins there, nothing goes on beyond it.
+        for beyond, end, arrow in ((low < rows.low > 0, rows.low, "<"), (high > rows.high, rows.high, ">")):
             if beyond:
                 axes.plot([end], [y], arrow, color=colour, markersize=4.5, clip_on=False)
 
