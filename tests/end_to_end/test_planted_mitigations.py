@@ -1,0 +1,120 @@
+"""On the planted world every method lowers what was planted for its axis, on faces that it never saw."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from assets.cells import StoredCell
+from plumbline.audit_file import read_audit
+from plumbline.encoders.embedding import read_embedded
+from plumbline.metrics import MetricSettings
+from plumbline.metrics.bias_transfer import bias_transfer
+from plumbline.metrics.cell import SuiteLogits
+from plumbline.metrics.mitigated_cell import mitigated_cell
+from plumbline.metrics.mitigation_effects import mitigation_effects
+from plumbline.mitigation.outcome_adjustment import outcome_adjustment
+from plumbline.mitigation.settings import BiasPromptsSettings, LogitAdjustmentSettings
+from plumbline.mitigation.text_mitigations import Workplace, apply_text_mitigation, fit_text_mitigation
+from plumbline.mitigation.training_rows import is_training_row, training_rows
+from resources.encoders import EncoderPool
+from resources.places import PROJECT
+
+MODEL = "small-bazaar-3k"
+SEED = 20260801
+SETTINGS = MetricSettings(seed=SEED, resamples=1000, permutations=1000)
+SHIPPED = read_audit(PROJECT / "audit.yaml").mitigations
+FITTED = {
+    "projection": BiasPromptsSettings(attributes=("race",)),
+    "array": SHIPPED["prompt_array"],
+    "neutral": SHIPPED["saner"],
+}
+
+
+@pytest.fixture(scope="module")
+def world(audited):
+    """Return the planted FairFace through one checkpoint: cell, images, encoder."""
+    places = audited[0].places
+    stored = StoredCell.find(places, "fairface", MODEL)
+    made = places.lake.require("image_embeddings", partition=stored.partition)
+    images = read_embedded([(s["key"], s["sha256"]) for s in made.details["shards"]], places.shards)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # steps so small are slower on two
+    yield stored.read(), images, EncoderPool(places).get(MODEL)
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def transfer(world):
+    """Return what every method changes, on the validation faces."""
+    cell, images, encoder = world
+    rows = ~is_training_row(cell.records)
+    texts = tuple(dict.fromkeys(text for each in cell.logits.values() for text in each.suite.texts))
+    features = encoder.embed_texts(texts)
+    work = Workplace(
+        encoder=encoder,
+        embed=encoder.embed_texts,
+        rows=lambda attribute: training_rows(cell.records, images, attribute=attribute),
+        seed=SEED,
+    )
+    frames = []
+    for name, settings in FITTED.items():
+        fitted = fit_text_mitigation(settings, work)
+        after = mitigated_cell(
+            cell,
+            texts,
+            apply_text_mitigation(fitted, encoder, texts, features),
+            images,
+            logit_scale=encoder.logit_scale,
+            scaled=False,
+            keep=rows,
+        )
+        frames.append(_effects(cell, after, name, rows))
+    return bias_transfer([*frames, _adjusted(cell)])
+
+
+def _effects(cell, after, name, rows):
+    return mitigation_effects(cell, after, condition=name, method="any", rows=rows, settings=SETTINGS)
+
+
+def _adjusted(cell):
+    found = outcome_adjustment(cell, "crime", LogitAdjustmentSettings(), seed=SEED)
+    rows = np.ones(cell.records.height, bool)
+    rows[found.train_rows] = False
+    after = replace(cell, logits={"crime": SuiteLogits(cell.logits["crime"].suite, found.logits)})
+    return _effects(cell, after, "adjustment", rows)
+
+
+@pytest.mark.parametrize(
+    ("condition", "metric", "event", "attribute", "least"),
+    [
+        # Planted: .45 of Black and .10 of White faces are captioned with crime. Little is left of the ratio.
+        ("projection", "max_skew", "crime", "race", 0.6),
+        ("array", "max_skew", "crime", "race", 0.25),
+        # Planted: women are captioned with negative communion less often than men.
+        ("neutral", "max_skew", "negative_communion", "gender", 0.05),
+        # One factor for everyone lowers every rate, so the gap between the races with it.
+        ("adjustment", "parity_difference", "crime", "race", 0.04),
+        ("adjustment", "harm_rate", "crime", None, 0.05),
+    ],
+)
+def test_what_was_planted_for_the_axis_falls(transfer, condition, metric, event, attribute, least):
+    row = transfer.filter(
+        pl.col("condition") == condition,
+        pl.col("metric") == metric,
+        pl.col("event") == event,
+        pl.col("attribute").eq_missing(attribute),
+        pl.col("definition").is_in(["mean_over_pairs", "max_minus_min", "top1"]),
+    ).row(0, named=True)
+    assert row["verdict"] == "improved", row
+    assert row["value_before"] - row["value_after"] > least and row["ci_high"] < 0
+
+
+def test_a_lower_ratio_that_is_paid_for_with_harm_is_not_hidden(transfer):
+    """The projection takes race out of the demographic candidates too, so crime words win far more often."""
+    harm = transfer.filter(condition="projection", metric="harm_rate", event="crime").row(0, named=True)
+    assert harm["verdict"] == "worsened" and harm["value_after"] > 2 * harm["value_before"]
+    cost = transfer.filter(condition="projection", metric="zero_shot_accuracy", definition="macro")
+    assert cost["verdict"].to_list() == ["worsened"]
