@@ -43,7 +43,7 @@ AT_FIRST = {
     "bias": 4,
     "difference": 2,
     "undefined": 1,
-    "cost": 1,
+    "cost": 2,
     "gain": 1,
     "harm": 2,
     "robust": 1,

@@ -36,19 +36,15 @@ def _finding(one: Tried, reading: Reading) -> Finding:
     worse = one.worsened + one.of("trident", verdict=WORSENED)
     costs = one.of(*COSTS, verdict=WORSENED)
     level, subject = reading.confidence, f"{one.model} on {one.dataset}: {one.name}"
-    if worse and better:
-        told = f"{changed(better, level)}, but {changed(worse, level)}"
-        return _of(
-            one,
-            "cost",
-            worse,
-            f"{one.condition} helps in one place and harms in another",
-            f"{subject} {told}.",
-        )
     if worse:
-        return _of(
-            one, "cost", worse, f"Made worse by {one.condition}", f"{subject} {changed(worse, level)}."
+        told = ", but ".join(changed(rows, level) for rows in (better, worse) if rows)
+        told += f"; it also costs: it {changed(costs, level, most=1)}" if costs else ""
+        short = (
+            f"{one.condition} helps in one place and harms in another"
+            if better
+            else f"Made worse by {one.condition}"
         )
+        return _of(one, "cost", worse, short, f"{subject} {told}.")
     if costs:
         helped = f"{changed(better, level)}, but " if better else ""
         return _of(

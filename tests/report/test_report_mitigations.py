@@ -207,6 +207,15 @@ def test_what_only_worsens_or_cannot_be_said_is_told_so(transfer):
     assert finding.tone == "undefined" and "every comparison is undefined: no pair" in finding.sentence
 
 
+def test_a_cost_is_told_beside_the_bias_that_is_moved(transfer):
+    both = transfer.filter(condition="prompt_array-gender", model=MODEL, dataset=FAIRFACE).with_columns(
+        verdict=pl.when(pl.col("kind") == "cost").then(pl.lit("worsened")).otherwise("verdict")
+    )
+    (finding,) = transfer_findings(both, Reading())
+    assert "; it also costs: it lowers zero-shot accuracy (macro) by 0.4 points (95% CI" in finding.sentence
+    assert finding.sentence.endswith(" and worsens 5 more.")
+
+
 def test_headlines_count_the_models_that_get_worse(transfer):
     told = [f.sentence for f in headlines(transfer_findings(transfer, Reading()))]
     assert len(told) == 4 * 2
