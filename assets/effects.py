@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import dagster as dg
 
 from assets.cells import StoredCell
-from assets.currency import sort_cells
 from assets.metrics import metric_settings
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.metrics.answered_dataset import AnsweredDataset, answered_dataset
@@ -21,9 +20,7 @@ from resources.places import Places
     kinds={"numpy", "polars"},
     code_version="1",
 )
-def factor_effects(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
-) -> dg.MaterializeResult:
+def factor_effects(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """What a bigger model, more training data or another data source changes, everything else held.
 
     Every pair of checkpoints whose `factors` in the audit file differ in exactly one is compared on the same images:
@@ -31,7 +28,8 @@ def factor_effects(
     interval. The first has the level that comes first in the audit file; a positive number means that it is the more
     biased one. Without such a pair the table is empty.
     """
-    made, current = places.lake.require("metric_table"), sort_cells(places, context.instance).current
+    made = places.lake.require("metric_table")
+    current = made.details["current"]
     entries = places.audit.encoders
     # In the order of the file, which says which level of a factor comes first.
     pairs = factor_pairs({name: entry.factors for name, entry in entries.items() if entry.factors})

@@ -6,6 +6,7 @@ from assets.checks import BLOCKING_CHECKS, label_shares
 from assets.geometry import stored_geometry
 from plumbline import __version__
 from plumbline.encoders.families import FAMILIES
+from plumbline.mitigation.settings import is_leaking
 from plumbline.report import (
     AbsentCell,
     AuditSummary,
@@ -41,6 +42,7 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
             resamples=audit.statistics.resamples,
             confidence=audit.statistics.confidence,
             minimum_group=audit.statistics.min_group,
+            leaking=tuple(name for name, settings in audit.mitigations.items() if is_leaking(settings)),
         ),
         datasets=tuple(_dataset(places, dataset) for dataset in datasets),
         encoders=tuple(_encoder(places, encoder) for encoder in encoders),

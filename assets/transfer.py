@@ -4,7 +4,6 @@ import dagster as dg
 import polars as pl
 
 from assets.cells import StoredCell
-from assets.currency import sort_cells
 from assets.mitigation_fits import require_fits
 from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS
@@ -22,9 +21,7 @@ _COUNTED = ["model", "dataset", "condition", "kind"]
     kinds={"polars", "parquet"},
     code_version="1",
 )
-def bias_transfer(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
-) -> dg.MaterializeResult:
+def bias_transfer(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """What each mitigation changes on every axis, for better and for worse, on images that it was not fitted on.
 
     One row an axis (skew and parity difference by attribute and event), harm rate, Trident rate and cost (accuracy,
@@ -32,7 +29,7 @@ def bias_transfer(
     or no evidence. The check `no_bias_is_moved` warns where one axis improves and another worsens.
     """
     lake, made = places.lake, places.lake.require("metric_table")
-    current = sort_cells(places, context.instance).current
+    current = made.details["current"]
     frames = [lake.read_table("mitigation_effects", partition=f"{d}|{m}") for d, m, _ in current]
     table = transfer_of(frames)
     absent = [

@@ -104,3 +104,8 @@ DEFAULT_MITIGATIONS: dict[str, MitigationSettings] = {
     "bias_prompts": BiasPromptsSettings(),
 }
 """What an audit tries when its file names no mitigations: what needs no training."""
+
+
+def is_leaking(settings: MitigationSettings) -> bool:
+    """Return whether what is fitted so has seen the labels that it is judged by."""
+    return isinstance(settings, LogitAdjustmentSettings) and settings.selection == "released"

@@ -2,14 +2,12 @@
 
 from types import SimpleNamespace
 
-import dagster as dg
 import numpy as np
 import polars as pl
 import pytest
 from upath import UPath
 
 from assets import effects
-from assets.currency import Currency
 from plumbline.audit_file import EncoderEntry, Statistics, Thresholds
 from plumbline.metrics import Cell, SuiteLogits
 from plumbline.metrics.factor_effects import EFFECT_SCHEMA
@@ -40,7 +38,6 @@ def cell(dataset, model):
 @pytest.fixture
 def places(tmp_path):
     lake = Lake(UPath(tmp_path))
-    lake.write_table("metric_table", pl.DataFrame({"value": [1.0]}), details={"audit_id": "a" * 64})
     encoders = {
         name: EncoderEntry(address=f"local-dir:checkpoints/{name}", factors=factors)
         for name, factors in FACTORS.items()
@@ -63,9 +60,10 @@ def run(places, monkeypatch):
             return SimpleNamespace(read=lambda: cell(dataset, model))
 
         listed = [(dataset, model, f"{dataset}-{model}") for dataset, model in current]
-        monkeypatch.setattr(effects, "sort_cells", lambda *_: Currency(listed, []))
+        details = {"audit_id": "a" * 64, "current": listed}
+        places.lake.write_table("metric_table", pl.DataFrame({"value": [1.0]}), details=details)
         monkeypatch.setattr(effects, "StoredCell", SimpleNamespace(find=find))
-        result = effects.factor_effects(dg.build_asset_context(), places=places)
+        result = effects.factor_effects(places=places)
         made = places.lake.require("factor_effects")
         assert result.data_version.value == made.sha256
         return places.lake.read_table("factor_effects"), made, read

@@ -8,7 +8,7 @@ from plumbline.errors import MetricError
 from plumbline.statistics import bca, resample_tables
 from plumbline.statistics.bootstrap import jackknife_tables
 from plumbline.statistics.clusters import resample_sets
-from plumbline.statistics.paired import bca_p_value, draw_answers, leave_one_out
+from plumbline.statistics.paired import bca_p_value, draw_answers, leave_one_out, row_major
 from plumbline.statistics.permutation import p_value
 
 
@@ -201,3 +201,12 @@ def test_swapping_gives_a_uniform_p_where_answers_are_exchangeable():
         least, most = stats.binom.ppf([5e-4, 1 - 5e-4], 300, level)
         # Gaps are whole numbers of images, so ties make p a little larger than uniform, never smaller.
         assert least * 0.6 <= np.count_nonzero(np.array(p) <= level) <= most
+
+
+def test_what_is_multiplied_in_threads_stands_row_by_row():
+    """OpenBLAS's kernel for two column-major float32 factors is not safe to call from two threads."""
+    answers = np.random.default_rng(0).random((4, 50)) < 0.5
+    chosen = answers[:, np.arange(50) % 3 == 0]
+    assert not chosen.flags.c_contiguous, "this is why it is needed"
+    assert row_major(chosen).flags.c_contiguous and row_major(chosen).dtype == np.float32
+    np.testing.assert_array_equal(row_major(chosen), chosen)
