@@ -79,7 +79,9 @@ def mitigated_metrics(
         lake=lake,
         frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
         clearest_effects=dg.MetadataValue.md(markdown_table(clear.head(20))),
-        **draw_pictures(places, frame, asset="mitigated_metrics", partition=context.partition_key),
+        **draw_pictures(
+            places, frame, asset="mitigated_metrics", partition=context.partition_key, names=("adjustment",)
+        ),
     )
 
 

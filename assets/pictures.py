@@ -18,14 +18,20 @@ _SCHEMA = {"name": pl.String, "png": pl.Binary}
 
 
 def draw_pictures(
-    places: Places, frame: pl.DataFrame, *, asset: str, partition: str
+    places: Places,
+    frame: pl.DataFrame,
+    *,
+    asset: str,
+    partition: str,
+    names: tuple[str, ...] = _OF_A_CELL,
 ) -> dict[str, dg.MetadataValue]:
     """Draw what a frame of one cell has to show, keep it in the lake, and return it as metadata.
 
     Each picture is under 30 KB, since metadata lives in the event database.
     """
     dataset, model = partition.split("|")
-    drawn = thumbnails(frame, dataset=dataset, model=model, names=_OF_A_CELL)
+    # Looking for what an empty frame has to show costs as much as drawing it.
+    drawn = thumbnails(frame, dataset=dataset, model=model, names=names) if frame.height else {}
     table = pl.DataFrame({"name": list(drawn), "png": list(drawn.values())}, schema=_SCHEMA)
     places.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
     return {
