@@ -93,8 +93,8 @@ def _adjusted(cell):
         # Planted: .45 of Black and .10 of White faces are captioned with crime. Little is left of the ratio.
         ("projection", "max_skew", "crime", "race", 0.6),
         ("array", "max_skew", "crime", "race", 0.25),
-        # Planted: women are captioned with negative communion less often than men.
-        ("neutral", "max_skew", "negative_communion", "gender", 0.05),
+        # Planted: women are captioned with negative agency half as often again as men. Lower with every seed tried.
+        ("neutral", "parity_difference", "negative_agency", "gender", 0.03),
         # One factor for everyone lowers every rate, so the gap between the races with it.
         ("adjustment", "parity_difference", "crime", "race", 0.04),
         ("adjustment", "harm_rate", "crime", None, 0.05),
