@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from assets.adjustments import read_adjustments
@@ -12,7 +13,7 @@ from assets.mitigation_fits import read_text_fits
 from plumbline.mitigation import LogitAdjustment
 from plumbline.mitigation.fitted import FittedMitigation
 from plumbline.mitigation.settings import LogitAdjustmentSettings
-from plumbline.storage.arrays import arrays_bytes
+from plumbline.storage.arrays import arrays_bytes, csv_bytes
 
 Curves = Mapping[str, NDArray[Any]]
 
@@ -24,6 +25,9 @@ def mitigation_files(stored: StoredCell, condition: str) -> tuple[dict[str, byte
         curves = {f"loss/{name}": losses for name, losses in fits.losses.items()}
         return {"parameters.safetensors": arrays_bytes(fits.parameters)}, curves
     files = {f"parameters_{what}.safetensors": arrays_bytes(fit.parameters()) for what, fit in fits.items()}
+    ablated = stored.places.lake.read_table("adjustment_ablation", partition=stored.partition)
+    if (own := ablated.filter(pl.col("condition") == condition)).height:
+        files["ablation.csv"] = csv_bytes(own)
     # One curve an adjustment of one suite: the mean over its probes and trials.
     curves = {
         f"loss/{what}": fit.losses.mean(axis=tuple(range(np.ndim(fit.losses) - 1)))

@@ -142,6 +142,8 @@ def test_before_and_after_are_runs_that_can_be_compared(mitigated):
                 "retrieval_recall/image_to_text_at_1"} <= shared  # fmt: skip
         files = {item.path for item in client.list_artifacts(runs[name].info.run_id)}
         assert {"parameters.safetensors", "effects.csv", "metrics.parquet"} <= files
+    of_ablation = client.list_artifacts(runs["ala-additive"].info.run_id)
+    assert "ablation.csv" in {item.path for item in of_ablation}
     assert runs["array"].data.params["mitigation.attribute"] == "race"
     for name in ("array", "neutral", "ala"):
         curves = [key for key in runs[name].data.metrics if key.startswith("loss/")]
