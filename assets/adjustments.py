@@ -11,6 +11,7 @@ from assets.cells import StoredCell, passed_cell
 from assets.mitigation_fits import below, require_fits
 from assets.partitions import GRID
 from assets.results import OWNERS, markdown_table, materialised
+from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell
 from plumbline.mitigation import LogitAdjustment, fit_cell
 from plumbline.mitigation.adjustment_ablation import ABLATION_SCHEMA, ablation
@@ -69,6 +70,14 @@ def logit_adjustment(
         cell, seed = stored.read(), places.audit.statistics.seed
         for name, settings in asked.items():
             found.fits[name], found.absent[name] = _fitted(cell, settings, seed)
+            if not found.fits[name] and places.audit.mitigated[stored.dataset, stored.model][name]:
+                raise MetricError(
+                    f"the mitigation `{name}` has nothing to be fitted on",
+                    where=stored.partition,
+                    found="; ".join(f"{suite}: {why}" for suite, why in found.absent[name].items())
+                    or "no suite",
+                    hint="leave it out for this dataset",
+                )
             if settings.ablation:
                 rows = ablation(cell, settings, seed=seed, confidence=places.audit.statistics.confidence)
                 ablated.append(rows.select(pl.lit(name).alias("condition"), pl.all()))
@@ -100,6 +109,8 @@ def _fitted(
     fits, absent = {}, {}
     if (of_probes := fit_cell(cell, settings, seed=seed)) is not None:
         fits[TRIDENT] = of_probes
+    elif TRIDENT in cell.logits:
+        absent[TRIDENT] = "no two images of a class have labels"
     for name, logits in cell.logits.items():
         if logits.suite.family != "outcomes":
             continue

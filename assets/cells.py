@@ -23,13 +23,15 @@ from plumbline.encoders.suite_needs import answers
 from plumbline.errors import ConfigError, StorageError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.registry import FAMILIES
-from plumbline.mitigation.methods import METHODS
+from plumbline.mitigation.methods import METHODS, words_digest
 from plumbline.mitigation.settings import MitigationSettings
 from plumbline.storage import Committed
 from plumbline.tables.schema import LINEAGE_COLUMNS, polars_schema
 from plumbline.tables.suites import Suite, load_suite
 from resources.places import Places
 
+# Raised whenever the same mitigated features or logits would be judged otherwise.
+JUDGING_VERSION = "1"
 CELL_TABLES = (*FAMILIES, "mitigated_metrics")
 """The assets that hold metric rows of a cell."""
 _OF_LABELS = ("trident_mixed", "trident_composite")
@@ -208,6 +210,7 @@ class StoredCell:
                 "code": [
                     __version__,
                     {f.name: f.code_version for f in FAMILIES.values()},
+                    [JUDGING_VERSION, words_digest()] if self.mitigations else None,
                 ],
             }
         )

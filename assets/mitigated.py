@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from assets.adjustments import TRIDENT, Adjustments, read_adjustments
-from assets.cells import StoredCell, passed_cell
+from assets.cells import JUDGING_VERSION, StoredCell, passed_cell
 from assets.metrics import metric_settings
 from assets.mitigation_fits import FittedTexts, read_text_fits
 from assets.partitions import GRID
@@ -48,7 +48,7 @@ Hits = dict[str, NDArray[np.bool_]]
     partitions_def=GRID,
     group_name="mitigation",
     owners=OWNERS,
-    code_version="2",
+    code_version=JUDGING_VERSION,
 )
 def mitigated_metrics(
     context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
@@ -96,10 +96,14 @@ class _Judge:
         """Give the metric rows and the paired effects of each mitigation."""
         yield from self._adjusted(read_adjustments(self.stored))
         found = [read_text_fits(self.stored, method.name) for method in TEXT_METHODS]
-        if any(texts.fits for texts in found):
-            yield self._on_fewer_rows(), pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA)
-        for texts in found:
-            yield from self._mitigated(texts)
+        fitted = [texts for texts in found if texts.fits]
+        if not fitted:
+            return
+        yield self._on_fewer_rows(), pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA)
+        # All methods are given the same texts of the cell.
+        before = self._hits(fitted[0], fitted[0].before)
+        for texts in fitted:
+            yield from self._mitigated(texts, before)
 
     @cached_property
     def _settings(self):
@@ -131,10 +135,7 @@ class _Judge:
 
     # --- mitigations of texts
 
-    def _mitigated(self, found: FittedTexts) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        if not found.fits:
-            return
-        before = self._hits(found, found.before)
+    def _mitigated(self, found: FittedTexts, before: Hits) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         for name, fit in found.fits.items():
             after = mitigated_cell(
                 self.cell,

@@ -16,7 +16,7 @@ from assets.results import OWNERS, materialised
 from plumbline.audit_values import JUDGED
 from plumbline.encoders.embedding import embed_texts, read_embedded
 from plumbline.encoders.encoder import DualEncoder
-from plumbline.errors import CheckpointError, MetricError, StorageError
+from plumbline.errors import CheckpointError, EncodingError, MetricError, StorageError
 from plumbline.mitigation.fitted import FittedMitigation
 from plumbline.mitigation.kept_epochs import KeptEpochs
 from plumbline.mitigation.label_captions import label_captions
@@ -138,7 +138,7 @@ class _Bench:
         for name, settings in asked.items():
             try:
                 fits[name], features[name] = self._fitted(name, settings)
-            except MetricError as error:
+            except (MetricError, EncodingError) as error:
                 if named[name]:
                     raise
                 absent[name] = error.what
@@ -169,7 +169,15 @@ class _Bench:
                 found=f"{len(seen)} images",
                 expected="none",
             )
-        return fitted, apply_text_mitigation(fitted, self.encoder, self.texts, self.features)
+        features = apply_text_mitigation(fitted, self.encoder, self.texts, self.features)
+        if gone := [text for text, row in zip(self.texts, features) if not row.any()]:
+            raise MetricError(
+                f"the mitigation `{name}` leaves nothing of some texts, so that no image can match them",
+                where=self.stored.partition,
+                found=", ".join(gone[:3]),
+                hint="try fewer attributes, or a larger calibration",
+            )
+        return fitted, features
 
     def _training_rows(self, attribute: str) -> TrainingRows:
         if is_training_row(self.records).all():

@@ -14,10 +14,12 @@ _HEADLINES = {
     **{traits.name: traits.headline for traits in METRICS.values() if traits.headline},
     "macro_accuracy_gain": "test_rows",
 }
-_TEST_ROWS = "test_rows"
+_TEST_ROWS, _JUDGED_ROWS = "test_rows", "judged_rows"
 
 
-def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, float]:
+def headline_metrics(
+    frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: bool = True
+) -> dict[str, float]:
     """Return the finite headline numbers of a cell by a readable key, such as `max_skew/crime/race`.
 
     Parameters
@@ -25,8 +27,10 @@ def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, 
     frame : DataFrame
         Metric rows of the cell under all conditions.
     condition : str
-        `before`, or a mitigation's id. Numbers on the images that no mitigation was fitted on end in `/test_rows`
-        where these are not all images, before and after alike.
+        `before`, or a mitigation's id.
+    of_texts : bool
+        Whether that mitigation acts on texts. Numbers on the images on which those are judged end in `/judged_rows`
+        where these are not all images, before and after alike. A logit adjustment's own end in `/test_rows`.
     """
     fewer = frame.filter(pl.col("condition") == BEFORE_TEST_ROWS)["suite"].unique().to_list()
     wanted = (BEFORE, BEFORE_TEST_ROWS) if condition == BEFORE else (condition,)
@@ -37,8 +41,12 @@ def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE) -> dict[str, 
             named = [str(row[part]) for part in parts if row[part]]
             if row["definition"].startswith(_TEST_ROWS):
                 named.append(row["definition"])
-            elif row["condition"] != BEFORE and row["suite"] in fewer:
-                named.append(_TEST_ROWS)
+            elif (
+                row["suite"] in fewer
+                and (row["condition"] == BEFORE_TEST_ROWS or condition != BEFORE)
+                and of_texts
+            ):
+                named.append(_JUDGED_ROWS)
             metrics["/".join(named).replace(" ", "_")] = row["value"]
     return metrics
 
@@ -49,14 +57,23 @@ def cost_metrics(effects: pl.DataFrame, condition: str = BEFORE) -> dict[str, fl
     Parameters
     ----------
     effects : DataFrame
-        Paired effects of the cell; for `before` the value before the first mitigation that has one.
+        Paired effects of the cell; for `before` of the first mitigation of texts, which are all judged on the same
+        images, or where there is none of the first that has them. After a mitigation the value before, on its own
+        images, stands beside: `zero_shot_accuracy/macro/before`.
     """
-    column = "value_before" if condition == BEFORE else "value_after"
+    costs = effects.filter(pl.col("kind") == "cost")
+    if condition == BEFORE:
+        costs = costs.sort(pl.col("method") == "logit_adjustment", maintain_order=True)
+        wanted = {"value_before": ""}
+    else:
+        wanted = {"value_after": "", "value_before": "/before"}
     found: dict[str, float] = {}
-    for row in effects.filter(pl.col("kind") == "cost").iter_rows(named=True):
-        if row[column] is not None and math.isfinite(row[column]):
-            # MLflow allows no `@` in a name.
-            found.setdefault(f"{row['metric']}/{row['definition']}".replace("@", "_at_"), row[column])
+    for row in costs.iter_rows(named=True):
+        # MLflow allows no `@` in a name.
+        name = f"{row['metric']}/{row['definition']}".replace("@", "_at_")
+        for column, suffix in wanted.items():
+            if row[column] is not None and math.isfinite(row[column]):
+                found.setdefault(name + suffix, row[column])
     return found
 
 

@@ -15,6 +15,7 @@ from assets.results import OWNERS, materialised
 from assets.tracked_numbers import BEFORE, BEFORE_TEST_ROWS, cost_metrics, headline_metrics
 from plumbline.digests import digest_json
 from plumbline.errors import StorageError
+from plumbline.mitigation.methods import METHODS
 from plumbline.storage.arrays import csv_bytes, table_bytes
 from resources.places import Places
 from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
@@ -113,13 +114,14 @@ def _tracked(
         **audit.encoders[model].factors,
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
     }
-    files, curves, suffix = {}, {}, ""
+    files, curves, suffix, of_texts = {}, {}, "", True
     if condition == BEFORE:
         pictures = read_pictures(stored.places, assets=CELL_TABLES, partition=stored.partition)
         files = {f"figures/{name}.png": png for name, png in pictures.items()}
     else:
-        settings = stored.mitigations[condition].model_dump(mode="json")
-        parameters |= {f"mitigation.{k}": str(v) for k, v in settings.items()}
+        settings = stored.mitigations[condition]
+        of_texts = METHODS[settings.method].acts_on == "texts"
+        parameters |= {f"mitigation.{k}": str(v) for k, v in settings.model_dump(mode="json").items()}
         files, curves = mitigation_files(stored, condition)
         effects = effects.filter(pl.col("condition") == condition)
         files |= {"effects.csv": csv_bytes(effects)}
@@ -137,7 +139,7 @@ def _tracked(
             "mlflow.note.content": f"Cell `{dataset}|{model}`, made by Dagster run "
             f"[{context.run.run_id}](http://127.0.0.1:3000/runs/{context.run.run_id}).",
         },
-        metrics=headline_metrics(frame, condition) | cost_metrics(effects, condition),
+        metrics=headline_metrics(frame, condition, of_texts=of_texts) | cost_metrics(effects, condition),
         curves={name: np.asarray(curve).tolist() for name, curve in curves.items()},
         files={"metrics.parquet": table_bytes(own), "metrics.csv": csv_bytes(own), **files},
     )

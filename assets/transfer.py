@@ -8,10 +8,8 @@ from assets.mitigation_fits import require_fits
 from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS
 from plumbline.metrics.bias_transfer import bias_transfer as transfer_of
-from plumbline.metrics.bias_transfer import transfers
+from plumbline.metrics.bias_transfer import transfers, verdict_counts
 from resources.places import Places
-
-_COUNTED = ["model", "dataset", "condition", "kind"]
 
 
 @dg.asset(
@@ -31,7 +29,7 @@ def bias_transfer(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     lake, made = places.lake, places.lake.require("metric_table")
     current = made.details["current"]
     frames = [lake.read_table("mitigation_effects", partition=f"{d}|{m}") for d, m, _ in current]
-    table = transfer_of(frames)
+    table = transfer_of(frames, confidence=places.audit.statistics.confidence)
     absent = [
         {"model": m, "dataset": d, "reason": f"{name} was not tried: {reason}"}
         for d, m, _ in current
@@ -39,23 +37,28 @@ def bias_transfer(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     ]
     details = {"audit_id": made.details["audit_id"], "absent": absent, "current": current}
     written = lake.write_table("bias_transfer", table, details=details)
-    counts = table.group_by(*_COUNTED, "verdict").len("rows").sort(*_COUNTED, "verdict")
     return materialised(
         written,
         lake=lake,
         frame=table,
-        verdicts=dg.MetadataValue.md(markdown_table(counts)),
+        verdicts=dg.MetadataValue.md(markdown_table(verdict_counts(table))),
         not_tried=dg.MetadataValue.json(absent),
     )
 
 
 def _not_tried(places: Places, dataset: str, model: str) -> list[tuple[str, str]]:
     stored = StoredCell.find(places, dataset, model)
-    return [
+    of_texts = [
         (name, reason)
         for method in TEXT_METHODS
         for name, reason in require_fits(stored, method.name).details["absent"].items()
     ]
+    of_suites = [
+        (f"{name} of {suite}", reason)
+        for name, own in require_fits(stored, "logit_adjustment").details["absent"].items()
+        for suite, reason in own.items()
+    ]
+    return of_texts + of_suites
 
 
 @dg.asset_check(

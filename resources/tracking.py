@@ -20,6 +20,8 @@ for _name, _value in (
 EXPERIMENT = "plumbline"
 CELL_TAG = "plumbline.cell"
 _MOST_METRICS, _MOST_PARAMETERS = 1000, 100
+# Of a curve: enough to see it. A store writes each point.
+_MOST_POINTS = 500
 _TAGS_OF_THE_NEWEST_RUN = {"plumbline.dagster_run", "mlflow.note.content"}
 # Without it MLflow shows its pages for chat traces instead of metrics and comparisons.
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
@@ -137,9 +139,9 @@ class Tracking:
         parameters = [Param(key, value) for key, value in cell.parameters.items()]
         metrics = [Metric(key, value, 0, 0) for key, value in cell.metrics.items()]
         metrics += [
-            Metric(key, value, 0, step)
+            Metric(key, curve[step], 0, step)
             for key, curve in cell.curves.items()
-            for step, value in enumerate(curve)
+            for step in range(0, len(curve), max(1, -(-len(curve) // _MOST_POINTS)))
         ]
         for first in range(0, max(len(parameters), 1), _MOST_PARAMETERS):
             client.log_batch(run, params=parameters[first : first + _MOST_PARAMETERS])

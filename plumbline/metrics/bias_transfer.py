@@ -100,8 +100,7 @@ def _moved(own: pl.DataFrame) -> dict[str, object] | None:
         told.setdefault((row["kind"], row["verdict"]), {}).setdefault(what, _fact(row))
     better, worse = told.get(("axis", IMPROVED), {}), told.get(("axis", WORSENED), {})
     harms = told.get(("harm", WORSENED), {})
-    only_itself = len(better) == 1 and better.keys() == worse.keys()
-    if not better or not (harms or (worse and not only_itself)):
+    if not better or not (harms or worse.keys() - better.keys()):
         return None
     return {
         "improved_axes": len(better),

@@ -25,7 +25,7 @@ def adjusted_winners(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[
     -------
     (p, n) int64
         Position among the classes, C for the probe; ties to the lower index. All n rows of the records have
-        one; `judged_rows` says which of them count.
+        one; the rows that the first trial was not fitted on count.
 
     Raises
     ------
@@ -46,18 +46,6 @@ def class_winners(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[np.
         If the adjustment is not one of this cell.
     """
     return _adjusted(cell, adjustment)[..., :-1].argmax(axis=-1)
-
-
-def judged_rows(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[np.bool_]:
-    """Return the (n,) mask of the labelled rows that the first trial was not fitted on.
-
-    Raises
-    ------
-    MetricError
-        If the adjustment is not one of this cell.
-    """
-    tests = required_tests(cell, adjustment.candidates)
-    return adjustment.test_rows(cell.records.height)[JUDGED_TRIAL] & (tests.classes.codes >= 0)
 
 
 def _adjusted(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[np.float64]:

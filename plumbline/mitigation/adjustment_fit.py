@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plumbline.digests import digest_bytes
+from plumbline.digests import digest_bytes, digest_json
 from plumbline.errors import MetricError
 from plumbline.mitigation.adjustment_choice import Selection, learn
 from plumbline.mitigation.adjustment_descent import Mode
@@ -91,8 +91,15 @@ def fit_logit_adjustment(
         epochs=epochs,
         trials=trials,
         seed=seed,
-        fitted_on=digest_bytes(
-            learned.inputs.astype("<f8").tobytes() + learned.targets.astype("<i8").tobytes()
+        fitted_on=digest_json(
+            [
+                digest_bytes(
+                    learned.inputs.astype("<f8").tobytes() + learned.targets.astype("<i8").tobytes()
+                ),
+                # Of the released rule the test rows have a say too.
+                digest_bytes(x.tobytes() + y.tobytes()) if selection == "released" else None,
+                [mode, selection, n_classes, per_class, learning_rate, epochs, trials, seed],
+            ]
         ),
     )
 

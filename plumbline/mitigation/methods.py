@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Literal
 
+from plumbline.digests import digest_bytes
 from plumbline.encoders.encoder import Capability
 
 _SPACE = frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS})
@@ -47,3 +50,12 @@ METHODS: dict[str, Method] = {
     )
 }
 """Every method by name, in the order in which they are told."""
+
+_WORDS = ("attribute_texts", "neutral_captions", "person_words", "sensitive_queries")
+
+
+@cache
+def words_digest() -> str:
+    """Return the digest of the data files that mitigations take their own texts from."""
+    folder = files("plumbline.tables")
+    return digest_bytes(b"".join((folder / f"{name}.yaml").read_bytes() for name in _WORDS))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
-from plumbline.mitigation.optimiser_state import optimiser_arrays, restore_optimiser
+from plumbline.mitigation.optimiser_state import descend, optimiser_arrays, restore_optimiser
 from plumbline.mitigation.training import Arrays
 from plumbline.statistics.seeds import generator
 
@@ -216,9 +216,7 @@ class SanerLayer:
                 found=", ".join(f"{name} {value}" for name, value in values.items()),
                 hint="lower the learning rate, or look for embeddings that are not finite",
             )
-        self._adam.zero_grad()
-        total.backward()
-        self._adam.step()
+        descend(total, self._adam, self._parameters, step=self._steps)
         return values
 
     def state(self) -> dict[str, NDArray[Any]]:

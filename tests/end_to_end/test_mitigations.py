@@ -138,8 +138,8 @@ def test_before_and_after_are_runs_that_can_be_compared(mitigated):
     assert set(runs) == {"before", *MITIGATIONS}
     for name in ("projection", "array", "neutral"):
         shared = set(runs["before"].data.metrics) & set(runs[name].data.metrics)
-        assert {"max_skew/crime/crime/race/test_rows", "harm_rate/crime/crime/test_rows", "zero_shot_accuracy/macro",
-                "retrieval_recall/image_to_text_at_1"} <= shared  # fmt: skip
+        names = ("max_skew/crime/crime/race/judged_rows", "harm_rate/crime/crime/judged_rows")
+        assert {*names, "zero_shot_accuracy/macro", "retrieval_recall/image_to_text_at_1"} <= shared
         files = {item.path for item in client.list_artifacts(runs[name].info.run_id)}
         assert {"parameters.safetensors", "effects.csv", "metrics.parquet"} <= files
     of_ablation = client.list_artifacts(runs["ala-additive"].info.run_id)
@@ -204,9 +204,10 @@ def test_an_export_of_what_was_not_tried_is_refused(mitigated, tmp_path):
 def test_a_dataset_without_a_training_split_leaves_out_what_must_be_trained(mitigated):
     home = mitigated
     details = home.places.lake.require("bias_transfer").details
-    left_out = {row["reason"].split(":")[0] for row in details["absent"] if row["dataset"] == "pata"}
-    assert left_out == {"array was not tried", "neutral was not tried"}
-    assert all("no rows to train on" in row["reason"] for row in details["absent"])
+    left_out = dict(row["reason"].split(": ", 1) for row in details["absent"] if row["dataset"] == "pata")
+    for name in ("array", "neutral"):
+        assert "no rows to train on" in left_out[f"{name} was not tried"]
+    assert "says who is pictured" in left_out["ala of communion was not tried"]
     assert "neutral was not tried" in home.places.report.read_text("utf-8")
     tried = home.places.lake.read_table("bias_transfer").filter(dataset="pata")
     assert set(tried["condition"]) == {"projection"}
