@@ -106,8 +106,8 @@ def variants(text: str, attribute: str) -> tuple[str, ...]:
 
 
 def _any(words: Iterable[str]) -> str:
-    """Return an expression for any of some words, the longest first."""
-    ordered = sorted(words, key=len, reverse=True)
+    """Return an expression for any of some words, the longest first, whatever their order: fits are known by it."""
+    ordered = sorted(words, key=lambda word: (-len(word), word))
     return "(?:" + "|".join(_BETWEEN.join(map(re.escape, word.split())) for word in ordered) + ")"
 
 

@@ -1,6 +1,9 @@
 """Texts that name no label of an attribute: whole words, right articles, and never a `woperson`."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -228,3 +231,18 @@ def test_whatever_is_neutralised_is_neutral_and_stays(words, joint, attribute, c
 @given(st.text(max_size=40), st.sampled_from(ATTRIBUTES))
 def test_any_text_can_be_asked(text, attribute):
     assert is_neutral(neutralised(text, attribute), attribute)
+
+
+def test_a_pattern_is_the_same_in_every_process():
+    """A fit is found again by what it was fitted with, its pattern among it; sets have another order each time."""
+    said = "from plumbline.mitigation.neutral_texts import specific_pattern as p; print(p('race'), p('gender'), p('age'))"
+    patterns = {
+        subprocess.run(
+            [sys.executable, "-c", said],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(patterns) == 1
