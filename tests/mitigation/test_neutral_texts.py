@@ -235,7 +235,9 @@ def test_any_text_can_be_asked(text, attribute):
 
 def test_a_pattern_is_the_same_in_every_process():
     """A fit is found again by what it was fitted with, its pattern among it; sets have another order each time."""
-    said = "from plumbline.mitigation.neutral_texts import specific_pattern as p; print(p('race'), p('gender'))"
+    said = (
+        "from plumbline.mitigation.neutral_texts import specific_pattern as p; print(p('race'), p('gender'))"
+    )
     patterns = {
         subprocess.run(
             [sys.executable, "-c", said],
