@@ -35,9 +35,11 @@ def random_clip(architecture: str, folder: Path) -> Path:
     import torch
     from safetensors.torch import save_file
 
-    torch.manual_seed(1)
     config = {"model_cfg": open_clip.get_model_config(architecture), "preprocess_cfg": {}}
-    model = open_clip.CLIP(**config["model_cfg"])
+    # open_clip draws from the global generator; whatever else runs here keeps its own draws.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = open_clip.CLIP(**config["model_cfg"])
     folder.mkdir()
     (folder / "open_clip_config.json").write_text(json.dumps(config))
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
