@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.figures.labels import is_outside
-from plumbline.report.inputs import DatasetSummary, ReportInputs
+from plumbline.report.inputs import AbsentCell, DatasetSummary, ReportInputs
 from plumbline.report.listings import LONGEST_LISTING, Listing
 from plumbline.report.numbers import compact, count, percent, percent_interval
 from plumbline.report.vocabulary import attribute_title, group_title
@@ -109,12 +109,18 @@ def label_error_listing(dataset: DatasetSummary) -> Listing:
     return Listing(("Grouped by", "Group", "Wrong", "Error rate", "Interval"), rows, frozenset({2, 3, 4}))
 
 
+def not_tried_listing(inputs: ReportInputs) -> Listing:
+    """List the mitigations that a combination of model and dataset does not allow, with the reason."""
+    return _reasons(inputs.not_tried, "Why it was not tried")
+
+
 def absent_listing(inputs: ReportInputs) -> Listing:
     """List the cells without numbers and why."""
-    return Listing(
-        ("Model", "Dataset", "Why there are no numbers"),
-        [(cell.model, cell.dataset, cell.reason) for cell in inputs.absent],
-    )
+    return _reasons(inputs.absent, "Why there are no numbers")
+
+
+def _reasons(cells: tuple[AbsentCell, ...], title: str) -> Listing:
+    return Listing(("Model", "Dataset", title), [(cell.model, cell.dataset, cell.reason) for cell in cells])
 
 
 def provenance_listing(inputs: ReportInputs, table: pl.DataFrame) -> Listing:

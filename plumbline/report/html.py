@@ -79,6 +79,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
             datasets=data_listings.dataset_listing(inputs),
             encoders=data_listings.encoder_listing(inputs),
             absent=data_listings.absent_listing(inputs),
+            not_tried=data_listings.not_tried_listing(inputs),
             undefined=accounting.undefined_listing(table),
             provenance=data_listings.provenance_listing(inputs, table),
             counts=accounting.comparisons(table, inputs.audit),

@@ -203,6 +203,8 @@ class ReportInputs:
         Columns of `PLANTED_SCHEMA`: rates that are known because they were planted.
     geometry : DataFrame or None
         Columns of `GEOMETRY_SCHEMA`: the words of each model's text space, of all models one after the other.
+    not_tried : tuple of AbsentCell
+        Mitigations that a cell does not allow; the cell has numbers all the same.
     effects : DataFrame or None
         Columns of `plumbline.metrics.factor_effects.EFFECT_SCHEMA`.
     published : DataFrame or None
@@ -215,6 +217,7 @@ class ReportInputs:
     datasets: tuple[DatasetSummary, ...]
     encoders: tuple[EncoderSummary, ...]
     absent: tuple[AbsentCell, ...] = ()
+    not_tried: tuple[AbsentCell, ...] = ()
     provenance: pl.DataFrame = field(default_factory=lambda: _empty(PROVENANCE_SCHEMA))
     planted_truth: pl.DataFrame | None = None
     geometry: pl.DataFrame | None = None

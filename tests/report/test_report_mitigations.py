@@ -8,7 +8,7 @@ import pytest
 from synthetic_audit import GRID, TRIED, synthetic_inputs, transfer_frame
 
 from plumbline.errors import MetricError
-from plumbline.report import Reading, findings, render
+from plumbline.report import AbsentCell, Reading, findings, render
 from plumbline.report.adjustment_listings import HEADS, adjustment_findings, adjustment_listing
 from plumbline.report.chapters.mitigations import CHAPTER
 from plumbline.report.figures.mitigations import PANELS, STYLES, mitigation_figures
@@ -310,3 +310,9 @@ def test_what_leaks_is_listed_last_and_with_a_note_but_is_no_finding(table):
     assert told == {"logit_adjustment"}
     told = {f.topic[3] for f in findings(table, Reading(leaking=())) if f.topic[0] == "adjustment"}
     assert told == {"logit_adjustment", "logit_adjustment_released"}
+
+
+def test_a_mitigation_that_was_not_tried_is_no_cell_without_numbers(adjusted, bare):
+    left_out = AbsentCell(model="clip", dataset="faces", reason="saner was not tried: no rows to train on")
+    page = render(adjusted, replace(bare, absent=(), not_tried=(left_out,)))
+    assert "saner was not tried" in page and "without numbers: " not in page
