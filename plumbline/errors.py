@@ -65,6 +65,14 @@ class EncodingError(PlumblineError):
     """A model gave an embedding that must not be used (NaN, Inf, zero norm, wrong shape)."""
 
 
+class GenerationError(PlumblineError):
+    """A model or an endpoint could not answer; rows that are finished stay finished."""
+
+
+class ScoringError(PlumblineError):
+    """A scorer could not score; scores that are finished stay finished."""
+
+
 class StorageError(PlumblineError):
     """Something stored is absent, torn or of another checksum than its manifest says."""
 

@@ -13,7 +13,7 @@ from plumbline.tables.schema import polars_schema
 
 _ORDER = [
     "dataset", "model", "condition", "suite", "metric", "definition", "attribute", "event", "probe", "group",
-    "reference_group", "k", "statistic", "instruction", "prompt", "seed", "scorer",
+    "reference_group", "k", "occupation", "statistic", "instruction", "prompt", "seed", "scorer",
 ]  # fmt: skip
 
 

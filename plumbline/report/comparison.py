@@ -24,7 +24,7 @@ COMPARISON_SCHEMA: Schema = {
     "address": pl.String,
     "reference_model": pl.String,
     "reference_address": pl.String,
-    **dict.fromkeys((name for name in KEYS if name != "occupation"), pl.String),
+    **dict.fromkeys(KEYS, pl.String),
     # the numbers
     "published": pl.Float64,
     "rounding": pl.Float64,
@@ -63,7 +63,7 @@ FIT_SCHEMA: Schema = {
 _TEXT = "text"
 _COMPARABLE = ("as_printed", "recomputed")
 # Columns of the published values that tables of metrics have no counterpart of.
-_ALONE = ("factor", "occupation")
+_ALONE = ("factor",)
 _METRIC_KEYS = tuple(name for name in KEYS if name not in _ALONE)
 _EFFECT_KEYS = ("dataset", "suite", "event", "attribute", "metric", "definition")
 _ESTIMATE = ("value", "ci_low", "ci_high", "n", "reason")

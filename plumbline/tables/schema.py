@@ -32,6 +32,7 @@ ESTIMATE_COLUMNS: dict[str, pa.DataType] = {
     "event": pa.string(),
     "probe": pa.string(),
     "k": pa.int64(),
+    "occupation": pa.string(),
     "condition": pa.string(),
     "instruction": pa.string(),
     "prompt": pa.string(),

@@ -62,7 +62,7 @@ def test_a_number_that_is_not_there_or_not_to_be_compared_says_why(values):
 
 def test_what_is_measured_is_said_in_the_words_of_the_metric_table(values):
     known = {*ESTIMATE_COLUMNS}
-    assert set(KEYS) - known == {"factor", "occupation"}
+    assert set(KEYS) - known == {"factor"}
     checkpoints = set(study_checkpoints())
     assert set(values["checkpoint"].drop_nulls()) <= checkpoints
     audited = values.filter(pl.col("table").is_in(["1", "3"]), paper=DMM)

@@ -1,0 +1,13 @@
+"""The families of language metrics: each becomes one asset, each metric is proved by the contracts."""
+
+from __future__ import annotations
+
+from plumbline.language.family import LanguageFamily, LanguageTraits
+
+LANGUAGE_FAMILIES: dict[str, LanguageFamily] = {}
+"""Every family by name."""
+
+LANGUAGE_METRICS: dict[str, LanguageTraits] = {
+    traits.name: traits for family in LANGUAGE_FAMILIES.values() for traits in family.traits
+}
+"""Every language metric by name."""

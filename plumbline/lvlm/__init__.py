@@ -1,0 +1,1 @@
+"""From images and prompts to text: backends, sampling that belongs to the row, sharing, resuming, planning."""
