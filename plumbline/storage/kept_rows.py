@@ -1,0 +1,135 @@
+"""Rows that are made once and found again: Parquet parts under a folder, each named by its content."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import polars as pl
+from polars.io.plugins import register_io_source
+from upath import UPath
+
+from plumbline.digests import digest_bytes
+from plumbline.errors import StorageError
+from plumbline.storage.arrays import table_bytes
+from plumbline.storage.atomic import commit_bytes
+from plumbline.storage.key_set import KeySet
+
+_SUFFIX = ".parquet"
+
+
+class KeptRows:
+    """Rows of one schema with a key, in parts that are never changed; a crash loses only rows that were not kept yet.
+
+    A part is named by the sha256 of its bytes and put in its place whole, so that there is no manifest that could
+    disagree with it, and several processes may keep rows in one folder. Every part is checked when the folder is
+    opened: one whose bytes have another sha256 is removed, and its rows are lacking again.
+
+    Parameters
+    ----------
+    root : UPath
+        A folder of these rows alone; made with the first part.
+    schema : mapping of str to polars type
+        Of every part.
+    key : str
+        String column of the schema, never null.
+
+    Attributes
+    ----------
+    damaged : int
+        Parts that were removed on opening.
+
+    Raises
+    ------
+    StorageError
+        If a part has another schema: another version's rows, which belong in another folder.
+    """
+
+    def __init__(self, root: UPath, schema: Mapping[str, type[pl.DataType]], *, key: str) -> None:
+        self._root, self._schema, self._key = root, pl.Schema(schema), key
+        self._keys = KeySet()
+        self._parts: list[UPath] = []
+        self._repeated = False
+        self.damaged = 0
+        for path in sorted(root.glob(f"*{_SUFFIX}"), key=str):
+            self._open(path)
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self._keys)
+
+    def lacking(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return those of the rows, which need only the key, that are not kept; in order, equal ones once."""
+        once = rows.unique(self._key, keep="first", maintain_order=True)
+        return once.filter(~pl.Series(self._keys.has(once[self._key])))
+
+    def keep(self, rows: pl.DataFrame) -> int:
+        """Keep the rows whose keys are new, as one part; return how many they are.
+
+        Raises
+        ------
+        StorageError
+            If they cannot be written; they are not kept then.
+        """
+        rows = self.lacking(rows)
+        if rows.is_empty():
+            return 0
+        data = table_bytes(rows.select(list(self._schema)).cast(self._schema))
+        path = self._root / f"{digest_bytes(data)}{_SUFFIX}"
+        commit_bytes(path, data)
+        self._keys.add(rows[self._key])
+        self._parts.append(path)
+        return rows.height
+
+    def scan(self) -> pl.LazyFrame:
+        """Return all rows that are kept by now, read where they are needed; one row a key, in no order.
+
+        Rows of a key that two processes made at once lie in two parts: the part whose name comes first counts.
+        """
+        if not self._parts:
+            return pl.LazyFrame(schema=self._schema)
+        parts = sorted(self._parts, key=str)
+        if all(part.protocol in ("", "file") for part in parts):
+            frame = pl.scan_parquet([Path(part.path) for part in parts], glob=False)
+        else:
+            frame = register_io_source(_reader(parts), schema=self._schema, is_pure=True)
+        if self._repeated:
+            frame = frame.unique(self._key, keep="first", maintain_order=True)
+        return frame
+
+    def _open(self, path: UPath) -> None:
+        data = path.read_bytes()
+        if digest_bytes(data) != path.stem:
+            path.unlink(missing_ok=True)
+            self.damaged += 1
+            return
+        found = pl.read_parquet_schema(io.BytesIO(data))
+        if pl.Schema(found) != self._schema:
+            raise StorageError(
+                "kept rows are of another schema",
+                where=path,
+                found=dict(found),
+                expected=dict(self._schema),
+                hint="another version wrote them: remove this folder, they will be made again",
+            )
+        keys = pl.read_parquet(io.BytesIO(data), columns=[self._key])[self._key]
+        self._repeated |= not self._keys.add(keys).all()
+        self._parts.append(path)
+
+
+def _reader(parts: list[UPath]) -> Callable[..., Iterator[pl.DataFrame]]:
+    """Return a source of the parts of an object store, one in memory at a time."""
+
+    def read(
+        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = rows
+        for part in parts:
+            if left is not None and left <= 0:
+                return
+            frame = pl.read_parquet(io.BytesIO(part.read_bytes()), columns=columns, n_rows=left)
+            left = None if left is None else left - frame.height
+            yield frame if predicate is None else frame.filter(predicate)
+
+    return read
