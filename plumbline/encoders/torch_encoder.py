@@ -62,7 +62,7 @@ class TorchEncoder:
         attention: str | None = None,
     ) -> None:
         self._model: Any = model.to(placement.device).eval().requires_grad_(False)
-        _own_memory(self._model)
+        own_memory(self._model)
         self._placement = placement
         self._normalisation = normalisation
         self.family = files.family
@@ -97,7 +97,7 @@ class TorchEncoder:
 
         kind = self.device.split(":")[0]
         with (
-            _without_tf32(),
+            without_tf32(),
             torch.inference_mode(not gradients),
             torch.autocast(kind, torch.bfloat16, enabled=self._placement.dtype == "bfloat16"),
         ):
@@ -107,7 +107,7 @@ class TorchEncoder:
         return self._normalisation(batch, device=self.device)
 
 
-def _own_memory(model: torch.nn.Module) -> None:
+def own_memory(model: torch.nn.Module) -> None:
     """Copy weights and buffers once; on a CPU they would else follow whatever is written into the mapped file."""
     for tensor in (*model.parameters(), *model.buffers()):
         # Tied weights are one tensor, met once, and so they stay tied.
@@ -115,7 +115,7 @@ def _own_memory(model: torch.nn.Module) -> None:
 
 
 @contextmanager
-def _without_tf32() -> Iterator[None]:
+def without_tf32() -> Iterator[None]:
     """Multiply and convolve float32 as float32, where a GPU would cut the mantissa to 10 bits; put back after it."""
     import torch
 
