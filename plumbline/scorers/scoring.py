@@ -1,0 +1,155 @@
+"""The scoring engine: each distinct text goes through a scorer once, in this run or in an earlier one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+from upath import UPath
+
+from plumbline.errors import ScoringError
+from plumbline.scorers.scorer import Scored, Scorer
+from plumbline.scorers.text_scores import KEPT_SCORES, TEXT, TEXT_KEY, TextScores, text_keys
+from plumbline.storage.kept_rows import KeptRows
+from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+
+WINDOW_ROWS = 16_384
+"""Texts that a scorer gets at once: enough for it to put those of one length together. Also the most of a part."""
+
+PART_SECONDS = 30.0
+"""A kill loses the work of about this long; slow scorers so keep more and smaller parts."""
+
+Progress = Callable[[int, int], None]
+"""Called with (texts that have scores, texts asked for); the second is the first where it is not known."""
+
+
+def score_texts(
+    scorer: Scorer,
+    texts: Iterable[pl.DataFrame],
+    store: UPath,
+    *,
+    rows: int | None = None,
+    window_rows: int = WINDOW_ROWS,
+    part_seconds: float = PART_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+    progress: Progress | None = None,
+) -> TextScores:
+    """Score texts, or find them scored.
+
+    Memory holds one window of texts and 8 bytes for every text that the store knows, whatever is asked.
+
+    Parameters
+    ----------
+    scorer : Scorer
+    texts : iterable of DataFrame
+        With a column `text`, such as slices of a scan; texts may repeat, null counts as empty.
+    store : UPath
+        Folder of all scorers; each has a folder below it, by its identity.
+    rows : int, optional
+        Of all frames together, for `progress` alone.
+    window_rows : int
+        Texts in one call of the scorer.
+    part_seconds : float
+        Finished scores are put on the disk at least this often.
+    clock : callable
+        Seconds.
+    progress : callable, optional
+
+    Raises
+    ------
+    ScoringError
+        As the scorer raises it, or if it gives a score outside [0, 1], none without a reason, or not one for each
+        text. Finished scores are kept.
+    StorageError
+        If scores cannot be written.
+    """
+    kept = KeptRows(store / scorer.identity, KEPT_SCORES, key=TEXT_KEY)
+    keeper = _Keeper(kept, window_rows, part_seconds, clock)
+    asked = computed = 0
+    for window, passed in _windows(texts, kept, window_rows):
+        asked = passed
+        for done in _score(scorer, window, keeper):
+            computed += 1
+            if progress:
+                ready = asked - window.height + done
+                progress(ready, ready if rows is None else rows)
+    if progress and asked:
+        progress(asked, asked if rows is None else rows)
+    return TextScores(kept.scan(), scorer.attributes, asked, computed, kept.damaged)
+
+
+def _windows(
+    texts: Iterable[pl.DataFrame], kept: KeptRows, window_rows: int
+) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Yield distinct texts without scores, and how many texts were asked for up to there; the last may be empty."""
+    waiting, asked = _keyed(pl.Series(TEXT, [], dtype=pl.String)), 0
+    for frame in texts:
+        asked += frame.height
+        waiting = kept.lacking(pl.concat([waiting, _keyed(frame[TEXT])]))
+        while waiting.height >= window_rows:
+            yield waiting.head(window_rows), asked - waiting.height + window_rows
+            waiting = waiting.slice(window_rows)
+    yield waiting, asked
+
+
+def _keyed(texts: pl.Series) -> pl.DataFrame:
+    distinct = texts.fill_null("").unique(maintain_order=True)
+    return pl.DataFrame({TEXT_KEY: pl.Series(text_keys(distinct.to_list()), dtype=pl.String), TEXT: distinct})
+
+
+def _score(scorer: Scorer, window: pl.DataFrame, keeper: _Keeper) -> Iterator[int]:
+    """Give a window to the scorer and what comes back to the keeper; yield how many are done after each."""
+    keys, left = window[TEXT_KEY].to_list(), set(range(window.height))
+    try:
+        for position, scored in scorer.score(window[TEXT].to_list()) if keys else ():
+            if position not in left:
+                raise _wrong(scorer, "gave a text two scores or one that it was not asked for", position)
+            _require_valid(scorer, scored)
+            left.remove(position)
+            keeper.add(keys[position], scored)
+            yield window.height - len(left)
+    finally:
+        # Whatever stops the scorer: what it has given is kept.
+        keeper.flush()
+    if left:
+        raise _wrong(scorer, "left out some texts", f"{len(left)} of {window.height}")
+
+
+def _require_valid(scorer: Scorer, scored: Scored) -> None:
+    if scored.scores.keys() != set(scorer.attributes):
+        raise _wrong(scorer, "gave other attributes than it names", ", ".join(scored.scores))
+    for attribute, score in scored.scores.items():
+        # nan is neither above nor below.
+        if not 0 <= score <= 1 and (score == score or scored.reason is None):
+            raise _wrong(scorer, "gave no score from 0 to 1, nor nan with a reason", f"{attribute}: {score}")
+
+
+def _wrong(scorer: Scorer, what: str, found: object) -> ScoringError:
+    return ScoringError(f"the scorer {what}", where=f"{type(scorer).__name__} {scorer.version}", found=found)
+
+
+@dataclass
+class _Keeper:
+    """Puts scores on the disk, in parts of a fair size or age."""
+
+    kept: KeptRows
+    part_rows: int
+    part_seconds: float
+    clock: Callable[[], float]
+    _rows: list[Mapping[str, object]] = field(default_factory=list)
+    _since: float = 0.0
+
+    def add(self, key: str, scored: Scored) -> None:
+        if not self._rows:
+            self._since = self.clock()
+        whole = dict.fromkeys(SCORED_ATTRIBUTES) | scored.scores
+        self._rows.append({TEXT_KEY: key, **whole, "truncated": scored.truncated, "reason": scored.reason})
+        if len(self._rows) >= self.part_rows or self.clock() - self._since >= self.part_seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        rows, self._rows = self._rows, []
+        if rows:
+            self.kept.keep(pl.DataFrame(rows, schema=KEPT_SCORES))
