@@ -77,11 +77,11 @@ def estimate_table(
         return Estimate(value, interval.low, interval.high, None, interval.reason)
     p = p_value(value, statistic(permuted), alternative="greater" if parity == 0 else "less")
     if p > 1 - confidence:
-        interval = _reaching(parity, interval, percentile(replicates, confidence=confidence))
+        interval = reaching_parity(parity, interval, percentile(replicates, confidence=confidence))
     return Estimate(value, interval.low, interval.high, p, interval.reason)
 
 
-def _reaching(parity: float, interval: Interval, wider: Interval) -> Interval:
+def reaching_parity(parity: float, interval: Interval, wider: Interval) -> Interval:
     """Widen an interval to parity and the percentile ends; leave it where those are undefined."""
     if np.isnan(wider.low):
         return interval
