@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import polars as pl
 
 from plumbline.errors import MetricError
+from plumbline.text.batches import BATCH_ROWS, Texts, text_batches
 from plumbline.text.tokens import words_of
 
 COUNTS_SCHEMA: dict[str, type[pl.DataType]] = {"group": pl.String, "word": pl.String, "count": pl.Int64}
 """What `count_words` gives and `word_associations` takes."""
 
-BATCH_ROWS = 20_000
-"""Texts counted at once: of 500 words each, some 200 MB."""
-
 WAITING_ROWS = 1_000_000
 """Pieces that wait at least, of some 40 bytes each."""
-
-Texts = pl.DataFrame | pl.LazyFrame
 
 
 def count_words(
@@ -52,13 +48,17 @@ def count_words(
     MetricError
         If there is no frame at all, a column is missing or not of text, or `batch_rows` is below 1.
     """
-    if batch_rows < 1:
-        raise MetricError("batch_rows must be at least 1", found=batch_rows)
     parts = [texts] if isinstance(texts, Texts) else texts
     sums, partitions = _Sums(), 0
     for partition in parts:
         partitions += 1
-        for batch in _batches(partition, group, text, batch_rows, where=f"partition {partitions}"):
+        for batch in text_batches(
+            partition,
+            text=text,
+            keep={"group": pl.col(group).cast(pl.String)},
+            batch_rows=batch_rows,
+            where=f"partition {partitions}",
+        ):
             sums.add(_pieces(batch))
     if not partitions:
         raise MetricError("there are no texts to count", expected="at least one frame of texts")
@@ -95,33 +95,6 @@ class _Sums:
         )
         sums = pl.concat([self._total.lazy(), words]).group_by("group", "word").agg(pl.col("count").sum())
         return sums.collect(engine="streaming")
-
-
-def _batches(partition: Texts, group: str, text: str, rows: int, *, where: str) -> Iterator[pl.DataFrame]:
-    """Yield (group, text) frames of at most `rows` rows."""
-    if not isinstance(partition, Texts):
-        raise MetricError(
-            "a partition of texts must be a Polars frame", where=where, found=type(partition).__name__
-        )
-    lazy = partition.lazy()
-    schema = lazy.collect_schema()
-    if missing := {group, text} - set(schema):
-        raise MetricError(
-            "a partition of texts lacks a column",
-            where=where,
-            found=", ".join(schema),
-            expected=", ".join(sorted(missing)),
-        )
-    # A column of nothing but nulls has no type of its own.
-    if schema[text] not in (pl.String, pl.Null):
-        raise MetricError("the column of texts must be text", where=f"{where}, {text}", found=schema[text])
-    chosen = lazy.select(group=pl.col(group).cast(pl.String), text=pl.col(text).cast(pl.String))
-    kept = chosen.filter(pl.col("group").is_not_null())
-    if isinstance(partition, pl.DataFrame):
-        yield from kept.collect().iter_slices(rows)
-        return
-    for batch in kept.collect_batches(chunk_size=rows, maintain_order=False):
-        yield from batch.iter_slices(rows)
 
 
 def _pieces(batch: pl.DataFrame) -> list[pl.DataFrame]:

@@ -12,6 +12,10 @@ _ONE_WRITING = {"\u2019": "'", "\u2010": "-", "\u2011": "-"}
 """Typographic apostrophe and hyphens, and how a keyboard writes them."""
 
 
+# Case and composition change no number of words, so that texts are searched as they are.
+_ANY_WRITING = rf"{_LETTERS}(?:[-'\u2019\u2010\u2011]{_LETTERS})*"
+
+
 def words_of(texts: pl.Expr) -> pl.Expr:
     """Return the words of each text, in order.
 
@@ -31,3 +35,18 @@ def words_of(texts: pl.Expr) -> pl.Expr:
     """
     plain = texts.str.to_lowercase().str.normalize("NFC").str.replace_many(_ONE_WRITING)
     return plain.str.extract_all(_WORD)
+
+
+def word_number(texts: pl.Expr) -> pl.Expr:
+    """Return how many words each text has: the length of `words_of`, without making the words.
+
+    Parameters
+    ----------
+    texts : expression of String
+
+    Returns
+    -------
+    expression of UInt32
+        0 for a text without words, null for null.
+    """
+    return texts.str.count_matches(_ANY_WRITING)
