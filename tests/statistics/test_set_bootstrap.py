@@ -1,0 +1,315 @@
+"""Numbers that come in sets: each fast way against the slow, obvious one, and how often intervals hold the truth."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from plumbline.errors import MetricError
+from plumbline.statistics import set_draws, set_groups
+from plumbline.statistics.bootstrap import Jackknife
+from plumbline.statistics.intervals import bca, percentile
+from plumbline.statistics.set_bootstrap import (
+    SetEstimate,
+    group_gap,
+    group_means,
+    group_quantiles,
+    paired_set_changes,
+    set_mean,
+    set_quantile,
+    set_summaries,
+)
+from plumbline.statistics.set_draws import WeightedQuantile, drawn_times, fair_coins
+
+BOOT = {"resamples": 500, "confidence": 0.95}
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def people(sets, seeds, draw, *, common=0.7):
+    """Return skewed values of which the seeds of a set share a part, and their sets."""
+    own = np.repeat(np.arange(sets), seeds)
+    return common * draw.exponential(1, sets)[own] + (1 - common) * draw.exponential(1, len(own)), own
+
+
+def repeated(values, own, times):
+    """Return the values of a draw, one by one."""
+    return np.repeat(values, times[own].astype(int))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 40, 700])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 1.0])
+def test_a_weighted_quantile_is_that_of_the_repeated_values(n, share):
+    draw = rng(n)
+    values, own = np.round(draw.normal(size=n), 1), draw.integers(0, max(1, n // 3), n)
+    units = int(own.max()) + 1
+    times = draw.integers(0, 4, size=(60, units)).astype(float)
+    found = WeightedQuantile.of(values, own, n_units=units, share=share).at(times)
+    for each, row in zip(found, times):
+        sample = repeated(values, own, row)
+        assert (
+            np.isnan(each)
+            if not sample.size
+            else each == pytest.approx(np.quantile(sample, share), abs=1e-12)
+        )
+
+
+def test_draws_are_as_many_sets_as_there_are_in_blocks_of_bounded_size(monkeypatch):
+    monkeypatch.setattr(set_draws, "_AT_ONCE", 70)
+    strata = np.array([0, 0, 0, 1, 1, 2, 0, 1, 2, 2])
+    blocks = list(drawn_times(10, resamples=25, rng=rng(), strata=strata))
+    assert [len(block) for block in blocks] == [7, 7, 7, 4]
+    for stratum in range(3):
+        assert (np.concatenate(blocks)[:, strata == stratum].sum(axis=1) == (strata == stratum).sum()).all()
+    coins = np.concatenate(list(fair_coins(10, draws=200, rng=rng())))
+    assert coins.shape == (200, 10) and set(np.unique(coins)) == {0, 1} and 0.4 < coins.mean() < 0.6
+
+
+def test_mean_and_quantile_are_those_of_gathered_sets():
+    values, own = people(30, 3, rng())
+    values, own = values[:-2], own[:-2]  # one set is smaller
+    times = np.concatenate(list(drawn_times(30, resamples=500, rng=rng(1))))
+    samples = [repeated(values, own, row) for row in times]
+    left = np.array([values[own != s].mean() for s in range(30)])
+    acceleration = Jackknife(values=left[None], counts=np.ones((1, 30), dtype=int)).acceleration
+    slow = bca(values.mean(), [s.mean() for s in samples], acceleration=acceleration)
+    fast = set_mean(values, own, rng=rng(1), **BOOT)
+    assert (fast.value, fast.n, fast.p, fast.reason) == (pytest.approx(values.mean()), 30, None, None)
+    assert (fast.ci_low, fast.ci_high) == pytest.approx((slow.low, slow.high), abs=1e-12)
+    slow = percentile([np.quantile(s, 0.9) for s in samples])
+    fast = set_quantile(values, own, share=0.9, rng=rng(1), **BOOT)
+    assert (fast.value, fast.ci_low, fast.ci_high) == pytest.approx(
+        (np.quantile(values, 0.9), slow.low, slow.high), abs=1e-12
+    )
+
+
+def test_columns_asked_for_at_once_are_as_asked_for_one_by_one():
+    values, own = people(25, 3, rng())
+    both = set_summaries(np.stack([values, values**2], axis=1), own, share=0.9, rng=rng(2), **BOOT)
+    for column, found in zip((values, values**2), both):
+        mean = set_mean(column, own, rng=rng(2), **BOOT)
+        assert (found.mean.ci_low, found.mean.ci_high) == pytest.approx((mean.ci_low, mean.ci_high))
+        assert found.quantile == set_quantile(column, own, share=0.9, rng=rng(2), **BOOT)
+
+
+def test_neither_row_order_nor_names_of_sets_matter():
+    values, own = people(25, 3, rng())
+    order = rng(3).permutation(len(values))
+    first = set_summaries(values, own, share=0.9, rng=rng(2), **BOOT)[0]
+    second = set_summaries(values[order], own[order] * 7 + 100, share=0.9, rng=rng(2), **BOOT)[0]
+    for one, other in zip(first, second):
+        assert (other.value, other.ci_low, other.ci_high) == pytest.approx(
+            (one.value, one.ci_low, one.ci_high)
+        )
+
+
+def test_what_cannot_be_said_is_nan_with_the_reason():
+    none = set_mean([], [], rng=rng(), **BOOT)
+    assert np.isnan(none.value) and none.n == 0 and none.reason == "undefined: no values"
+    one = set_quantile([1.0, 2.0], [5, 5], share=0.5, rng=rng(), **BOOT)
+    assert one.value == 1.5 and np.isnan(one.ci_low) and one.reason == "no interval: only one set"
+    alike = set_mean(np.ones(60), np.arange(60), rng=rng(), **BOOT)
+    assert alike.value == 1 and np.isnan(alike.ci_high) and "do not vary" in alike.reason
+    few = set_mean(rng().random(9), np.arange(9) // 3, rng=rng(), **BOOT)
+    assert few.reason.startswith("interval from only 3 sets")
+    assert few.columns("first")["reason"].startswith("first; interval from only 3 sets")
+    assert SetEstimate(1.0, 0.0, 2.0, 3, None, None).columns()["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: set_mean([1.0, np.nan], [0, 1], rng=rng(), **BOOT), "nan"),
+        (lambda: set_mean([1.0], [0, 1], rng=rng(), **BOOT), "same rows"),
+        (lambda: set_mean([1.0], [0], resamples=0, rng=rng()), "resamples"),
+        (lambda: group_means([1.0], [2], [0], n_groups=2, rng=rng(), **BOOT), "group"),
+        (lambda: group_gap([1.0], [0], [0], n_groups=2, permutations=0, rng=rng(), **BOOT), "permutation"),
+        (
+            lambda: paired_set_changes([1.0], [1.0, 2], [0], share=None, permutations=9, rng=rng(), **BOOT),
+            "pairs",
+        ),
+    ],
+)
+def test_wrong_input_is_refused(call, words):
+    with pytest.raises(MetricError, match=words):
+        call()
+
+
+PAIRED = {**BOOT, "permutations": 999}
+
+
+@pytest.mark.parametrize("share", [None, 0.75])
+def test_a_paired_change_is_tested_by_swapping_whole_sets(share):
+    draw = rng(4)
+    before, own = people(8, 2, draw)
+    after = before + 0.1 + draw.normal(0, 0.3, len(before))
+
+    def statistic(first, second):
+        ends = [side.mean() if share is None else np.quantile(side, share) for side in (first, second)]
+        return ends[1] - ends[0]
+
+    swapped = []
+    for coins in itertools.product([False, True], repeat=8):
+        swap = np.array(coins)[own]
+        swapped.append(statistic(np.where(swap, after, before), np.where(swap, before, after)))
+    value = statistic(before, after)
+    exact = (np.abs(swapped) >= abs(value) - 1e-12).mean()
+    found = paired_set_changes(
+        before, after, own, share=share, resamples=500, permutations=20_000, rng=rng(), confidence=0.95
+    )
+    assert found.value == pytest.approx(value, abs=1e-12) and found.n == 8
+    # The other part of p, from the interval, may be the larger one.
+    assert found.p >= exact - 0.015
+    if found.p > exact + 0.015:
+        assert found.ci_low < 0 < found.ci_high or found.p < 0.05
+
+
+def test_a_paired_change_of_a_quantile_is_drawn_on_both_sides_at_once():
+    draw = rng(4)
+    before, own = people(40, 3, draw)
+    after = before * 0.8
+    found = paired_set_changes(before, after, own, share=0.9, rng=rng(7), **PAIRED)
+    times = np.concatenate(list(drawn_times(40, resamples=500, rng=rng(7))))
+    slow = [
+        np.quantile(repeated(after, own, t), 0.9) - np.quantile(repeated(before, own, t), 0.9) for t in times
+    ]
+    interval = percentile(slow)
+    assert (found.ci_low, found.ci_high) == pytest.approx((interval.low, interval.high), abs=1e-12)
+    assert found.ci_high < 0 and found.p < 0.05
+
+
+@pytest.mark.parametrize("share", [None, 0.9])
+def test_no_change_is_exactly_none(share):
+    values, own = people(30, 3, rng())
+    found = paired_set_changes(values, values, own, share=share, rng=rng(), **PAIRED)
+    assert (found.value, found.p) == (0.0, 1.0) and "do not vary" in found.reason
+
+
+def test_group_means_where_sets_are_of_one_group_are_those_of_each_alone():
+    draw = rng(5)
+    own = np.repeat(np.arange(60), 2)
+    groups = np.repeat(np.arange(60) % 2, 2)
+    values = draw.exponential(1, 60)[own] + groups
+    found = group_means(values, groups, own, n_groups=3, rng=rng(), **BOOT)
+    for group in (0, 1):
+        inside = groups == group
+        alone = set_mean(values[inside], own[inside], resamples=4000, rng=rng())
+        assert found[group].value == pytest.approx(alone.value) and found[group].n == 30
+        width = alone.ci_high - alone.ci_low
+        assert found[group].ci_low == pytest.approx(alone.ci_low, abs=0.12 * width)
+        assert found[group].ci_high == pytest.approx(alone.ci_high, abs=0.12 * width)
+    assert np.isnan(found[2].value) and found[2].reason == "undefined: no values"
+
+
+def test_group_means_and_quantiles_of_mixed_sets_are_drawn_with_their_sets():
+    draw = rng(6)
+    own = np.repeat(np.arange(25), 6)
+    groups = np.tile([0, 0, 1, 1, 2, -1], 25)
+    values = draw.normal(size=25)[own] + draw.normal(size=len(own)) / 3
+    times = np.concatenate(list(drawn_times(25, resamples=500, rng=rng(1))))
+    quantiles = group_quantiles(values, groups, own, share=0.9, n_groups=3, rng=rng(1), **BOOT)
+    means = group_means(values, groups, own, n_groups=3, rng=rng(1), **BOOT)
+    for group in range(3):
+        inside = groups == group
+        samples = [repeated(values[inside], own[inside], row) for row in times]
+        slow = percentile([np.quantile(s, 0.9) for s in samples])
+        assert quantiles[group].value == pytest.approx(np.quantile(values[inside], 0.9))
+        assert (quantiles[group].ci_low, quantiles[group].ci_high) == pytest.approx((slow.low, slow.high))
+        left = np.array([values[inside & (own != s)].mean() for s in range(25)])
+        acceleration = Jackknife(values=left[None], counts=np.ones((1, 25), dtype=int)).acceleration
+        slow = bca(values[inside].mean(), [s.mean() for s in samples], acceleration=acceleration)
+        assert (means[group].ci_low, means[group].ci_high) == pytest.approx((slow.low, slow.high))
+
+
+def test_a_gap_and_a_ratio_by_hand():
+    values, groups = np.array([1.0, 2, 4, 3, 4, 8] * 20), np.tile([0, 1, 2], 40)
+    own = np.repeat(np.arange(40), 3)
+    values = values + np.repeat(np.arange(40), 3) * 0.01 - 0.195
+    keywords = {"n_groups": 4, "rng": rng(), **PAIRED}
+    gap = group_gap(values, groups, own, **keywords)
+    assert (
+        gap.value == pytest.approx(4) and gap.n == 40 and gap.p == pytest.approx(1 / 1000) and gap.ci_low > 0
+    )
+    assert group_gap(values, groups, own, kind="ratio", **keywords).value == pytest.approx(3)
+    zero = group_gap(values * (groups > 0), groups, own, kind="ratio", **keywords)
+    assert np.isnan(zero.value) and "not above 0" in zero.reason
+    alone = group_gap(values, np.zeros(120, int), own, **keywords)
+    assert np.isnan(alone.value) and np.isnan(alone.p) and "two groups" in alone.reason
+
+
+def test_a_gap_reaches_parity_exactly_where_the_test_does_not_reject():
+    draw = rng(8)
+    own, groups = np.repeat(np.arange(40), 3), np.tile([0, 1, 2], 40)
+    for effect in (0.0, 2.0):
+        values = draw.normal(size=120) + effect * groups
+        found = group_gap(values, groups, own, n_groups=3, rng=rng(), **PAIRED)
+        assert (found.p > 0.05) == (found.ci_low == 0) == (effect == 0)
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_the_seeds_of_an_image_are_dealt_together(mixed):
+    """Shuffling single values would find a difference in about half of these worlds, where there is none."""
+    draw, rejected = rng(9), 0
+    for _ in range(120):
+        image = np.repeat(np.arange(60), 3)
+        groups = np.repeat(np.tile([0, 1, 2], 20), 3)
+        values = draw.normal(size=60)[image] + draw.normal(size=180) / 10
+        own = image // 3 if mixed else image
+        found = group_gap(
+            values, groups, own, n_groups=3, resamples=20, permutations=99, rng=draw, confidence=0.95
+        )
+        rejected += found.p <= 0.05
+    assert rejected <= 13
+
+
+def test_blocks_do_not_change_what_is_dealt(monkeypatch):
+    draw = rng(10)
+    own, groups = np.repeat(np.arange(30), 4), np.tile(np.arange(4), 30)
+    values = draw.normal(size=120)
+    keywords = {"n_groups": 4, "resamples": 300, "permutations": 3000, "confidence": 0.95}
+    whole = group_gap(values, groups, own, rng=rng(1), **keywords)
+    monkeypatch.setattr(set_groups, "_AT_ONCE", 1000)
+    assert group_gap(values, groups, own, rng=rng(1), **keywords).p == pytest.approx(whole.p, abs=0.04)
+
+
+def covered(worlds, sets, *, resamples=400):
+    """Return how often the intervals of a mean, a 90th percentile and a paired change hold the truth."""
+    draw = rng(11)
+    population, _ = people(200_000, 3, draw)
+    truth = (population.mean(), np.quantile(population, 0.9), -0.2 * population.mean())
+    held = np.zeros(3)
+    for _ in range(worlds):
+        values, own = people(sets, 3, draw)
+        mean, quantile = set_summaries(values, own, share=0.9, resamples=resamples, rng=draw)[0]
+        change = paired_set_changes(
+            values, values * draw.uniform(0.6, 1, sets)[own], own, share=None, resamples=resamples,
+            permutations=1, rng=draw,
+        )  # fmt: skip
+        for place, (found, true) in enumerate(zip((mean, quantile, change), truth)):
+            held[place] += found.ci_low <= true <= found.ci_high
+    return held / worlds
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say():
+    assert (covered(100, 60, resamples=200) >= 0.86).all()
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    held = covered(2000, 100, resamples=1000)
+    assert (held >= 0.92).all() and (held <= 0.97).all()
+
+
+@pytest.mark.slow
+def test_a_paired_change_of_a_quantile_keeps_its_level():
+    draw, rejected = rng(12), 0
+    for _ in range(600):
+        before, own = people(60, 3, draw)
+        swap = draw.random(60) < 0.5
+        other = before * draw.uniform(0.5, 1.5, 60)[own]
+        sides = np.where(swap[own], before, other), np.where(swap[own], other, before)
+        found = paired_set_changes(*sides, own, share=0.9, resamples=300, permutations=300, rng=draw)
+        rejected += found.p <= 0.05
+    assert rejected / 600 < 0.07
