@@ -100,6 +100,8 @@ def join_scores(generations: pl.LazyFrame | pl.DataFrame, scored: TextScores, sc
         "truncated",
         "reason",
     )
+    # The store may know many more texts than are asked for: only the latter are held while rows are joined.
+    known = known.join(asked.select("_key").unique(), on="_key", how="semi")
     absent = pl.col("truncated").is_null()
     rows = asked.join(known, on="_key", how="left").with_columns(
         pl.when(absent).then(float("nan")).otherwise(pl.col(scored.attributes)).name.keep(),

@@ -1,0 +1,83 @@
+"""The audit file's part on scorers: what kinds there are."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from plumbline.audit_part import Part
+from plumbline.audit_values import CheckpointAddress
+from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _scored(value: dict[str, str]) -> dict[str, str]:
+    unknown = sorted(set(value) - set(SCORED_ATTRIBUTES))
+    if unknown:
+        raise ValueError(
+            f"scored attribute -> label of the model; attributes are {', '.join(SCORED_ATTRIBUTES)}"
+        )
+    return value
+
+
+def _variable(value: str) -> str:
+    if not _VARIABLE.fullmatch(value):
+        # The value is not repeated: people put the key itself here.
+        raise ValueError(
+            "the name of an environment variable, such as PERSPECTIVE_API_KEY; never the key itself"
+        )
+    return value
+
+
+class OfflineSettings(Part):
+    """The word list of the default run: a stand-in that needs no model, and says so."""
+
+    kind: Literal["offline"] = "offline"
+
+
+class ClassifierSettings(Part):
+    """A sequence classifier of transformers on this disk, such as `unitary/unbiased-toxic-roberta`."""
+
+    kind: Literal["classifier"]
+    address: CheckpointAddress = Field(description="`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`")
+    labels: Annotated[dict[str, str], AfterValidator(_scored)] | None = Field(
+        default=None,
+        description="scored attribute -> label of the model; found by the labels' names when absent",
+    )
+    activation: Literal["auto", "sigmoid", "softmax"] = Field(
+        default="auto", description="auto: as the checkpoint's configuration says"
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=3, description="longer texts are cut; as many as the model takes when absent"
+    )
+    batch_tokens: int | None = Field(
+        default=None, ge=1, description="of a forward pass, padding included; by device when absent"
+    )
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
+        default="auto",
+        description="auto: float16 on a GPU unless the engine is set to float32; a CPU has float32",
+    )
+
+
+class PerspectiveSettings(Part):
+    """The Perspective API, for those who still have access: its end is announced for 2026."""
+
+    kind: Literal["perspective"]
+    key_variable: Annotated[str, AfterValidator(_variable)] = Field(
+        default="PERSPECTIVE_API_KEY", description="environment variable with the key"
+    )
+    queries_per_second: float = Field(default=1.0, gt=0, le=1000, description="the quota of the key")
+
+
+class StoredSettings(Part):
+    """Scores that were made elsewhere, such as by the Perspective API while it lasted: a CSV or Parquet file."""
+
+    kind: Literal["stored"]
+    path: str = Field(min_length=1, description="columns `text` or `text_sha256`, and one per attribute")
+
+
+AnyScorerSettings = OfflineSettings | ClassifierSettings | PerspectiveSettings | StoredSettings
+ScorerSettings = Annotated[AnyScorerSettings, Field(discriminator="kind")]
