@@ -1,0 +1,164 @@
+"""A generative model of transformers, loaded from its folder without surprises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from plumbline.digests import digest_json
+from plumbline.encoders.encoder import Placement
+from plumbline.encoders.image_processor import ImageProcessor
+from plumbline.encoders.torch_encoder import NOT_LOADABLE, first_line, go_offline, own_memory
+from plumbline.errors import CheckpointError, ConfigError
+from plumbline.images import DECODING_VERSION
+from plumbline.lvlm.families import LVLM_FAMILIES
+from plumbline.lvlm.loading import LvlmFiles
+from plumbline.lvlm.prompt_format import TURN_ENDS, PromptFormat
+from plumbline.torchvision_operators import declare_missing_operators
+
+OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+ATTENTION = "sdpa"
+# What older versions of transformers saved beside the weights, and newer ones compute.
+_COMPUTED = ("position_ids", "rotary_emb.inv_freq")
+_DTYPES = ("float32", "bfloat16", "float16")
+
+
+def load_model(files: LvlmFiles, placement: Placement) -> Any:
+    """Return the model on its device, in evaluation mode, in the number type of the placement.
+
+    Raises
+    ------
+    CheckpointError
+        If transformers cannot load it, or a weight of the model is not in the files or one of the files not in the
+        model.
+    ConfigError
+        If the placement names another number type than float32, bfloat16 and float16.
+    """
+    if placement.dtype not in _DTYPES:
+        raise ConfigError(
+            "models cannot run in this number type", found=placement.dtype, expected=", ".join(_DTYPES)
+        )
+    go_offline()
+    declare_missing_operators()
+    import torch
+    import transformers
+    from safetensors import SafetensorError
+
+    transformers.utils.logging.disable_progress_bar()
+    model_class = LVLM_FAMILIES[files.family].model_class
+    try:
+        model, info = getattr(transformers, model_class).from_pretrained(
+            files.folder,
+            use_safetensors=True,
+            dtype=getattr(torch, placement.dtype),
+            output_loading_info=True,
+            # Said here, so that no configuration says another; it needs nothing but torch.
+            attn_implementation=ATTENTION,
+            **OPTIONS,
+        )
+    except (*NOT_LOADABLE, SafetensorError) as error:
+        raise not_loadable(files, error, f"a checkpoint of {model_class}") from error
+    _require_every_weight(info, files)
+    model = model.to(placement.device).eval().requires_grad_(False)
+    if placement.device == "cpu":
+        own_memory(model)
+    return model
+
+
+def load_tokenizer(files: LvlmFiles, subfolder: str = "") -> Any:
+    """Return the tokenizer of a checkpoint; raises CheckpointError if transformers cannot load it."""
+    go_offline()
+    import transformers
+
+    try:
+        return transformers.AutoTokenizer.from_pretrained(files.folder / subfolder, **OPTIONS)
+    except NOT_LOADABLE as error:
+        raise not_loadable(files, error, "a tokenizer") from error
+
+
+def load_images(files: LvlmFiles) -> ImageProcessor:
+    """Return the checkpoint's own preprocessing of images, on PIL; raises CheckpointError if it cannot be loaded."""
+    go_offline()
+    declare_missing_operators()
+    import transformers
+
+    try:
+        # The processors that run on torchvision give other pixels than those of the published results.
+        own = transformers.AutoImageProcessor.from_pretrained(files.folder, backend="pil", **OPTIONS)
+    except NOT_LOADABLE as error:
+        raise not_loadable(files, error, "an image processor") from error
+    return ImageProcessor(_ImagesAlone(own), folder=files.folder)
+
+
+class _ImagesAlone:
+    """The part of a joined processor that `ImageProcessor` reads: these families change no option of the images."""
+
+    def __init__(self, image_processor: Any) -> None:
+        self.image_processor = image_processor
+
+    def __call__(self, **options: Any) -> Any:
+        return self.image_processor(**options)
+
+
+def stop_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens that end an answer: the checkpoint's, the tokenizer's, and the end of a turn."""
+    named = getattr(model.generation_config, "eos_token_id", None)
+    found = set(named if isinstance(named, list) else [named]) | {tokenizer.eos_token_id}
+    vocabulary = tokenizer.get_vocab()
+    found |= {vocabulary.get(token) for token in TURN_ENDS}
+    return tuple(sorted(int(token) for token in found if token is not None))
+
+
+def identity_of(
+    files: LvlmFiles,
+    placement: Placement,
+    *,
+    prompts: PromptFormat,
+    images: ImageProcessor | None,
+    stops: tuple[int, ...],
+) -> str:
+    """Return the digest of everything besides the question that answers depend on."""
+    parts: dict[str, Any] = {
+        "weights": files.digest,
+        "family": files.family,
+        "adapter": LVLM_FAMILIES[files.family].version,
+        "prompts": prompts.settings(),
+        "stops": stops,
+        "dtype": placement.dtype,
+        "device": placement.device.split(":")[0],
+        "attention": ATTENTION,
+        "libraries": {name: version(name).split("+")[0] for name in ("transformers", "tokenizers", "torch")},
+    }
+    if images is not None:
+        decoder = f"pillow-{version('pillow')}/plumbline-{DECODING_VERSION}"
+        parts |= {"images": images.settings(), "decoder": decoder}
+    return digest_json(parts)
+
+
+def not_loadable(files: LvlmFiles, error: Exception, expected: str) -> CheckpointError:
+    """Return the error for files that transformers cannot make something of."""
+    return CheckpointError(
+        f"transformers could not load the checkpoint of model `{files.name}`",
+        where=files.folder,
+        found=first_line(error),
+        expected=expected,
+        hint="a tokenizer.model needs the package sentencepiece" if "sentencepiece" in str(error) else None,
+    )
+
+
+def _require_every_weight(info: Mapping[str, Any], files: LvlmFiles) -> None:
+    problems = {
+        "absent from the files": info["missing_keys"],
+        "not in the model": [name for name in info["unexpected_keys"] if not name.endswith(_COMPUTED)],
+        "of another shape": info["mismatched_keys"],
+    }
+    for problem, names in problems.items():
+        if names:
+            listed = sorted(str(name) for name in names)
+            raise CheckpointError(
+                f"{len(listed)} weight(s) are {problem}; transformers would go on with random ones",
+                where=files.folder,
+                found=", ".join(listed[:5]) + (" …" if len(listed) > 5 else ""),
+                expected=f"exactly the weights of {LVLM_FAMILIES[files.family].model_class}",
+            )
