@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from plumbline.audit_mistakes import describe, repeated_keys
+from plumbline.audit_part import Part
 from plumbline.audit_values import (
     AUDITED_SUITES,
     JUDGING_SUITES,
@@ -35,7 +36,17 @@ from plumbline.datasets.records import Reader
 from plumbline.datasets.registry import MAPPED, reader_for
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
+from plumbline.generation_entries import (
+    DecodingSettings,
+    GenerateEntry,
+    Generation,
+    Language,
+    Limit,
+    LvlmEntry,
+)
+from plumbline.lvlm.endpoint_settings import EndpointSettings
 from plumbline.mitigation.settings import DEFAULT_MITIGATIONS, SETTINGS, MitigationSettings
+from plumbline.scorers.settings import OfflineSettings, ScorerSettings, scorer_settings
 
 _BASE, _COMPOSITE = "trident", "trident_composite"
 _OF_CLASSES = (_BASE, _COMPOSITE)
@@ -43,11 +54,7 @@ _OF_SCENES = ("pata_captions",)
 _BASE_KEY = "based_on"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class DatasetEntry(_Part):
+class DatasetEntry(Part):
     """A dataset: its reader, its folder, and the shares its labels must have before anything is computed on it."""
 
     reader: ReaderName
@@ -85,7 +92,7 @@ class DatasetEntry(_Part):
         return reader_for(self.reader, self.map)
 
 
-class EncoderEntry(_Part):
+class EncoderEntry(Part):
     """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or an open_clip `ARCHITECTURE/TAG`; see `families`."""
 
     address: CheckpointAddress
@@ -103,7 +110,7 @@ class EncoderEntry(_Part):
     )
 
 
-class AuditEntry(_Part):
+class AuditEntry(Part):
     """One rectangle of the grid: these encoders on these datasets, with these suites and mitigations."""
 
     encoders: Literal["all"] | tuple[Slug, ...] = "all"
@@ -114,7 +121,7 @@ class AuditEntry(_Part):
     )
 
 
-class Storage(_Part):
+class Storage(Part):
     """Where results live and how arrays are cut."""
 
     root: str | None = Field(
@@ -123,7 +130,7 @@ class Storage(_Part):
     shard_rows: int = Field(default=4096, ge=1)
 
 
-class Engine(_Part):
+class Engine(Part):
     """How models run. What could move a number is part of the cache key."""
 
     batch_rows: int | None = Field(
@@ -142,7 +149,7 @@ class Engine(_Part):
     )
 
 
-class Statistics(_Part):
+class Statistics(Part):
     """How uncertainty is computed."""
 
     seed: int = Field(default=20260801, ge=0)
@@ -153,7 +160,7 @@ class Statistics(_Part):
     label_margin: float = Field(default=0.2, ge=0, lt=1)
 
 
-class Thresholds(_Part):
+class Thresholds(Part):
     """Limits of the quality checks."""
 
     label_error: float = Field(
@@ -162,7 +169,7 @@ class Thresholds(_Part):
     quarantine_rate: float = Field(default=0.05, ge=0, le=1)
 
 
-class Audit(_Part):
+class Audit(Part):
     """The whole audit file."""
 
     title: str = "A Plumbline audit"
@@ -175,7 +182,15 @@ class Audit(_Part):
     thresholds: Thresholds = Thresholds()
     datasets: dict[Slug, DatasetEntry]
     encoders: dict[Slug, EncoderEntry]
-    audit: tuple[AuditEntry, ...]
+    audit: tuple[AuditEntry, ...] = ()
+    lvlms: dict[Slug, LvlmEntry] = Field(default_factory=dict)
+    scorers: dict[Slug, ScorerSettings] = Field(
+        default={"offline": OfflineSettings()},
+        description="what scores generated texts; the first is the one that headlines use",
+    )
+    generate: tuple[GenerateEntry, ...] = ()
+    generation: Generation = Generation()
+    language: Language = Language()
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Audit:
@@ -203,9 +218,22 @@ class Audit(_Part):
                     (("audit", i, key, j), name, names)
                     for j, name in enumerate(chosen if chosen != "all" else ())
                 ]
+        wanted += self._names_of_generation()
         for location, name, names in wanted:
             if name not in names:
                 yield _mistake(location, name, f"one of {', '.join(names)}{suggestion(name, names)}")
+
+    def _names_of_generation(self) -> list[tuple[tuple[str | int, ...], str, tuple[str, ...]]]:
+        """Return where the parts on generation name something, what, and which names there are."""
+        models, datasets = tuple(self.lvlms), tuple(self.datasets)
+        twins = [(("lvlms", name, "twin"), e.twin, models) for name, e in self.lvlms.items() if e.twin]
+        asked = [
+            (("generate", i, key, j), name, names)
+            for i, entry in enumerate(self.generate)
+            for key, names in (("lvlms", models), ("datasets", datasets))
+            for j, name in enumerate(getattr(entry, key) if getattr(entry, key) != "all" else ())
+        ]
+        return [*twins, *asked]
 
     def _unfit_datasets(self) -> Iterator[InitErrorDetails]:
         needs = {
@@ -278,6 +306,33 @@ class Audit(_Part):
                     tried[name] = tried.get(name, False) or named
         return joined
 
+    @cached_property
+    def twins(self) -> dict[str, tuple[str, ...]]:
+        """Return language model -> the models that were built on it."""
+        built: dict[str, tuple[str, ...]] = {}
+        for name, entry in self.lvlms.items():
+            if entry.twin is not None:
+                built[entry.twin] = (*built.get(entry.twin, ()), name)
+        return built
+
+    @cached_property
+    def designs(self) -> dict[tuple[str, str], tuple[GenerateEntry, ...]]:
+        """Return (model, dataset) -> what it is asked about it, in file order, language models after the others.
+
+        A language model that others were built on is asked what they are asked of `TWIN_PROMPT`, without instructions.
+        """
+        joined: dict[tuple[str, str], tuple[GenerateEntry, ...]] = {}
+        seeing = [name for name in self.lvlms if name not in self.twins]
+        for entry in self.generate:
+            for model in seeing if entry.lvlms == "all" else entry.lvlms:
+                for dataset in entry.datasets:
+                    joined[model, dataset] = (*joined.get((model, dataset), ()), entry)
+        for twin, built in self.twins.items():
+            for model, dataset in [key for key in joined if key[0] in built]:
+                asked = tuple(entry for entry in joined[model, dataset] if entry.asks_twins)
+                joined[twin, dataset] = (*joined.get((twin, dataset), ()), *asked)
+        return {key: tuple(dict.fromkeys(entries)) for key, entries in joined.items() if entries}
+
     def _fits(self, suite: str, dataset: str) -> bool:
         if suite in _OF_CLASSES:
             return dataset in self.class_sets
@@ -305,7 +360,7 @@ class Audit(_Part):
     @cached_property
     def digest(self) -> str:
         """Return the sha256 of the resolved file: defaults filled in, what cannot move a number left out."""
-        left_out: Any = {"storage": {"root"}, "engine": {"workers"}, "title": True}
+        left_out: Any = {"storage": {"root"}, "engine": {"workers"}, "title": True, "generation": {"limit"}}
         return digest_json(self.model_dump(mode="json", exclude=left_out))
 
 
@@ -318,7 +373,11 @@ def _mistake(location: tuple[str | int, ...], found: object, expected: str) -> I
 _MODELS: dict[str, type[BaseModel]] = {
     "": Audit, "datasets": DatasetEntry, "datasets.map": ColumnMap, "encoders": EncoderEntry, "audit": AuditEntry,
     "storage": Storage, "engine": Engine, "statistics": Statistics, "thresholds": Thresholds,
+    "generate": GenerateEntry, "generation": Generation, "generation.decoding": DecodingSettings,
+    "generation.limit": Limit, "language": Language, "language.judge": EndpointSettings,
+    "lvlms": LvlmEntry, "lvlms.endpoint": EndpointSettings,
     **{f"mitigations.{name}": model for name, model in SETTINGS.items()},
+    **{f"scorers.{name}": model for name, model in scorer_settings().items()},
 }  # fmt: skip
 
 

@@ -11,6 +11,10 @@ from pydantic import BaseModel
 from plumbline.audit_values import suggestion
 
 
+# Parts whose entries are of several kinds -> the key that says which.
+_TAGS = {"mitigations": "method", "scorers": "kind"}
+
+
 def repeated_keys(root: yaml.Node | None) -> Iterator[str]:
     """Say every key that its mapping has already: YAML's own reader lets the last one win without a word."""
     waiting: list[tuple[yaml.Node, tuple[str, ...]]] = [(root, ())] if root else []
@@ -51,8 +55,9 @@ def describe(mistake: Any, node: yaml.Node | None, models: Mapping[str, type[Bas
     ]
     kind, found = mistake["type"], mistake["input"]
     known = _known_keys(location[:-1], models)
-    if location[:1] == ["mitigations"] and len(location) > 2:
-        # Pydantic names the chosen method between the entry and its key; the file does not.
+    tag = _TAGS.get(str(location[0])) if location else None
+    if tag and len(location) > 2:
+        # Pydantic names the chosen method or kind between the entry and its key; the file does not.
         del location[2]
     key = ".".join(str(part) for part in location) or "(whole file)"
     if kind == "extra_forbidden":
@@ -61,11 +66,11 @@ def describe(mistake: Any, node: yaml.Node | None, models: Mapping[str, type[Bas
     elif kind == "missing":
         expected, found = f"the key `{location[-1]}`", "nothing"
     elif kind == "union_tag_not_found":
-        expected, found = "the key `method`, which says what its other keys are", "nothing"
+        expected, found = f"the key `{tag}`, which says what its other keys are", "nothing"
     elif kind == "union_tag_invalid":
         names = mistake["ctx"]["expected_tags"].replace("'", "").split(", ")
         found = mistake["ctx"]["tag"]
-        key, expected = f"{key}.method", f"one of {', '.join(names)}{suggestion(found, names)}"
+        key, expected = f"{key}.{tag}", f"one of {', '.join(names)}{suggestion(found, names)}"
         found = repr(found)
     else:
         expected = mistake["msg"].removeprefix("Value error, ")

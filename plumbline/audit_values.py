@@ -16,6 +16,7 @@ from plumbline.datasets.registry import reader_names
 from plumbline.encoders.addresses import parse_address
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import CheckpointError, DatasetError
+from plumbline.tables.generation_prompts import instruction_ids, prompt_ids
 from plumbline.tables.suites import load_suite, suite_names, wordings
 from plumbline.world.folders import KINDS
 from plumbline.world.sources import source_names
@@ -111,4 +112,8 @@ SourceName = Annotated[str, _one_of(source_names())]
 BalancedLabel = Annotated[str, _one_of(_BALANCED)]
 Root = Annotated[str, AfterValidator(_root)]
 CheckpointAddress = Annotated[str, AfterValidator(_address)]
+PROMPT_KINDS = ("main", "additional", "numeric")
+"""What may stand for several prompts."""
+PromptName = Annotated[str, _one_of((*PROMPT_KINDS, *prompt_ids("all")))]
+InstructionName = Annotated[str, _one_of(instruction_ids())]
 SuiteNames = Annotated[tuple[SuiteName, ...], AfterValidator(_some)]

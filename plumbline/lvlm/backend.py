@@ -130,7 +130,8 @@ def row_key(identity: str, subject: Subject, question: Question, decoding: Decod
     return digest_json(
         {
             "model": identity,
-            "image": subject.image_id if subject.path is not None else None,
+            # A model without eyes gets a draw of its own for every image that is described to it.
+            "image": [subject.image_id, subject.path is not None],
             "prompt": question.text,
             "decoding": vars(decoding),
             "seed": question.seed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -180,6 +180,48 @@ class EncoderSummary:
     labeller: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class LvlmSummary:
+    """One generative model.
+
+    Attributes
+    ----------
+    address : str
+        Where it was loaded from, or the model that an endpoint was asked for.
+    version : str
+        Digest of its files, or of what the endpoint was asked for.
+    rows : int
+        Answers in this report.
+    device, decoding : str
+        Such as `cpu`, and how tokens were drawn.
+    twin : str or None
+        The language model that it was built on, where that was asked too.
+    twin_of : tuple of str
+        For a language model: the models that were built on it.
+    scorers : mapping of str to bool
+        Scorer -> whether it is only an offline stand-in; the first is the one of the headlines.
+    judge : str or None
+        The model that named stereotypes.
+    checks : DataFrame
+        Columns of `CHECKS_SCHEMA`: what was checked of its answers.
+    planted : bool
+        True for a model that was trained to say known words at known rates.
+    """
+
+    id: str
+    address: str
+    version: str
+    rows: int
+    device: str
+    decoding: str
+    twin: str | None = None
+    twin_of: tuple[str, ...] = ()
+    scorers: Mapping[str, bool] = field(default_factory=dict)
+    judge: str | None = None
+    checks: pl.DataFrame = field(default_factory=lambda: _empty(CHECKS_SCHEMA))
+    planted: bool = False
+
+
 @dataclass(frozen=True)
 class AbsentCell:
     """An encoder on a dataset that has no numbers in this report, and why."""
@@ -209,6 +251,11 @@ class ReportInputs:
         Columns of `plumbline.metrics.factor_effects.EFFECT_SCHEMA`.
     published : DataFrame or None
         Columns of `plumbline.report.comparison.COMPARISON_SCHEMA`.
+    lvlms : tuple of LvlmSummary
+        Generative models, in the order in which the report shows them.
+    language : mapping of str to DataFrame
+        Tables of language metrics by name, such as `word_associations`, of all models one after the other, each with
+        a first column `model`.
     transfer : DataFrame or None
         Columns of `plumbline.metrics.transfer_schema.TRANSFER_SCHEMA`: what each mitigation changes.
     """
@@ -224,6 +271,8 @@ class ReportInputs:
     effects: pl.DataFrame | None = None
     published: pl.DataFrame | None = None
     transfer: pl.DataFrame | None = None
+    lvlms: tuple[LvlmSummary, ...] = ()
+    language: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""

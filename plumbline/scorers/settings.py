@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -81,3 +81,8 @@ class StoredSettings(Part):
 
 AnyScorerSettings = OfflineSettings | ClassifierSettings | PerspectiveSettings | StoredSettings
 ScorerSettings = Annotated[AnyScorerSettings, Field(discriminator="kind")]
+
+
+def scorer_settings() -> dict[str, type[Part]]:
+    """Return the settings of a scorer by kind."""
+    return {model.model_fields["kind"].annotation.__args__[0]: model for model in get_args(AnyScorerSettings)}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 from numpy.typing import NDArray
 from upath import UPath
 
-from plumbline.digests import canonical_json, digest_bytes
+from plumbline.digests import canonical_json, digest_bytes, digest_file
 from plumbline.errors import StorageError
 from plumbline.storage.arrays import arrays_bytes, arrays_from_bytes, table_bytes, table_from_bytes
 from plumbline.storage.atomic import commit_bytes
@@ -87,6 +88,23 @@ class Lake:
         """
         return table_from_bytes(self._read(made or self.require(name, partition=partition)))
 
+    def scan_table(self, made: Committed) -> pl.LazyFrame:
+        """Return a committed frame that is read when it is collected, so that it need not fit into memory.
+
+        Its bytes are checked now. On an object store it is read now.
+
+        Raises
+        ------
+        StorageError
+            As `read_table`.
+        """
+        path = self._path(made)
+        if path.protocol not in ("", "file"):
+            return self.read_table(made.name, made=made).lazy()
+        local = Path(path.path)
+        self._check(made, digest_file(local) if local.is_file() else None)
+        return pl.scan_parquet(local)
+
     def read_arrays(
         self, name: str, *, partition: str = "", made: Committed | None = None
     ) -> dict[str, NDArray[Any]]:
@@ -135,23 +153,25 @@ class Lake:
         )
         return made
 
+    def _path(self, made: Committed) -> UPath:
+        return self.folder(made.name, made.partition) / f"{made.sha256}.{_SUFFIX[made.kind]}"
+
     def _read(self, made: Committed) -> bytes:
-        path = self.folder(made.name, made.partition) / f"{made.sha256}.{_SUFFIX[made.kind]}"
         try:
-            data = path.read_bytes()
-        except FileNotFoundError as error:
-            raise StorageError(
-                "a data file that its manifest names is gone",
-                where=path,
-                hint=f"materialise `{made.name}` again",
-            ) from error
-        found = digest_bytes(data)
-        if found != made.sha256:
-            raise StorageError(
-                "stored data is damaged",
-                where=path,
-                found=f"sha256 {found}",
-                expected=f"sha256 {made.sha256}",
-                hint=f"materialise `{made.name}` again",
-            )
-        return data
+            data = self._path(made).read_bytes()
+        except FileNotFoundError:
+            data = None
+        self._check(made, None if data is None else digest_bytes(data))
+        return data or b""
+
+    def _check(self, made: Committed, found: str | None) -> None:
+        """Refuse a data file that is not there (`found` is None), or whose bytes have another sha256."""
+        if found == made.sha256:
+            return
+        raise StorageError(
+            "a data file that its manifest names is gone" if found is None else "stored data is damaged",
+            where=self._path(made),
+            found=None if found is None else f"sha256 {found}",
+            expected=None if found is None else f"sha256 {made.sha256}",
+            hint=f"materialise `{made.name}` again",
+        )

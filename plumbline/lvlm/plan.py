@@ -1,0 +1,109 @@
+"""What a generative audit would cost before anything starts: rows, tokens, time, money."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plumbline.errors import ConfigError
+from plumbline.generation_entries import Limit
+
+
+@dataclass(frozen=True)
+class PlannedSlice:
+    """One model on one slice.
+
+    Attributes
+    ----------
+    rows, finished : int
+        Rows that are asked, and how many of them are there already.
+    prompt_tokens, new_tokens : int
+        Estimates for the rows that are not there: of the text of the prompts (four characters a token) and of usual
+        answers. What an image costs in tokens is not known before it is sent.
+    seconds : float or None
+        For the rows that are not there, at the rate of the newest run of this model; None where there was none.
+    cost : float or None
+        For these rows, at the endpoint's prices; None without prices, 0 for a local model.
+    """
+
+    model: str
+    slice: str
+    rows: int
+    finished: int
+    prompt_tokens: int
+    new_tokens: int
+    seconds: float | None
+    cost: float | None
+
+    @property
+    def to_do(self) -> int:
+        """Return the rows that are not there."""
+        return self.rows - self.finished
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be generated, slice by slice."""
+
+    slices: Sequence[PlannedSlice]
+
+    @property
+    def to_do(self) -> int:
+        """Return how many rows are to be generated."""
+        return sum(one.to_do for one in self.slices)
+
+    @property
+    def tokens(self) -> int:
+        """Return the estimated tokens, read and written, of the rows to be generated."""
+        return sum(one.prompt_tokens + one.new_tokens for one in self.slices)
+
+    @property
+    def hours(self) -> float | None:
+        """Return the estimated hours; None where no run of some model has shown its rate."""
+        known = [one.seconds for one in self.slices if one.to_do]
+        return None if None in known else sum(s for s in known if s is not None) / 3600
+
+    @property
+    def cost(self) -> float | None:
+        """Return the estimated cost; None where an endpoint has no prices."""
+        known = [one.cost for one in self.slices if one.to_do]
+        return None if None in known else sum(c for c in known if c is not None)
+
+    @property
+    def told(self) -> str:
+        """Return the plan as one line."""
+        hours, cost = self.hours, self.cost
+        duration = (
+            "time unknown until a first run" if hours is None else f"about {hours * 60:,.1f} min"
+            if hours < 2 else f"about {hours:,.1f} h"
+        )  # fmt: skip
+        price = "cost unknown: no prices are given" if cost is None else f"cost {cost:,.2f}" if cost else ""
+        finished = sum(one.finished for one in self.slices)
+        parts = [
+            f"{self.to_do:,} answers" + (f" ({finished:,} are there)" if finished else ""),
+            *([f"about {self.tokens:,} tokens", duration, price] if self.to_do else []),
+        ]
+        return ", ".join(part for part in parts if part)
+
+    def require(self, limit: Limit) -> None:
+        """Refuse a plan above a limit; what is not known is refused too, where it is limited.
+
+        Raises
+        ------
+        ConfigError
+            With every limit that it is above.
+        """
+        found = {"rows": self.to_do, "tokens": self.tokens, "hours": self.hours, "cost": self.cost}
+        above = [
+            f"{name}: {'unknown' if found[name] is None else f'{found[name]:,}'} (limit {most:,})"
+            for name, most in limit
+            if most is not None and self.to_do and (found[name] is None or found[name] > most)
+        ]
+        if above:
+            raise ConfigError(
+                "this audit would generate more than its limit allows",
+                where="generation.limit of the audit file",
+                found="; ".join(above),
+                expected="a smaller design, or a larger limit",
+                hint="see `plumbline plan`; fewer prompts, seeds or instructions, or `sets_per_occupation`, make it smaller",
+            )
