@@ -1,0 +1,135 @@
+"""What can go wrong with one request, and what to do about it: try again, set the endpoint aside, or stop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Literal
+
+LONGEST_PAUSE_S = 300.0
+"""A longer Retry-After is cut to this: the endpoint may then say again that it wants more time."""
+
+FILTER_CODES = ("content_filter", "content_policy_violation", "moderation_blocked")
+"""Codes of an HTTP 400 that mean: a filter took offence. Azure gives the first."""
+
+_PASSING = (408, 409, 429)
+_NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
+_SAID_LENGTH = 500
+
+
+@dataclass(eq=False)
+class ChatFault(Exception):
+    """A request without an answer.
+
+    Attributes
+    ----------
+    kind : {"passing", "endpoint", "request"}
+        `passing` may go away, so it is tried again; `endpoint` is a mistake in how the endpoint is used, whatever is
+        asked; `request` is about this one request.
+    what : str
+        Free of keys.
+    hint : str or None
+    pause_s : float or None
+        What the endpoint asked for with Retry-After, at most `LONGEST_PAUSE_S`.
+    """
+
+    kind: Literal["passing", "endpoint", "request"]
+    what: str
+    hint: str | None = None
+    pause_s: float | None = None
+
+    def __str__(self) -> str:
+        return self.what
+
+
+def is_filtered(status: int, body: bytes) -> bool:
+    """Return whether an error means that a content filter stepped in: that is an answer, not a fault."""
+    return status == HTTPStatus.BAD_REQUEST and _error_code(body) in FILTER_CODES
+
+
+def fault_of_status(
+    status: int, headers: Mapping[str, str], body: bytes, *, key_variable: str | None, now: float
+) -> ChatFault:
+    """Return what an HTTP status other than 200 means.
+
+    Parameters
+    ----------
+    now : float
+        Seconds since 1970, against which a date in Retry-After is taken.
+    """
+    what = f"HTTP {status}{_said(body)}"
+    if status == HTTPStatus.TOO_MANY_REQUESTS and _error_code(body) in _NO_CREDIT:
+        return ChatFault(
+            "endpoint", what, "the account behind the key has no credit left: add some, and run again"
+        )
+    if status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return ChatFault(
+            "passing", what, "wait until the endpoint works, and run again", pause_s=_pause(headers, now)
+        )
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        target = headers.get("location", "")[:200]
+        hint = "redirects are not followed, since the key would travel along: write the final address into `urls`"
+        return ChatFault("endpoint", f"{what}, a redirect to {target!r}", hint)
+    named = f"the environment variable {key_variable}" if key_variable else "`key_variable`, which names none"
+    hints = {
+        HTTPStatus.UNAUTHORIZED: f"the key is missing or wrong: correct {named}",
+        HTTPStatus.FORBIDDEN: f"the key must not use this model: ask for access, or correct {named}",
+        HTTPStatus.NOT_FOUND: "no such model or path: correct `model` or `urls`, which often end in /v1",
+        HTTPStatus.METHOD_NOT_ALLOWED: "this path takes no chat completions: correct `urls`, which often end in /v1",
+    }
+    if status in hints:
+        return ChatFault("endpoint", what, hints[HTTPStatus(status)])
+    hint = (
+        "the endpoint refuses the request itself: read what it says; it may not take images, a seed "
+        "(`send_seed: false`), or call the length otherwise (`length_field`)"
+    )
+    return ChatFault("request", what, hint)
+
+
+def _pause(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds that Retry-After asks for: a number or a date; of two headers the finer."""
+    for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        try:
+            return _bounded(float(headers[name]) * scale)
+        except (KeyError, ValueError):
+            continue
+    try:
+        return _bounded(parsedate_to_datetime(headers["retry-after"]).timestamp() - now)
+    except (KeyError, ValueError, TypeError, OverflowError):
+        return None
+
+
+def _bounded(seconds: float) -> float | None:
+    if seconds != seconds:
+        return None
+    return min(max(seconds, 0.0), LONGEST_PAUSE_S)
+
+
+def _error(body: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    error = content.get("error", content) if isinstance(content, dict) else None
+    return error if isinstance(error, dict) else {"message": error}
+
+
+def _error_code(body: bytes) -> str | None:
+    code = _error(body).get("code")
+    return code if isinstance(code, str) else None
+
+
+def _said(body: bytes) -> str:
+    error = _error(body)
+    message = error.get("message") or error.get("detail") or body.decode("utf-8", "replace")
+    said = on_one_line(str(message))
+    return f": {said}" if said else ""
+
+
+def on_one_line(text: str) -> str:
+    """Return what an endpoint says so that it can be shown: cut, on one line, without control characters."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * _SAID_LENGTH])
+    return " ".join(shown.split())[:_SAID_LENGTH]

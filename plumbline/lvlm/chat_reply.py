@@ -1,0 +1,130 @@
+"""What a chat completion says, read with care: the endpoint may be anything."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from plumbline.lvlm.endpoint_key import EndpointKey
+
+UNREPORTED = "unreported"
+_NAME_LENGTH = 200
+_STOPPED_BY_LENGTH = ("length", "max_tokens")
+_STOPPED = ("stop", "eos", "eos_token", "stop_sequence", "end_turn")
+
+
+class MalformedReply(ValueError):
+    """An endpoint answered 200 with what is no chat completion."""
+
+
+@dataclass(frozen=True)
+class ChatReply:
+    """One answer.
+
+    Attributes
+    ----------
+    text : str
+        As it came; of a refusal the content, or where there is none the words of the refusal.
+    finish_reason : str
+        One of `plumbline.tables.generation_schema.FINISH_REASONS`.
+    prompt_tokens, new_tokens : int
+        As the endpoint counts them; 0 where it does not say. A prompt has at least one token, so 0 there always means
+        that it did not.
+    source : str
+        What the endpoint reports: model, and fingerprint after a space; `unreported` where it names no model.
+    """
+
+    text: str
+    finish_reason: str
+    prompt_tokens: int = 0
+    new_tokens: int = 0
+    source: str = UNREPORTED
+
+
+def read_reply(body: bytes, *, most_new_tokens: int | None, key: EndpointKey) -> ChatReply:
+    """Read the body of a chat completion.
+
+    Parameters
+    ----------
+    most_new_tokens : int or None
+        What was asked for: decides between `stop` and `length` where the endpoint gives a reason of its own.
+
+    Raises
+    ------
+    MalformedReply
+        If it is not JSON, has no choice, or its text is not text.
+    """
+    content = _json(body)
+    choice = _first_choice(content)
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise MalformedReply("its choice has no message")
+    text, refusal = _text(message.get("content")), message.get("refusal")
+    usage = content.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    new_tokens = _count(usage.get("completion_tokens"))
+    refusal = _text(refusal) if isinstance(refusal, str) else ""
+    refused = bool(refusal.strip())
+    return ChatReply(
+        text=key.scrub_data(text or refusal),
+        finish_reason=_finish(choice.get("finish_reason"), refused, new_tokens, most_new_tokens),
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        new_tokens=new_tokens,
+        source=key.scrub_data(_source(content)),
+    )
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedReply(f"it is not JSON: {type(error).__name__}") from None
+    if not isinstance(content, dict):
+        raise MalformedReply("it is not a JSON object")
+    return content
+
+
+def _first_choice(content: dict[str, Any]) -> dict[str, Any]:
+    choices = content.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise MalformedReply("it has no choices")
+    return choices[0]
+
+
+def _text(content: Any) -> str:
+    """Return the text of a message; some endpoints send it in parts."""
+    if content is None:
+        return ""
+    if isinstance(content, list):
+        parts = [
+            part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"
+        ]
+        if all(isinstance(part, str) for part in parts):
+            content = "".join(parts)  # type: ignore[arg-type]
+    if not isinstance(content, str):
+        raise MalformedReply("its content is not text")
+    # JSON can spell half of a surrogate pair, which no file in UTF-8 can hold.
+    return content.encode("utf-8", "replace").decode("utf-8")
+
+
+def _finish(reason: Any, refused: bool, new_tokens: int, most_new_tokens: int | None) -> str:
+    if reason == "content_filter":
+        return "content_filter"
+    if refused:
+        return "refusal"
+    if reason in _STOPPED_BY_LENGTH:
+        return "length"
+    if reason in _STOPPED or most_new_tokens is None:
+        return "stop"
+    return "length" if new_tokens >= most_new_tokens else "stop"
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else 0
+
+
+def _source(content: dict[str, Any]) -> str:
+    names = (content.get("model"), content.get("system_fingerprint"))
+    said = [_text(name)[:_NAME_LENGTH] for name in names if isinstance(name, str) and name.strip()]
+    return " ".join(said) if isinstance(names[0], str) and names[0].strip() else " ".join([UNREPORTED, *said])
