@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 from upath import UPath
@@ -14,7 +15,7 @@ from plumbline.digests import digest_bytes
 from plumbline.errors import StorageError
 from plumbline.storage.arrays import table_bytes
 from plumbline.storage.atomic import commit_bytes
-from plumbline.storage.key_set import KeySet
+from plumbline.storage.key_set import ABSENT, KeySet
 
 _SUFFIX = ".parquet"
 
@@ -62,7 +63,7 @@ class KeptRows:
     def lacking(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return those of the rows, which need only the key, that are not kept; in order, equal ones once."""
         once = rows.unique(self._key, keep="first", maintain_order=True)
-        return once.filter(~pl.Series(self._keys.has(once[self._key])))
+        return once.filter(pl.Series(self._keys.places(once[self._key]) == ABSENT))
 
     def keep(self, rows: pl.DataFrame) -> int:
         """Keep the rows whose keys are new, as one part; return how many they are.
@@ -78,18 +79,30 @@ class KeptRows:
         data = table_bytes(rows.select(list(self._schema)).cast(self._schema))
         path = self._root / f"{digest_bytes(data)}{_SUFFIX}"
         commit_bytes(path, data)
-        self._keys.add(rows[self._key])
+        self._keys.add(rows[self._key], len(self._parts))
         self._parts.append(path)
         return rows.height
 
-    def scan(self) -> pl.LazyFrame:
-        """Return all rows that are kept by now, read where they are needed; one row a key, in no order.
+    def parts_with(self, keys: pl.Series) -> set[int]:
+        """Return numbers of the parts that hold any of the keys: rows made together lie in few of them."""
+        return set(np.unique(self._keys.places(keys)).tolist()) - {ABSENT}
 
-        Rows of a key that two processes made at once lie in two parts: the part whose name comes first counts.
+    def scan(self, parts: Collection[int] | None = None) -> pl.LazyFrame:
+        """Return rows that are kept by now, read where they are needed; one row a key, in no order.
+
+        Rows of a key that two processes made at once may lie in two parts: the part whose name comes first counts.
+
+        Parameters
+        ----------
+        parts : collection of int, optional
+            As `parts_with` gives them; all by default.
         """
-        if not self._parts:
+        chosen = self._parts if parts is None else [self._parts[number] for number in parts]
+        if not chosen:
             return pl.LazyFrame(schema=self._schema)
-        parts = sorted(self._parts, key=str)
+        return self._scan(sorted(chosen, key=str))
+
+    def _scan(self, parts: list[UPath]) -> pl.LazyFrame:
         if all(part.protocol in ("", "file") for part in parts):
             frame = pl.scan_parquet([Path(part.path) for part in parts], glob=False)
         else:
@@ -114,7 +127,7 @@ class KeptRows:
                 hint="another version wrote them: remove this folder, they will be made again",
             )
         keys = pl.read_parquet(io.BytesIO(data), columns=[self._key])[self._key]
-        self._repeated |= not self._keys.add(keys).all()
+        self._repeated |= not self._keys.add(keys, len(self._parts)).all()
         self._parts.append(path)
 
 

@@ -3,7 +3,6 @@
 import errno
 import os
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,7 @@ from upath import UPath
 
 from plumbline.errors import StorageError
 from plumbline.storage.kept_rows import KeptRows
-from plumbline.storage.key_set import KeySet
+from plumbline.storage.key_set import ABSENT, KeySet
 
 SCHEMA = {"key": pl.String, "value": pl.Int64}
 
@@ -111,18 +110,28 @@ def test_rows_of_another_schema_are_refused(tmp_path):
         KeptRows(UPath(tmp_path), {"key": pl.String, "value": pl.Float64}, key="key")
 
 
+def test_only_the_parts_with_asked_keys_are_read(tmp_path):
+    kept = opened(tmp_path)
+    for key in "abcd":
+        kept.keep(rows(key))
+    for store in (kept, opened(tmp_path)):
+        parts = store.parts_with(pl.Series(["b", "d", "z"]))
+        assert len(parts) == 2
+        assert sorted(store.scan(parts).collect()["key"]) == ["b", "d"]
+        assert store.scan(store.parts_with(pl.Series(["z"]))).collect().is_empty()
+
+
 @given(st.lists(st.lists(st.integers(0, 40).map(str), max_size=20), max_size=12))
 @settings(deadline=None, max_examples=60)
-def test_a_key_set_says_what_a_set_says(batches):
-    keys, obvious = KeySet(), set()
-    for batch in batches:
-        series = pl.Series(batch, dtype=pl.String)
-        new = keys.add(series)
+def test_a_key_set_says_what_a_dictionary_says(batches):
+    keys, obvious = KeySet(), {}
+    for number, batch in enumerate(batches):
+        new = keys.add(pl.Series(batch, dtype=pl.String), number)
         fresh = []
         for key in batch:
             fresh.append(key not in obvious)
-            obvious.add(key)
+            obvious.setdefault(key, number)
         assert new.tolist() == fresh
-        asked = pl.Series([str(i) for i in range(45)])
-        np.testing.assert_array_equal(keys.has(asked), [key in obvious for key in asked])
+        asked = [str(i) for i in range(45)]
+        assert keys.places(pl.Series(asked)).tolist() == [obvious.get(key, ABSENT) for key in asked]
     assert len(keys) == len(obvious)
