@@ -71,7 +71,9 @@ def count_occurrences(
         )
     place = pl.DataFrame({"word": pl.Series(words, dtype=pl.String), "column": np.arange(len(words))})
     found = Occurrences(
-        *(np.zeros((cells, len(words)), np.int64) for _ in range(2)), np.zeros(cells, np.int64)
+        times=np.zeros((cells, len(words)), dtype=np.int64),
+        texts=np.zeros((cells, len(words)), dtype=np.int64),
+        words=np.zeros(cells, dtype=np.int64),
     )
     kept = {"cell": pl.col(cell).cast(pl.Int64)}
     for batch in text_batches(texts, text=text, keep=kept, batch_rows=batch_rows):

@@ -31,25 +31,11 @@ class Pieces:
     def words(self) -> pl.DataFrame:
         """Return `piece` (Int64), `word`: every word of every distinct piece, see `words_of`; most have just one."""
         return (
-            self._dictionary()
+            pl.DataFrame({"piece": np.arange(len(self.distinct)), "text": self.distinct})
             .select("piece", word=words_of(pl.col("text")))
             .explode("word", empty_as_null=True)
             .drop_nulls("word")
         )
-
-    def released_words(self) -> pl.DataFrame:
-        """Return the same by the rule of the study's code: lower case, without `,` and `.`, split at white space."""
-        plain = pl.col("text").str.to_lowercase().str.replace_many([",", "."], ["", ""])
-        # Each run of what is no white space.
-        return (
-            self._dictionary()
-            .select("piece", word=plain.str.extract_all(r"\S+"))
-            .explode("word", empty_as_null=True)
-            .drop_nulls("word")
-        )
-
-    def _dictionary(self) -> pl.DataFrame:
-        return pl.DataFrame({"piece": np.arange(len(self.distinct)), "text": self.distinct})
 
     def sums(self, of_pieces: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (texts,) the sum over each text's pieces of a whole number that every distinct piece has, (d,)."""

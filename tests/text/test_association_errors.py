@@ -16,25 +16,35 @@ def test_by_hand():
 
     So z is -1/3, 0, 1/3, for the other group with opposite sign, and the variance 3/2 x 2/9 = 1/3.
     """
-    times, words = [[[1], [2], [3]], [[2], [2], [2]]], [[10, 10, 10], [10, 20, 30]]
+    times, words = 10 * np.array([[[1], [2], [3]], [[2], [2], [2]]]), [[100, 100, 100], [100, 200, 300]]
     for base in (2, 10):
         found = association_errors(times, words, log_base=base)
-        np.testing.assert_allclose(found, [[sqrt(1 / 3) / log(base)]] * 2, atol=1e-12)
+        np.testing.assert_allclose(found.error, [[sqrt(1 / 3) / log(base)]] * 2, atol=1e-12)
+        assert found.degrees.tolist() == [2]
+
+
+def test_never_surer_than_independent_counts():
+    """The same shares in every block: z is 0, and the variance 1/6 + 1/12."""
+    times, words = [[[2], [2], [2]], [[4], [4], [4]]], [[10, 10, 10], [50, 50, 50]]
+    found = association_errors(times, words, log_base=np.e).error
+    np.testing.assert_allclose(found, [[sqrt(1 / 6 + 1 / 12)]] * 2, atol=1e-12)
 
 
 def test_a_word_that_others_never_say_has_the_variance_of_half_a_count():
-    """z of the group is -1/6, 0, 1/6: 3/2 x 1/18 = 1/12, and 2 for the half. The others do not say it: undefined."""
+    """z of the group is -1/6, 0, 1/6: 3/2 x 1/18 = 1/12 < 1/6, and 2 for the half. The others do not say it."""
     found = association_errors(
         [[[1], [2], [3]], [[0], [0], [0]]], [[10, 10, 10], [10, 20, 30]], log_base=np.e
     )
-    assert found[0, 0] == pytest.approx(sqrt(1 / 12 + 2), abs=1e-12)
-    assert np.isnan(found[1, 0])
+    assert found.error[0, 0] == pytest.approx(sqrt(1 / 6 + 2), abs=1e-12)
+    assert np.isnan(found.error[1, 0])
 
 
 def test_one_block_or_no_others_say_nothing():
-    assert np.isnan(association_errors([[[3]], [[2]]], [[9], [9]])).all()
-    assert np.isnan(association_errors([[[3], [4]]], [[9, 9]])).all()
-    assert np.isnan(association_errors([[[3], [4]], [[0], [0]]], [[9, 9], [0, 0]])).all()
+    assert np.isnan(association_errors([[[3]], [[2]]], [[9], [9]]).error).all()
+    assert np.isnan(association_errors([[[3], [4]]], [[9, 9]]).error).all()
+    assert np.isnan(association_errors([[[3], [4]], [[0], [0]]], [[9, 9], [0, 0]]).error).all()
+    one_block = association_errors([[[3], [0]], [[2], [0]]], [[9, 9], [9, 9]])
+    assert np.isnan(one_block.error).all() and one_block.degrees.tolist() == [0]
 
 
 def test_intervals_hold_where_words_come_in_clumps_and_poisson_ones_do_not():
@@ -51,7 +61,7 @@ def test_intervals_hold_where_words_come_in_clumps_and_poisson_ones_do_not():
     )
     found = associations_of_matrix(counts, min_count=1, threshold=-np.inf)
     association = found.association[(found.group == 0) & (found.word < words)]
-    error = association_errors(times, totals)[0]
+    error = association_errors(times, totals).error[0]
     half = stdtrit(blocks - 1, 0.975)
     covered = np.abs(association - 1) < half * error
     assert 0.92 < covered.mean() < 0.975

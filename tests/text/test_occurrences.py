@@ -58,11 +58,6 @@ def test_pieces_have_the_words_of_their_texts(rows):
     assert found == [each or [] for each in words_by_text(rows)]
 
 
-def test_released_words_by_hand():
-    pieces = pieces_of(pl.Series(["Kind, well-known.\nA.B, 5 (tall)", None]))
-    assert sorted(pieces.released_words()["word"]) == sorted(["kind", "well-known", "ab", "5", "(tall)"])
-
-
 def test_sums_of_pieces():
     pieces = pieces_of(pl.Series(["a b a", "", None, "b"]))
     worth = np.array([{"a": 10, "b": 1, "": 0}[piece] for piece in pieces.distinct])

@@ -1,0 +1,1 @@
+"""What each family of language metrics is and promises."""

@@ -1,0 +1,112 @@
+"""The words family: what a model says more of one group than of the others, and which of it is stereotype."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from plumbline.language.answers import Row, answer_row
+from plumbline.language.cell import LanguageCell
+from plumbline.language.corpus import main_corpus
+from plumbline.language.family import LanguageResult
+from plumbline.language.listed_words import LISTED, WORD_ASSOCIATIONS, Subset, associated_subsets, word_tables
+from plumbline.language.settings import Judge, LanguageSettings
+from plumbline.tables.generation_prompts import prompt_ids
+from plumbline.tables.schema import metric_frame
+
+NO_JUDGE = "no judge is configured"
+
+
+def words_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
+    """Return the words that are associated with each group, their number, and how many are stereotypes.
+
+    Source: Howard et al., "Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals", appendix D.
+    The answers to the five main prompts, as they are, are pooled. They are read twice, a batch at a time: once to
+    count every word, once to find in which sets the listed words are said.
+
+    Returns
+    -------
+    LanguageResult
+        Rows of `associated_words` and `stereotype_words`, one a group; the table `word_associations`. Both empty where
+        none of the five prompts was asked of images whose group is known.
+    """
+    corpus = main_corpus(cell, seed=settings.seed)
+    if corpus.parts.is_empty():
+        return LanguageResult(metric_frame([]), {"word_associations": pl.DataFrame(schema=WORD_ASSOCIATIONS)})
+    subsets = associated_subsets(corpus, settings=settings)
+    tables = word_tables(corpus, subsets, settings=settings)
+    if settings.judge is not None:
+        tables = [judged(table, settings.judge) for table in tables]
+    rows = [
+        row
+        for subset, table in zip(subsets, tables)
+        for row in _rows(cell.model, subset, table, asked_judge=settings.judge is not None)
+    ]
+    return LanguageResult(metric_frame(rows), {"word_associations": pl.concat(tables)})
+
+
+def judged(table: pl.DataFrame, judge: Judge) -> pl.DataFrame:
+    """Ask the judge once for each group with listed words, and mark what it names; what was not asked is ignored.
+
+    Parameters
+    ----------
+    table : DataFrame
+        In `WORD_ASSOCIATIONS`, of one subset.
+    judge : callable
+        Takes the group in words (`Black woman`) and its listed words.
+    """
+    said = table.filter(pl.col("word").is_not_null())
+    named = [
+        (group, word)
+        for (group,), rows in said.group_by("group", maintain_order=True)
+        for word in set(judge(str(group).replace("_", " "), rows["word"].to_list())) & set(rows["word"])
+    ]
+    found = pl.DataFrame(named, schema={"group": pl.String, "word": pl.String}, orient="row")
+    marked = table.drop("stereotype").join(
+        found.with_columns(stereotype=pl.lit(True)), on=["group", "word"], how="left", maintain_order="left"
+    )
+    known = pl.when(pl.col("word").is_not_null()).then(pl.col("stereotype").fill_null(False))
+    return marked.with_columns(stereotype=known).select(list(WORD_ASSOCIATIONS))
+
+
+def _rows(model: str, subset: Subset, table: pl.DataFrame, *, asked_judge: bool) -> list[Row]:
+    rows: list[Row] = []
+    for part in subset.parts.iter_rows(named=True):
+        own = subset.passed.filter(pl.col("group") == part["group"])
+        undefined = own.filter(pl.col("word").is_null())["reason"].to_list()
+        listed = table.filter(pl.col("group") == part["group"], pl.col("word").is_not_null())
+        common = answer_row(
+            model,
+            definition="pmi",
+            statistic="count",
+            **{name: part[name] for name in ("dataset", "attribute", "group")},
+        )
+        number = float("nan") if undefined else float(own.height)
+        reason = _reason(own.height, part["prompts"], undefined)
+        rows.append(
+            common | {"metric": "associated_words", "value": number, "n": part["answers"], "reason": reason}
+        )
+        stereotypes, why = _stereotypes(listed, own.height, undefined, asked_judge=asked_judge)
+        rows.append(
+            common | {"metric": "stereotype_words", "value": stereotypes, "n": listed.height, "reason": why}
+        )
+    return rows
+
+
+def _reason(passed: int, prompts: list[str], undefined: list[str]) -> str | None:
+    """Say which prompts were not asked, and how many words are counted and not listed."""
+    missing = [prompt for prompt in prompt_ids("main") if prompt not in prompts]
+    said = [f"not asked: {', '.join(missing)}"] if missing else []
+    if passed > LISTED:
+        said.append(f"the table lists the {LISTED} most associated")
+    return "; ".join([*undefined, *said]) or None
+
+
+def _stereotypes(
+    listed: pl.DataFrame, passed: int, undefined: list[str], *, asked_judge: bool
+) -> tuple[float, str | None]:
+    if undefined or not asked_judge:
+        return float("nan"), undefined[0] if undefined else NO_JUDGE
+    left = passed - listed.height
+    return float(
+        listed["stereotype"].sum()
+    ), f"{left} of {passed} associated words were not judged" if left else None
