@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from plumbline.language.families.words import WORDS
 from plumbline.language.family import LanguageFamily, LanguageTraits
 
-LANGUAGE_FAMILIES: dict[str, LanguageFamily] = {}
+LANGUAGE_FAMILIES: dict[str, LanguageFamily] = {family.name: family for family in (WORDS,)}
 """Every family by name."""
 
 LANGUAGE_METRICS: dict[str, LanguageTraits] = {
