@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import Field, model_validator
 
@@ -18,7 +18,7 @@ from plumbline.audit_values import (
 )
 from plumbline.lvlm.backend import Decoding
 from plumbline.lvlm.endpoint_settings import EndpointSettings
-from plumbline.tables.generation_prompts import prompt_ids
+from plumbline.tables.generation_prompts import Kind, prompt_ids
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 
 TWIN_PROMPT = "characteristics"
@@ -38,7 +38,6 @@ class LvlmEntry(Part):
         default=None,
         description="id of the language model that it was built on; that is told in words what is pictured",
     )
-    at_once: int = Field(default=8, ge=1, le=4096, description="images of one batch")
     planted_source: SourceName | None = Field(
         default=None, description="for checkpoints of the planted world: their source"
     )
@@ -68,7 +67,9 @@ class GenerateEntry(Part):
     def prompt_ids(self) -> tuple[str, ...]:
         """Return the prompts, kinds replaced by their members, each once."""
         named = (
-            ids for name in self.prompts for ids in (prompt_ids(name) if name in PROMPT_KINDS else (name,))
+            ids
+            for name in self.prompts
+            for ids in (prompt_ids(cast("Kind", name)) if name in PROMPT_KINDS else (name,))
         )
         return tuple(dict.fromkeys(named))
 
