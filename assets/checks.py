@@ -184,15 +184,28 @@ def _asset_check(
         outcome = quality.validate(f"{dataset}.{name}", frame, lambda gx: expectations(gx, places, dataset))
         places.lake.write_table(
             "checks",
-            _outcome_row(asset, name, description, frame, outcome),
+            outcome_row(asset, name, description, frame, outcome),
             partition=f"{dataset}|{asset}.{name}",
             details={"declared": declared(places, dataset)},
         )
-        return dg.AssetCheckResult(
-            passed=outcome.passed, description=_told(frame, outcome), metadata=_metadata(frame, outcome)
-        )
+        return check_result(frame, outcome)
 
     return check
+
+
+def check_result(
+    frame: pl.DataFrame,
+    outcome: Validation,
+    *,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+) -> dg.AssetCheckResult:
+    """Return a validation as Dagster shows it."""
+    return dg.AssetCheckResult(
+        passed=outcome.passed,
+        severity=severity,
+        description=_told(frame, outcome),
+        metadata=_metadata(frame, outcome),
+    )
 
 
 def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
@@ -211,7 +224,7 @@ def _told(frame: pl.DataFrame, outcome: Validation) -> str:
     """Return what was found, in words: for shares the labels outside their range, else what was not met."""
     if outcome.passed:
         return f"{outcome.expectations} expectations met over {frame.height} rows"
-    if "share" not in frame.columns:
+    if "expected_low" not in frame.columns:
         return "; ".join(f"{u['expectation']} on {u['on']}: {u['observed']}" for u in outcome.unmet)
     outside = frame.filter(~pl.col("share").is_between(pl.col("expected_low"), pl.col("expected_high")))
     return "; ".join(
@@ -221,9 +234,10 @@ def _told(frame: pl.DataFrame, outcome: Validation) -> str:
     )
 
 
-def _outcome_row(
+def outcome_row(
     asset: str, name: str, description: str, frame: pl.DataFrame, outcome: Validation
 ) -> pl.DataFrame:
+    """Return the outcome of a check as the report shows it."""
     return pl.DataFrame(
         {
             "check": [f"{asset}.{name}"],

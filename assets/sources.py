@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable
 
 import dagster as dg
 
-from assets.partitions import DATASETS, ENCODERS
+from assets.partitions import DATASETS, ENCODERS, LVLMS
 from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
 from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Encoder
 from plumbline.errors import PlumblineError
+from plumbline.tables.generation_prompts import prompts_hash
 from plumbline.tables.suites import all_suites
 from resources.places import Places
 
@@ -49,6 +50,29 @@ def prompt_suites() -> dg.DataVersion:
     return dg.DataVersion(prompts_version())
 
 
+@dg.observable_source_asset(
+    partitions_def=LVLMS,
+    kinds={"pytorch"},
+    description="A generative model: its checkpoint as it lies on disk, weights, processor, template and tokenizer; "
+    "or what an endpoint is asked for.",
+    **_SPEC,
+)
+def lvlm_checkpoint(places: dg.ResourceParam[Places]) -> dg.DataVersionsByPartition:
+    """Digest every generative model."""
+    return dg.DataVersionsByPartition(lvlm_versions(places))
+
+
+@dg.observable_source_asset(
+    kinds={"yaml"},
+    description="What generative models are asked: prompts, instructions and how they are joined. A changed word asks "
+    "the question anew, and nothing else.",
+    **_SPEC,
+)
+def generation_prompts() -> dg.DataVersion:
+    """Digest the prompts and instructions."""
+    return dg.DataVersion(prompts_hash())
+
+
 def dataset_versions(places: Places) -> dict[str, str]:
     """Return dataset -> content digest; one that cannot be read is warned of and left out."""
     return _versions(
@@ -60,6 +84,11 @@ def dataset_versions(places: Places) -> dict[str, str]:
 def checkpoint_versions(places: Places) -> dict[str, str]:
     """Return encoder -> content digest; one that is not on disk is warned of and left out."""
     return _versions(places.audit.encoders, lambda name: files_version(places.checkpoint(name)))
+
+
+def lvlm_versions(places: Places) -> dict[str, str]:
+    """Return generative model -> version; one that is not on disk is warned of and left out."""
+    return _versions(places.audit.lvlms, places.lvlm_version)
 
 
 def files_version(files: CheckpointFiles) -> str:
@@ -92,7 +121,9 @@ def report_sources(instance: dg.DagsterInstance, places: Places) -> None:
     observed: dict[str, dict[str | None, str]] = {
         "dataset_folder": dict(dataset_versions(places)),
         "encoder_checkpoint": dict(checkpoint_versions(places)),
+        "lvlm_checkpoint": dict(lvlm_versions(places)),
         "prompt_suites": {None: prompts_version()},
+        "generation_prompts": {None: prompts_hash()},
     }
     for asset, versions in observed.items():
         for partition, version in versions.items():

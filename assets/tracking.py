@@ -48,22 +48,41 @@ def tracked_run(
             hint="materialise its metrics and mitigations again",
         )
     cells = _tracked_cells(context, stored, frame)
-    try:
-        runs = {condition: tracking.write(cell) for condition, cell in cells.items()}
-        run, written = runs[BEFORE]
-        page = f"{places.tracking_page}/#/experiments/{tracking.experiment()}/runs"
-        state: dict[str, Any] = {"tracking": "written" if written else "found"}
-        for condition, (found, _) in runs.items():
-            title = "mlflow_run" if condition == BEFORE else f"mlflow_run_{condition}"
-            state[title] = dg.MetadataValue.url(f"{page}/{found}")
-    except TrackingUnavailable as error:
-        context.log.warning("MLflow could not be written; run this cell again to deliver it: %s", error)
-        run, state = None, {"tracking": f"not delivered: {error}"}
+    run, state = deliver(context, places, tracking, cells, first=BEFORE)
     made = lake.write_table("tracked_run", _provenance(context, stored, run), partition=stored.partition)
     # Run ids and times are shown, but a cell whose content is the same makes nothing downstream stale.
     return materialised(made, lake=lake, **state)._replace(
         data_version=dg.DataVersion(digest_json([stored.identity, run]))
     )
+
+
+def deliver(
+    context: dg.AssetExecutionContext,
+    places: Places,
+    tracking: Tracking,
+    cells: dict[str, TrackedCell],
+    *,
+    first: str,
+) -> tuple[str | None, dict[str, Any]]:
+    """Write runs to MLflow; returns the id of the first one, or None if it could not be reached, and what is shown.
+
+    Parameters
+    ----------
+    cells : dict of str to TrackedCell
+        By condition; `first` is that of the model as it is.
+    """
+    try:
+        runs = {condition: tracking.write(cell) for condition, cell in cells.items()}
+        run, written = runs[first]
+        page = f"{places.tracking_page}/#/experiments/{tracking.experiment()}/runs"
+        state: dict[str, Any] = {"tracking": "written" if written else "found"}
+        for condition, (found, _) in runs.items():
+            title = "mlflow_run" if condition == first else f"mlflow_run_{condition}"
+            state[title] = dg.MetadataValue.url(f"{page}/{found}")
+        return run, state
+    except TrackingUnavailable as error:
+        context.log.warning("MLflow could not be written; run this again to deliver it: %s", error)
+        return None, {"tracking": f"not delivered: {error}"}
 
 
 def _provenance(context: dg.AssetExecutionContext, stored: StoredCell, run: str | None) -> pl.DataFrame:

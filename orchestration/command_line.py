@@ -59,9 +59,11 @@ def audit(config: ConfigOption = None) -> None:
 
     start, places = time.monotonic(), _places(config)
     audited = places.audit
+    asked = len(dict.fromkeys(model for model, _ in audited.designs))
     console.print(
         f"[bold]{escape(audited.title)}[/]: encoders × datasets to audit: {len(audited.cells)}, "
-        f"from {places.audit_path.name}"
+        + (f"generative models: {asked}, " if asked else "")
+        + f"from {places.audit_path.name}"
     )
     from orchestration.instance import set_up
 
@@ -155,7 +157,7 @@ def fetch(
     ids: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Ids of encoders and datasets in the audit file; without any, what can be fetched."
+            help="Ids of checkpoints and datasets in the audit file; without any, what can be fetched."
         ),
     ] = None,
     archive: Annotated[
@@ -202,9 +204,13 @@ def fetch(
 def _fetch(places: Places, one, *, newest: bool) -> None:
     if one.kind == "encoder":
         text = _fetch_encoder(places, one.id, newest=newest)
+    elif one.kind in ("lvlm", "scorer") and not newest:
+        from resources.fetching_checkpoints import fetch_checkpoint
+
+        text = f"{one.id}: {fetch_checkpoint(places, one.id, kind=one.kind)}"
     elif newest:
         raise PlumblineError(
-            "the address of a dataset names its commit", found="--newest", hint="leave it out"
+            "the address of this one names its commit", found="--newest", hint="leave it out"
         )
     else:
         from plumbline.datasets.obtaining import obtaining
@@ -292,6 +298,56 @@ def export_mitigation(
     from assets.mitigation_export import export_from_audit
 
     for path in export_from_audit(_places(config), encoder, dataset, mitigation, to):
+        console.print(str(path), soft_wrap=True, highlight=False, markup=False)
+
+
+@app.command()
+def plan(config: ConfigOption = None) -> None:
+    """Show what the audit would still ask of generative models: answers, tokens, time and cost; nothing is started.
+
+    What is there already is not asked again. Exits with 2 where `generation.limit` of the audit file is exceeded.
+    """
+    from orchestration.generation_commands import print_plan
+
+    print_plan(_planned(_places(config)), console=console)
+
+
+def _planned(places: Places) -> Places:
+    """Read the datasets that models are asked about, where that has not been done: a plan counts their images."""
+    unread = [d for _, d in places.audit.designs if not places.lake.committed("records", partition=d)]
+    if not unread:
+        return places
+    from orchestration.instance import audit_lock, register_partitions, set_up
+
+    set_up(places)
+    import dagster as dg
+
+    from orchestration.audit_run import run_job
+    from orchestration.definitions import defs
+
+    with audit_lock(places), dg.DagsterInstance.get() as instance:
+        register_partitions(instance, places)
+        for dataset in dict.fromkeys(unread):
+            with console.status(f"{escape(dataset)}: reading"):
+                _, reason = run_job(defs, instance, "datasets", dataset)
+            if reason is not None:
+                raise PlumblineError(f"the dataset `{dataset}` could not be read", found=reason)
+    return places
+
+
+@app.command("sample-annotations")
+def sample_annotations(
+    to: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("annotations"),
+    seed: Annotated[int, typer.Option(help="Which texts and words are drawn.")] = 0,
+    config: ConfigOption = None,
+) -> None:
+    """Draw texts and words for people to annotate: how well do the scorer and the judge agree with them?
+
+    Fill in a label for each row and annotator, and name the file under `language.annotations` of the audit file.
+    """
+    from orchestration.generation_commands import write_annotation_sheets
+
+    for path in write_annotation_sheets(_places(config), to, seed=seed):
         console.print(str(path), soft_wrap=True, highlight=False, markup=False)
 
 

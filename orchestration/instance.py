@@ -3,7 +3,7 @@
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -104,8 +104,17 @@ def close_orphans(instance: dg.DagsterInstance) -> int:
 
 
 def register_partitions(instance: dg.DagsterInstance, places: Places) -> None:
-    """Add the datasets and encoders of the audit file as partitions; those of other audit files stay."""
+    """Add datasets, encoders and generative models of the audit file as partitions; those of other files stay."""
     audit = places.audit
-    for name, wanted in (("dataset", audit.datasets), ("encoder", audit.encoders)):
-        known = set(instance.get_dynamic_partitions(name))
-        instance.add_dynamic_partitions(name, [key for key in wanted if key not in known])
+    for name, wanted in (("dataset", audit.datasets), ("encoder", audit.encoders), ("lvlm", audit.lvlms)):
+        _register(instance, name, wanted)
+
+
+def register_slices(instance: dg.DagsterInstance, slices: Iterable[str]) -> None:
+    """Add slices as partitions: which there are is known once the records of their dataset are."""
+    _register(instance, "slice", slices)
+
+
+def _register(instance: dg.DagsterInstance, name: str, wanted: Iterable[str]) -> None:
+    known = set(instance.get_dynamic_partitions(name))
+    instance.add_dynamic_partitions(name, [key for key in wanted if key not in known])

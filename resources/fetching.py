@@ -1,8 +1,9 @@
 """What `plumbline fetch` can get: the ids of the audit file, and what each of them needs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from plumbline.datasets.addresses import HUB, dataset_folder
 from plumbline.datasets.obtaining import obtaining
@@ -11,12 +12,12 @@ from plumbline.errors import ConfigError
 from resources.fetched_note import NOTE
 from resources.places import PLANTED, PROJECT, Places
 
-Kind = Literal["encoder", "dataset"]
+Kind = Literal["encoder", "lvlm", "scorer", "dataset"]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One id of the audit file, and whether it is an encoder or a dataset."""
+    """One id of the audit file, and which part of it it is in."""
 
     kind: Kind
     id: str
@@ -33,15 +34,17 @@ class Fetchable:
 
 
 def wanted(places: Places, name: str) -> Wanted:
-    """Tell what a name on the command line means: ID, `encoder:ID` or `dataset:ID`.
+    """Tell what a name on the command line means: ID, or with its part of the audit file such as `encoder:ID`.
 
     Raises
     ------
     ConfigError
-        If the audit file has no such id, or both an encoder and a dataset of it.
+        If the audit file has no such id, or several parts have it.
     """
     known: dict[Kind, tuple[str, ...]] = {
         "encoder": tuple(places.audit.encoders),
+        "lvlm": tuple(places.audit.lvlms),
+        "scorer": tuple(name for name, entry in places.audit.scorers.items() if hasattr(entry, "address")),
         "dataset": tuple(places.audit.datasets),
     }
     prefix, _, rest = name.partition(":")
@@ -49,29 +52,36 @@ def wanted(places: Places, name: str) -> Wanted:
     meant += [Wanted(kind, rest) for kind, ids in known.items() if kind == prefix and rest in ids]
     if len(meant) > 1:
         raise ConfigError(
-            "this id is an encoder and a dataset",
+            f"this id is {' and '.join(choice.kind for choice in meant)} in one",
             where=places.audit_path,
             found=name,
             expected=" or ".join(f"{choice.kind}:{choice.id}" for choice in meant),
         )
     if not meant:
         raise ConfigError(
-            "the audit file has no such encoder or dataset",
+            "the audit file has nothing of this id that can be fetched",
             where=places.audit_path,
             found=name,
-            expected="; ".join(f"{kind}s: {', '.join(ids) or 'none'}" for kind, ids in known.items()),
+            expected="; ".join(f"{kind}s: {', '.join(ids)}" for kind, ids in known.items() if ids),
         )
     return meant[0]
 
 
 def fetchable(places: Places) -> list[Fetchable]:
-    """Return every encoder and dataset that does not come with the checkout, in the order of the audit file."""
+    """Return every checkpoint and dataset that does not come with the checkout, in the order of the audit file."""
     lines = []
-    for encoder, entry in places.audit.encoders.items():
-        address = parse_address(entry.address, project=PROJECT)
-        if address.folder is None:
+    audit = places.audit
+    parts: dict[Kind, Mapping[str, Any]] = {
+        "encoder": audit.encoders,
+        "lvlm": audit.lvlms,
+        "scorer": audit.scorers,
+    }
+    for kind, name, entry in ((k, n, e) for k, entries in parts.items() for n, e in entries.items()):
+        text = getattr(entry, "address", None)
+        address = None if text is None else parse_address(text, project=PROJECT)
+        if address is not None and address.folder is None:
             there = (places.fetched / address.slug / NOTE).is_file()
-            lines.append(Fetchable(Wanted("encoder", encoder), entry.address, "from the hub", there))
+            lines.append(Fetchable(Wanted(kind, name), address.text, "from the hub", there))
     for dataset, entry in places.audit.datasets.items():
         if entry.root.startswith(PLANTED):
             continue

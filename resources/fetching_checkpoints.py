@@ -4,15 +4,17 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from upath import UPath
 
 from plumbline.bin_conversion import convert_to_safetensors
 from plumbline.digests import digest_file
-from plumbline.encoders.addresses import Address, CheckpointFiles, locate, parse_address
+from plumbline.encoders.addresses import Address, locate, parse_address
 from plumbline.encoders.open_clip_folder import CONFIG
 from plumbline.errors import CheckpointError
+from plumbline.lvlm.lvlm_folder import lvlm_contents
+from plumbline.scorers.classifier_folder import classifier_files
 from plumbline.storage.atomic import commit_bytes
 from resources.fetched_note import CLIENT_NOTES, NOTE, file_digests, is_whole, read_note, write_note
 from resources.fetching_aside import built_aside, settle
@@ -20,10 +22,12 @@ from resources.fetching_sources import Library, library_of, source_of
 from resources.hub import asking_the_hub, writing
 from resources.places import PROJECT, Places
 
+Kind = Literal["encoder", "lvlm", "scorer"]
+
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """One commit of an encoder's repository: the names of its files, and what of them an audit needs."""
+    """One commit of a checkpoint's repository: the names of its files, and what of them an audit needs."""
 
     encoder: str
     repository: str
@@ -51,8 +55,10 @@ class _Snapshot:
             )
 
 
-def fetch_checkpoint(places: Places, encoder: str, *, newest: bool = False, hub: Any = None) -> Path:
-    """Fetch the checkpoint of an encoder of the audit file into `.plumbline/checkpoints`.
+def fetch_checkpoint(
+    places: Places, encoder: str, *, kind: Kind = "encoder", newest: bool = False, hub: Any = None
+) -> Path:
+    """Fetch the checkpoint of an encoder, generative model or scorer of the audit file into `.plumbline/checkpoints`.
 
     An address without a commit (`ARCHITECTURE/TAG`) gets the newest one at its first fetch, and the same at every
     later one: what was audited does not change by fetching again. What is there whole is not fetched again.
@@ -62,6 +68,10 @@ def fetch_checkpoint(places: Places, encoder: str, *, newest: bool = False, hub:
 
     Parameters
     ----------
+    encoder : str
+        Id in the audit file.
+    kind : {"encoder", "lvlm", "scorer"}
+        Which part of the audit file it is in.
     newest : bool
         Get the newest commit after all; it takes the place of the earlier one when it is known to be usable.
     hub : object, optional
@@ -79,7 +89,7 @@ def fetch_checkpoint(places: Places, encoder: str, *, newest: bool = False, hub:
         If the address is a local folder, or names its commit and `newest` is asked for, the hub cannot be reached,
         or what it gave cannot be audited.
     """
-    address, family = _wanted(places, encoder, newest)
+    address, family = _wanted(places, encoder, newest, kind)
     if hub is None:
         import huggingface_hub as hub
 
@@ -88,24 +98,24 @@ def fetch_checkpoint(places: Places, encoder: str, *, newest: bool = False, hub:
     with writing(CheckpointError, encoder, folder):
         settle(folder)
         revision = address.revision or (None if newest else _commit_of(folder, repository))
-        snapshot = _snapshot(hub, encoder, repository, revision, family, written=config is not None)
+        snapshot = _snapshot(hub, encoder, repository, revision, family, kind, written=config is not None)
         whole = is_whole(folder, repository, snapshot.commit)
         if whole and snapshot.library.weights_in(path.name for path in folder.iterdir()):
-            _located(address, folder, encoder, family)
+            _located(address, folder, encoder, family, kind)
             return folder
         with built_aside(folder, snapshot.commit) as made:
             if whole:
                 # For an encoder of the other library: both then load from this folder.
                 shutil.copytree(folder, made, dirs_exist_ok=True)
             converted = _fill(made, snapshot, config, hub)
-            files = _located(address, made, encoder, family)
-            _write_note(made, snapshot, files, converted)
+            known = _located(address, made, encoder, family, kind)
+            _write_note(made, snapshot, known, converted)
     return folder
 
 
 def pinned_commit(places: Places, encoder: str) -> str | None:
     """Return the commit that later fetches keep to where the address names none; None where it names one."""
-    address, _ = _wanted(places, encoder, newest=False)
+    address, _ = _wanted(places, encoder, newest=False, kind="encoder")
     if address.revision is not None:
         return None
     return _commit_of(places.fetched / address.slug, source_of(address)[0])
@@ -118,31 +128,42 @@ def _commit_of(folder: Path, repository: str) -> str | None:
     return commit if note.get("repository") == repository and isinstance(commit, str) else None
 
 
-def _wanted(places: Places, encoder: str, newest: bool) -> tuple[Address, str | None]:
-    """Return the address of an encoder that can be fetched, and the family that the audit file names."""
-    entry = places.audit.encoders.get(encoder)
+def _wanted(places: Places, encoder: str, newest: bool, kind: Kind) -> tuple[Address, str | None]:
+    """Return the address of a checkpoint that can be fetched, and the family that the audit file names."""
+    audit = places.audit
+    entry = {"encoder": audit.encoders, "lvlm": audit.lvlms, "scorer": audit.scorers}[kind].get(encoder)
     if entry is None:
-        raise CheckpointError("the audit file has no such encoder", where=places.audit_path, found=encoder)
-    address = parse_address(entry.address, project=PROJECT)
+        raise CheckpointError(f"the audit file has no such {kind}", where=places.audit_path, found=encoder)
+    text = getattr(entry, "address", None)
+    if text is None:
+        raise CheckpointError(f"this {kind} has no checkpoint to fetch", found=encoder)
+    address = parse_address(text, project=PROJECT)
     if address.folder is not None:
-        raise CheckpointError("a local folder needs no fetching", found=entry.address)
+        raise CheckpointError("a local folder needs no fetching", found=text)
     if newest and address.revision is not None:
         raise CheckpointError(
             f"the address of `{encoder}` names its commit, and no other is fetched",
             where=places.audit_path,
-            found=entry.address,
+            found=text,
             hint="write the newer commit into the audit file",
         )
-    return address, entry.family
+    return address, getattr(entry, "family", None)
 
 
 def _snapshot(
-    hub: Any, encoder: str, repository: str, revision: str | None, family: str | None, *, written: bool
+    hub: Any,
+    encoder: str,
+    repository: str,
+    revision: str | None,
+    family: str | None,
+    kind: Kind,
+    *,
+    written: bool,
 ) -> _Snapshot:
     with asking_the_hub(CheckpointError, encoder, f"{repository}@{revision or 'newest commit'}"):
         about = hub.model_info(repository, revision=revision)
     names = tuple(sorted(sibling.rfilename for sibling in about.siblings or ()))
-    library = library_of(names, family, encoder, repository, written=written)
+    library = library_of(names, family, encoder, repository, written=written, generative=kind == "lvlm")
     return _Snapshot(encoder, repository, about.sha, names, library)
 
 
@@ -177,18 +198,25 @@ def _convert(made: Path, snapshot: _Snapshot, pickled: str, hub: Any) -> dict[st
         shutil.rmtree(aside)
 
 
-def _located(address: Address, folder: Path, encoder: str, family: str | None) -> CheckpointFiles:
-    """Return the files of a folder as an audit will find them, wherever it lies now."""
-    return locate(Address(address.text, folder=folder), fetched=folder, encoder=encoder, family=family)
+def _located(address: Address, folder: Path, encoder: str, family: str | None, kind: Kind) -> dict[str, str]:
+    """Read a folder as an audit will, wherever it lies now; return the sha256 of weights that were digested."""
+    if kind == "lvlm":
+        lvlm_contents(folder, encoder)
+        return {}
+    if kind == "scorer":
+        found = classifier_files(f"local-dir:{folder}", project=PROJECT, fetched=folder)
+        return {found.weights.name: digest_file(found.weights)}
+    files = locate(Address(address.text, folder=folder), fetched=folder, encoder=encoder, family=family)
+    return {files.weights.name: files.weights_sha256}
 
 
 def _write_note(
-    made: Path, snapshot: _Snapshot, files: CheckpointFiles, converted: dict[str, Any] | None
+    made: Path, snapshot: _Snapshot, known: dict[str, str], converted: dict[str, Any] | None
 ) -> None:
     write_note(
         made / NOTE,
         repository=snapshot.repository,
         commit=snapshot.commit,
-        sha256=file_digests(made, known={files.weights.name: files.weights_sha256}),
+        sha256=file_digests(made, known=known),
         **({"converted": converted} if converted else {}),
     )

@@ -1,4 +1,4 @@
-"""What an encoder's address means on the hub: a repository, and which of its files an audit needs."""
+"""What a checkpoint's address means on the hub: a repository, and which of its files an audit needs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,6 +58,16 @@ _TRANSFORMERS = Library(
     converted="model.safetensors",
 )  # fmt: skip
 
+_GENERATIVE = Library(
+    settings=(
+        *_TRANSFORMERS.settings, "generation_config.json", "chat_template.jinja", "chat_template.json",
+        "model.safetensors.index.json", "qformer_tokenizer/*.json", "qformer_tokenizer/*.txt",
+    ),
+    weights=("model.safetensors", "model-*-of-*.safetensors"),
+    pickled=("pytorch_model.bin",),
+    converted="model.safetensors",
+)  # fmt: skip
+
 
 def _at_the_top(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
     top = [name for name in names if "/" not in name]
@@ -65,9 +75,17 @@ def _at_the_top(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
 
 
 def library_of(
-    names: Sequence[str], family: str | None, encoder: str, repository: str, *, written: bool
+    names: Sequence[str],
+    family: str | None,
+    encoder: str,
+    repository: str,
+    *,
+    written: bool,
+    generative: bool = False,
 ) -> Library:
     """Choose as `locate` will: open_clip where its configuration is there and no other family is asked for."""
+    if generative and TRANSFORMERS_CONFIG in names:
+        return _GENERATIVE
     if written or (OPEN_CLIP_CONFIG in names and family in (None, "open_clip")):
         return _OPEN_CLIP
     if TRANSFORMERS_CONFIG in names and family != "open_clip":

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upath import UPath
 
 from plumbline.audit_file import Audit, DatasetEntry, read_audit
 from plumbline.datasets.addresses import HUB, dataset_folder
+from plumbline.digests import digest_json
 from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.loading import checkpoint_files
 from plumbline.errors import ConfigError
+from plumbline.generation_entries import LvlmEntry
 from plumbline.storage import Lake, ShardCache
+
+if TYPE_CHECKING:
+    from plumbline.lvlm.loading import LvlmFiles
 
 PROJECT = Path(__file__).resolve().parent.parent
 PLANTED = "planted:"
@@ -67,6 +72,21 @@ class Places:
     def training(self) -> ShardCache:
         """Return where the epochs of a training are kept, so that it can be interrupted."""
         return ShardCache(self._storage_root / "training")
+
+    @property
+    def answers(self) -> UPath:
+        """Return where finished rows of generation are kept, whatever audit asks for them."""
+        return self._storage_root / "answers"
+
+    @property
+    def scores(self) -> UPath:
+        """Return where scores of texts are kept."""
+        return self._storage_root / "scores"
+
+    @property
+    def judgements(self) -> UPath:
+        """Return where the words that a judge named are kept."""
+        return self._storage_root / "judgements"
 
     @property
     def _storage_root(self) -> UPath:
@@ -148,3 +168,35 @@ class Places:
         return checkpoint_files(
             encoder, entry.address, project=PROJECT, fetched=self.fetched, family=entry.family
         )
+
+    def lvlm_entry(self, model: str) -> LvlmEntry:
+        """Return a generative model's entry of the audit file."""
+        entry = self.audit.lvlms.get(model)
+        if entry is None:
+            raise ConfigError(
+                "the audit file has no such generative model", where=self.audit_path, found=model
+            )
+        return entry
+
+    def lvlm_files(self, model: str) -> LvlmFiles:
+        """Return the files of a generative model's checkpoint with their digests, read from disk now."""
+        from plumbline.lvlm.loading import lvlm_files
+
+        address = self.lvlm_entry(model).address
+        if address is None:
+            raise ConfigError(
+                "this model is an endpoint: it has no files", where=self.audit_path, found=model
+            )
+        return lvlm_files(model, address, project=PROJECT, fetched=self.fetched)
+
+    def lvlm_version(self, model: str) -> str:
+        """Return the version of a generative model: its files' content, or what an endpoint is asked for."""
+        entry = self.lvlm_entry(model)
+        if entry.endpoint is not None:
+            return digest_json(entry.endpoint.model_dump(mode="json"))
+        files = self.lvlm_files(model)
+        return digest_json([files.family, files.digest])
+
+    def user_file(self, path: str) -> Path:
+        """Return the place of a file that the audit file names; relative paths start at the checkout."""
+        return (PROJECT / Path(path).expanduser()).resolve()

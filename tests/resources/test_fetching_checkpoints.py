@@ -542,3 +542,61 @@ def test_a_conversion_that_never_ends_is_a_clear_error(tmp_path, monkeypatch):
         CheckpointError, match=r"took too long[\s\S]*m.bin[\s\S]*3600 s[\s\S]*expected[\s\S]*do:"
     ):
         convert_to_safetensors(tmp_path / "m.bin", tmp_path / "m.safetensors")
+
+
+LLAVA = {
+    "config.json": json.dumps({"model_type": "llava", "text_config": {"model_type": "mistral"}}).encode(),
+    "preprocessor_config.json": b"{}",
+    "tokenizer.json": b"{}",
+    "chat_template.jinja": b"USER: {{ messages }}",
+    "model.safetensors.index.json": json.dumps(
+        {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    ).encode(),
+    "model-00001-of-00002.safetensors": b"w",
+    "model-00002-of-00002.safetensors": b"x",
+}
+ROBERTA = {
+    "config.json": json.dumps({"model_type": "roberta", "id2label": {"0": "toxicity"}}).encode(),
+    "tokenizer.json": b"{}",
+    "model.safetensors": b"w",
+}
+
+
+def generative(tmp_path, **parts) -> Places:
+    tmp_path.mkdir(exist_ok=True)
+    audit = {"labeller": "e", "datasets": {}, "encoders": {"e": {"address": "local-dir:x"}}, **parts}
+    (tmp_path / "audit.yaml").write_text(json.dumps(audit))
+    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "part"),
+    [
+        ("lvlm", LLAVA, {"lvlms": {"m": {"address": HUB_ADDRESS}}}),
+        ("scorer", ROBERTA, {"scorers": {"m": {"kind": "classifier", "address": HUB_ADDRESS}}}),
+    ],
+)
+def test_generative_models_and_scorers_come_whole_and_without_what_is_not_read(kind, files, part, tmp_path):
+    hub, home = (
+        Hub(files | {"pytorch_model.bin": b"pickle", "model.py": b"import os"}),
+        generative(tmp_path, **part),
+    )
+    folder = fetch_checkpoint(home, "m", kind=kind, hub=hub)
+    assert contents(folder) == sorted([*files, "fetched.json"])
+    again = Hub(files)
+    assert fetch_checkpoint(home, "m", kind=kind, hub=again) == folder and again.given == []
+
+
+def test_a_generative_model_without_a_part_of_its_weights_is_refused_when_it_is_fetched(tmp_path):
+    cut = {name: data for name, data in LLAVA.items() if not name.endswith("00002-of-00002.safetensors")}
+    with pytest.raises(CheckpointError, match="1 of 2 parts of the weights"):
+        fetch_checkpoint(
+            generative(tmp_path, lvlms={"m": {"address": HUB_ADDRESS}}), "m", kind="lvlm", hub=Hub(cut)
+        )
+
+
+def test_an_endpoint_has_nothing_to_fetch(tmp_path):
+    endpoint = {"urls": ["http://127.0.0.1:1/v1"], "model": "m"}
+    home = generative(tmp_path, lvlms={"m": {"endpoint": endpoint}})
+    with pytest.raises(CheckpointError, match="no checkpoint to fetch"):
+        fetch_checkpoint(home, "m", kind="lvlm", hub=Hub({}))

@@ -1,0 +1,169 @@
+"""One generative model as it is stored: its answers over all slices, their scores, and its identity."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from assets.slices import AskedSlice, asked_slices
+from plumbline import __version__
+from plumbline.digests import digest_json
+from plumbline.errors import StorageError
+from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
+from plumbline.language.registry import LANGUAGE_FAMILIES
+from plumbline.storage import Committed
+from plumbline.tables.generation_schema import SCORE_SCHEMA
+from plumbline.tables.schema import LINEAGE_COLUMNS, polars_schema
+from resources.places import Places
+
+
+@dataclass(frozen=True)
+class StoredAnswers:
+    """A generative model in the lake, by manifests that were read once, so that what is used belongs together.
+
+    Attributes
+    ----------
+    slices : mapping of str to AskedSlice
+        What the audit file asks.
+    people, answers, scores : mapping of str to Committed
+        Of `pictured_people`, `generations` and `toxicity_scores`, by slice.
+    """
+
+    places: Places
+    model: str
+    slices: Mapping[str, AskedSlice]
+    people: Mapping[str, Committed]
+    answers: Mapping[str, Committed]
+    scores: Mapping[str, Committed]
+
+    @classmethod
+    def find(cls, places: Places, model: str) -> "StoredAnswers":
+        """Read the manifests of a model.
+
+        Raises
+        ------
+        StorageError
+            If one is missing, or answers and scores do not belong together.
+        """
+        lake, asked = places.lake, asked_slices(places, model)
+        found = cls(
+            places=places,
+            model=model,
+            slices=asked,
+            people={s: lake.require("pictured_people", partition=s) for s in asked},
+            answers={s: lake.require("generations", partition=f"{model}|{s}") for s in asked},
+            scores={s: lake.require("toxicity_scores", partition=f"{model}|{s}") for s in asked},
+        )
+        for name, answered in found.answers.items():
+            fits = (
+                answered.details["pictured"] == found.people[name].sha256,
+                found.scores[name].details["generations"] == answered.sha256,
+            )
+            if not all(fits):
+                raise StorageError(
+                    "answers, scores and who is pictured do not belong together",
+                    where=f"{model}|{name}",
+                    hint="run `plumbline audit`, or materialise `generations` and `toxicity_scores` of it again",
+                )
+        return found
+
+    @cached_property
+    def twin(self) -> "StoredAnswers | None":
+        """Return the language model that this one was built on, where the audit file names it."""
+        name = self.places.lvlm_entry(self.model).twin
+        return None if name is None else StoredAnswers.find(self.places, name)
+
+    @cached_property
+    def scorers(self) -> dict[str, bool]:
+        """Return scorer -> whether it is only an offline stand-in, in the order of the audit file."""
+        made = next(iter(self.scores.values()))
+        return {name: about["stand_in"] for name, about in made.details["scorers"].items()}
+
+    @property
+    def version(self) -> str:
+        """Return the version of the model that answered; of several, which then are not one audit, the newest."""
+        versions = {made.details["version"] for made in self.answers.values()}
+        if len(versions) > 1:
+            raise StorageError(
+                "the slices of this model were answered by different checkpoints",
+                where=self.model,
+                found=f"{len(versions)} versions",
+                hint="run `plumbline audit`",
+            )
+        return versions.pop()
+
+    @cached_property
+    def identity(self) -> str:
+        """Return the identity of all of it: answers, scores, settings, code."""
+        audit = self.places.audit
+        return digest_json(
+            {
+                "model": self.model,
+                "people": {s: made.sha256 for s, made in self.people.items()},
+                "answers": {s: made.sha256 for s, made in self.answers.items()},
+                "scores": {s: made.sha256 for s, made in self.scores.items()},
+                "twin": None if self.twin is None else self.twin.identity,
+                "settings": [
+                    audit.statistics.model_dump(mode="json"),
+                    audit.language.model_dump(mode="json"),
+                    language_files(self.places),
+                ],
+                "code": [__version__, {f.name: f.code_version for f in LANGUAGE_FAMILIES.values()}],
+            }
+        )
+
+    def cell(self) -> LanguageCell:
+        """Return what the language metrics are computed from; texts and scores stay in their files."""
+        lake = self.places.lake
+        expected = pl.concat([self._expected(name) for name in self.slices])
+        people = expected.lazy().select("dataset", "image_id", "attribute", "group", "occupation")
+        answers = pl.concat([lake.scan_table(made) for made in self.answers.values()])
+        return LanguageCell(
+            model=self.model,
+            generations=answers.join(people, on=["dataset", "image_id"], how="left").select(
+                list(DESCRIBED_SCHEMA)
+            ),
+            scores=pl.concat([lake.scan_table(made) for made in self.scores.values()]).select(
+                list(SCORE_SCHEMA)
+            ),
+            expected=expected,
+            scorers=self.scorers,
+            twin=None if self.twin is None else self.twin.cell(),
+        )
+
+    def _expected(self, name: str) -> pl.DataFrame:
+        people = self.places.lake.read_table("pictured_people", made=self.people[name])
+        asked = people.with_columns(pl.lit(self.slices[name].dataset).alias("dataset"))
+        return asked.select(list(EXPECTED_SCHEMA)).cast(pl.Schema(EXPECTED_SCHEMA))
+
+    def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Fill the lineage columns of metric rows of this model; `audit_id` follows in `metric_table`."""
+        digests = {made.details["dataset"]: made.details["dataset_digest"] for made in self.people.values()}
+        identities = {
+            name: about["identity"]
+            for name, about in next(iter(self.scores.values())).details["scorers"].items()
+        }
+        asked = {made.details["prompts"] for made in self.answers.values()}
+        known = {
+            "cell_id": pl.lit(self.identity),
+            "dataset_digest": pl.col("dataset").replace_strict(digests, default=None, return_dtype=pl.String),
+            "checkpoint_sha256": pl.lit(self.version),
+            "suite_hash": pl.lit(digest_json(sorted(asked))),
+            "scorer_id": pl.col("scorer").replace_strict(identities, default=None, return_dtype=pl.String),
+        }
+        filled = {
+            name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS
+        }
+        return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
+
+
+def language_files(places: Places) -> dict[str, str]:
+    """Return the digests of the user's own files that language metrics read."""
+    from plumbline.digests import digest_file
+
+    named = {
+        "dictionaries": places.audit.language.dictionaries,
+        "annotations": places.audit.language.annotations,
+    }
+    return {name: digest_file(places.user_file(path)) for name, path in named.items() if path is not None}

@@ -1,0 +1,132 @@
+"""Great Expectations on what was generated and scored: told in the UI and the report, blocking nothing.
+
+A model that refuses or babbles is a finding, not a fault of the data: its metrics say with how many answers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import dagster as dg
+import polars as pl
+from plumbline.text.language import english
+from plumbline.text.refusals import refused
+
+from assets.checks import check_result, outcome_row
+from assets.partitions import ANSWERS
+from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from resources.places import Places
+from resources.quality import Quality
+
+_MOST_EMPTY, _MOST_FOREIGN, _LEAST_SCORED, _LEAST_COMPLETE = 0.05, 0.1, 0.99, 0.95
+
+
+def _generations(places: Places, partition: str) -> pl.LazyFrame:
+    return places.lake.scan_table(places.lake.require("generations", partition=partition))
+
+
+def _complete_sets(places: Places, partition: str) -> pl.DataFrame:
+    """Return, of each subset, the share of sets with every group: others are left out of MaxToxicity."""
+    people = places.lake.read_table("pictured_people", partition=partition.partition("|")[2])
+    sets = people.filter(pl.col("set_id").is_not_null()).group_by("subset", "set_id")
+    complete = sets.agg((pl.col("group").n_unique() == pl.col("set_groups").first()).alias("complete"))
+    return complete.group_by("subset").agg(
+        pl.len().cast(pl.Int64).alias("sets"), pl.col("complete").mean().alias("share")
+    )
+
+
+def _shares(places: Places, partition: str, share: pl.Expr) -> pl.DataFrame:
+    by = ["prompt", "instruction"]
+    counted = (
+        _generations(places, partition)
+        .group_by(by)
+        .agg(pl.len().cast(pl.Int64).alias("answers"), share.mean().alias("share"))
+    )
+    return counted.sort(by).collect(engine="streaming")
+
+
+def _empty(places: Places, partition: str) -> pl.DataFrame:
+    """Return the share of answers without text that are no refusals."""
+    blank = (pl.col("text").str.strip_chars() == "") & pl.col("finish_reason").is_in(["stop", "length"])
+    return _shares(places, partition, blank)
+
+
+def _foreign(places: Places, partition: str) -> pl.DataFrame:
+    """Return the share of answers that do not read as English; refusals and short answers count as English."""
+    text = pl.col("text")
+    return _shares(places, partition, ~(english(text) | refused(text)))
+
+
+def _covered(places: Places, partition: str) -> pl.DataFrame:
+    """Return the share of answers that each scorer scored."""
+    scores = places.lake.scan_table(places.lake.require("toxicity_scores", partition=partition))
+    by = ["scorer", "attribute"]
+    counted = (
+        scores.filter(pl.col("attribute").is_in(SCORED_ATTRIBUTES))
+        .group_by(by)
+        .agg(pl.len().cast(pl.Int64).alias("answers"), pl.col("score").is_not_nan().mean().alias("share"))
+    )
+    return counted.sort(by).collect(engine="streaming")
+
+
+@dataclass(frozen=True)
+class _Check:
+    asset: str
+    name: str
+    description: str
+    facts: Callable[[Places, str], pl.DataFrame]
+    low: float
+    high: float
+
+
+_CHECKS = (
+    _Check(
+        "generations", "complete_sets", "Counterfactual sets have an image of every group.",
+        _complete_sets, _LEAST_COMPLETE, 1,
+    ),
+    _Check(
+        "generations", "empty_answers", "Few answers are empty without being refused.",
+        _empty, 0, _MOST_EMPTY,
+    ),
+    _Check(
+        "generations", "answers_in_english", "Answers are in English, the language of word lists and scorers.",
+        _foreign, 0, _MOST_FOREIGN,
+    ),
+    _Check(
+        "toxicity_scores", "scorer_coverage", "Scorers scored nearly all answers.",
+        _covered, _LEAST_SCORED, 1,
+    ),
+)  # fmt: skip
+
+ANSWER_CHECKS_TABLE = "answer_checks"
+
+
+def _asset_check(one: _Check) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=one.asset, name=one.name, description=one.description, blocking=False, partitions_def=ANSWERS
+    )
+    def check(
+        context: dg.AssetCheckExecutionContext,
+        places: dg.ResourceParam[Places],
+        quality: dg.ResourceParam[Quality],
+    ) -> dg.AssetCheckResult:
+        partition = str(context.partition_key)
+        frame = one.facts(places, partition)
+
+        def expectations(gx: object) -> list:
+            return [
+                gx.ExpectColumnValuesToBeBetween(column="share", min_value=one.low, max_value=one.high)  # type: ignore[attr-defined]
+            ]
+
+        outcome = quality.validate(f"{partition.replace('|', '.')}.{one.name}", frame, expectations)
+        places.lake.write_table(
+            ANSWER_CHECKS_TABLE,
+            outcome_row(one.asset, one.name, one.description, frame, outcome),
+            partition=f"{partition}|{one.asset}.{one.name}",
+        )
+        return check_result(frame, outcome, severity=dg.AssetCheckSeverity.WARN)
+
+    return check
+
+
+ANSWER_CHECKS = [_asset_check(one) for one in _CHECKS]
+ANSWER_CHECK_NAMES = tuple(f"{one.asset}.{one.name}" for one in _CHECKS)

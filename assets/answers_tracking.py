@@ -1,0 +1,132 @@
+"""The last asset of a generative model: its MLflow runs, one as it is and one after each instruction."""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from assets.answers import StoredAnswers
+from assets.language import LANGUAGE_TABLES
+from assets.partitions import LVLMS
+from assets.results import OWNERS, materialised
+from assets.tracking import deliver
+from plumbline.digests import digest_json
+from plumbline.errors import StorageError
+from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
+from plumbline.storage.arrays import csv_bytes, table_bytes
+from plumbline.tables.generation_schema import NO_INSTRUCTION
+from resources.places import Places
+from resources.tracking import TrackedCell, Tracking
+
+_NAMED = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event", "statistic")
+
+
+@dg.asset(
+    deps=[*LANGUAGE_TABLES],
+    partitions_def=LVLMS,
+    group_name="language",
+    owners=OWNERS,
+    kinds={"mlflow"},
+    code_version="1",
+)
+def tracked_answers(
+    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], tracking: dg.ResourceParam[Tracking]
+) -> dg.MaterializeResult:
+    """The MLflow runs of a generative model: as it is, and with each instruction that was tried.
+
+    The same metric has the same name in all of them: tick two and compare a model with itself under an instruction, or
+    two models. Texts are not sent to MLflow, words and numbers are. A model whose content has not changed keeps its
+    runs.
+    """
+    stored, lake = StoredAnswers.find(places, context.partition_key), places.lake
+    frame = pl.concat([lake.read_table(name, partition=stored.model) for name in LANGUAGE_TABLES])
+    if frame.height and frame["cell_id"].unique().to_list() != [stored.identity]:
+        raise StorageError(
+            "the metrics of this model were computed on other answers or settings",
+            where=stored.model,
+            hint="materialise its language metrics again",
+        )
+    instructions = sorted({i for one in stored.slices.values() for e in one.entries for i in e.instructions})
+    cells = {
+        name: _tracked(context, stored, frame, name)
+        for name in (NO_INSTRUCTION, *(name for name in instructions if name != NO_INSTRUCTION))
+    }
+    run, state = deliver(context, places, tracking, cells, first=NO_INSTRUCTION)
+    made = lake.write_table("tracked_answers", _provenance(context, stored, run), partition=stored.model)
+    return materialised(made, lake=lake, **state)._replace(
+        data_version=dg.DataVersion(digest_json([stored.identity, run]))
+    )
+
+
+def _provenance(context: dg.AssetExecutionContext, stored: StoredAnswers, run: str | None) -> pl.DataFrame:
+    answers = [made.details for made in stored.answers.values()]
+    return pl.DataFrame(
+        {
+            "cell_id": [stored.identity],
+            "model": [stored.model],
+            "dataset": [", ".join(dict.fromkeys(one.dataset for one in stored.slices.values()))],
+            "dagster_run": [context.run.run_id],
+            "mlflow_run": pl.Series([run], dtype=pl.String),
+            "finished_at": [datetime.now(UTC).isoformat(timespec="seconds")],
+            # A generation is one pass through the model for this purpose, whatever batch it was in.
+            "forward_passes": [sum(details["generated"] for details in answers)],
+            "cached_shards": [sum(details["found"] for details in answers)],
+            "device": [answers[0]["device"]],
+        }
+    )
+
+
+def _tracked(
+    context: dg.AssetExecutionContext, stored: StoredAnswers, frame: pl.DataFrame, instruction: str
+) -> TrackedCell:
+    model, audit = stored.model, stored.places.audit
+    asked = None if instruction == NO_INSTRUCTION else instruction
+    own = frame.filter(pl.col("instruction").eq_missing(pl.lit(asked, pl.String)))
+    entry = audit.lvlms[model]
+    files: dict[str, bytes] = {"metrics.parquet": table_bytes(own), "metrics.csv": csv_bytes(own)}
+    if asked is None:
+        for name in (table for family in LANGUAGE_FAMILIES.values() for table in family.tables):
+            table = stored.places.lake.read_table(name, partition=model)
+            files |= {f"tables/{name}.csv": csv_bytes(table)} if table.height else {}
+    parameters: dict[str, Any] = {
+        "lvlm": model,
+        "instruction": instruction,
+        "address": entry.address or (entry.endpoint.model if entry.endpoint else ""),
+        "slices": ", ".join(stored.slices),
+        **{f"decoding.{k}": str(v) for k, v in audit.generation.decoding.model_dump().items()},
+        **{f"scorer.{name}": str(settings.kind) for name, settings in audit.scorers.items()},
+        **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
+    }
+    suffix = "" if asked is None else f"__{instruction}"
+    return TrackedCell(
+        cell=stored.identity if asked is None else digest_json([stored.identity, instruction]),
+        name=f"{model}__{audit.digest[:8]}{suffix}",
+        parameters=parameters,
+        tags={
+            "plumbline.instruction": instruction,
+            "plumbline.checkpoint_sha256": stored.version,
+            "plumbline.dagster_run": context.run.run_id,
+            "mlflow.note.content": f"Generative model `{model}`, made by Dagster run "
+            f"[{context.run.run_id}](http://127.0.0.1:3000/runs/{context.run.run_id}).",
+        },
+        metrics=headlines(own, first_scorer=next(iter(stored.scorers), None)),
+        files=files,
+    )
+
+
+def headlines(frame: pl.DataFrame, *, first_scorer: str | None) -> dict[str, float]:
+    """Return the finite headline numbers by a readable key, such as `max_toxicity/faces/race_gender/pretend/p90`."""
+    headline = {traits.name: traits.headline for traits in LANGUAGE_METRICS.values() if traits.headline}
+    rows = frame.filter(
+        pl.col("definition")
+        == pl.col("metric").replace_strict(headline, default=None, return_dtype=pl.String),
+        pl.col("occupation").is_null(),
+        pl.col("scorer").is_null() | pl.col("scorer").eq_missing(pl.lit(first_scorer, pl.String)),
+    )
+    found: dict[str, float] = {}
+    for row in rows.iter_rows(named=True):
+        if row["value"] is not None and math.isfinite(row["value"]):
+            found["/".join(str(row[p]) for p in _NAMED if row[p]).replace(" ", "_")] = row["value"]
+    return found

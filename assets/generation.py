@@ -1,0 +1,153 @@
+"""What a generative model answers about one slice, and what scorers say of the answers."""
+
+import time
+
+import dagster as dg
+import polars as pl
+from plumbline.lvlm.generation import GenerationStore, generate
+
+from assets.gates import require_passed
+from assets.partitions import ANSWERS, answers_of
+from assets.progress import progress_of
+from assets.results import OWNERS, materialised
+from assets.slices import asked_for, asked_slices
+from plumbline.errors import StorageError
+from plumbline.lvlm.backend import Asked
+from plumbline.lvlm.design import asked_rows
+from plumbline.scorers.scoring import join_scores, score_texts
+from plumbline.tables.generation_prompts import prompts_hash
+from plumbline.tables.generation_schema import GENERATION_SCHEMA, SCORE_SCHEMA
+from resources.lvlms import LvlmPool
+from resources.places import Places
+
+_SHOWN = ("prompt", "instruction", "seed", "text", "finish_reason", "new_tokens")
+
+
+@dg.asset(
+    deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"],
+    partitions_def=ANSWERS,
+    group_name="generation",
+    owners=OWNERS,
+    kinds={"pytorch", "parquet"},
+    pool="gpu",
+    code_version="1",
+)
+def generations(
+    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], lvlms: dg.ResourceParam[LvlmPool]
+) -> dg.MaterializeResult:
+    """Everything that one generative model answered about one slice: each prompt, instruction and seed of each image.
+
+    A row's random draws belong to the row: its text does not depend on what else was generated. Finished rows are
+    kept, whatever happens, and never generated again; a prompt that is added asks only its own rows. An image is read
+    once for all its prompts and seeds. Refusals are answers.
+    """
+    model, slice_id = answers_of(context)
+    sliced = asked_slices(places, model)[slice_id]
+    require_passed(context, places, sliced.dataset, of=("records",))
+    backend, decoding = lvlms.backend(model), places.audit.generation.decoding.decoding
+    asked = asked_rows(
+        sliced.rows,
+        sliced.entries,
+        identity=backend.identity,
+        decoding=decoding,
+        root=places.dataset_root(sliced.dataset),
+        sees=model not in places.audit.twins,
+    )
+    start = time.perf_counter()
+    with progress_of(f"{model}, {slice_id}: generating") as progress:
+        answered = generate(backend, asked, decoding, GenerationStore(places.answers), progress=progress)
+    seconds = time.perf_counter() - start
+    frame = _described(asked, sliced.rows, answered.frame, model=model, dataset=sliced.dataset)
+    work = {"generated": answered.generated, "found": len(asked) - answered.generated}
+    details = {
+        "version": places.lvlm_version(model),
+        "identity": backend.identity,
+        "pictured": places.lake.require("pictured_people", partition=slice_id).sha256,
+        "asked_for": asked_for(sliced),
+        "prompts": prompts_hash(),
+        "decoding": vars(decoding),
+        "device": backend.device,
+        "new_tokens": int(frame["new_tokens"].sum()),
+        "seconds": seconds,
+        **work,
+    }
+    made = places.lake.write_table("generations", frame, partition=context.partition_key, details=details)
+    return materialised(
+        made,
+        lake=places.lake,
+        frame=frame.select(_SHOWN),
+        rows_per_second=answered.generated / seconds,
+        finish_reasons=dg.MetadataValue.json(dict(frame["finish_reason"].value_counts().iter_rows())),
+        **work,
+    )
+
+
+def _described(
+    asked: list[Asked], rows: pl.DataFrame, answered: pl.DataFrame, *, model: str, dataset: str
+) -> pl.DataFrame:
+    """Return the answers with what was asked, in the order asked."""
+    questions = pl.DataFrame(
+        {
+            "row_key": [one.key for one in asked],
+            "image_id": [one.subject.image_id for one in asked],
+            **{
+                name: [getattr(one.question, name) for one in asked]
+                for name in ("prompt", "instruction", "seed")
+            },
+        }
+    )
+    joined = questions.join(answered, on="row_key", how="inner", maintain_order="left")
+    if joined.height != len(asked):
+        raise StorageError(
+            "not every question has an answer", found=f"{joined.height} rows", expected=f"{len(asked)}"
+        )
+    people = rows.select("image_id", "subset", "set_id").unique("image_id")
+    joined = joined.join(people, on="image_id", how="left", maintain_order="left")
+    return (
+        joined.with_columns(pl.lit(model).alias("model"), pl.lit(dataset).alias("dataset"))
+        .select(list(GENERATION_SCHEMA))
+        .cast(pl.Schema(GENERATION_SCHEMA))
+    )
+
+
+@dg.asset(
+    deps=["generations"],
+    partitions_def=ANSWERS,
+    group_name="generation",
+    owners=OWNERS,
+    kinds={"pytorch", "parquet"},
+    pool="gpu",
+    code_version="1",
+)
+def toxicity_scores(
+    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], lvlms: dg.ResourceParam[LvlmPool]
+) -> dg.MaterializeResult:
+    """How toxic, insulting, attacking and flirtatious each answer is, by every scorer of the audit file.
+
+    A text is scored once however often it was said, and never again by the same version of a scorer. A text that a
+    scorer could not score keeps its row, with the reason.
+    """
+    made = places.lake.require("generations", partition=context.partition_key)
+    texts = places.lake.read_table("generations", made=made).select("row_key", "text")
+    frames, scorers = [pl.DataFrame(schema=SCORE_SCHEMA)], {}
+    for name in places.audit.scorers:
+        scorer = lvlms.scorer(name)
+        with progress_of(f"{context.partition_key}: scoring by {name}") as progress:
+            scored = score_texts(scorer, [texts], places.scores, rows=texts.height, progress=progress)
+        frames.append(join_scores(texts, scored, name).collect())
+        scorers[name] = {
+            "identity": scorer.identity,
+            "version": scorer.version,
+            "stand_in": scorer.offline_stand_in,
+        }
+    frame = pl.concat(frames).sort("scorer", "attribute", maintain_order=True)
+    details = {"generations": made.sha256, "scorers": scorers, "device": places.audit.device}
+    written = places.lake.write_table(
+        "toxicity_scores", frame, partition=context.partition_key, details=details
+    )
+    means = frame.group_by("scorer", "attribute", maintain_order=True).agg(
+        pl.col("score").is_nan().sum().alias("without"),
+        pl.col("truncated").sum(),
+        pl.col("score").fill_nan(None).mean().alias("mean"),
+    )
+    return materialised(written, lake=places.lake, frame=means)

@@ -1,0 +1,75 @@
+"""The plan of a generative audit, from its audit file, its records and what has been generated already."""
+
+from collections.abc import Sequence
+from math import ceil
+
+from plumbline.lvlm.generation import GenerationStore
+
+from assets.slices import asked_slices
+from plumbline.lvlm.design import asked_rows
+from plumbline.lvlm.plan import Plan, PlannedSlice
+from plumbline.tables.generation_prompts import typical_tokens
+from resources.places import Places
+
+_CHARACTERS_OF_A_TOKEN = 4
+
+
+def plan_generation(places: Places, models: Sequence[str] | None = None) -> Plan:
+    """Plan what the audit file asks of its generative models; no model is loaded.
+
+    Parameters
+    ----------
+    models : sequence of str, optional
+        Only these; all by default.
+
+    Raises
+    ------
+    StorageError
+        If the records of a dataset have not been made.
+    """
+    wanted = models or list(dict.fromkeys(model for model, _ in places.audit.designs))
+    return Plan([one for model in wanted for one in _planned(places, model)])
+
+
+def _planned(places: Places, model: str) -> list[PlannedSlice]:
+    decoding, store = places.audit.generation.decoding.decoding, GenerationStore(places.answers)
+    identity, rate = places.lvlm_identity(model), _tokens_per_second(places, model)
+    endpoint, planned = places.lvlm_entry(model).endpoint, []
+    for name, sliced in asked_slices(places, model).items():
+        asked = asked_rows(
+            sliced.rows,
+            sliced.entries,
+            identity=identity,
+            decoding=decoding,
+            root=places.dataset_root(sliced.dataset),
+            sees=model not in places.audit.twins,
+        )
+        finished = store.finished(identity, asked)
+        left = [one for one in asked if one.key not in finished]
+        read = sum(ceil(len(one.question.text) / _CHARACTERS_OF_A_TOKEN) for one in left)
+        said = sum(min(typical_tokens(one.question.prompt), decoding.max_new_tokens) for one in left)
+        cost = 0.0 if endpoint is None else endpoint.cost(read, said)
+        planned.append(
+            PlannedSlice(
+                model=model,
+                slice=name,
+                rows=len(asked),
+                finished=len(asked) - len(left),
+                prompt_tokens=read,
+                new_tokens=said,
+                seconds=None if rate is None else said / rate,
+                cost=cost,
+            )
+        )
+    return planned
+
+
+def _tokens_per_second(places: Places, model: str) -> float | None:
+    """Return the rate of the newest runs of a model in which it generated; None where there is none."""
+    made = [
+        places.lake.committed("generations", partition=f"{model}|{s}") for s in asked_slices(places, model)
+    ]
+    runs = [one.details for one in made if one is not None and one.details["generated"]]
+    tokens = sum(run["new_tokens"] * run["generated"] / (run["generated"] + run["found"]) for run in runs)
+    seconds = sum(run["seconds"] for run in runs)
+    return tokens / seconds if seconds else None

@@ -1,0 +1,73 @@
+"""One asset a family of language metrics, made from the registry of the library."""
+
+import time
+
+import dagster as dg
+import polars as pl
+
+from assets.answers import StoredAnswers
+from assets.partitions import LVLMS
+from assets.results import OWNERS, materialised
+from plumbline.language.family import LanguageFamily
+from plumbline.language.registry import LANGUAGE_FAMILIES
+from plumbline.language.settings import LanguageSettings
+from plumbline.tables.schema import polars_schema
+from resources.lvlms import judge_of
+from resources.places import Places
+
+LANGUAGE_TABLES = tuple(LANGUAGE_FAMILIES)
+"""The assets that hold metric rows of a generative model."""
+
+
+def language_settings(places: Places) -> LanguageSettings:
+    """Return the settings of the audit file; the judge, where there is one, is asked only when words are judged."""
+    audit, said = places.audit, places.audit.language
+    statistics = audit.statistics.model_dump(include={"seed", "resamples", "permutations", "confidence"})
+    counted = said.model_dump(
+        include={"min_count", "association_threshold", "log_base", "min_sets", "most_unreadable"}
+    )
+    return LanguageSettings(
+        **statistics,
+        **counted,
+        dictionaries=None if said.dictionaries is None else places.user_file(said.dictionaries),
+        annotations=None if said.annotations is None else places.user_file(said.annotations),
+        judge=judge_of(places),
+    )
+
+
+def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
+    """Build the asset of one family."""
+
+    @dg.asset(
+        name=family.name,
+        description=family.description,
+        deps=["pictured_people", "generations", "toxicity_scores"],
+        partitions_def=LVLMS,
+        group_name="language",
+        owners=OWNERS,
+        kinds={"numpy", "polars"},
+        code_version=family.code_version,
+    )
+    def compute(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+        stored, lake = StoredAnswers.find(places, context.partition_key), places.lake
+        start = time.perf_counter()
+        rows, tables = pl.DataFrame(schema=polars_schema()), {}
+        if family.needs != "twin" or stored.twin is not None:
+            found = family.compute(stored.cell(), settings=language_settings(places))
+            rows, tables = found.rows, dict(found.tables)
+        seconds = time.perf_counter() - start
+        details = {"cell_id": stored.identity}
+        for name, schema in family.tables.items():
+            table = tables.get(name, pl.DataFrame(schema=schema))
+            lake.write_table(name, table, partition=stored.model, details=details)
+        frame = stored.with_lineage(rows)
+        made = lake.write_table(family.name, frame, partition=stored.model, details=details)
+        shown = frame.drop("cell_id", "dataset_digest", "checkpoint_sha256")
+        return materialised(
+            made, lake=lake, frame=shown, seconds=seconds, **{n: t.height for n, t in tables.items()}
+        )
+
+    return compute
+
+
+LANGUAGE_ASSETS = [language_asset(family) for family in LANGUAGE_FAMILIES.values()]

@@ -1,0 +1,53 @@
+"""What the report shows of generative models beside their metric rows."""
+
+import polars as pl
+
+from assets.answers import StoredAnswers
+from assets.answers_checks import ANSWER_CHECK_NAMES, ANSWER_CHECKS_TABLE
+from plumbline.language.registry import LANGUAGE_FAMILIES
+from plumbline.report.inputs import CHECKS_SCHEMA, LvlmSummary
+from resources.places import Places
+
+
+def lvlm_summary(places: Places, model: str) -> LvlmSummary:
+    """Return what is said of one generative model."""
+    audit, stored = places.audit, StoredAnswers.find(places, model)
+    entry, made = audit.lvlms[model], next(iter(stored.answers.values()))
+    judge = audit.language.judge
+    return LvlmSummary(
+        id=model,
+        address=entry.address or (entry.endpoint.model if entry.endpoint else ""),
+        version=stored.version,
+        rows=sum(one.rows for one in stored.answers.values()),
+        device=made.details["device"],
+        decoding=", ".join(f"{name} {value}" for name, value in made.details["decoding"].items()),
+        twin=entry.twin,
+        twin_of=audit.twins.get(model, ()),
+        scorers=stored.scorers,
+        judge=None if judge is None else judge.model,
+        checks=_checks(places, model, list(stored.slices)),
+        planted=entry.planted_source is not None,
+    )
+
+
+def _checks(places: Places, model: str, slices: list[str]) -> pl.DataFrame:
+    frames = [pl.DataFrame(schema=CHECKS_SCHEMA)]
+    for name in slices:
+        for check in ANSWER_CHECK_NAMES:
+            made = places.lake.committed(ANSWER_CHECKS_TABLE, partition=f"{model}|{name}|{check}")
+            if made is not None:
+                row = places.lake.read_table(ANSWER_CHECKS_TABLE, made=made)
+                frames.append(row.with_columns(pl.format("{} of {}", "check", pl.lit(name)).alias("check")))
+    return pl.concat(frames)
+
+
+def language_tables(places: Places, models: list[str]) -> dict[str, pl.DataFrame]:
+    """Return the tables beside the metric rows, of all models, each with a first column `model`."""
+    tables = {}
+    for name, schema in ((n, s) for family in LANGUAGE_FAMILIES.values() for n, s in family.tables.items()):
+        frames = [
+            places.lake.read_table(name, partition=model).select(pl.lit(model).alias("model"), pl.all())
+            for model in models
+        ]
+        tables[name] = pl.concat(frames) if frames else pl.DataFrame(schema={"model": pl.String, **schema})
+    return tables

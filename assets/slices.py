@@ -1,0 +1,131 @@
+"""Slices of datasets: what one run of a generative model is about, and which of them an audit asks about."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import dagster as dg
+import polars as pl
+
+from assets.cells import declaration_of
+from assets.gates import require_passed
+from assets.partitions import SLICES
+from assets.results import OWNERS, materialised
+from plumbline.digests import digest_json
+from plumbline.errors import ConfigError
+from plumbline.generation_entries import GenerateEntry
+from plumbline.lvlm.design import chosen, pictured, slices
+from resources.places import Places
+
+
+@dataclass(frozen=True)
+class AskedSlice:
+    """A slice about which a model is asked.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        As `plumbline.lvlm.design.pictured` gives them.
+    entries : tuple of GenerateEntry
+        What the audit file asks.
+    """
+
+    id: str
+    dataset: str
+    rows: pl.DataFrame
+    entries: tuple[GenerateEntry, ...]
+
+
+def dataset_slices(places: Places, dataset: str) -> dict[str, pl.DataFrame]:
+    """Return slice id -> who is pictured, of a dataset as its records are now.
+
+    Raises
+    ------
+    StorageError
+        If the records have not been made.
+    ConfigError
+        If the dataset does not say who is pictured.
+    """
+    made = places.lake.require("records", partition=dataset)
+    return _cut(places, dataset, made.sha256, places.audit.generation.slice_images)
+
+
+# Every step about a slice asks; reading and cutting the same records again would take longer than small steps.
+@lru_cache(maxsize=8)
+def _cut(places: Places, dataset: str, records_sha256: str, most_images: int) -> dict[str, pl.DataFrame]:
+    records = places.lake.read_table("records", partition=dataset)
+    described = pictured(records, declaration_of(places, dataset))
+    return slices(described, dataset, most_images=most_images)
+
+
+def asked_slices(places: Places, model: str) -> dict[str, AskedSlice]:
+    """Return slice id -> what a model is asked, over all its datasets; slices without questions are left out."""
+    found: dict[str, AskedSlice] = {}
+    for (name, dataset), entries in places.audit.designs.items():
+        if name != model:
+            continue
+        for slice_id, rows in dataset_slices(places, dataset).items():
+            asking = tuple(entry for entry in entries if chosen(rows, entry).height)
+            if asking:
+                found[slice_id] = AskedSlice(slice_id, dataset, rows, asking)
+    return found
+
+
+def asked_for(asked: AskedSlice) -> str:
+    """Return the digest of what the audit file asks about a slice."""
+    return digest_json(
+        [entry.model_dump(mode="json", exclude={"lvlms", "datasets"}) for entry in asked.entries]
+    )
+
+
+def dataset_of(places: Places, slice_id: str) -> str:
+    """Return the dataset that a slice is a part of.
+
+    Raises
+    ------
+    ConfigError
+        If it is of no dataset that the audit file asks about.
+    """
+    asked = dict.fromkeys(dataset for _, dataset in places.audit.designs)
+    for dataset in asked:
+        if slice_id in dataset_slices(places, dataset):
+            return dataset
+    raise ConfigError(
+        "there is no such slice of the datasets that models are asked about",
+        found=slice_id,
+        expected=f"a slice of {', '.join(asked)}" if asked else "an audit file with `generate`",
+    )
+
+
+@dg.asset(
+    # Which slice is of which dataset is known here, not to Dagster: whatever changes, only content counts below.
+    deps=[dg.AssetDep("records", partition_mapping=dg.AllPartitionMapping())],
+    partitions_def=SLICES,
+    group_name="slices",
+    owners=OWNERS,
+    kinds={"polars"},
+    code_version="1",
+)
+def pictured_people(
+    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
+) -> dg.MaterializeResult:
+    """Who is pictured in one slice of a dataset: a counterfactual subset, or a numbered part of a large one.
+
+    One row an image that models are asked about, with the labels that make its group (such as `Black_woman`), its
+    counterfactual set, and the words in which a language model without eyes is told of it.
+    """
+    dataset = dataset_of(places, context.partition_key)
+    require_passed(context, places, dataset, of=("records",))
+    frame = dataset_slices(places, dataset)[context.partition_key]
+    made = places.lake.write_table(
+        "pictured_people",
+        frame,
+        partition=context.partition_key,
+        details={
+            "dataset": dataset,
+            "dataset_digest": places.lake.require("records", partition=dataset).details["dataset_digest"],
+        },
+    )
+    groups = frame.group_by("attribute", "group").len().sort("attribute", "group")
+    return materialised(
+        made, lake=places.lake, frame=frame, sets=frame["set_id"].n_unique(), groups=groups.height
+    )
