@@ -30,8 +30,8 @@ class OfflineScorer:
         Those of the data file.
     """
 
-    attributes = SCORED_ATTRIBUTES
-    offline_stand_in = True
+    attributes: tuple[str, ...] = SCORED_ATTRIBUTES
+    offline_stand_in: bool = True
 
     def __init__(self, words: OffensiveWords | None = None) -> None:
         words = words or offensive_words()

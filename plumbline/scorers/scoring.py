@@ -23,6 +23,8 @@ WINDOW_ROWS = 16_384
 PART_SECONDS = 30.0
 """A kill loses the work of about this long; slow scorers so keep more and smaller parts."""
 
+_MOVE_SECONDS = 0.1
+
 Progress = Callable[[int, int], None]
 """Called with (texts that have scores, texts asked for); the second is the first where it is not known."""
 
@@ -40,7 +42,7 @@ def score_texts(
 ) -> TextScores:
     """Score texts, or find them scored.
 
-    Memory holds one window of texts and 8 bytes for every text that the store knows, whatever is asked.
+    Memory holds one window of texts and 12 bytes for every text that the store knows, whatever is asked.
 
     Parameters
     ----------
@@ -69,31 +71,45 @@ def score_texts(
     """
     kept = KeptRows(store / scorer.identity, KEPT_SCORES, key=TEXT_KEY)
     keeper = _Keeper(kept, window_rows, part_seconds, clock)
-    asked = computed = 0
-    for window, passed in _windows(texts, kept, window_rows):
-        asked = passed
+    waiting = _Waiting(kept, kept.parts, window_rows)
+    asked, computed, moved = 0, 0, clock()
+    for window, asked in waiting.windows(texts):
         for done in _score(scorer, window, keeper):
             computed += 1
-            if progress:
-                ready = asked - window.height + done
+            if progress and clock() - moved >= _MOVE_SECONDS:
+                moved, ready = clock(), asked - window.height + done
                 progress(ready, ready if rows is None else rows)
     if progress and asked:
         progress(asked, asked if rows is None else rows)
-    return TextScores(kept.scan(), scorer.attributes, asked, computed, kept.damaged)
+    return TextScores(kept.scan(waiting.asked_parts()), scorer.attributes, asked, computed, kept.damaged)
 
 
-def _windows(
-    texts: Iterable[pl.DataFrame], kept: KeptRows, window_rows: int
-) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Yield distinct texts without scores, and how many texts were asked for up to there; the last may be empty."""
-    waiting, asked = _keyed(pl.Series(TEXT, [], dtype=pl.String)), 0
-    for frame in texts:
-        asked += frame.height
-        waiting = kept.lacking(pl.concat([waiting, _keyed(frame[TEXT])]))
-        while waiting.height >= window_rows:
-            yield waiting.head(window_rows), asked - waiting.height + window_rows
-            waiting = waiting.slice(window_rows)
-    yield waiting, asked
+@dataclass
+class _Waiting:
+    """Gathers distinct texts without scores, and notes in which parts the others have theirs."""
+
+    kept: KeptRows
+    parts_before: int
+    window_rows: int
+    found_in: set[int] = field(default_factory=set)
+
+    def windows(self, texts: Iterable[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, int]]:
+        """Yield texts for the scorer, and how many were asked for up to there; the last may be empty."""
+        waiting, asked = _keyed(pl.Series(TEXT, [], dtype=pl.String)), 0
+        for frame in texts:
+            asked += frame.height
+            keyed = _keyed(frame[TEXT])
+            self.found_in |= self.kept.parts_with(keyed[TEXT_KEY])
+            waiting = self.kept.lacking(pl.concat([waiting, keyed]))
+            while waiting.height >= self.window_rows:
+                left = waiting.slice(self.window_rows)
+                yield waiting.head(self.window_rows), asked - left.height
+                waiting = left
+        yield waiting, asked
+
+    def asked_parts(self) -> set[int]:
+        """Return the parts with scores of texts that were asked for: those found, and all that were made now."""
+        return self.found_in | set(range(self.parts_before, self.kept.parts))
 
 
 def _keyed(texts: pl.Series) -> pl.DataFrame:

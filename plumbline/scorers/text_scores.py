@@ -43,7 +43,7 @@ class TextScores:
     Attributes
     ----------
     kept : LazyFrame
-        In `KEPT_SCORES`: every text that this scorer ever scored into this store.
+        In `KEPT_SCORES`: the texts that were asked for, and others that lie in the same parts of the store.
     attributes : tuple of str
         What the scorer scores.
     asked : int
@@ -100,8 +100,6 @@ def join_scores(generations: pl.LazyFrame | pl.DataFrame, scored: TextScores, sc
         "truncated",
         "reason",
     )
-    # The store may know many more texts than are asked for: only the latter are held while rows are joined.
-    known = known.join(asked.select("_key").unique(), on="_key", how="semi")
     absent = pl.col("truncated").is_null()
     rows = asked.join(known, on="_key", how="left").with_columns(
         pl.when(absent).then(float("nan")).otherwise(pl.col(scored.attributes)).name.keep(),

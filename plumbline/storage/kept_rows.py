@@ -60,6 +60,11 @@ class KeptRows:
         """Return the number of keys."""
         return len(self._keys)
 
+    @property
+    def parts(self) -> int:
+        """Return the number of parts; they are numbered from 0, and a new one gets the next number."""
+        return len(self._parts)
+
     def lacking(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return those of the rows, which need only the key, that are not kept; in order, equal ones once."""
         once = rows.unique(self._key, keep="first", maintain_order=True)
