@@ -148,7 +148,7 @@ class ChatEndpoint:
         try:
             async with asyncio.timeout(seconds):
                 raw = await create(model=self._settings.model, messages=messages, **request.parameters)
-            return read_reply(raw.content, most_new_tokens=request.most_new_tokens, key=self._key)
+            return read_reply(raw.http_response.content, most_new_tokens=request.most_new_tokens, key=self._key)
         except openai.APIStatusError as error:
             return self._of_status(error.response)
         except (openai.APITimeoutError, TimeoutError):

@@ -23,8 +23,10 @@ _SENT_HEADERS = (
     "connection",
     "content-type",
     "content-length",
-    "user-agent",
     "transfer-encoding",
+    "user-agent",
+    # By this one the library knows later that it shall not parse the reply.
+    "x-stainless-raw-response",
 )
 
 

@@ -32,13 +32,14 @@ class Sent:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server does: answers `status` with `body`, cuts the body half-way, or hangs."""
+    """What the server does: answers `status` with `body`, cuts the body half-way, hangs, or drips byte by byte."""
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     cut: bool = False
     hangs: bool = False
+    drips: bool = False
 
 
 def completion(text: str | None, *, finish: str | None = "stop", **more: Any) -> Reply:
@@ -117,11 +118,23 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(reply.body)))
         self.end_headers()
+        if reply.drips:
+            self._drip(reply.body)
+            return
         self.wfile.write(reply.body[: len(reply.body) // 2] if reply.cut else reply.body)
         if reply.cut:
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
+
+    def _drip(self, body: bytes) -> None:
+        """Send a byte whenever a client's patience for a single one is nearly used up, until it goes away."""
+        self.close_connection = True
+        for byte in body:
+            if self.server.closing.wait(0.02):
+                return
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
