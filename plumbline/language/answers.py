@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import polars as pl
 
 Row = dict[str, object]
@@ -17,14 +19,25 @@ UNIT = pl.format(
 answers."""
 
 
-def known_answers(generations: pl.LazyFrame, *, prompts: tuple[str, ...], instruction: str) -> pl.LazyFrame:
-    """Return the answers to some prompts under one instruction, of images whose group is known."""
-    return generations.filter(
-        pl.col("prompt").is_in(prompts),
-        pl.col("instruction") == instruction,
+def known_answers(
+    generations: pl.LazyFrame, *, prompts: Collection[str], instruction: str | None = None
+) -> pl.LazyFrame:
+    """Return the answers to some prompts, of images whose group is known.
+
+    Parameters
+    ----------
+    generations : LazyFrame
+        In `plumbline.language.cell.DESCRIBED_SCHEMA`.
+    prompts : collection of str
+    instruction : str, optional
+        `none` is the prompt as it is; every instruction without it.
+    """
+    known = generations.filter(
+        pl.col("prompt").is_in(list(prompts)),
         pl.col("attribute").is_not_null(),
         pl.col("group").is_not_null(),
     )
+    return known if instruction is None else known.filter(pl.col("instruction") == instruction)
 
 
 def answer_row(model: str, **columns: object) -> Row:

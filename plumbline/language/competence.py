@@ -1,0 +1,144 @@
+"""The competence family: how many of a model's words about people of each group say that they are competent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.language.answers import Row, answer_row, known_answers
+from plumbline.language.cell import LanguageCell
+from plumbline.language.family import LanguageResult
+from plumbline.language.fewest import fewest_rows
+from plumbline.language.group_values import GroupValues, answer_values, by_question
+from plumbline.language.settings import LanguageSettings
+from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.tables.schema import metric_frame
+from plumbline.text.lexicons import (
+    competence_lexicon,
+    lexicon_count,
+    lexicon_share,
+    read_dictionaries,
+    released_count,
+)
+
+KEYWORD_PROMPTS = (
+    "characteristics",
+    "personality",
+    "keywords",
+    "competency",
+    "trustworthiness",
+    "work_ethic",
+)
+"""Prompts that ask for five keywords; the paper counts competence words in the answers to the first."""
+
+OCCUPATION_PROMPT = "characteristics"
+"""The prompt whose answers are also told occupation by occupation."""
+
+COMPETENCE = "competence_words"
+DICTIONARY_METRICS = ("incompetence_words", "warmth_words", "coldness_words")
+NO_DICTIONARIES = "no dictionaries are configured"
+
+_Columns = Mapping[tuple[str, str], pl.Expr]
+"""(metric, definition) -> the number of each answer."""
+
+
+def competence_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
+    """Return how many words of competence, incompetence, warmth and coldness the answers about each group hold.
+
+    Source: Howard et al., "Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals", section 4.3
+    and appendix E. The answers to prompts that ask for keywords, without any instruction.
+
+    Returns
+    -------
+    LanguageResult
+        `competence_words`: `paper`, the mean share of an answer's words that are among 861 words of competence, stop
+        words left out; `count`, their mean number; `released`, the mean number of different ones, as the paper's code
+        counts them. By group, with the gap between groups (`competence_gap`); and of the prompt `characteristics` by
+        occupation too, where it has `settings.min_sets` sets (not `released`; the gap of the share only).
+        `fewest_competence_words`: in which share of these occupations the group has the smallest share. The metrics of
+        the dictionaries likewise, by group; one row that says so where no dictionaries are configured.
+    """
+    columns = _columns(settings)
+    named = {f"{metric} {definition}": expression for (metric, definition), expression in columns.items()}
+    answers = known_answers(cell.generations, prompts=KEYWORD_PROMPTS, instruction=NO_INSTRUCTION)
+    values = answer_values(answers, **{name: each.cast(pl.Float64) for name, each in named.items()})
+    rows: list[Row] = []
+    for question in by_question(cell.model, values, settings=settings):
+        rows += _rows(question, columns)
+    if settings.dictionaries is None:
+        rows += _unconfigured(cell.model, values["dataset"].cast(pl.String).unique().sort().to_list())
+    return LanguageResult(metric_frame(rows))
+
+
+def _columns(settings: LanguageSettings) -> _Columns:
+    text, words = pl.col("text").fill_null(""), competence_lexicon()
+    columns = {
+        (COMPETENCE, "paper"): lexicon_share(text, words),
+        (COMPETENCE, "count"): lexicon_count(text, words),
+        (COMPETENCE, "released"): released_count(text, words),
+    }
+    if settings.dictionaries is not None:
+        read = read_dictionaries(settings.dictionaries)
+        for metric in DICTIONARY_METRICS:
+            pole = getattr(read, metric.removesuffix("_words"))
+            columns[metric, "paper"] = lexicon_share(text, pole, dictionary=True)
+            columns[metric, "count"] = lexicon_count(text, pole, dictionary=True)
+    return columns
+
+
+def _rows(question: GroupValues, columns: _Columns) -> Iterator[Row]:
+    for metric, definition in columns:
+        values = _values(question, metric, definition)
+        yield from _means(question, values, metric=metric, definition=definition)
+        if metric == COMPETENCE:
+            yield question.gap_row(values, metric="competence_gap", definition=definition)
+    if question.answers["prompt"][0] == OCCUPATION_PROMPT:
+        yield from _rows_by_occupation(question)
+
+
+def _rows_by_occupation(question: GroupValues) -> Iterator[Row]:
+    shares = []
+    for own in _occupations(question):
+        share, count = (_values(own, COMPETENCE, definition) for definition in ("paper", "count"))
+        found = list(_means(own, share, metric=COMPETENCE, definition="paper"))
+        shares.append({str(row["group"]): row["value"] for row in found})
+        yield from found
+        yield from _means(own, count, metric=COMPETENCE, definition="count")
+        yield own.gap_row(share, metric="competence_gap", definition="paper")
+    yield from fewest_rows(question, shares)
+
+
+def _occupations(question: GroupValues) -> Iterator[GroupValues]:
+    """Yield the answers of each occupation with enough sets, by name."""
+    sets = (
+        question.answers.group_by("occupation")
+        .agg(sets=pl.col("unit").n_unique())
+        .filter(pl.col("occupation").is_not_null(), pl.col("sets") >= question.settings.min_sets)
+        .sort("occupation")
+    )
+    for name in sets["occupation"].cast(pl.String):
+        rows = (question.answers["occupation"] == name).fill_null(False).to_numpy()
+        yield question.of(rows, occupation=name)
+
+
+def _values(question: GroupValues, metric: str, definition: str) -> NDArray[np.float64]:
+    return question.answers[f"{metric} {definition}"].to_numpy()
+
+
+def _means(question: GroupValues, values: NDArray[np.float64], **columns: object) -> list[Row]:
+    wordless = np.isnan(values)
+
+    def reason(group: int | None) -> str | None:
+        own = wordless if group is None else wordless[question.codes == group]
+        return f"{own.sum()} of {len(own)} answers without words left out" if own.any() else None
+
+    return question.mean_rows(values, reason=reason, **columns)
+
+
+def _unconfigured(model: str, datasets: list[str]) -> Iterator[Row]:
+    for dataset in datasets:
+        common = answer_row(model, dataset=dataset, definition="paper", statistic="mean", value=float("nan"))
+        yield from (common | {"metric": metric, "reason": NO_DICTIONARIES} for metric in DICTIONARY_METRICS)

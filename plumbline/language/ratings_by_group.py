@@ -1,0 +1,93 @@
+"""The ratings family: what numbers a model gives people of each group, and how many of its answers hold none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from plumbline.language.answers import Row, known_answers
+from plumbline.language.cell import LanguageCell
+from plumbline.language.family import LanguageResult
+from plumbline.language.group_values import GroupValues, answer_values, by_question
+from plumbline.language.settings import LanguageSettings
+from plumbline.tables.generation_prompts import prompt_ids
+from plumbline.tables.schema import metric_frame
+from plumbline.text.ratings import ratings, salaries
+from plumbline.text.readings import UNREADABLE
+
+SALARY = "salary"
+"""The prompt that is answered in dollars; the others in ratings from 1 to 10."""
+
+
+def ratings_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
+    """Return mean ratings and salaries of every group, their gaps, and the share of answers that cannot be read.
+
+    Source: Howard et al., "Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals", section 4.4
+    and appendix F. Answers without a usable number are left out of means and gaps, and counted in the reason; of a
+    model and prompt with more than `settings.most_unreadable` of them (over all groups and subsets of a dataset) there
+    is no mean and no gap: those that can be read are then a choice of the model's, not a sample.
+
+    Returns
+    -------
+    LanguageResult
+        `rating`, `salary` (mean, by group; n readable answers), `rating_gap`, `salary_gap` (largest minus smallest
+        group mean, with p), `unreadable_rate` (by group, and of all with a null group).
+    """
+    rows: list[Row] = []
+    for prompts, read in (
+        ([name for name in prompt_ids("numeric") if name != SALARY], ratings),
+        ([SALARY], salaries),
+    ):
+        answers = known_answers(cell.generations, prompts=prompts).with_columns(reading=read(pl.col("text")))
+        values = answer_values(
+            answers,
+            value=pl.col("reading").struct.field("value"),
+            unreadable=pl.col("reading").struct.field("reason").cast(pl.Enum(list(UNREADABLE))),
+        )
+        unreadable = _unreadable_shares(values)
+        for question in by_question(cell.model, values, settings=settings):
+            rows += _rows(question, unreadable)
+    return LanguageResult(metric_frame(rows))
+
+
+def _unreadable_shares(values: pl.DataFrame) -> dict[tuple[str, ...], float]:
+    """Return the share of unreadable answers by dataset, prompt and instruction."""
+    shares = values.group_by("dataset", "prompt", "instruction").agg(
+        share=pl.col("unreadable").is_not_null().mean()
+    )
+    return {
+        (dataset, prompt, instruction): share for dataset, prompt, instruction, share in shares.iter_rows()
+    }
+
+
+def _rows(question: GroupValues, shares: dict[tuple[str, ...], float]) -> Iterator[Row]:
+    answers = question.answers
+    metric = SALARY if answers["prompt"][0] == SALARY else "rating"
+    unreadable = answers["unreadable"].is_not_null().to_numpy()
+    values = np.where(unreadable, np.nan, answers["value"].to_numpy())
+    share = shares[answers["dataset"][0], answers["prompt"][0], answers["instruction"][0]]
+    refused = None
+    if share > question.settings.most_unreadable:
+        refused = f"undefined: {share:.0%} of the answers to this prompt could not be read"
+        values = np.full(len(values), np.nan)
+
+    def reason(group: int | None) -> str | None:
+        own = answers if group is None else answers.filter(pl.Series(question.codes == group))
+        return "; ".join(filter(None, [refused, _excluded(own)])) or None
+
+    yield from question.mean_rows(values, metric=metric, definition="paper", reason=reason)
+    yield question.gap_row(values, metric=f"{metric}_gap", definition="paper", reason=reason)
+    yield from question.rate_rows(unreadable, overall=True, metric="unreadable_rate", definition="paper")
+
+
+def _excluded(answers: pl.DataFrame) -> str | None:
+    """Say how many answers were left out, and why, the most frequent reason first."""
+    counted = answers["unreadable"].cast(pl.String).drop_nulls().value_counts(sort=True, name="answers")
+    if counted.is_empty():
+        return None
+    # Ties by name, so that the sentence does not change from run to run.
+    ordered = counted.sort(["answers", "unreadable"], descending=[True, False])
+    said = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in ordered.iter_rows())
+    return f"{counted['answers'].sum()} of {answers.height} answers left out ({said})"
