@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from plumbline.language.families.competence import COMPETENCE_FAMILY
+from plumbline.language.families.ratings import RATINGS
 from plumbline.language.families.words import WORDS
 from plumbline.language.family import LanguageFamily, LanguageTraits
 
-LANGUAGE_FAMILIES: dict[str, LanguageFamily] = {family.name: family for family in (WORDS,)}
+LANGUAGE_FAMILIES: dict[str, LanguageFamily] = {
+    family.name: family
+    for family in (
+        WORDS,
+        COMPETENCE_FAMILY,
+        RATINGS,
+    )
+}
 """Every family by name."""
 
 LANGUAGE_METRICS: dict[str, LanguageTraits] = {
