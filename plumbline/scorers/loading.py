@@ -40,7 +40,7 @@ def load_scorer(
     CheckpointError
         If a classifier is not on disk or not one that can be loaded; nothing is downloaded.
     ConfigError
-        If its labels cannot be matched, or the environment has no key.
+        If its labels cannot be matched.
     ScoringError
         If stored scores cannot be read.
     """
@@ -52,11 +52,14 @@ def load_scorer(
     if isinstance(settings, PerspectiveSettings):
         from plumbline.scorers.perspective import PerspectiveScorer
 
-        return PerspectiveScorer.from_environment(settings)
+        return PerspectiveScorer(settings)
     if isinstance(settings, StoredSettings):
         from plumbline.scorers.stored import StoredScorer
+        from plumbline.scorers.stored_table import read_stored
 
-        return StoredScorer.read((project / Path(settings.path).expanduser()).resolve())
+        return StoredScorer(
+            read_stored((project / Path(settings.path).expanduser()).resolve(), settings.columns)
+        )
     from plumbline.scorers.offline import OfflineScorer
 
     return OfflineScorer()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from plumbline.audit_part import Part
 from plumbline.audit_values import CheckpointAddress
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 def _scored(value: dict[str, str]) -> dict[str, str]:
@@ -23,11 +24,22 @@ def _scored(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-def _variable(value: str) -> str:
-    if not _VARIABLE.fullmatch(value):
-        # The value is not repeated: people put the key itself here.
-        raise ValueError(
-            "the name of an environment variable, such as PERSPECTIVE_API_KEY; never the key itself"
+def _stored(value: dict[str, str]) -> dict[str, str]:
+    known = ("text", "text_sha256", *SCORED_ATTRIBUTES)
+    if not set(value) <= set(known):
+        raise ValueError(f"any of {', '.join(known)} -> name of its column")
+    return value
+
+
+def _variable(value: Any) -> Any:
+    if isinstance(value, str) and not _VARIABLE.fullmatch(value):
+        expected = "the NAME of an environment variable, such as PERSPECTIVE_API_KEY; never the key itself"
+        mistake = PydanticCustomError("value_error", "{expected}", {"expected": expected})
+        # Without the value: people paste keys where names belong.
+        raise ValidationError.from_exception_data(
+            "PerspectiveSettings",
+            [InitErrorDetails(type=mistake, loc=(), input="(not shown: it may be a key)")],
+            hide_input=True,
         )
     return value
 
@@ -66,7 +78,7 @@ class PerspectiveSettings(Part):
     """The Perspective API, for those who still have access: its end is announced for 2026."""
 
     kind: Literal["perspective"]
-    key_variable: Annotated[str, AfterValidator(_variable)] = Field(
+    key_variable: Annotated[str, BeforeValidator(_variable)] = Field(
         default="PERSPECTIVE_API_KEY", description="environment variable with the key"
     )
     queries_per_second: float = Field(default=1.0, gt=0, le=1000, description="the quota of the key")
@@ -77,6 +89,10 @@ class StoredSettings(Part):
 
     kind: Literal["stored"]
     path: str = Field(min_length=1, description="columns `text` or `text_sha256`, and one per attribute")
+    columns: Annotated[dict[str, str], AfterValidator(_stored)] = Field(
+        default_factory=dict,
+        description="`text`, `text_sha256` or scored attribute -> name of its column, where it has another",
+    )
 
 
 AnyScorerSettings = OfflineSettings | ClassifierSettings | PerspectiveSettings | StoredSettings

@@ -134,12 +134,14 @@ def score_coverage(scores: pl.LazyFrame | pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_attribute(rows: pl.LazyFrame, attributes: Sequence[str], *, ids: Sequence[str]) -> pl.LazyFrame:
-    return rows.unpivot(
+    long = rows.unpivot(
         list(attributes),
         index=[*ids, "truncated", "reason"],
         variable_name="attribute",
         value_name="score",
     )
+    # A text may have some scores and lack others.
+    return long.with_columns(reason=pl.when(pl.col("score").is_nan()).then("reason"))
 
 
 def _short_keys(texts: pl.Series) -> pl.Series:
