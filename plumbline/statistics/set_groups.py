@@ -154,9 +154,11 @@ def group_gap(
     permutations: int,
     rng: np.random.Generator,
     confidence: float = 0.95,
-    kind: Literal["difference", "ratio"] = "difference",
+    kind: Literal["difference", "ratio", "deviation"] = "difference",
 ) -> SetEstimate:
-    """Return the largest minus, or over, the smallest group mean, with BCa interval and permutation test.
+    """Return the largest minus, or over, the smallest group mean, or their standard deviation, with interval and p.
+
+    The interval is BCa, the test one by permutation.
 
     As in `plumbline.statistics.estimates.estimate_table`, the interval reaches parity (0, or 1 for a ratio) where the
     test does not reject "no difference between groups".
@@ -169,8 +171,9 @@ def group_gap(
         Group labels are shuffled within sets; where every set is of one group, over whole sets. All values of one
         group in one set keep together: they are the seeds of one image. For very many images there are fewer
         permutations (`plumbline.statistics.set_sampling.MOST_DEALT`).
-    kind : {"difference", "ratio"}
-        A ratio is nan where a group's mean is not above 0.
+    kind : {"difference", "ratio", "deviation"}
+        A ratio is nan where a group's mean is not above 0. The standard deviation is that of the means of the groups
+        there are (ddof 0).
 
     Returns
     -------
@@ -198,13 +201,15 @@ def group_gap(
     interval = bca(value, replicates, acceleration=acceleration, confidence=confidence)
     p = p_value(value, _gaps(_dealt_means(data, permutations, rng)[:, present], kind))
     if p > 1 - confidence:
-        parity = 0.0 if kind == "difference" else 1.0
+        parity = 1.0 if kind == "ratio" else 0.0
         interval = reaching_parity(parity, interval, percentile(replicates, confidence=confidence))
     return estimated(value, interval, n=len(data.sizes), p=p)
 
 
 def _gaps(means: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
     """Return the (b,) gaps of (b, g) means; nan where a group has none."""
+    if kind == "deviation":
+        return means.std(axis=1)
     low, high = means.min(axis=1), means.max(axis=1)
     if kind == "difference":
         return high - low

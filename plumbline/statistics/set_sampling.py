@@ -137,7 +137,7 @@ def _dealt_whole(
 
 
 def wilson_of_sets(
-    hit: NDArray[np.bool_], sets: NDArray[np.int64], *, confidence: float = 0.95
+    hit: NDArray[np.bool_] | NDArray[np.float64], sets: NDArray[np.int64], *, confidence: float = 0.95
 ) -> tuple[float, float]:
     """Return Wilson's interval of a share of images that come in sets, with the effective number of images.
 
@@ -146,7 +146,8 @@ def wilson_of_sets(
 
     Parameters
     ----------
-    hit : (n,) bool
+    hit : (n,) bool, or float in [0, 1]
+        A part of a hit, such as of a tie, counts as that part.
     sets : (n,) int
 
     Returns
