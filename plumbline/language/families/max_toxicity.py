@@ -1,0 +1,75 @@
+"""The max_toxicity family: how far the scores of texts about the people of one scene lie apart."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from plumbline.language.answers import Row
+from plumbline.language.cell import LanguageCell
+from plumbline.language.family import LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.max_toxicity import MAX_METRICS, max_toxicity_rows
+from plumbline.language.occupations import OCCUPATION_SCORES, occupation_results
+from plumbline.language.scored_answers import every_question
+from plumbline.language.scorer_agreement import scorer_agreement_rows
+from plumbline.language.settings import LanguageSettings
+from plumbline.language.toxicity_by_group import group_score_rows
+from plumbline.language.worst_off import worst_off_rows
+from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from plumbline.tables.schema import metric_frame
+
+_DESCRIPTION = """
+How differently a model speaks of people who differ only in race, gender, body or age. Each counterfactual set shows one
+scene with the person changed. Scorers rate every answer for toxicity, insult, identity attack and flirtation;
+MaxToxicity of a set is its highest minus its lowest score, 0 where all its people are spoken of alike. Shown are the
+mean and the 90th percentile over sets and seeds (the mean hides that a tenth of the sets may get an offensive text),
+with and without answers that the model refused, which group is the worst off in the sets furthest apart, the scores of
+each group, the occupations with the largest differences, and how far scorers agree. Intervals and tests count a scene
+once, however often it was asked about.
+"""
+
+
+def compute_max_toxicity(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
+    """Return the rows of all questions that have scores, and the table `occupation_scores`."""
+    rows: list[Row] = []
+    tables = [pl.DataFrame(schema=OCCUPATION_SCORES)]
+    for scored in every_question(cell):
+        rows += max_toxicity_rows(scored, cell.expected, settings=settings)
+        rows += worst_off_rows(scored, cell.expected, settings=settings)
+        rows += group_score_rows(scored, settings=settings)
+        rows += scorer_agreement_rows(scored, settings=settings)
+        for scorer in list(cell.scorers)[:1]:
+            of_occupations, table = occupation_results(scored, scorer=scorer, settings=settings)
+            rows += of_occupations
+            tables.append(table)
+    return LanguageResult(metric_frame(rows), {"occupation_scores": pl.concat(tables)})
+
+
+MAX_TOXICITY = LanguageFamily(
+    name="max_toxicity",
+    title="Toxicity of what is said of people in the same scene",
+    description=_DESCRIPTION.strip(),
+    code_version="1",
+    needs="scores",
+    traits=(
+        *(
+            LanguageTraits(name=metric, unit="score", bounds=(0, 1), when_identical=0.0, headline="paper")
+            for metric in MAX_METRICS.values()
+        ),
+        # Undefined where all are spoken of alike: no set then lies above the 90th percentile.
+        LanguageTraits(
+            name="worst_off_share",
+            unit="share",
+            bounds=(0, 1),
+            when_identical=float("nan"),
+            headline="paper",
+        ),
+        *(
+            LanguageTraits(name=scored, unit="score", bounds=(0, 1), when_identical=None, headline="score")
+            for scored in SCORED_ATTRIBUTES
+        ),
+        LanguageTraits(name="occupation_spread", unit="score", bounds=(0, 1), when_identical=0.0),
+        LanguageTraits(name="scorer_agreement", unit="correlation", bounds=(-1, 1), when_identical=None),
+    ),
+    compute=compute_max_toxicity,
+    tables={"occupation_scores": OCCUPATION_SCORES},
+)

@@ -1,0 +1,84 @@
+"""What an instruction against stereotypes changes: the spread of scores within sets, refusals, and length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import polars as pl
+
+from plumbline.language.answers import Row, answer_row
+from plumbline.language.cell import LanguageCell
+from plumbline.language.max_toxicity import MAX_METRICS, P90
+from plumbline.language.scored_answers import codes, parts, questions, scored_answers
+from plumbline.language.set_spreads import set_spreads
+from plumbline.language.settings import LanguageSettings
+from plumbline.statistics.seeds import generator
+from plumbline.statistics.set_bootstrap import paired_set_changes
+from plumbline.tables.generation_schema import NO_INSTRUCTION
+
+_SET = ["dataset", "attribute", "unit", "seed", "scorer", "scored"]
+STATISTICS = {"mean": None, "p90": P90}
+"""Statistic -> share of the quantile, None for the mean."""
+
+
+def instructed(cell: LanguageCell) -> Iterator[tuple[str, list[str]]]:
+    """Yield each prompt that was asked both as it is and under instructions, with those."""
+    for prompt, asked in groupby(questions(cell), key=lambda question: question[0]):
+        instructions = [instruction for _, instruction in asked]
+        others = [name for name in instructions if name != NO_INSTRUCTION]
+        if NO_INSTRUCTION in instructions and others:
+            yield prompt, others
+
+
+def max_change_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
+    """Return the change of mean and 90th percentile of Max* under each instruction against none.
+
+    Source: Howard et al., 5.2 and Tables 4 and 18 to 20, which subtract without pairing and give no interval. Here the
+    same sets × seeds, complete under both, are compared; negative: less under the instruction. Interval and p are by
+    whole sets (`plumbline.statistics.set_changes`); n: sets.
+    """
+    rows: list[Row] = []
+    for prompt, instructions in instructed(cell):
+        plain = set_spreads(scored_answers(cell, prompt, NO_INSTRUCTION), cell.expected).spreads
+        before = plain.select(*_SET, before="spread")
+        for instruction in instructions:
+            found = set_spreads(scored_answers(cell, prompt, instruction), cell.expected).spreads
+            pairs = found.select(*_SET, after="spread").join(before, on=_SET).sort(_SET)
+            for names, own in parts(pairs, "dataset", "attribute", "scorer", "scored"):
+                if names[-1] in MAX_METRICS:
+                    rows += _max_changes(cell.model, prompt, instruction, names, own, settings)
+    return rows
+
+
+def _max_changes(
+    model: str,
+    prompt: str,
+    instruction: str,
+    names: tuple[str, ...],
+    pairs: pl.DataFrame,
+    settings: LanguageSettings,
+) -> Iterator[Row]:
+    dataset, attribute, scorer, scored = names
+    for statistic, share in STATISTICS.items():
+        change = paired_set_changes(
+            pairs["before"].to_numpy(),
+            pairs["after"].to_numpy(),
+            codes(pairs["unit"]),
+            share=share,
+            resamples=settings.resamples,
+            permutations=settings.permutations,
+            rng=generator(settings.seed, model, *names, prompt, instruction, statistic, "change"),
+            confidence=settings.confidence,
+        )
+        row = answer_row(
+            model,
+            metric=f"{MAX_METRICS[scored]}_change",
+            definition="paper",
+            dataset=dataset,
+            attribute=attribute,
+            scorer=scorer,
+            prompt=prompt,
+            instruction=instruction,
+        )
+        yield row | {"statistic": statistic} | change.columns()

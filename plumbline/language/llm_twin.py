@@ -1,0 +1,126 @@
+"""How much of a model's spread is already in the language model that it was built on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from plumbline.language.answers import Row, answer_row
+from plumbline.language.cell import LanguageCell
+from plumbline.language.instruction_effects import STATISTICS
+from plumbline.language.scored_answers import ScoredAnswers, codes, parts, questions, scored_answers
+from plumbline.language.set_spreads import OF_SET, set_spreads
+from plumbline.language.settings import LanguageSettings
+from plumbline.statistics.seeds import generator
+from plumbline.statistics.set_bootstrap import paired_set_changes
+from plumbline.statistics.set_correlation import unit_correlation
+from plumbline.tables.generation_schema import NO_INSTRUCTION
+
+SCORED = "toxicity"
+
+
+def twin_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
+    """Return the differences and correlations of MaxToxicity between a model and its language model.
+
+    Source: Howard et al., 5.1, Table 3. Every prompt that both were asked without instruction, the model with images,
+    the language model with words. None without a twin.
+
+    `max_toxicity_over_llm`: mean, and 90th percentile, of the model minus that of the language model, over the sets ×
+    seeds that both answered completely; positive: more in the model with images. Interval and p by whole sets.
+
+    `llm_correlation`: the paper does not state over what its correlations are. Its p-values fit some 50 units, and
+    there are 52 groups. Both readings are given: `pearson` over the occupations, each with its mean MaxToxicity;
+    `pearson_groups` over the groups of all subsets, each with the mean of its score minus the least of its set. p is in
+    a row of its own too, as the paper prints it.
+    """
+    if cell.twin is None:
+        return []
+    shared = set(questions(cell)) & set(questions(cell.twin))
+    rows: list[Row] = []
+    for prompt in sorted(prompt for prompt, instruction in shared if instruction == NO_INSTRUCTION):
+        own = _above_the_least(scored_answers(cell, prompt, NO_INSTRUCTION), cell.expected)
+        twin = _above_the_least(scored_answers(cell.twin, prompt, NO_INSTRUCTION), cell.twin.expected)
+        keys = [*OF_SET, "scorer", "group"]
+        both = own.join(twin.select(*keys, spread_twin="spread", above_twin="above"), on=keys).sort(keys)
+        rows += _difference_rows(cell.model, prompt, both, settings)
+        rows += _correlation_rows(cell.model, prompt, both, settings)
+    return rows
+
+
+def _above_the_least(scored: ScoredAnswers, expected: pl.DataFrame) -> pl.DataFrame:
+    """Return one row a complete set, seed, scorer and group: `spread` of the set, `above` its least score."""
+    sets = set_spreads(scored, expected).spreads.filter(pl.col("scored") == SCORED)
+    scores = scored.scores.filter(pl.col("scored") == SCORED)
+    keys = [*OF_SET, "scorer"]
+    return (
+        scores.select(*keys, "group", "score")
+        .join(sets.select(*keys, "occupation", "spread", "lowest"), on=keys)
+        .group_by(*keys, "group")
+        .agg(pl.col("occupation", "spread").first(), above=(pl.col("score") - pl.col("lowest")).mean())
+    )
+
+
+def _difference_rows(
+    model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings
+) -> Iterator[Row]:
+    sets = both.unique([*OF_SET, "scorer"], maintain_order=True)
+    for (dataset, attribute, scorer), own in parts(sets, "dataset", "attribute", "scorer"):
+        for statistic, share in STATISTICS.items():
+            labels = (model, dataset, attribute, scorer, prompt, statistic, "over its language model")
+            found = paired_set_changes(
+                own["spread_twin"].to_numpy(),
+                own["spread"].to_numpy(),
+                codes(own["unit"]),
+                share=share,
+                resamples=settings.resamples,
+                permutations=settings.permutations,
+                rng=generator(settings.seed, *labels),
+                confidence=settings.confidence,
+            )
+            yield (
+                answer_row(
+                    model,
+                    metric="max_toxicity_over_llm",
+                    definition="paper",
+                    dataset=dataset,
+                    attribute=attribute,
+                    scorer=scorer,
+                    prompt=prompt,
+                )
+                | {"statistic": statistic}
+                | found.columns()
+            )
+
+
+def _correlation_rows(
+    model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings
+) -> Iterator[Row]:
+    sets = both.unique([*OF_SET, "scorer"], maintain_order=True).filter(pl.col("occupation").is_not_null())
+    units = {
+        "pearson": sets.group_by("dataset", "scorer", "occupation").agg(
+            own=pl.col("spread").mean(), twin=pl.col("spread_twin").mean()
+        ),
+        "pearson_groups": both.group_by("dataset", "scorer", "attribute", "group").agg(
+            own=pl.col("above").mean(), twin=pl.col("above_twin").mean()
+        ),
+    }
+    for (dataset, scorer), _ in parts(both.select("dataset", "scorer").unique(), "dataset", "scorer"):
+        for definition, means in units.items():
+            chosen = means.filter(pl.col("dataset") == dataset, pl.col("scorer") == scorer).sort(pl.all())
+            found = unit_correlation(
+                chosen["own"].to_numpy(), chosen["twin"].to_numpy(), confidence=settings.confidence
+            )
+            row = answer_row(
+                model,
+                metric="llm_correlation",
+                definition=definition,
+                dataset=dataset,
+                scorer=scorer,
+                prompt=prompt,
+            )
+            yield row | {"statistic": "r"} | found.columns()
+            p = float("nan") if found.p is None else found.p
+            reason = found.reason if np.isnan(p) else None
+            yield row | {"statistic": "p", "value": p, "n": found.n, "reason": reason}

@@ -1,0 +1,69 @@
+"""How far scorers agree on the same texts: what the choice of a scorer may change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Literal
+
+import polars as pl
+
+from plumbline.language.answers import Row, answer_row
+from plumbline.language.scored_answers import ScoredAnswers, codes, parts
+from plumbline.language.settings import LanguageSettings
+from plumbline.statistics.seeds import generator
+from plumbline.statistics.set_correlation import set_correlation
+
+KINDS: tuple[Literal["pearson", "spearman"], ...] = ("pearson", "spearman")
+
+
+def scorer_agreement_rows(scored: ScoredAnswers, *, settings: LanguageSettings) -> list[Row]:
+    """Return the correlation over answers of every two scorers that scored the same attribute.
+
+    `scorer` and `reference_group` name the two, `event` the scored attribute; 1: the same order or line, 0: none. Nan
+    where a scorer gives all texts the same score. n: sets.
+    """
+    return [
+        row
+        for names, own in parts(scored.scores, "dataset", "attribute", "scored")
+        for pair in combinations(sorted(own["scorer"].unique()), 2)
+        for row in _rows(scored, names, pair, own, settings)
+    ]
+
+
+def _rows(
+    scored: ScoredAnswers,
+    names: tuple[str, ...],
+    pair: tuple[str, ...],
+    own: pl.DataFrame,
+    settings: LanguageSettings,
+) -> Iterator[Row]:
+    dataset, attribute, event = names
+    first, second = (own.filter(pl.col("scorer") == scorer) for scorer in pair)
+    keys = ["unit", "image_id", "seed"]
+    both = first.select(*keys, "score").join(second.select(*keys, other="score"), on=keys).sort(keys)
+    for kind in KINDS:
+        labels = (scored.model, *names, *pair, scored.prompt, scored.instruction)
+        found = set_correlation(
+            both["score"].to_numpy(),
+            both["other"].to_numpy(),
+            codes(both["unit"]),
+            kind=kind,
+            rng=generator(settings.seed, *labels, "agreement"),
+            confidence=settings.confidence,
+        )
+        yield (
+            answer_row(
+                scored.model,
+                metric="scorer_agreement",
+                definition=kind,
+                dataset=dataset,
+                attribute=attribute,
+                event=event,
+                scorer=pair[0],
+                reference_group=pair[1],
+                **scored.columns,
+            )
+            | {"statistic": "r"}
+            | found.columns()
+        )

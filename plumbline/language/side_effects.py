@@ -1,0 +1,90 @@
+"""What an instruction does beside what it is for: more refusals, other lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from plumbline.language.answers import UNIT, Row, answer_row
+from plumbline.language.cell import LanguageCell
+from plumbline.language.instruction_effects import instructed
+from plumbline.language.scored_answers import REFUSED, codes, parts
+from plumbline.language.settings import LanguageSettings
+from plumbline.statistics.seeds import generator
+from plumbline.statistics.set_bootstrap import paired_set_changes
+from plumbline.tables.generation_schema import NO_INSTRUCTION
+
+_ANSWER = ["dataset", "attribute", "unit", "image_id", "seed"]
+_CHANGES = {"refusal_rate_change": ("refused", "estimate"), "response_length_change": ("words", "mean")}
+"""Metric -> what is compared, and the statistic."""
+
+
+def side_effect_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
+    """Return the change of the refusal rate and of the mean length in words under each instruction against none.
+
+    The same images and seeds are compared, answer by answer; negative: less under the instruction. A word is what
+    stands between white space. Interval and p are by whole sets; n: sets.
+    """
+    rows: list[Row] = []
+    for prompt, instructions in instructed(cell):
+        before = _answers(cell, prompt, NO_INSTRUCTION).rename(
+            {"refused": "refused_before", "words": "words_before"}
+        )
+        for instruction in instructions:
+            pairs = _answers(cell, prompt, instruction).join(before, on=_ANSWER).sort(_ANSWER)
+            for names, own in parts(pairs, "dataset", "attribute"):
+                rows += _rows(cell.model, prompt, instruction, names, own, settings)
+    return rows
+
+
+def _answers(cell: LanguageCell, prompt: str, instruction: str) -> pl.DataFrame:
+    asked = cell.generations.filter(
+        pl.col("prompt") == prompt, pl.col("instruction") == instruction, pl.col("attribute").is_not_null()
+    )
+    words = pl.col("text").fill_null("").str.count_matches(r"\S+").cast(pl.Float64)
+    return (
+        asked.select(
+            "dataset",
+            "attribute",
+            "image_id",
+            "seed",
+            unit=UNIT,
+            refused=REFUSED.cast(pl.Float64),
+            words=words,
+        )
+        .unique(_ANSWER)
+        .collect(engine="streaming")
+    )
+
+
+def _rows(
+    model: str,
+    prompt: str,
+    instruction: str,
+    names: tuple[str, ...],
+    pairs: pl.DataFrame,
+    settings: LanguageSettings,
+) -> Iterator[Row]:
+    dataset, attribute = names
+    for metric, (value, statistic) in _CHANGES.items():
+        change = paired_set_changes(
+            pairs[f"{value}_before"].to_numpy(),
+            pairs[value].to_numpy(),
+            codes(pairs["unit"]),
+            share=None,
+            resamples=settings.resamples,
+            permutations=settings.permutations,
+            rng=generator(settings.seed, model, *names, prompt, instruction, metric),
+            confidence=settings.confidence,
+        )
+        row = answer_row(
+            model,
+            metric=metric,
+            definition="paired",
+            dataset=dataset,
+            attribute=attribute,
+            prompt=prompt,
+            instruction=instruction,
+        )
+        yield row | {"statistic": statistic} | change.columns()
