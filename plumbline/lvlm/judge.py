@@ -254,9 +254,11 @@ def _group_words(group: str) -> str:
 
 
 def _read(chunk: Sequence[str], replies: Sequence[ChatReply]) -> _Judged:
-    lists = [read_word_list(reply.text) if reply.finish_reason in _READABLE else None for reply in replies]
-    readable = [items for items in lists if items is not None]
     known = set(chunk)
+    lists = [
+        read_word_list(reply.text, known) if reply.finish_reason in _READABLE else None for reply in replies
+    ]
+    readable = [items for items in lists if items is not None]
     named = {item for items in readable for item in items}
     return _Judged(
         chosen=tuple(sorted(named & known)),
