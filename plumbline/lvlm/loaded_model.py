@@ -39,8 +39,7 @@ def load_model(files: LvlmFiles, placement: Placement) -> Any:
         raise ConfigError(
             "models cannot run in this number type", found=placement.dtype, expected=", ".join(_DTYPES)
         )
-    go_offline()
-    declare_missing_operators()
+    _prepare()
     import torch
     import transformers
     from safetensors import SafetensorError
@@ -66,9 +65,15 @@ def load_model(files: LvlmFiles, placement: Placement) -> Any:
     return model
 
 
+def _prepare() -> None:
+    """Make this process ready to import transformers' models, tokenizers among them."""
+    go_offline()
+    declare_missing_operators()
+
+
 def load_tokenizer(files: LvlmFiles, subfolder: str = "") -> Any:
     """Return the tokenizer of a checkpoint; raises CheckpointError if transformers cannot load it."""
-    go_offline()
+    _prepare()
     import transformers
 
     try:
@@ -79,8 +84,7 @@ def load_tokenizer(files: LvlmFiles, subfolder: str = "") -> Any:
 
 def load_images(files: LvlmFiles) -> ImageProcessor:
     """Return the checkpoint's own preprocessing of images, on PIL; raises CheckpointError if it cannot be loaded."""
-    go_offline()
-    declare_missing_operators()
+    _prepare()
     import transformers
 
     try:
