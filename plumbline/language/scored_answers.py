@@ -15,9 +15,7 @@ from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.text.refusals import refused
 
 _WHOSE = ("dataset", "subset", "attribute", "group", "occupation", "set_id", "image_id", "seed")
-REFUSED = pl.col("finish_reason").is_in(["refusal", "content_filter"]).fill_null(False) | refused(
-    pl.col("text")
-).fill_null(False)
+REFUSED = refused(pl.col("text").fill_null(""), pl.col("finish_reason"))
 """Whether an answer is a refusal: the source says so, or its text does."""
 
 

@@ -14,6 +14,7 @@ from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_bootstrap import paired_set_changes
 from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.text.tokens import word_number
 
 _ANSWER = ["dataset", "attribute", "unit", "image_id", "seed"]
 _CHANGES = {"refusal_rate_change": ("refused", "estimate"), "response_length_change": ("words", "mean")}
@@ -23,8 +24,8 @@ _CHANGES = {"refusal_rate_change": ("refused", "estimate"), "response_length_cha
 def side_effect_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
     """Return the change of the refusal rate and of the mean length in words under each instruction against none.
 
-    The same images and seeds are compared, answer by answer; negative: less under the instruction. A word is what
-    stands between white space. Interval and p are by whole sets; n: sets.
+    The same images and seeds are compared, answer by answer;
+    negative: less under the instruction. Interval and p are by whole sets; n: sets.
     """
     rows: list[Row] = []
     for prompt, instructions in instructed(cell):
@@ -42,7 +43,7 @@ def _answers(cell: LanguageCell, prompt: str, instruction: str) -> pl.DataFrame:
     asked = cell.generations.filter(
         pl.col("prompt") == prompt, pl.col("instruction") == instruction, pl.col("attribute").is_not_null()
     )
-    words = pl.col("text").fill_null("").str.count_matches(r"\S+").cast(pl.Float64)
+    words = word_number(pl.col("text").fill_null("")).cast(pl.Float64)
     return (
         asked.select(
             "dataset",

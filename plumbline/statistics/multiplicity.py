@@ -7,16 +7,18 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "metric_table": ("metric", "definition", "condition", "statistic"),
+    "metric_table": ("metric", "definition", "condition", "statistic", "scorer"),
     "factor_effects": ("metric", "definition"),
     "bias_transfer": ("condition", "kind", "metric", "definition"),
 }
 """Table of tests -> the columns that bound a family of them.
 
 A reader scans one metric over all encoders, datasets, attributes, events and probes (or over all factors and pairs of
-checkpoints) and picks out what is significant: that is the family. Definitions of one metric test the same hypothesis
-again, and a condition (before, after a mitigation) asks another question; pooled, copies and easy nulls would change
-the q-values of real findings. Bias transfer asks of one mitigation at a time what it changes, over all encoders and
+checkpoints) and picks out what is significant: that is the family. Of generated texts that holds for models, prompts,
+instructions and occupations alike: who looks for an instruction that helps scans them all. Definitions of one metric
+and scorers of the same texts test the same hypothesis again, and a condition (before, after a mitigation) asks another
+question; pooled, copies and easy nulls, such as those of an offline stand-in, would change the q-values of real
+findings. Bias transfer asks of one mitigation at a time what it changes, over all encoders and
 datasets; the parity difference of an outcome and that of a Trident probe are of different `kind`, and read apart.
 """
 

@@ -44,3 +44,16 @@ def test_families_are_kept_apart_and_rows_in_order():
     assert table["q"].to_list() == pytest.approx([0.02, 0.04, 0.5, 0.03, None])
     assert set(FAMILIES["metric_table"]) <= set(table.columns) and table.schema["q"] == pl.Float64
     assert add_q_values(metric_frame([])).height == 0
+
+
+def test_a_second_scorer_of_the_same_texts_is_no_further_test_but_prompts_and_instructions_are():
+    common = {"metric": "max_toxicity_change", "definition": "paper", "model": "m", "dataset": "d"}
+    common |= {"condition": "before", "statistic": "mean"}
+    asked = [("a", "M1", "story", 0.01), ("a", "M2", "story", 0.02), ("a", "M1", "pretend", 0.9)]
+    first = metric_frame(
+        [common | dict(zip(("scorer", "instruction", "prompt", "p"), each)) for each in asked]
+    )
+    expected = [0.03, 0.03, 0.9]
+    assert add_q_values(first)["q"].to_list() == pytest.approx(expected)
+    stand_in = first.with_columns(scorer=pl.lit("b"), p=pl.lit(1.0))
+    assert add_q_values(pl.concat([first, stand_in]))["q"].head(3).to_list() == pytest.approx(expected)
