@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from plumbline.language.families.competence import COMPETENCE_FAMILY
+from plumbline.language.families.instruction_effects import INSTRUCTION_EFFECTS
+from plumbline.language.families.llm_twin import LLM_TWIN
+from plumbline.language.families.max_toxicity import MAX_TOXICITY
 from plumbline.language.families.ratings import RATINGS
 from plumbline.language.families.words import WORDS
 from plumbline.language.family import LanguageFamily, LanguageTraits
@@ -10,6 +13,9 @@ from plumbline.language.family import LanguageFamily, LanguageTraits
 LANGUAGE_FAMILIES: dict[str, LanguageFamily] = {
     family.name: family
     for family in (
+        MAX_TOXICITY,
+        INSTRUCTION_EFFECTS,
+        LLM_TWIN,
         WORDS,
         COMPETENCE_FAMILY,
         RATINGS,
