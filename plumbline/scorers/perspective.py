@@ -7,13 +7,14 @@ scores anew with a classifier on disk.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
 from plumbline.digests import digest_json
 from plumbline.errors import ScoringError
 from plumbline.lvlm.chat_fault import ChatFault
-from plumbline.lvlm.endpoint_key import EndpointKey, read_key
+from plumbline.lvlm.endpoint_key import read_key
 from plumbline.scorers.pace import Clock, Pace
 from plumbline.scorers.perspective_call import (
     MOST_BYTES,
@@ -85,20 +86,23 @@ class PerspectiveScorer:
             PerspectiveCall(self._url, key, pace) as call,
             ThreadPoolExecutor(threads, "perspective") as pool,
         ):
-            waiting = {pool.submit(self._answer, call, key, texts[i]): i for i in full}
+            stop = threading.Event()
+            waiting = {pool.submit(self._answer, call, texts[i], stop): i for i in full}
             try:
                 yield from _finished(waiting)
             finally:
-                pool.shutdown(cancel_futures=True)
+                stop.set()
 
-    def _answer(self, call: PerspectiveCall, key: EndpointKey, text: str) -> Scored:
-        fault = call.scored(text)
-        if isinstance(fault, Scored):
+    def _answer(self, call: PerspectiveCall, text: str, stop: threading.Event) -> Scored | None:
+        """Return the score of a text, None where another text has ended the call before this one was begun."""
+        fault = None if stop.is_set() else call.scored(text)
+        if not isinstance(fault, ChatFault):
             return fault
+        stop.set()
         raise ScoringError(
             "the Perspective API did not score a text",
             where=self._url,
-            found=key.scrub(fault.what),
+            found=fault.what,
             hint=self._hint(fault),
         )
 
@@ -109,17 +113,14 @@ class PerspectiveScorer:
         return f"correct the environment variable {self._settings.key_variable}, or ask for access; {without}"
 
 
-def _finished(waiting: dict[Future[Scored], int]) -> Iterator[tuple[int, Scored]]:
-    """Yield what is scored as it comes; after an error nothing is begun, and it is raised when all has ended."""
+def _finished(waiting: Mapping[Future[Scored | None], int]) -> Iterator[tuple[int, Scored]]:
+    """Yield what is scored as it comes; an error is raised when all has ended."""
     failed: BaseException | None = None
     for future in as_completed(waiting):
-        if future.cancelled():
-            continue
-        if (error := future.exception()) is None:
-            yield waiting[future], future.result()
-            continue
+        error = future.exception()
         failed = failed or error
-        for other in waiting:
-            other.cancel()
+        scored = None if error else future.result()
+        if scored is not None:
+            yield waiting[future], scored
     if failed is not None:
         raise failed

@@ -1,0 +1,79 @@
+"""Every kind of scorer, made once, with the texts that all of them are asked about."""
+
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from perspective_server import KEY, VARIABLE, FakeClock, serving
+from tiny_classifiers import ARCHITECTURES, TEXTS
+
+from plumbline.encoders.encoder import Placement
+from plumbline.scorers.loading import load_scorer
+from plumbline.scorers.perspective import PerspectiveScorer
+from plumbline.scorers.settings import (
+    ClassifierSettings,
+    OfflineSettings,
+    PerspectiveSettings,
+    StoredSettings,
+)
+
+KINDS = ("offline", *ARCHITECTURES, "perspective", "stored")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """A tiny checkpoint of each architecture."""
+    root = tmp_path_factory.mktemp("classifiers")
+    for name, write in ARCHITECTURES.items():
+        write(root / name)
+    return root
+
+
+@pytest.fixture(scope="session")
+def perspective_server():
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = KEY
+    with serving() as server:
+        yield server
+    os.environ.pop(VARIABLE)
+    if before is not None:
+        os.environ[VARIABLE] = before
+
+
+@pytest.fixture(scope="session")
+def make_scorer(folders, perspective_server, tmp_path_factory):
+    """A function that makes a scorer of a kind, each time anew."""
+    stored = tmp_path_factory.mktemp("stored") / "scores.csv"
+    some = TEXTS[1:5]
+    values = [0.0, 0.25, 0.5, 1.0]
+    pl.DataFrame({"text": some, "TOXICITY": values, "INSULT": values[::-1]}).write_csv(stored)
+
+    def make(kind):
+        if kind == "perspective":
+            settings = PerspectiveSettings(kind="perspective", queries_per_second=4)
+            return PerspectiveScorer(settings, url=perspective_server.url, clock=FakeClock().clock)
+        settings = {
+            "offline": OfflineSettings(),
+            "stored": StoredSettings(kind="stored", path=str(stored)),
+        }.get(kind) or ClassifierSettings(kind="classifier", address=f"local-dir:{folders / kind}")
+        return load_scorer(settings, project=Path.cwd(), fetched=Path("none"), placement=Placement())
+
+    return make
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def scorer(request, make_scorer):
+    """One of each kind."""
+    made = make_scorer(request.param)
+    made.kind = request.param
+    return made
