@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import dagster as dg
 import polars as pl
-from plumbline.text.language import english
 from plumbline.text.refusals import refused
 
 from assets.checks import check_result, outcome_row
@@ -52,6 +51,8 @@ def _empty(places: Places, partition: str) -> pl.DataFrame:
 
 def _foreign(places: Places, partition: str) -> pl.DataFrame:
     """Return the share of answers that do not read as English; refusals and short answers count as English."""
+    from plumbline.text.language import english
+
     text = pl.col("text")
     return _shares(places, partition, ~(english(text) | refused(text)))
 

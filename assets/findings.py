@@ -9,6 +9,7 @@ from upath import UPath
 from assets.cells import CELL_TABLES
 from assets.currency import sort_cells
 from assets.geometry import stored_geometry
+from assets.language import LANGUAGE_TABLES
 from assets.report_inputs import report_inputs
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from plumbline import __version__
@@ -23,7 +24,7 @@ from resources.quality import Quality
 _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
 
 
-@dg.asset(deps=[*CELL_TABLES, "valence_geometry"], kinds={"polars", "parquet"}, **_SPEC)
+@dg.asset(deps=[*CELL_TABLES, "valence_geometry", *LANGUAGE_TABLES], kinds={"polars", "parquet"}, **_SPEC)
 def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """Every number of the audit in one table: estimate, interval, p, q, n, reason, and the digests it comes from.
 
@@ -32,41 +33,46 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     and named.
     """
     lake, cells = places.lake, sort_cells(places, context.instance)
-    if not cells.current:
+    if not (cells.current or cells.models):
         reasons = sorted({f"{cell.dataset}: {cell.reason}" for cell in cells.absent})
         raise dg.Failure(f"no cell of this audit has numbers. {'; '.join(reasons)}", allow_retries=False)
     geometry = stored_geometry(places, dict.fromkeys(m for _, m, _ in cells.current))
     parts = [*sorted(cell for _, _, cell in cells.current), *(g.identity for g in geometry)]
+    parts += sorted(identity for _, identity in cells.models)
     audit_id = digest_json([places.audit.digest, __version__, parts])
     frames = [
         lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES
     ] + [found.rows for found in geometry]
+    frames += [lake.read_table(name, partition=model) for model, _ in cells.models for name in LANGUAGE_TABLES]
     table = join_cells(frames, audit_id=audit_id)
     absent = [vars(cell) for cell in cells.absent]
-    made = lake.write_table(
-        "metric_table", table, details={"audit_id": audit_id, "current": cells.current, "absent": absent}
-    )
+    listed = {"current": cells.current, "models": cells.models, "absent": absent}
+    made = lake.write_table("metric_table", table, details={"audit_id": audit_id, **listed})
     return materialised(
         made,
         lake=lake,
         frame=table,
         audit_id=audit_id,
         cells=len(cells.current),
+        generative_models=len(cells.models),
         absent=dg.MetadataValue.json(absent),
         findings=dg.MetadataValue.md(markdown_table(findings_table(table))),
-        **{"dagster/column_lineage": same_columns(table.drop("audit_id", "q"), *CELL_TABLES)},
+        **{"dagster/column_lineage": same_columns(table.drop("audit_id", "q"), *CELL_TABLES, *LANGUAGE_TABLES)},
     )
 
 
-@dg.asset(deps=["tracked_run", "metric_table"], kinds={"polars", "parquet"}, **_SPEC)
+@dg.asset(deps=["tracked_run", "tracked_answers", "metric_table"], kinds={"polars", "parquet"}, **_SPEC)
 def provenance(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """Which Dagster and MLflow runs made each cell, when, on what device, and how much work it was."""
     lake = places.lake
     frames = [pl.DataFrame(schema=PROVENANCE_SCHEMA)]
-    for dataset, model, cell in lake.require("metric_table").details["current"]:
-        if lake.committed("tracked_run", partition=f"{dataset}|{model}"):
-            tracked = lake.read_table("tracked_run", partition=f"{dataset}|{model}")
-            frames.append(tracked.filter(pl.col("cell_id") == cell).cast(PROVENANCE_SCHEMA))
+    details = lake.require("metric_table").details
+    tracked = [("tracked_run", f"{dataset}|{model}", cell) for dataset, model, cell in details["current"]]
+    tracked += [("tracked_answers", model, cell) for model, cell in details["models"]]
+    for name, partition, cell in tracked:
+        if lake.committed(name, partition=partition):
+            runs = lake.read_table(name, partition=partition)
+            frames.append(runs.filter(pl.col("cell_id") == cell).cast(PROVENANCE_SCHEMA))
     table = pl.concat(frames)
     made = lake.write_table("provenance", table)
     return materialised(made, lake=lake, frame=table, forward_passes=int(table["forward_passes"].sum()))

@@ -55,10 +55,12 @@ def generations(
     )
     start = time.perf_counter()
     with progress_of(f"{model}, {slice_id}: generating") as progress:
-        answered = generate(backend, asked, decoding, GenerationStore(places.answers), progress=progress)
+        answered = generate(
+            backend, asked, decoding, GenerationStore(places.answers), shard=slice_id, progress=progress
+        )
     seconds = time.perf_counter() - start
     frame = _described(asked, sliced.rows, answered.frame, model=model, dataset=sliced.dataset)
-    work = {"generated": answered.generated, "found": len(asked) - answered.generated}
+    work = {"generated": answered.generated, "found": answered.found}
     details = {
         "version": places.lvlm_version(model),
         "identity": backend.identity,

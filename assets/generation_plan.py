@@ -5,10 +5,13 @@ from math import ceil
 
 from plumbline.lvlm.generation import GenerationStore
 
+import polars as pl
+
 from assets.slices import asked_slices
 from plumbline.lvlm.design import asked_rows
 from plumbline.lvlm.plan import Plan, PlannedSlice
 from plumbline.tables.generation_prompts import typical_tokens
+from resources.lvlms import backend_identity
 from resources.places import Places
 
 _CHARACTERS_OF_A_TOKEN = 4
@@ -33,7 +36,7 @@ def plan_generation(places: Places, models: Sequence[str] | None = None) -> Plan
 
 def _planned(places: Places, model: str) -> list[PlannedSlice]:
     decoding, store = places.audit.generation.decoding.decoding, GenerationStore(places.answers)
-    identity, rate = places.lvlm_identity(model), _tokens_per_second(places, model)
+    identity, rate = backend_identity(places, model), _tokens_per_second(places, model)
     endpoint, planned = places.lvlm_entry(model).endpoint, []
     for name, sliced in asked_slices(places, model).items():
         asked = asked_rows(
@@ -44,8 +47,9 @@ def _planned(places: Places, model: str) -> list[PlannedSlice]:
             root=places.dataset_root(sliced.dataset),
             sees=model not in places.audit.twins,
         )
-        finished = store.finished(identity, asked)
-        left = [one for one in asked if one.key not in finished]
+        keys = pl.DataFrame({"row_key": [one.key for one in asked]}, schema={"row_key": pl.String})
+        lacking = set(store.kept(identity, name).lacking(keys)["row_key"])
+        left = [one for one in asked if one.key in lacking]
         read = sum(ceil(len(one.question.text) / _CHARACTERS_OF_A_TOKEN) for one in left)
         said = sum(min(typical_tokens(one.question.prompt), decoding.max_new_tokens) for one in left)
         cost = 0.0 if endpoint is None else endpoint.cost(read, said)

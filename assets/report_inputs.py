@@ -4,6 +4,7 @@ import polars as pl
 
 from assets.checks import BLOCKING_CHECKS, label_shares
 from assets.geometry import stored_geometry
+from assets.language_inputs import language_tables, lvlm_summary
 from plumbline import __version__
 from plumbline.encoders.families import FAMILIES
 from plumbline.mitigation.settings import is_leaking
@@ -27,6 +28,7 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
     """Gather everything that the report shows besides the rows of the committed metric table `table`."""
     audit = places.audit
     used = {name for cell in audit.cells for name in cell} | {audit.labeller}
+    used |= {dataset for _, dataset in audit.designs}
     datasets = [d for d in audit.datasets if d in used and places.lake.committed("records", partition=d)]
     encoders = [
         e for e in audit.encoders if e in used and places.lake.committed("text_embeddings", partition=e)
@@ -53,6 +55,8 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
         geometry=_geometry(places, encoders),
         effects=_of_this_audit(places, "factor_effects", table),
         transfer=_of_this_audit(places, "bias_transfer", table),
+        lvlms=tuple(lvlm_summary(places, model) for model, _ in table.details["models"]),
+        language=language_tables(places, [model for model, _ in table.details["models"]]),
         published=_of_this_audit(places, "paper_comparison", table),
     )
 

@@ -10,12 +10,15 @@ from dagster._utils.error import SerializableErrorInfo
 from rich.console import Console
 
 from assets.cells import cell_suites, require_mitigations
-from assets.partitions import cell_key
+from assets.generation_plan import plan_generation
+from assets.partitions import answers_key, cell_key
+from assets.slices import asked_slices
 from assets.sources import report_sources
-from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions
+from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions, register_slices
 from plumbline.audit_file import Audit
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.suite_needs import require_suites
+from plumbline.errors import PlumblineError
 from plumbline.tables.suites import load_suite
 from resources.places import Places
 
@@ -78,12 +81,46 @@ class AuditRun:
                 self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
             register_partitions(self._instance, self._places)
             report_sources(self._instance, self._places)
-            used = dict.fromkeys(dataset for dataset, _ in audit.cells)
+            used = dict.fromkeys([d for d, _ in audit.cells] + [d for _, d in audit.designs])
             self._stage("read datasets, label genders", "datasets", used)
+            asked = self._asked()
             self._stage("embed prompts", "encoders", dict.fromkeys(model for _, model in audit.cells))
             self._stage("audit cells", "cells", [cell_key(*cell) for cell in audit.cells])
+            if asked:
+                self._generate(asked)
             self._stage("join findings, write the report", "findings", [None])
         return self.outcome
+
+    def _asked(self) -> dict[str, list[str]]:
+        """Return generative model -> slices that it is asked about, of the datasets that could be read.
+
+        Raises
+        ------
+        ConfigError
+            If more is asked than the audit file's limit allows: before anything is generated or embedded.
+        """
+        places, asked = self._places, {}
+        for model in dict.fromkeys(model for model, _ in places.audit.designs):
+            try:
+                asked[model] = list(asked_slices(places, model))
+            except PlumblineError as error:
+                self._failed(f"slices of {model}", str(error))
+        if asked:
+            register_slices(self._instance, dict.fromkeys(s for names in asked.values() for s in names))
+            plan = plan_generation(places, list(asked))
+            plan.require(places.audit.generation.limit)
+            self._console.print(f"to generate: {plan.told}", highlight=False)
+        return asked
+
+    def _generate(self, asked: dict[str, list[str]]) -> None:
+        self._stage("list who is pictured", "slices", dict.fromkeys(s for names in asked.values() for s in names))
+        keys = [answers_key(model, name) for model, names in asked.items() for name in names]
+        self._stage("ask generative models, score answers", "answers", keys)
+        self._stage("measure what they say of whom", "language", asked)
+
+    def _failed(self, step: str, reason: str) -> None:
+        self._console.print(f"        {reason}", style="red", markup=False, highlight=False)
+        self.outcome.failures[step] = reason
 
     def _preflight(self, audit: Audit) -> None:
         """Refuse what could only fail later: a checkpoint that is not on disk, or cannot answer what it is asked."""
@@ -92,6 +129,8 @@ class AuditRun:
             for encoder in dict.fromkeys([audit.labeller, *(model for _, model in audit.cells)])
         }
         require_suites(files[audit.labeller].family, [load_suite("gender_labels")])
+        for model in dict.fromkeys(model for model, _ in audit.designs):
+            self._places.lvlm_version(model)
         for dataset, model in audit.cells:
             family = FAMILIES[files[model].family]
             require_suites(family, cell_suites(self._places, dataset, model, family=family))
@@ -117,8 +156,7 @@ class AuditRun:
                 highlight=False,
             )
             if reason is not None:
-                self._console.print(f"        {reason}", style="red", markup=False, highlight=False)
-                self.outcome.failures[f"{job} {key or ''}".strip()] = reason
+                self._failed(f"{job} {key or ''}".strip(), reason)
 
     def _run(self, job: str, partition: str | None) -> str | None:
         result, reason = run_job(self._definitions, self._instance, job, partition)

@@ -5,23 +5,35 @@ import os
 import dagster as dg
 
 from assets.adjustments import logit_adjustment
+from assets.answers_checks import ANSWER_CHECKS
+from assets.answers_tracking import tracked_answers
 from assets.checks import ASSET_CHECKS
 from assets.comparison import paper_comparison
 from assets.datasets import extended_records_asset, records_and_quarantine
 from assets.effects import factor_effects
 from assets.embeddings import image_embeddings, text_embeddings
 from assets.findings import audit_report, metric_table, provenance
+from assets.generation import generations, toxicity_scores
 from assets.geometry import valence_geometry
+from assets.language import LANGUAGE_ASSETS
 from assets.logits import probe_logits
 from assets.metrics import METRIC_ASSETS
 from assets.mitigated import mitigated_metrics
-from assets.sources import dataset_folder, encoder_checkpoint, prompt_suites
+from assets.slices import pictured_people
+from assets.sources import (
+    dataset_folder,
+    encoder_checkpoint,
+    generation_prompts,
+    lvlm_checkpoint,
+    prompt_suites,
+)
 from assets.text_mitigations import TEXT_MITIGATIONS
 from assets.tracking import tracked_run
 from assets.transfer import bias_transfer, no_bias_is_moved
 from orchestration import jobs
 from orchestration.automation import automated, automation_sensor
 from resources.encoders import EncoderPool
+from resources.lvlms import LvlmPool
 from resources.no_pickles import NoPickles
 from resources.places import Places
 from resources.quality import Quality
@@ -31,23 +43,25 @@ from resources.tracking import Tracking
 def build_definitions(places: Places) -> dg.Definitions:
     """Build the definitions for an audit file and a home; tests build their own."""
     assets = [
-        dataset_folder, encoder_checkpoint, prompt_suites,
+        dataset_folder, encoder_checkpoint, prompt_suites, lvlm_checkpoint, generation_prompts,
         *automated(
             records_and_quarantine, extended_records_asset(places.audit.labeller),
             text_embeddings, valence_geometry, image_embeddings, probe_logits, *METRIC_ASSETS,
             logit_adjustment, *TEXT_MITIGATIONS, mitigated_metrics, tracked_run,
+            pictured_people, generations, toxicity_scores, *LANGUAGE_ASSETS, tracked_answers,
             metric_table, factor_effects, bias_transfer, paper_comparison, provenance, audit_report,
         ),
     ]  # fmt: skip
     return dg.Definitions(
         assets=assets,
-        asset_checks=[*ASSET_CHECKS, no_bias_is_moved],
+        asset_checks=[*ASSET_CHECKS, *ANSWER_CHECKS, no_bias_is_moved],
         jobs=jobs.JOBS,
         sensors=[automation_sensor],
         executor=_executor(),
         resources={
             "places": places,
             "encoders": EncoderPool(places),
+            "lvlms": LvlmPool(places),
             "quality": Quality(places),
             "tracking": Tracking(places),
             "io_manager": NoPickles(),

@@ -17,10 +17,25 @@ cells = dg.define_asset_job(
     dg.AssetSelection.groups("embeddings", "logits", "metrics", "mitigation", "tracking"),
     description="Audit one checkpoint on one dataset, from embeddings to the MLflow run.",
 )
+slices = dg.define_asset_job(
+    "slices",
+    dg.AssetSelection.groups("slices"),
+    description="List who is pictured in one slice of a dataset that generative models are asked about.",
+)
+answers = dg.define_asset_job(
+    "answers",
+    dg.AssetSelection.groups("generation"),
+    description="Ask one generative model about one slice, and score what it says.",
+)
+language = dg.define_asset_job(
+    "language",
+    dg.AssetSelection.groups("language"),
+    description="Measure what one generative model says of whom, over all slices, and write its MLflow runs.",
+)
 findings = dg.define_asset_job(
     "findings",
     dg.AssetSelection.groups("findings"),
     description="Join the cells, compare checkpoints and published values, and write the report.",
 )
 
-JOBS = [datasets, encoders, cells, findings]
+JOBS = [datasets, encoders, cells, slices, answers, language, findings]

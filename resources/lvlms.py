@@ -25,10 +25,6 @@ class LvlmPool:
         self._backend: tuple[object, Backend] | None = None
         self._scorer: tuple[object, Scorer] | None = None
 
-    def _placement(self) -> Placement:
-        audit = self._places.audit
-        return Placement.choose(device=audit.device, dtype=audit.engine.dtype)
-
     def backend(self, model: str) -> Backend:
         """Return a model whose weights are those on disk now, run as the audit file says now; else loads it again.
 
@@ -38,7 +34,7 @@ class LvlmPool:
             If the checkpoint is not on disk, does not load, or changes while it is being loaded.
         """
         entry, version = self._places.lvlm_entry(model), self._places.lvlm_version(model)
-        key = (model, version, entry, self._placement())
+        key = (model, version, entry, placement_of(self._places))
         if self._backend is None or self._backend[0] != key:
             self._backend = None  # two large models at once would not fit
             self._backend = (key, self._load(model))
@@ -57,17 +53,17 @@ class LvlmPool:
             return EndpointBackend(entry.endpoint, sees=model not in self._places.audit.twins)
         from plumbline.lvlm.loading import load_backend
 
-        return load_backend(self._places.lvlm_files(model), self._placement())
+        return load_backend(self._places.lvlm_files(model), placement_of(self._places))
 
     def scorer(self, name: str) -> Scorer:
         """Return a scorer of the audit file."""
         settings = self._places.audit.scorers[name]
-        key = (digest_json(settings.model_dump(mode="json")), self._placement())
+        key = (digest_json(settings.model_dump(mode="json")), placement_of(self._places))
         if self._scorer is None or self._scorer[0] != key:
             from plumbline.scorers.loading import load_scorer
 
             loaded = load_scorer(
-                settings, project=PROJECT, fetched=self._places.fetched, placement=self._placement()
+                settings, project=PROJECT, fetched=self._places.fetched, placement=placement_of(self._places)
             )
             self._scorer = (key, loaded)
         return self._scorer[1]
@@ -81,3 +77,20 @@ def judge_of(places: Places) -> Judge | None:
     from plumbline.lvlm.judge import StereotypeJudge
 
     return StereotypeJudge(settings, places.judgements)
+
+
+def backend_identity(places: Places, model: str) -> str:
+    """Return the identity that a generative model's answers are kept under; no weights are loaded."""
+    entry = places.lvlm_entry(model)
+    if entry.endpoint is not None:
+        from plumbline.lvlm.endpoint import EndpointBackend
+
+        return EndpointBackend(entry.endpoint, sees=model not in places.audit.twins).identity
+    from plumbline.lvlm.identity import identity_from_files
+
+    return identity_from_files(places.lvlm_files(model), placement_of(places))
+
+
+def placement_of(places: Places) -> Placement:
+    """Return where and how the audit file runs generative models and scorers."""
+    return Placement.choose(device=places.audit.device, dtype=places.audit.engine.dtype)
