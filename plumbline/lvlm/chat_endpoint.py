@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from plumbline.lvlm.chat_fault import ChatFault, fault_of_status, is_filtered, on_one_line
@@ -148,7 +147,9 @@ class ChatEndpoint:
         try:
             async with asyncio.timeout(seconds):
                 raw = await create(model=self._settings.model, messages=messages, **request.parameters)
-            return read_reply(raw.http_response.content, most_new_tokens=request.most_new_tokens, key=self._key)
+            return read_reply(
+                raw.http_response.content, most_new_tokens=request.most_new_tokens, key=self._key
+            )
         except openai.APIStatusError as error:
             return self._of_status(error.response)
         except (openai.APITimeoutError, TimeoutError):
@@ -166,15 +167,14 @@ class ChatEndpoint:
         status, body = response.status_code, response.content
         if is_filtered(status, body):
             return ChatReply(text="", finish_reason="content_filter")
-        fault = fault_of_status(
-            HTTPStatus(status) if status in list(HTTPStatus) else status,
+        return fault_of_status(
+            status,
             response.headers,
             body,
+            key=self._key,
             key_variable=self._settings.key_variable,
             now=self._clock.wall(),
         )
-        fault.what = self._key.scrub(fault.what)
-        return fault
 
     def _in_words(self, error: BaseException) -> str:
         kind = type(error).__name__

@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Literal
 
+from plumbline.lvlm.endpoint_key import EndpointKey
+
 LONGEST_PAUSE_S = 300.0
 """A longer Retry-After is cut to this: the endpoint may then say again that it wants more time."""
 
@@ -51,16 +53,26 @@ def is_filtered(status: int, body: bytes) -> bool:
 
 
 def fault_of_status(
-    status: int, headers: Mapping[str, str], body: bytes, *, key_variable: str | None, now: float
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    key: EndpointKey,
+    key_variable: str | None,
+    now: float,
 ) -> ChatFault:
     """Return what an HTTP status other than 200 means.
 
     Parameters
     ----------
+    key : EndpointKey
+        Taken out of what the endpoint says.
+    key_variable : str or None
+        Where it comes from.
     now : float
         Seconds since 1970, against which a date in Retry-After is taken.
     """
-    what = f"HTTP {status}{_said(body)}"
+    what = f"HTTP {int(status)}{_said(body, key)}"
     if status == HTTPStatus.TOO_MANY_REQUESTS and _error_code(body) in _NO_CREDIT:
         return ChatFault(
             "endpoint", what, "the account behind the key has no credit left: add some, and run again"
@@ -70,9 +82,9 @@ def fault_of_status(
             "passing", what, "wait until the endpoint works, and run again", pause_s=_pause(headers, now)
         )
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        target = headers.get("location", "")[:200]
+        target = on_one_line(key.scrub(headers.get("location", "")))
         hint = "redirects are not followed, since the key would travel along: write the final address into `urls`"
-        return ChatFault("endpoint", f"{what}, a redirect to {target!r}", hint)
+        return ChatFault("endpoint", f"{what}, a redirect to {target}", hint)
     named = f"the environment variable {key_variable}" if key_variable else "`key_variable`, which names none"
     hints = {
         HTTPStatus.UNAUTHORIZED: f"the key is missing or wrong: correct {named}",
@@ -122,10 +134,11 @@ def _error_code(body: bytes) -> str | None:
     return code if isinstance(code, str) else None
 
 
-def _said(body: bytes) -> str:
+def _said(body: bytes, key: EndpointKey) -> str:
     error = _error(body)
     message = error.get("message") or error.get("detail") or body.decode("utf-8", "replace")
-    said = on_one_line(str(message))
+    # Before it is cut: half a key is too much as well.
+    said = on_one_line(key.scrub(str(message)))
     return f": {said}" if said else ""
 
 

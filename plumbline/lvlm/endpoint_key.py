@@ -15,6 +15,8 @@ SECRET_LENGTH = 16
 
 _KEY = re.compile(r"[\x21-\x7e]+")
 _LIBRARIES = ("openai", "httpx2", "httpcore2", "stamina")
+# Their modules are loaded with the first request, and their debug records show headers.
+_LATE_LOGGERS = tuple(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))
 
 
 class EndpointKey:
@@ -103,5 +105,5 @@ def _scrub_logs(key: EndpointKey) -> None:
 
     _scrubbing.add(key)
     names = [name for name in logging.Logger.manager.loggerDict if name.split(".")[0] in _LIBRARIES]
-    for name in names:
+    for name in (*names, *_LATE_LOGGERS):
         logging.getLogger(name).addFilter(_scrubbing)
