@@ -99,9 +99,8 @@ class PerspectiveCall:
             return Scored(_scores(content), truncated)
         if (reason := _unscorable(content)) is not None:
             return Scored(dict.fromkeys(NAMES, float("nan")), truncated, reason)
-        fault = fault_of_status(status, headers, body, key_variable=None, now=self._pace.clock.wall())
-        fault.what = self._key.scrub(fault.what)
-        raise fault
+        now = self._pace.clock.wall()
+        raise fault_of_status(status, headers, body, key=self._key, key_variable=None, now=now)
 
     def _outcome(self, text: str) -> tuple[int, httpx2.Headers, bytes] | ChatFault:
         key = (self._key.authorization or "").removeprefix("Bearer ")
