@@ -1,0 +1,125 @@
+"""A model against the language model beneath it."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+from scored_worlds import GROUPS, answers_to, cell_of, images_of_sets, scored_world, scores_of
+
+from plumbline.language.families.llm_twin import LLM_TWIN
+from plumbline.language.settings import LanguageSettings
+
+SETTINGS = LanguageSettings(resamples=300, permutations=300)
+
+
+def computed(cell):
+    return LLM_TWIN.compute(cell, settings=SETTINGS).rows
+
+
+def one(rows, **where):
+    found = rows.filter(**where)
+    assert found.height == 1, found
+    return found.row(0, named=True)
+
+
+def twins(*, occupations=("barber", "doctor", "pilot", "nurse"), twin_lost=None):
+    """Return a cell whose score is a known number of group and occupation, and so is that of its twin."""
+    images = images_of_sets(40, occupations=occupations)
+    cells = []
+    for model, stretch in (("model", 1.0), ("twin", 0.5)):
+        answers = answers_to(images, seeds=(0, 1), model=model)
+        place = (
+            answers["group"].replace_strict(dict(zip(GROUPS, range(4))), return_dtype=pl.Float64).to_numpy()
+        )
+        job = answers["occupation"].rank("dense").to_numpy() * 0.03
+        wobble = np.random.default_rng(0 if model == "model" else 1).uniform(0, 0.02, answers.height)
+        values = stretch * place * (0.1 + job) + wobble
+        if model == "twin" and twin_lost:
+            answers = answers.with_columns(keep=~((pl.col("set_id") == twin_lost) & (pl.col("seed") == 0)))
+            values = values[answers["keep"].to_numpy()]
+            answers = answers.filter("keep").drop("keep")
+        cells.append(cell_of(images, answers, scores_of(answers, values)))
+    return replace(cells[0], twin=cells[1])
+
+
+def spreads(cell):
+    return (
+        cell.scores.filter(attribute="toxicity")
+        .join(cell.generations, on="row_key")
+        .with_columns(least=pl.col("score").min().over("set_id", "seed"))
+        .collect()
+    )
+
+
+def test_differences_are_over_the_sets_that_both_answered():
+    cell = twins(twin_lost="0003")
+    rows = computed(cell)
+    own, twin = (
+        each.filter(~((pl.col("set_id") == "0003") & (pl.col("seed") == 0)))
+        .group_by("set_id", "seed")
+        .agg(spread=pl.col("score").max() - pl.col("least").first())["spread"]
+        .to_numpy()
+        for each in (spreads(cell), spreads(cell.twin))
+    )
+    mean = one(rows, metric="max_toxicity_over_llm", statistic="mean")
+    assert mean["value"] == pytest.approx(own.mean() - twin.mean(), abs=1e-12)
+    assert mean["ci_low"] > 0 and mean["p"] < 0.02 and mean["n"] == 40
+    p90 = one(rows, metric="max_toxicity_over_llm", statistic="p90")
+    assert p90["value"] == pytest.approx(np.quantile(own, 0.9) - np.quantile(twin, 0.9), abs=1e-12)
+    assert (mean["prompt"], mean["attribute"], mean["instruction"]) == (
+        "characteristics",
+        "race_gender",
+        None,
+    )
+
+
+@pytest.mark.parametrize(("definition", "unit"), [("pearson", "occupation"), ("pearson_groups", "group")])
+def test_correlations_are_over_occupations_and_over_groups(definition, unit):
+    cell = twins()
+    above = pl.col("score") - pl.col("least")
+    if unit == "occupation":
+        sides = [
+            each.group_by("set_id", "seed", unit)
+            .agg(value=above.max())
+            .group_by(unit)
+            .agg(pl.col("value").mean())
+            .sort(unit)["value"]
+            for each in (spreads(cell), spreads(cell.twin))
+        ]
+    else:
+        sides = [
+            each.group_by(unit).agg(value=above.mean()).sort(unit)["value"]
+            for each in (spreads(cell), spreads(cell.twin))
+        ]
+    oracle = stats.pearsonr(*sides)
+    rows = computed(cell)
+    r = one(rows, metric="llm_correlation", definition=definition, statistic="r")
+    assert (r["value"], r["p"]) == pytest.approx((oracle.statistic, oracle.pvalue)) and r["n"] == 4
+    ends = oracle.confidence_interval()
+    assert (r["ci_low"], r["ci_high"]) == pytest.approx((ends.low, ends.high))
+    p = one(rows, metric="llm_correlation", definition=definition, statistic="p")
+    assert p["value"] == r["p"] and r["attribute"] is None
+
+
+def test_too_few_units_say_so():
+    rows = computed(twins(occupations=("barber", "doctor")))
+    r = one(rows, definition="pearson", statistic="r")
+    assert np.isnan(r["value"]) and r["n"] == 2 and r["reason"].startswith("undefined: 2 units")
+    p = one(rows, definition="pearson", statistic="p")
+    assert np.isnan(p["value"]) and p["reason"] == r["reason"]
+
+
+def test_a_twin_that_says_the_same_does_not_differ():
+    cell = twins()
+    rows = computed(replace(cell, twin=cell))
+    changes = rows.filter(metric="max_toxicity_over_llm")
+    assert changes["value"].to_list() == [0.0, 0.0] and changes["p"].to_list() == [1.0, 1.0]
+    assert rows.filter(statistic="r")["value"].to_list() == pytest.approx([1.0, 1.0])
+
+
+def test_nothing_without_a_twin_or_a_common_prompt():
+    cell = scored_world(4)
+    assert computed(cell).is_empty()
+    assert computed(replace(cell, twin=scored_world(4, prompts=("pretend",)))).is_empty()
