@@ -14,6 +14,9 @@ _Item = TypeVar("_Item")
 STOP_S = 10.0
 """How long a stopped call may take to close its connections before its thread is left behind."""
 
+GLANCE_S = 0.5
+"""How often who waits looks up: a Ctrl-C that comes just as the wait begins does not end it by itself."""
+
 
 class _End:
     """Stands last in the queue."""
@@ -40,7 +43,7 @@ class Call(Generic[_Item]):
     def items(self) -> Iterator[_Item]:
         """Start, and yield items as they are finished; an error comes after all that was finished before it."""
         self._thread.start()
-        while not isinstance(item := self._finished.get(), _End):
+        while not isinstance(item := self._next(), _End):
             yield item
         if self._error is not None:
             raise self._error
@@ -64,6 +67,13 @@ class Call(Generic[_Item]):
                 return
             if not isinstance(item, _End):
                 yield item
+
+    def _next(self) -> _Item | _End:
+        while True:
+            try:
+                return self._finished.get(timeout=GLANCE_S)
+            except Empty:
+                continue
 
     def _run(self) -> None:
         try:
