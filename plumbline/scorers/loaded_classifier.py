@@ -106,6 +106,8 @@ def _model(transformers: Any, files: ClassifierFiles, dtype: str) -> Any:
         use_safetensors=True,
         dtype=getattr(torch, dtype),
         output_loading_info=True,
+        # They are refused below, by name.
+        ignore_mismatched_sizes=True,
         # Said here, so that no configuration says another; these two need nothing but torch.
         attn_implementation="sdpa" if model_class._supports_sdpa else "eager",
         local_files_only=True,
