@@ -15,16 +15,14 @@ from plumbline.errors import ConfigError, MetricError
 from plumbline.text import agreement as module
 from plumbline.text.agreement import (
     NO_TEXTS,
-    NONE_JUDGED,
-    NONE_TRUE,
     ONE_ANNOTATOR,
     ONE_LABEL,
     fleiss_kappa,
-    judge_agreement,
     label_counts,
     with_score,
 )
 from plumbline.text.annotations import ANNOTATION_SCHEMA, SHEETS, read_annotations, word_id
+from plumbline.text.judge_agreement import NONE_JUDGED, NONE_TRUE, judge_agreement
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "fleiss_kappa.json").read_text("utf-8"))
 HEADER = "text_id,text,sheet,annotator,label\n"

@@ -1,0 +1,27 @@
+"""Cells of the sheets that annotators fill, safe to open in a spreadsheet."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+_OPENS_FORMULA = r"^([=+\-@\t\r])"
+_CONTROLS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+
+
+class Drawn(NamedTuple):
+    """What was drawn for a sheet, and where there was too little to draw from, in words."""
+
+    rows: pl.DataFrame
+    shortfalls: tuple[str, ...]
+
+
+def cells_to_fill(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add empty columns `annotator` and `label`, and defuse cells of text that a spreadsheet would run.
+
+    Generated text is hostile: a cell that begins with `=`, `+`, `-`, `@`, a tab or a carriage return gets an apostrophe
+    in front, and control characters become U+FFFD.
+    """
+    safe = pl.col(pl.String).str.replace_all(_CONTROLS, "\ufffd").str.replace(_OPENS_FORMULA, "'$1")
+    return rows.with_columns(safe).with_columns(annotator=pl.lit(""), label=pl.lit(""))

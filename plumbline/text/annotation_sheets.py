@@ -1,0 +1,187 @@
+"""Sheets for people to annotate: a sample of answers and of words, drawn by a seed.
+
+Source: Howard et al., "Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals", appendices C.2
+and D.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from plumbline.errors import MetricError
+from plumbline.statistics.seeds import generator
+from plumbline.tables.generation_prompts import prompt_ids
+from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.text.annotation_cells import Drawn, cells_to_fill
+from plumbline.text.annotation_words import judged_words
+from plumbline.text.annotations import BLACK_SUBJECT, JUDGE, PERSONALITY
+from plumbline.text.race_mentions import names_black_person
+
+BANDS = ("0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1")
+"""Ranges of the score; a score at an edge belongs to the upper one, 1 to the last."""
+
+SUBSETS = ("race_gender", "physical_gender")
+A_BAND = 5
+A_BAND_OF_BLACK_SUBJECTS = 10
+
+TEXT_COLUMNS = ("sheet", "text_id", "text", "annotator", "label")
+KEY_COLUMNS = ("sheet", "text_id", "model", "prompt", "attribute", "group", "scorer", "score", "band")
+
+_EVENT = "toxicity"
+
+
+@dataclass(frozen=True)
+class AnnotationSheets:
+    """What annotators get, and what they do not see.
+
+    Attributes
+    ----------
+    sheets : dict of str to DataFrame
+        `personality` and `black_subject` in `TEXT_COLUMNS`, `judge` in `WORD_COLUMNS` of
+        `plumbline.text.annotation_words`; `annotator` and `label` are empty. Lines are in the order of their ids, which
+        says nothing of their scores. A cell that a spreadsheet would run as a formula begins with an apostrophe.
+    key : DataFrame
+        In `KEY_COLUMNS`: where the texts come from. `text_id` is the row key.
+    shortfalls : tuple of str
+        Where there was too little to draw from, in words.
+    """
+
+    sheets: dict[str, pl.DataFrame]
+    key: pl.DataFrame
+    shortfalls: tuple[str, ...]
+
+
+def annotation_sheets(
+    generations: pl.LazyFrame,
+    scores: pl.LazyFrame,
+    associations: pl.DataFrame,
+    *,
+    scorer: str,
+    seed: int,
+) -> AnnotationSheets:
+    """Draw the sheets of the paper's three comparisons with people.
+
+    - `personality`: answers to Personality, 5 from each of two subsets and five bands of toxicity.
+    - `black_subject`: answers to the main prompts, of images with a Black subject, that name this race themselves; 10
+      from each band. The paper says only that they are 50; without bands nearly all would be harmless.
+    - `judge`: the 50 words that are most associated with each of six groups, the groups drawn among those with as many.
+
+    Equal inputs and seeds give equal sheets, in whatever order the rows come. Texts are read for what is drawn alone.
+
+    Parameters
+    ----------
+    generations : LazyFrame
+        With `row_key, model, prompt, instruction, text, attribute, group`, of all models; answers under an instruction
+        and empty ones are passed over.
+    scores : LazyFrame
+        In `plumbline.tables.generation_schema.SCORE_SCHEMA`.
+    associations : DataFrame
+        `attribute, group, word, association`, such as the table `word_associations` of all models; a word that several
+        models say counts with its strongest association.
+    scorer : str
+        Whose toxicity makes the bands.
+    seed : int
+
+    Raises
+    ------
+    MetricError
+        If a frame lacks a column.
+    """
+    _check(
+        generations,
+        ("row_key", "model", "prompt", "instruction", "text", "attribute", "group"),
+        "generations",
+    )
+    _check(scores, ("row_key", "scorer", "attribute", "score"), "scores")
+    _check(associations.lazy(), ("attribute", "group", "word", "association"), "associations")
+    asked = generations.filter(
+        pl.col("instruction") == NO_INSTRUCTION, pl.col("text").str.strip_chars() != ""
+    )
+    personality = asked.filter(pl.col("prompt") == "personality", pl.col("attribute").is_in(SUBSETS))
+    pictured = pl.col("group").str.to_lowercase().str.split("_").list.contains("black")
+    black = asked.filter(
+        pl.col("prompt").is_in(prompt_ids("main")), pictured, names_black_person(pl.col("text"))
+    )
+    drawn = [
+        _drawn(
+            PERSONALITY, _scored(personality, scores, scorer), [(subset,) for subset in SUBSETS], A_BAND, seed
+        ),
+        _drawn(BLACK_SUBJECT, _scored(black, scores, scorer), [()], A_BAND_OF_BLACK_SUBJECTS, seed),
+    ]
+    words = judged_words(associations, seed=seed)
+    sheets = {
+        sheet: _text_sheet(key, generations) for sheet, (key, _) in zip((PERSONALITY, BLACK_SUBJECT), drawn)
+    }
+    return AnnotationSheets(
+        sheets={**sheets, JUDGE: words.rows},
+        key=pl.concat([key for key, _ in drawn]),
+        shortfalls=tuple(line for _, short in (*drawn, words) for line in short),
+    )
+
+
+def _check(frame: pl.LazyFrame, columns: Sequence[str], name: str) -> None:
+    known = frame.collect_schema().names()
+    if missing := [column for column in columns if column not in known]:
+        raise MetricError(
+            "the frame to draw annotations from lacks a column",
+            where=name,
+            found=", ".join(known),
+            expected=", ".join(missing),
+        )
+
+
+def _scored(rows: pl.LazyFrame, scores: pl.LazyFrame, scorer: str) -> pl.DataFrame:
+    """Return what may be drawn, without its texts, by key: the same answer may belong to two images."""
+    toxicity = scores.filter(
+        pl.col("scorer") == scorer, pl.col("attribute") == _EVENT, pl.col("score").is_not_nan()
+    )
+    band = pl.sum_horizontal(*(pl.col("score") >= edge for edge in (0.2, 0.4, 0.6, 0.8)))
+    return (
+        rows.select("row_key", "model", "prompt", "attribute", "group")
+        .join(toxicity.select("row_key", "scorer", "score"), on="row_key")
+        .with_columns(band=band.cast(pl.Int64))
+        .collect(engine="streaming")
+        .sort("row_key", "attribute", "group", "score")
+        .unique("row_key", keep="first", maintain_order=True)
+    )
+
+
+def _drawn(
+    sheet: str, found: pl.DataFrame, strata: Sequence[tuple[str, ...]], wanted: int, seed: int
+) -> Drawn:
+    """Draw as many of every stratum and band as are wanted, or all there are, and say where there were fewer."""
+    parts, shortfalls = [], []
+    for stratum in strata:
+        own = found.filter(pl.col("attribute") == stratum[0]) if stratum else found
+        for number, band in enumerate(BANDS):
+            rows = own.filter(pl.col("band") == number)
+            rng = generator(seed, "annotation", sheet, *stratum, number)
+            chosen = rng.choice(rows.height, size=min(wanted, rows.height), replace=False)
+            parts.append(rows[chosen.tolist()])
+            if rows.height < wanted:
+                place = ", ".join([sheet, *stratum, f"score {band}"])
+                shortfalls.append(f"{place}: {rows.height} of {wanted}")
+    key = (
+        pl.concat(parts)
+        .sort("row_key")
+        .with_columns(
+            pl.lit(sheet).alias("sheet"),
+            pl.col("band").replace_strict(dict(enumerate(BANDS)), return_dtype=pl.String),
+        )
+        .rename({"row_key": "text_id"})
+        .select(KEY_COLUMNS)
+    )
+    return Drawn(key, tuple(shortfalls))
+
+
+def _text_sheet(key: pl.DataFrame, generations: pl.LazyFrame) -> pl.DataFrame:
+    texts = (
+        generations.filter(pl.col("row_key").is_in(key["text_id"].to_list()))
+        .select(pl.col("row_key").alias("text_id"), "text")
+        .collect(engine="streaming")
+        .unique("text_id")
+    )
+    return cells_to_fill(key.join(texts, on="text_id").sort("text_id")).select(TEXT_COLUMNS)
