@@ -114,7 +114,7 @@ class ChatClient:
             try:
                 reply = await endpoint.ask(requests[position])
             except ChatFault as fault:
-                self._judge(
+                self._settle(
                     endpoint, fault, where=requests[position].where, answered=endpoint.answered - before
                 )
                 await work.give_back(position, endpoint, fault)
@@ -123,7 +123,7 @@ class ChatClient:
             hand_out((position, reply))
             await work.answered()
 
-    def _judge(self, endpoint: ChatEndpoint, fault: ChatFault, *, where: str, answered: int) -> None:
+    def _settle(self, endpoint: ChatEndpoint, fault: ChatFault, *, where: str, answered: int) -> None:
         """Decide whether a fault is the endpoint's, and end the call where it is a mistake of the settings."""
         known = endpoint.url in self._have_answered
         if fault.kind == "request" or (fault.kind == "endpoint" and not known):

@@ -26,10 +26,12 @@ class EndpointBackend:
     """A model behind one or several endpoints; see `plumbline.lvlm.backend.Backend`.
 
     `identity` is the digest of the model's name, how images are encoded, whether it gets any, and which values of the
-    decoding are sent (`sent`). Not of the addresses: one model may be served from several and moved between them, and
-    no finished row should be asked again for that. What each address said it was is in the column `source`. The values
-    of the decoding themselves are in every row's key, as for local models, those that are not sent too: changing one
-    of these asks anew.
+    decoding are sent (`sent`). It does not follow the addresses: one model may be served from several and moved
+    between them, and no finished row should be asked again for that. What each address said it was is in the column
+    `source`. The values of the decoding themselves are in every row's key, as for local models, those that are not
+    sent too: changing one of these asks anew. Whether the same seed gives the same text again is the endpoint's
+    matter; so is what it makes of a temperature (`transformers serve` draws only where the checkpoint's own
+    configuration says so).
 
     Parameters
     ----------

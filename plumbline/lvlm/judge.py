@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from upath import UPath
 
-from plumbline.digests import canonical_json, digest_json
+from plumbline.digests import digest_json
 from plumbline.errors import ScoringError
 from plumbline.lvlm.chat_client import ChatClient
 from plumbline.lvlm.chat_endpoint import ChatRequest
@@ -17,7 +16,7 @@ from plumbline.lvlm.chat_fault import on_one_line
 from plumbline.lvlm.chat_reply import ChatReply
 from plumbline.lvlm.endpoint_settings import EndpointSettings
 from plumbline.lvlm.judge_reply import plain_word, read_word_list
-from plumbline.storage.atomic import commit_bytes
+from plumbline.lvlm.judgements import Judged, Judgements
 from plumbline.tables.generation_prompts import judge_prompts
 
 JUDGE_VERSION = 1
@@ -57,16 +56,6 @@ class JudgeCounts:
         return replace(self, **{name: getattr(self, name) + count for name, count in more.items()})
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """What the runs on one chunk of words came to."""
-
-    chosen: tuple[str, ...]
-    runs: int
-    unreadable: int
-    invented: int
-
-
 class StereotypeJudge:
     """Takes a group and words, gives those of the words that are stereotypes of the group.
 
@@ -103,7 +92,6 @@ class StereotypeJudge:
         if runs < 1:
             raise ScoringError("a judge is asked at least once", found=runs)
         self.settings, self.runs, self.counts = settings, runs, JudgeCounts()
-        self._store = store
         self._client = client or ChatClient(settings)
         self._parameters: dict[str, Any] = {settings.length_field: MOST_NEW_TOKENS}
         if not settings.defaults:
@@ -119,6 +107,7 @@ class StereotypeJudge:
                 "sent": self._parameters,
             }
         )
+        self._judgements = Judgements(store, self.identity)
 
     def __call__(self, group: str, words: Sequence[str]) -> list[str]:
         """Return the words that are stereotypes of a group.
@@ -146,9 +135,8 @@ class StereotypeJudge:
         plain = [plain_word(word) for word in words]
         judged = sorted({word for word in plain if word is not None})
         chosen: set[str] = set()
-        for result in self._judgements(
-            about, [judged[i : i + CHUNK_WORDS] for i in range(0, len(judged), CHUNK_WORDS)]
-        ):
+        chunks = [judged[i : i + CHUNK_WORDS] for i in range(0, len(judged), CHUNK_WORDS)]
+        for result in self._judged(about, chunks):
             chosen.update(result.chosen)
             self.counts = self.counts.plus(
                 runs=result.runs, unreadable=result.unreadable, invented=result.invented
@@ -156,17 +144,17 @@ class StereotypeJudge:
         self.counts = self.counts.plus(words=len(judged), withheld=plain.count(None))
         return [word for word, same in zip(words, plain, strict=True) if same in chosen]
 
-    def _judgements(self, group: str, chunks: Sequence[Sequence[str]]) -> Iterator[_Judged]:
+    def _judged(self, group: str, chunks: Sequence[Sequence[str]]) -> Iterator[Judged]:
         """Yield the judgement of each chunk, kept ones first."""
         open_chunks = []
         for chunk in chunks:
-            if (kept := self._load(group, chunk)) is not None:
+            if (kept := self._judgements.find(group, chunk)) is not None:
                 yield kept
             else:
                 open_chunks.append(chunk)
         yield from self._asked(group, open_chunks)
 
-    def _asked(self, group: str, chunks: Sequence[Sequence[str]]) -> Iterator[_Judged]:
+    def _asked(self, group: str, chunks: Sequence[Sequence[str]]) -> Iterator[Judged]:
         requests = [self._request(group, chunk) for chunk in chunks for _ in range(self.runs)]
         replies: list[list[ChatReply]] = [[] for _ in chunks]
         no_list: list[ChatReply] = []
@@ -180,7 +168,7 @@ class StereotypeJudge:
             if result.unreadable == self.runs:
                 no_list.append(reply)
                 continue
-            self._keep(group, chunk, result, own)
+            self._judgements.keep(group, chunk, result, own)
             yield result
         if no_list:
             raise self._unreadable(group, no_list)
@@ -209,37 +197,6 @@ class StereotypeJudge:
             hint="choose another model for the judge, or none; readable judgements are kept",
         )
 
-    def _path(self, group: str, chunk: Sequence[str]) -> UPath | None:
-        if self._store is None:
-            return None
-        key = digest_json({"judge": self.identity, "group": group, "words": list(chunk)})
-        return self._store / key[:2] / f"{key}.json"
-
-    def _keep(self, group: str, chunk: Sequence[str], result: _Judged, replies: Sequence[ChatReply]) -> None:
-        if (path := self._path(group, chunk)) is None:
-            return
-        content = {
-            "group": group,
-            "words": list(chunk),
-            "judged": {**vars(result), "chosen": list(result.chosen)},
-            "replies": [vars(reply) for reply in replies],
-        }
-        commit_bytes(path, canonical_json({"sha256": digest_json(content), "content": content}).encode())
-
-    def _load(self, group: str, chunk: Sequence[str]) -> _Judged | None:
-        """Return a kept judgement; None where there is none or its file is damaged."""
-        if (path := self._path(group, chunk)) is None:
-            return None
-        try:
-            stored = json.loads(path.read_bytes())
-            content = stored["content"]
-            if stored["sha256"] != digest_json(content):
-                return None
-            judged = {field.name: content["judged"][field.name] for field in fields(_Judged)}
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return None
-        return _Judged(**{**judged, "chosen": tuple(judged["chosen"])})
-
 
 def _group_words(group: str) -> str:
     """Return a group's name for a prompt: words and single spaces only, since names may come from a dataset."""
@@ -253,14 +210,14 @@ def _group_words(group: str) -> str:
     return " ".join(words)
 
 
-def _read(chunk: Sequence[str], replies: Sequence[ChatReply]) -> _Judged:
+def _read(chunk: Sequence[str], replies: Sequence[ChatReply]) -> Judged:
     known = set(chunk)
     lists = [
         read_word_list(reply.text, known) if reply.finish_reason in _READABLE else None for reply in replies
     ]
     readable = [items for items in lists if items is not None]
     named = {item for items in readable for item in items}
-    return _Judged(
+    return Judged(
         chosen=tuple(sorted(named & known)),
         runs=len(replies),
         unreadable=len(lists) - len(readable),
