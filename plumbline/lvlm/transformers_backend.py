@@ -150,8 +150,9 @@ class TransformersBackend:
             pixels = self._pixels([(path, image) for image, path in paths.items()])
             return _Seen(places, self._look(pixels, len(places)))
         except RuntimeError as error:
-            self._require_fewer(error, len(places))
+            _require_fewer(error, len(places))
         self._images_at_once = max(1, len(places) // 2)
+        _release_device_memory()
         return None
 
     def _fitting_batch(self, asked: Sequence[Asked], seen: _Seen, decoding: Decoding) -> list[Answer] | None:
@@ -160,8 +161,9 @@ class TransformersBackend:
         try:
             return self._batch(asked, seen, decoding)
         except RuntimeError as error:
-            self._require_fewer(error, len(asked))
+            _require_fewer(error, len(asked))
         self.rows_at_once = max(1, len(asked) // 2)
+        _release_device_memory()
         return None
 
     def _batch(self, asked: Sequence[Asked], seen: _Seen, decoding: Decoding) -> list[Answer]:
@@ -218,21 +220,6 @@ class TransformersBackend:
                     hint="lower the most new tokens in the audit file",
                 )
 
-    def _require_fewer(self, error: RuntimeError, rows: int) -> None:
-        """Raise an error again that is not of memory, or that came with a single row."""
-        import torch
-
-        if not is_out_of_memory(error):
-            raise error
-        if rows == 1:
-            raise GenerationError(
-                "the device has not the memory for a single row",
-                found=str(error).splitlines()[0],
-                hint="free the device of other programs, use bfloat16 there, or set `device: cpu`",
-            ) from error
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-
 
 class _Seen:
     """Where each image is in what was computed of all."""
@@ -258,3 +245,23 @@ def _recorded(path: Path | None, image_id: str) -> Any:
         return decode(data)
     except ImageRejected as error:
         raise GenerationError("an image cannot be read", where=path, found=error.what) from error
+
+
+def _require_fewer(error: RuntimeError, rows: int) -> None:
+    """Raise an error again that is not of memory, or that came with a single row."""
+    if not is_out_of_memory(error):
+        raise error
+    if rows == 1:
+        raise GenerationError(
+            "the device has not the memory for a single row",
+            found=str(error).splitlines()[0],
+            hint="free the device of other programs, use bfloat16 there, or set `device: cpu`",
+        ) from error
+
+
+def _release_device_memory() -> None:
+    """Give back what a failed pass held; called when its error, which holds it too, is gone."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

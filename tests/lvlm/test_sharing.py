@@ -1,11 +1,13 @@
 """Answers of local models against the slow way: transformers' own processor and `generate`, one row at a time."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy import stats
 from tiny_lvlms import LVLMS, TWINS
 
 from plumbline.digests import digest_file
@@ -110,15 +112,24 @@ class Slow:
         self.processor = getattr(transformers, processor).from_pretrained(folder, **backend, **options)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
 
+    def inputs(self, row):
+        prompt = FORMATS[self.name].format(row.question.text)
+        images = {} if row.subject.path is None else {"images": decode(row.subject.path)}
+        return self.processor(text=prompt, return_tensors="pt", **images)
+
+    def first_logits(self, row):
+        inputs = self.inputs(row)
+        inputs.pop("token_type_ids", None)
+        with torch.inference_mode():
+            return self.model(**inputs).logits[:, -1]
+
     def answer(self, row, decoding):
         from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper
 
         steps = []
         if decoding.temperature:
             steps = [TemperatureLogitsWarper(0.75), TopKLogitsWarper(50), SlowDraws(row.key)]
-        prompt = FORMATS[self.name].format(row.question.text)
-        images = {} if row.subject.path is None else {"images": decode(row.subject.path)}
-        inputs = self.processor(text=prompt, return_tensors="pt", **images)
+        inputs = self.inputs(row)
         ends = self.model.generation_config.eos_token_id
         if "gemma" in self.name:
             ends = [*ends, self.tokenizer.convert_tokens_to_ids("<end_of_turn>")]
@@ -150,6 +161,41 @@ def test_answers_are_those_of_generate_row_by_row(model, subjects, decoding):
     assert len({answer[0] for answer in found}) >= len(PROMPTS)
     if decoding is SAMPLED:
         assert {answer[1] for answer in found} == {"stop", "length"}
+
+
+def test_first_tokens_of_many_seeds_follow_the_models_own_distribution(model, subjects):
+    name, folder, backend = model
+    decoding = Decoding(max_new_tokens=1)
+    asked = rows(backend, subjects[:1], decoding, prompts=PROMPTS[:1], seeds=range(800))
+    found = Counter(answer.text for answer in answered(backend, asked, decoding))
+    scores = Slow(name, folder).first_logits(asked[0])[0].double() / 0.75
+    scores[scores < scores.topk(50).values[-1]] = -torch.inf
+    expected = Counter()
+    for token, chance in enumerate(scores.softmax(-1).tolist()):
+        stops = token in backend._stops
+        expected["" if stops else backend._tokenizer.decode([token], skip_special_tokens=True).strip()] += (
+            chance
+        )
+    assert set(found) <= {text for text, chance in expected.items() if chance > 0}
+    often = [text for text, chance in expected.items() if chance * len(asked) >= 5]
+    counts = [found[text] for text in often]
+    chances = [expected[text] * len(asked) for text in often]
+    rest = len(asked) - sum(chances)
+    if rest > 1:
+        counts, chances = [*counts, len(asked) - sum(counts)], [*chances, rest]
+    assert len(often) > 10
+    assert stats.chisquare(counts, chances, sum_check=False).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("name", ["llava_gemma", "instructblip", "mistral"])
+def test_half_precision_answers_too(name, subjects, tmp_path):
+    {**LVLMS, **TWINS}[name](tmp_path / name)
+    files = lvlm_files(name, f"local-dir:{name}", project=tmp_path, fetched=tmp_path)
+    backend = load_backend(files, Placement(dtype="bfloat16"))
+    asked = rows(backend, subjects[:2], SAMPLED)
+    answers = answered(backend, asked, SAMPLED)
+    assert len({answer.text for answer in answers}) > 6
+    assert answers == answered(backend, asked, SAMPLED)
 
 
 def test_what_is_answered_depends_on_the_image_and_on_the_prompt(model, subjects):

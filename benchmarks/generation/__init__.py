@@ -1,0 +1,1 @@
+"""Generation with what is shared against row by row."""

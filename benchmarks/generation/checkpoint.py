@@ -1,0 +1,57 @@
+"""A LLaVA with LLaVA-1.5's image tokens and about ten million random weights."""
+
+from pathlib import Path
+
+import torch
+
+from plumbline.torchvision_operators import declare_missing_operators
+from plumbline.world.architectures.tokenizer import write_tokenizer
+
+IMAGE_TOKENS = 576
+SIDE, PATCH = 336, 14
+_VOCABULARY_TEXT = ["Describe this image in as much detail as possible.", "What is this person like?"]
+
+
+def write_checkpoint(folder: Path) -> None:
+    """Write a LLaVA with CLIP at 336 pixels, whose answers never end by themselves."""
+    declare_missing_operators()
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    special = ("<pad>", "<start>", "<end>", "<image>", "<never>")
+    write_tokenizer(folder, _VOCABULARY_TEXT, first=special, longest=2048)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, eos_token="<never>")
+    tokenizer.save_pretrained(folder)
+    never = tokenizer.convert_tokens_to_ids("<never>")
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(
+            hidden_size=128, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4,
+            image_size=SIDE, patch_size=PATCH,
+        ),
+        text_config=transformers.LlamaConfig(
+            hidden_size=320, intermediate_size=864, num_hidden_layers=7, num_attention_heads=8,
+            vocab_size=len(tokenizer), max_position_embeddings=2048, eos_token_id=never, pad_token_id=0,
+        ),
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+    )  # fmt: skip
+    model = _drawn(transformers.LlavaForConditionalGeneration, config)
+    with torch.no_grad():
+        # Of logits that scatter around 0, one of 0 is not among the 50 largest.
+        model.lm_head.weight[never] = 0
+    model.generation_config = transformers.GenerationConfig(eos_token_id=never, pad_token_id=0)
+    model.save_pretrained(folder)
+    transformers.CLIPImageProcessorPil(
+        size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE}
+    ).save_pretrained(folder)
+
+
+def _drawn(model_class: type, config: object) -> torch.nn.Module:
+    """Draw weights of a size that makes every layer matter, and leave the global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = model_class(config)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.ndim >= 2:
+                    parameter.normal_(std=(1 if "embed" in name else parameter[0].numel()) ** -0.5)
+    return model.eval()
