@@ -49,12 +49,12 @@ class KeptRows:
 
     def __init__(self, root: UPath, schema: Mapping[str, type[pl.DataType]], *, key: str) -> None:
         self._root, self._schema, self._key = root, pl.Schema(schema), key
-        self._keys = KeySet()
         self._parts: list[UPath] = []
-        self._repeated = False
         self.damaged = 0
-        for path in sorted(root.glob(f"*{_SUFFIX}"), key=str):
-            self._open(path)
+        paths = sorted(root.glob(f"*{_SUFFIX}"), key=str)
+        self._keys, self._repeated = KeySet.of(
+            keys for path in paths if (keys := self._open(path)) is not None
+        )
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -116,12 +116,13 @@ class KeptRows:
             frame = frame.unique(self._key, keep="first", maintain_order=True)
         return frame
 
-    def _open(self, path: UPath) -> None:
+    def _open(self, path: UPath) -> pl.Series | None:
+        """Check a part and return its keys; remove it where its bytes are not those of its name."""
         data = path.read_bytes()
         if digest_bytes(data) != path.stem:
             path.unlink(missing_ok=True)
             self.damaged += 1
-            return
+            return None
         found = pl.read_parquet_schema(io.BytesIO(data))
         if pl.Schema(found) != self._schema:
             raise StorageError(
@@ -131,9 +132,8 @@ class KeptRows:
                 expected=dict(self._schema),
                 hint="another version wrote them: remove this folder, they will be made again",
             )
-        keys = pl.read_parquet(io.BytesIO(data), columns=[self._key])[self._key]
-        self._repeated |= not self._keys.add(keys, len(self._parts)).all()
         self._parts.append(path)
+        return pl.read_parquet(io.BytesIO(data), columns=[self._key])[self._key]
 
 
 def _reader(parts: list[UPath]) -> Callable[..., Iterator[pl.DataFrame]]:

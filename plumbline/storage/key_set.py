@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,22 @@ class KeySet:
         # Each more than twice as long as the next: adding n keys one by one sorts each only log n times.
         self._sorted: list[_Sorted] = []
 
+    @classmethod
+    def of(cls, parts: Iterable[pl.Series]) -> tuple[KeySet, bool]:
+        """Return the set of many parts' keys, numbered from 0, the first of equal ones; and whether some are equal."""
+        hashes = [_hashes(keys) for keys in parts]
+        places = np.repeat(np.arange(len(hashes), dtype=np.int32), list(map(len, hashes)))
+        whole = np.concatenate([np.zeros(0, dtype=np.uint64), *hashes])
+        order = np.argsort(whole)
+        whole, places = whole[order], places[order]
+        first = np.ones(len(whole), dtype=bool)
+        first[1:] = whole[1:] != whole[:-1]
+        made = cls()
+        if len(whole):
+            starts = np.flatnonzero(first)
+            made._sorted = [_Sorted(whole[starts], np.minimum.reduceat(places, starts))]
+        return made, not first.all()
+
     def __len__(self) -> int:
         """Return the number of keys."""
         return sum(len(part.hashes) for part in self._sorted)
@@ -48,17 +65,20 @@ class KeySet:
         return new
 
     def _places(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-        found = np.full(len(hashes), ABSENT, dtype=np.int32)
+        # Looked up in order the search walks through memory once, and is several times as fast.
+        order = np.argsort(hashes)
+        sought, found = hashes[order], np.full(len(hashes), ABSENT, dtype=np.int32)
         for part in self._sorted:
             if len(part.hashes):
-                at = np.minimum(np.searchsorted(part.hashes, hashes), len(part.hashes) - 1)
-                np.copyto(found, part.places[at], where=part.hashes[at] == hashes)
+                at = np.minimum(np.searchsorted(part.hashes, sought), len(part.hashes) - 1)
+                there = part.hashes[at] == sought
+                found[order[there]] = part.places[at[there]]
         return found
 
 
 def _merged(first: _Sorted, second: _Sorted) -> _Sorted:
     hashes = np.concatenate([first.hashes, second.hashes])
-    # Stable sorting finds the two runs and only merges them.
+    # A stable sort finds the two runs and only merges them.
     order = np.argsort(hashes, kind="stable")
     return _Sorted(hashes[order], np.concatenate([first.places, second.places])[order])
 
