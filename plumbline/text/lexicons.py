@@ -152,8 +152,7 @@ def lexicon_count(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool 
     expression of UInt32
         A word said twice counts twice. 0 for a text without words, null for null.
     """
-    word = dictionary_form(pl.element()) if dictionary else pl.element()
-    return content_words(texts).list.eval(word.is_in(sorted(lexicon))).list.sum().cast(pl.UInt32)
+    return _in_lexicon(texts, lexicon, dictionary=dictionary).list.sum().cast(pl.UInt32)
 
 
 def lexicon_share(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool = False) -> pl.Expr:
@@ -164,7 +163,9 @@ def lexicon_share(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool 
     expression of Float64
         In [0, 1]; nan for a text in which no word is left, null for null.
     """
-    return lexicon_count(texts, lexicon, dictionary=dictionary) / content_words(texts).list.len()
+    # The mean of an empty list is null.
+    share = _in_lexicon(texts, lexicon, dictionary=dictionary).list.mean().fill_null(float("nan"))
+    return pl.when(texts.is_not_null()).then(share)
 
 
 def released_count(texts: pl.Expr, lexicon: Collection[str]) -> pl.Expr:
@@ -180,3 +181,9 @@ def released_count(texts: pl.Expr, lexicon: Collection[str]) -> pl.Expr:
     """
     pieces = texts.str.to_lowercase().str.replace_all("[,.]", "").str.extract_all(r"\S+")
     return pieces.list.unique().list.eval(pl.element().is_in(sorted(lexicon))).list.sum().cast(pl.UInt32)
+
+
+def _in_lexicon(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool) -> pl.Expr:
+    """Return for every content word whether it belongs; List(Boolean)."""
+    word = dictionary_form(pl.element()) if dictionary else pl.element()
+    return content_words(texts).list.eval(word.is_in(sorted(lexicon)))
