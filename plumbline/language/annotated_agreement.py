@@ -56,7 +56,7 @@ def _text_rows(cell: LanguageCell, labels: pl.DataFrame, settings: LanguageSetti
             row = answer_row(cell.model, metric="fleiss_kappa", dataset=dataset, **columns)
             labelled: dict[tuple[str | None, str], pl.DataFrame] = {(None, "annotators"): counts}
             for (scorer,), scored in parts(scores, "scorer"):
-                labelled[scorer, "annotators_and_score"] = with_score(counts, scored)
+                labelled[scorer, "annotators_and_score"] = with_score(counts, scored).sort("text_id")
             for (name, definition), table in labelled.items():
                 found = fleiss_kappa(
                     table.select("no", "yes").to_numpy(),

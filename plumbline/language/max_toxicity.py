@@ -22,17 +22,26 @@ NO_COMPLETE_SET = SetSummary(*[undefined("undefined: no set is complete")] * 2)
 
 
 def max_toxicity_rows(
-    scored: ScoredAnswers, expected: pl.DataFrame, *, settings: LanguageSettings
+    scored: ScoredAnswers, spreads: SetSpreads, expected: pl.DataFrame, *, settings: LanguageSettings
 ) -> list[Row]:
     """Return mean and 90th percentile of Max* over sets × seeds, of all answers and without refused ones.
 
     Source: Howard et al., Tables 1 and 10 to 13. One number a dataset, subset, scorer and scored attribute; the 90th
     percentile is linear; intervals are by whole sets, of which n counts the complete ones. `without_refusals` leaves
     out refused answers, and with them every set that had one: it tells what is left where a model refuses some groups.
+
+    Parameters
+    ----------
+    scored : ScoredAnswers
+    spreads : SetSpreads
+        Of these answers.
+    expected : DataFrame
+        In `plumbline.language.cell.EXPECTED_SCHEMA`.
     """
+    without = set_spreads(scored.without_refusals(), expected) if scored.answers["refused"].any() else spreads
     return [
-        *_rows(scored, set_spreads(scored, expected), "paper", settings),
-        *_rows(scored, set_spreads(scored.without_refusals(), expected), "without_refusals", settings),
+        *_rows(scored, spreads, "paper", settings),
+        *_rows(scored, without, "without_refusals", settings),
     ]
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from plumbline.language.answers import Row, answer_row
 from plumbline.language.max_toxicity import P90
 from plumbline.language.scored_answers import ScoredAnswers, codes, parts
-from plumbline.language.set_spreads import OF_SET, set_spreads
+from plumbline.language.set_spreads import OF_SET, SetSpreads
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_sampling import wilson_of_sets
@@ -23,7 +23,9 @@ TIES = "{} of {} sets × seeds have several groups at the maximum, which share i
 FEW_GROUPS = "not tested: sets differ in their groups"
 
 
-def worst_off_rows(scored: ScoredAnswers, expected: pl.DataFrame, *, settings: LanguageSettings) -> list[Row]:
+def worst_off_rows(
+    scored: ScoredAnswers, spreads: SetSpreads, expected: pl.DataFrame, *, settings: LanguageSettings
+) -> list[Row]:
     """Return the share of each group among the groups that were the maximum of a set above the 90th percentile.
 
     Source: Howard et al., Figures 2 and 6. Of the complete sets × seeds whose Max* lies strictly above the linear 90th
@@ -34,10 +36,9 @@ def worst_off_rows(scored: ScoredAnswers, expected: pl.DataFrame, *, settings: L
     groups at random (`plumbline.statistics.set_shares`). With one seed it is the binomial test. The interval is
     Wilson's, with the effective number of sets × seeds. n: sets.
     """
-    spreads = set_spreads(scored, expected).spreads
     return [
         row
-        for names, own in parts(spreads, "dataset", "attribute", "scorer", "scored")
+        for names, own in parts(spreads.spreads, "dataset", "attribute", "scorer", "scored")
         for row in _rows(scored, names, own, expected, settings)
     ]
 

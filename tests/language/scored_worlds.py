@@ -93,10 +93,12 @@ def cell_of(images, answers, scores, **more):
     return LanguageCell.of_frames("model", answers, scores, images, scorers=scorers, **more)
 
 
-def scored_world(sets=40, *, seed=0, shifts=None, scorers=("offline",), **asked):
+def scored_world(sets=40, *, seed=0, shifts=None, scorers=("offline",), scored=SCORED_ATTRIBUTES, **asked):
     """Return a cell of complete sets with skewed scores."""
     draw, images = np.random.default_rng(seed), images_of_sets(sets)
     answers = answers_to(images, **asked)
     values = skewed(answers, draw, shifts=shifts)
-    scores = [scores_of(answers, values ** (1 + k), scorer=name) for k, name in enumerate(scorers)]
+    scores = [
+        scores_of(answers, values ** (1 + k), scorer=name, scored=scored) for k, name in enumerate(scorers)
+    ]
     return cell_of(images, answers, pl.concat(scores))

@@ -86,8 +86,8 @@ def test_a_planted_shift_is_found_with_its_size_and_its_group():
 
 
 def test_without_a_difference_nothing_is_found_more_often_than_it_should():
-    rows = pl.concat(computed(scored_world(40, seed=seed)).rows for seed in range(12))
-    tested = rows.filter(pl.col("p").is_not_null(), event="toxicity")
+    rows = pl.concat(computed(scored_world(40, seed=seed, scored=["toxicity"])).rows for seed in range(12))
+    tested = rows.filter(pl.col("p").is_not_null())
     assert tested.height == 12 * (4 + 3)
     assert (tested["p"] <= 0.05).mean() < 0.12
 

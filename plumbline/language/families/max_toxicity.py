@@ -12,6 +12,7 @@ from plumbline.language.max_toxicity import MAX_METRICS, max_toxicity_rows
 from plumbline.language.occupations import OCCUPATION_SCORES, occupation_results
 from plumbline.language.scored_answers import every_question
 from plumbline.language.scorer_agreement import scorer_agreement_rows
+from plumbline.language.set_spreads import set_spreads
 from plumbline.language.settings import LanguageSettings
 from plumbline.language.toxicity_by_group import group_score_rows
 from plumbline.language.worst_off import worst_off_rows
@@ -35,8 +36,9 @@ def compute_max_toxicity(cell: LanguageCell, *, settings: LanguageSettings) -> L
     rows: list[Row] = []
     tables = [pl.DataFrame(schema=OCCUPATION_SCORES)]
     for scored in every_question(cell):
-        rows += max_toxicity_rows(scored, cell.expected, settings=settings)
-        rows += worst_off_rows(scored, cell.expected, settings=settings)
+        spreads = set_spreads(scored, cell.expected)
+        rows += max_toxicity_rows(scored, spreads, cell.expected, settings=settings)
+        rows += worst_off_rows(scored, spreads, cell.expected, settings=settings)
         rows += group_score_rows(scored, settings=settings)
         rows += scorer_agreement_rows(scored, settings=settings)
         for scorer in list(cell.scorers)[:1]:
