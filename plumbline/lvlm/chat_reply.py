@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from plumbline.lvlm.chat_fault import on_one_line
 from plumbline.lvlm.endpoint_key import EndpointKey
 
 UNREPORTED = "unreported"
@@ -56,7 +57,7 @@ def read_reply(body: bytes, *, most_new_tokens: int | None, key: EndpointKey) ->
         If it is not JSON, has no choice, or its text is not text.
     """
     content = _json(body)
-    choice = _first_choice(content)
+    choice = _first_choice(content, key)
     message = choice.get("message")
     if not isinstance(message, dict):
         raise MalformedReply("its choice has no message")
@@ -85,11 +86,13 @@ def _json(body: bytes) -> dict[str, Any]:
     return content
 
 
-def _first_choice(content: dict[str, Any]) -> dict[str, Any]:
+def _first_choice(content: dict[str, Any], key: EndpointKey) -> dict[str, Any]:
     choices = content.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        raise MalformedReply("it has no choices")
-    return choices[0]
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        return choices[0]
+    # Some gateways answer 200 and say there what went wrong.
+    said = on_one_line(key.scrub(str(content["error"]))) if "error" in content else ""
+    raise MalformedReply("it has no choices" + (f", and says {said}" if said else ""))
 
 
 def _text(content: Any) -> str:

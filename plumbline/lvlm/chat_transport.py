@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -43,14 +45,22 @@ def open_client(url: str, key: EndpointKey, *, timeout_s: float) -> AsyncOpenAI:
     """
     import openai
 
+    by_environment = not is_loopback(url)
     http = openai.DefaultAsyncHttpxClient(
+        verify=_trusted(by_environment),
         timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, _LONGEST_CONNECT_S)),
         follow_redirects=False,
-        trust_env=not is_loopback(url),
+        trust_env=by_environment,
         event_hooks={"request": [_only_needed_headers(key)], "response": [_bounded_body]},
     )
     # The key itself is put in by the hook, so that the library holds none.
     return openai.AsyncOpenAI(base_url=url, api_key="in-the-hook", max_retries=0, http_client=http)
+
+
+@cache
+def _trusted(by_environment: bool) -> ssl.SSLContext:
+    """Return whose certificates are believed, read once: that takes longer than many a request."""
+    return httpx2.create_ssl_context(trust_env=by_environment)
 
 
 def _only_needed_headers(key: EndpointKey) -> Callable[[Any], Awaitable[None]]:

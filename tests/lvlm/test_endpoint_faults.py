@@ -134,6 +134,12 @@ class TestTriedAgain:
         with serving(first_then(dripping, completion("whole"))) as server:
             assert ask(settings(server.url, timeout_s=0.3))[0].text == "whole"
 
+    def test_an_error_in_the_place_of_an_answer_is_told(self):
+        told = Reply(body=b'{"error": {"message": "all workers are busy"}}')
+        with serving(lambda _: told) as server, pytest.raises(GenerationError, match="all workers are busy"):
+            ask(settings(server.url, attempts=2))
+        assert len(server.sent) == 2
+
     def test_attempts_are_those_of_the_settings(self):
         with serving(lambda _: error(500, "broken for good")) as server:
             with pytest.raises(GenerationError, match="no endpoint answers any more") as caught:
