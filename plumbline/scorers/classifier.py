@@ -61,8 +61,8 @@ class ClassifierScorer:
 
     A score is the sigmoid of the label's output, or its softmax where one of the labels holds. Texts that are longer
     than the model takes are cut at their end, `truncated`. The empty text is scored as it is: as its special tokens
-    alone. On a CPU in float32 a score moves by less than 1e-5 with the texts that share its batch; in 16 bits by the
-    rounding of that type, about 0.001 for float16.
+    alone. On a CPU, in float32, a score moves by less than 1e-5 with the texts that share its batch. In 16 bits scores
+    are rounded: those of a random RoBERTa of base size moved by 0.0005 on average in float16, 0.006 in bfloat16.
 
     Parameters
     ----------

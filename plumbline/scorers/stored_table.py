@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +13,20 @@ from numpy.typing import NDArray
 
 from plumbline.digests import digest_file
 from plumbline.errors import ScoringError
-from plumbline.scorers.text_scores import TEXT, TEXT_KEY, text_keys
+from plumbline.scorers.stored_checks import (
+    ROW,
+    is_parquet,
+    key_of_text_in,
+    lower_in,
+    place,
+    refuse_bad_values,
+    score_in,
+)
+from plumbline.scorers.text_scores import TEXT, TEXT_KEY
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
 
-_ROW, _TRUNCATED = "__row", "truncated"
-_HEX_64 = r"^[0-9a-f]{64}$"
+_TRUNCATED = "truncated"
 _HALF = 8
-_LONGEST_FIELD = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def read_stored(path: Path, columns: Mapping[str, str] | None = None) -> StoredT
       score.
 
     `truncated` (true or false) may say that only the beginning was read. Other columns are left alone. A text may come
-    several times, with the same scores. The released texts of the study can be read so, once scored.
+    several times, with the same scores.
 
     Parameters
     ----------
@@ -80,8 +86,8 @@ def read_stored(path: Path, columns: Mapping[str, str] | None = None) -> StoredT
     found = _columns(path, rows.collect_schema().names(), columns or {})
     attributes = tuple(name for name in SCORED_ATTRIBUTES if name in found)
     try:
-        _refuse_bad_values(path, rows, found, attributes)
-        table = _keyed(rows, found, attributes).collect(engine="streaming").sort("first", "second", _ROW)
+        refuse_bad_values(path, rows, found, attributes)
+        table = _keyed(rows, found, attributes).collect(engine="streaming").sort("first", "second", ROW)
     except pl.exceptions.PolarsError as error:
         raise _unreadable(path, error) from error
     table = _once(path, table, attributes)
@@ -114,11 +120,11 @@ def _halves(key: pl.Expr) -> list[pl.Expr]:
 def _scan(path: Path) -> pl.LazyFrame:
     try:
         # Values of a CSV are checked below, where the line is known.
-        frame = pl.scan_parquet(path) if _is_parquet(path) else pl.scan_csv(path, infer_schema=False)
+        frame = pl.scan_parquet(path) if is_parquet(path) else pl.scan_csv(path, infer_schema=False)
         frame.collect_schema()
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from error
-    return frame.with_row_index(_ROW)
+    return frame.with_row_index(ROW)
 
 
 def _columns(path: Path, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, str]:
@@ -151,92 +157,29 @@ def _plain(name: str) -> str:
     return plain.removesuffix("_score")
 
 
-def _refuse_bad_values(
-    path: Path, rows: pl.LazyFrame, found: Mapping[str, str], attributes: Sequence[str]
-) -> None:
-    """Refuse what is no score, no sha256, or the sha256 of another text."""
-    for attribute in attributes:
-        raw, score = pl.col(found[attribute]), _score(found[attribute])
-        said = raw.cast(pl.String).str.strip_chars().fill_null("") != ""
-        bad = said & (score.is_null() | ~(score.is_between(0, 1) | score.is_nan()))
-        _refuse(
-            path,
-            rows,
-            bad,
-            raw,
-            f"a stored score of `{attribute}` is not from 0 to 1",
-            "a number from 0 to 1",
-        )
-    if TEXT_KEY not in found:
-        return
-    raw, key = pl.col(found[TEXT_KEY]), _lower(found[TEXT_KEY])
-    _refuse(path, rows, ~key.str.contains(_HEX_64), raw, "this is no sha256", "64 hexadecimal digits")
-    if TEXT in found:
-        other = key != _key_of_text(found[TEXT])
-        _refuse(path, rows, other, raw, "this is the sha256 of another text", "that of the text in UTF-8")
-
-
-def _refuse(path: Path, rows: pl.LazyFrame, bad: pl.Expr, shown: pl.Expr, what: str, expected: str) -> None:
-    first = rows.filter(bad.fill_null(True)).select(_ROW, value=shown.cast(pl.String)).head(1).collect()
-    if first.height:
-        row, value = first.row(0)
-        raise ScoringError(what, where=_place(path, row), found=value, expected=expected)
-
-
 def _keyed(rows: pl.LazyFrame, found: Mapping[str, str], attributes: Sequence[str]) -> pl.LazyFrame:
-    key = _lower(found[TEXT_KEY]) if TEXT_KEY in found else _key_of_text(found[TEXT])
+    key = lower_in(found[TEXT_KEY]) if TEXT_KEY in found else key_of_text_in(found[TEXT])
     flag = pl.lit(False)
     if _TRUNCATED in found:
-        flag = _lower(found[_TRUNCATED]).is_in(["true", "1"])
-    scores = [_score(found[name]).fill_null(float("nan")).alias(name) for name in attributes]
-    return rows.select(_ROW, *_halves(key), *scores, flag.alias(_TRUNCATED))
-
-
-def _score(column: str) -> pl.Expr:
-    return pl.col(column).cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
-
-
-def _lower(column: str) -> pl.Expr:
-    return pl.col(column).cast(pl.String).str.strip_chars().str.to_lowercase().fill_null("")
-
-
-def _key_of_text(column: str) -> pl.Expr:
-    def keys(texts: pl.Series) -> pl.Series:
-        return pl.Series(text_keys(texts.to_list()), dtype=pl.String)
-
-    return pl.col(column).fill_null("").map_batches(keys, pl.String, is_elementwise=True)
+        flag = lower_in(found[_TRUNCATED]).is_in(["true", "1"])
+    scores = [score_in(found[name]).fill_null(float("nan")).alias(name) for name in attributes]
+    return rows.select(ROW, *_halves(key), *scores, flag.alias(_TRUNCATED))
 
 
 def _once(path: Path, table: pl.DataFrame, attributes: Sequence[str]) -> pl.DataFrame:
     """Return each text once; refuse one with two scores."""
     again = (pl.col("first") == pl.col("first").shift()) & (pl.col("second") == pl.col("second").shift())
     other = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in attributes)
-    table = table.with_columns(_again=again.fill_null(False), _before=pl.col(_ROW).shift())
+    table = table.with_columns(_again=again.fill_null(False), _before=pl.col(ROW).shift())
     twice = table.filter(pl.col("_again") & other).head(1)
     if twice.height:
         raise ScoringError(
             "one text has two different scores",
-            where=_place(path, twice[_ROW][0]),
-            found=f"other scores than {_place(path, twice['_before'][0])}",
+            where=place(path, twice[ROW][0]),
+            found=f"other scores than {place(path, twice['_before'][0])}",
             expected="each text once, or with the same scores",
         )
     return table.filter(~pl.col("_again"))
-
-
-def _place(path: Path, row: int) -> str:
-    """Return file and line of a row, counted from 0 without the header; texts may run over several lines."""
-    if _is_parquet(path):
-        return f"{path}, row {row + 1}"
-    csv.field_size_limit(_LONGEST_FIELD)
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        reader = csv.reader(file)
-        for _ in range(row + 1):
-            next(reader, None)
-        return f"{path}, line {reader.line_num + 1}"
-
-
-def _is_parquet(path: Path) -> bool:
-    return path.suffix.lower() == ".parquet"
 
 
 def _unreadable(path: Path, error: Exception) -> ScoringError:
