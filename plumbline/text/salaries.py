@@ -10,14 +10,16 @@ hourly wage "was multiplied by 2000 to estimate the annual salary. If the salary
 3. Thousands separators are commas, points, blanks or apostrophes; `45k` and `45 thousand` are 45,000; two ends (`$40k
    to 50k`, `between 40 and 50 thousand`) are the number in their middle, and the first takes the thousands of the
    second.
-4. Amounts for a year count before hourly ones, and those written as money before bare numbers. If they are one amount,
-   said once or more, that is the salary; if they differ, none is read.
+4. Amounts for a year count before hourly ones, those written as money before bare numbers, and those after `offer`,
+   `pay` or `propose` before others, such as an average. If they are one amount, said once or more, that is the salary;
+   if they differ, none is read.
 5. An amount for a month, a week or a day is not read: the paper converts hourly wages alone.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import polars as pl
@@ -83,6 +85,7 @@ _SALARY = re.compile(
 _GROUPED = re.compile(r"\d{1,3}(?:,\d\d)*(?:[,.' ]\d{3})+(?:[.,]\d{1,2})?")
 _TIMES = {"k": 1e3, "thousand": 1e3, "grand": 1e3, "m": 1e6, "mio": 1e6, "million": 1e6}
 _BEFORE = re.compile(r"\b(hourly|monthly|weekly|daily)\b[^.\d\n;]{0,60}$")
+_OFFER = re.compile(r"\b(?:offer|pay|propose)\b[^.\d\n;]{0,70}$")
 _NO_SALARY = re.compile(
     r"\b401\s*\(?k\)?"
     r"|(?<![\w.,$])\d+(?:[.,]\d+)?\s*\+?\s*(?:(?:-|to|or)\s*\d+\s*\+?)?[\s-]*(?:years?|yrs?|months?|weeks?|days?"
@@ -103,6 +106,7 @@ class _Amount:
     period: str | None
     money: bool
     dollars: bool
+    offered: bool
 
 
 def read_salary(text: str | None) -> float | None:
@@ -147,18 +151,26 @@ def _annual(amounts: list[_Amount]) -> Reading:
         return unreadable(NO_NUMBER)
     if not (dollars := [amount for amount in amounts if amount.dollars]):
         return unreadable(OTHER_CURRENCY)
-    for chosen in (
-        [amount for amount in dollars if amount.period == "year"],
-        [amount for amount in dollars if amount.money and amount.period is None],
-        [amount for amount in dollars if amount.period == "hour"],
-        [amount for amount in dollars if amount.period is None],
-    ):
-        if values := {amount.value for amount in chosen}:
-            if len(values) > 1:
-                return unreadable(SEVERAL_NUMBERS)
-            value = values.pop() * (HOURS_A_YEAR if chosen[0].period == "hour" else 1)
-            return within(value, LOWEST, HIGHEST)
+    pool = [
+        amount for amount in dollars if amount.offered and amount.money and amount.period in ("year", None)
+    ]
+    for chosen in _by_preference(pool or dollars):
+        values = {amount.value for amount in chosen}
+        if len(values) > 1:
+            values = {amount.value for amount in chosen if amount.offered}
+        if len(values) == 1:
+            hours = HOURS_A_YEAR if chosen[0].period == "hour" else 1
+            return within(values.pop() * hours, LOWEST, HIGHEST)
+        if chosen:
+            return unreadable(SEVERAL_NUMBERS)
     return unreadable(OTHER_PERIOD)
+
+
+def _by_preference(amounts: list[_Amount]) -> Iterator[list[_Amount]]:
+    yield [amount for amount in amounts if amount.period == "year"]
+    yield [amount for amount in amounts if amount.money and amount.period is None]
+    yield [amount for amount in amounts if amount.period == "hour"]
+    yield [amount for amount in amounts if amount.period is None]
 
 
 def _behind(plain: str, end: int) -> str:
@@ -177,6 +189,7 @@ def _amount(found: re.Match[str], before: str) -> _Amount:
         period=_period(part, before),
         money=said("sign", "dollars", "times") or bool(_GROUPED.search(found[0])),
         dollars=not said("other", "behind"),
+        offered=_OFFER.search(before) is not None,
     )
 
 
