@@ -29,7 +29,8 @@ class ChatClient:
     Each URL has `settings.concurrency` slots; a free slot takes the next request. Tried again, with waits that double
     or as long as Retry-After says: 408, 409, 429, 5xx, time-outs, cut connections, and replies that are no chat
     completion. An endpoint whose attempts at one request are used up, while it answered nothing else meanwhile, is
-    down: it is set aside, and others take over its requests. 401, 403, 404 and a redirect end the call at an endpoint
+    down: it is set aside, and others take over its requests. A request that met 429 each time, while others were
+    answered, waits its turn again; any other goes to endpoints that have not tried it, or ends the call. 401, 403, 404 and a redirect end the call at an endpoint
     that never answered, since they are mistakes of the settings; one that answered before is set aside. Another 4xx
     ends the call. Refusals and content filters are answers.
 
@@ -114,10 +115,10 @@ class ChatClient:
             try:
                 reply = await endpoint.ask(requests[position])
             except ChatFault as fault:
-                self._settle(
-                    endpoint, fault, where=requests[position].where, answered=endpoint.answered - before
-                )
-                await work.give_back(position, endpoint, fault)
+                others = endpoint.answered - before
+                self._settle(endpoint, fault, where=requests[position].where, answered=others)
+                # Too many requests, while others were answered: it had bad luck, and nobody is to blame.
+                await work.give_back(position, endpoint, fault, again=fault.busy and others > 0)
                 continue
             self._have_answered.add(endpoint.url)
             hand_out((position, reply))

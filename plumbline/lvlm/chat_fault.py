@@ -36,12 +36,15 @@ class ChatFault(Exception):
     hint : str or None
     pause_s : float or None
         What the endpoint asked for with Retry-After, at most `LONGEST_PAUSE_S`.
+    busy : bool
+        Whether it only says that it gets too many requests (429).
     """
 
     kind: Literal["passing", "endpoint", "request"]
     what: str
     hint: str | None = None
     pause_s: float | None = None
+    busy: bool = False
 
     def __str__(self) -> str:
         return self.what
@@ -79,7 +82,11 @@ def fault_of_status(
         )
     if status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return ChatFault(
-            "passing", what, "wait until the endpoint works, and run again", pause_s=_pause(headers, now)
+            "passing",
+            what,
+            "wait until the endpoint works, and run again; a lower `concurrency` may be needed",
+            pause_s=_pause(headers, now),
+            busy=status == HTTPStatus.TOO_MANY_REQUESTS,
         )
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         target = on_one_line(key.scrub(headers.get("location", "")))

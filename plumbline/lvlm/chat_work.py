@@ -48,8 +48,15 @@ class ChatWork:
             if not self._unanswered:
                 self._changed.notify_all()
 
-    async def give_back(self, position: int, endpoint: ChatEndpoint, fault: ChatFault) -> None:
+    async def give_back(
+        self, position: int, endpoint: ChatEndpoint, fault: ChatFault, *, again: bool = False
+    ) -> None:
         """Put back what an endpoint could not answer.
+
+        Parameters
+        ----------
+        again : bool
+            Whether the same endpoint may take it once more.
 
         Raises
         ------
@@ -57,7 +64,8 @@ class ChatWork:
             If no endpoint is left, or none that has not tried it.
         """
         async with self._changed:
-            self._tried.setdefault(position, {})[endpoint] = fault
+            if not again:
+                self._tried.setdefault(position, {})[endpoint] = fault
             self._waiting.appendleft(position)
             in_use = [other for other in self._endpoints if other.fault is None]
             if not in_use:

@@ -300,6 +300,21 @@ class TestSeveralEndpoints:
         assert replies[0].text == "sound"
         assert [sent.text for sent in first.sent].count("poison") == 2
 
+    def test_too_many_requests_end_nothing_while_others_are_answered(self):
+        others_answered = threading.Event()
+
+        def answer(sent: Sent) -> Reply:
+            if sent.text == "unlucky" and sent.number < 2:
+                assert others_answered.wait(10)
+                return error(429)
+            if sent.text == "c":
+                others_answered.set()  # by now `a` or `b` is counted
+            return completion(sent.text)
+
+        with serving(answer) as server:
+            replies = ask(settings(server.url, concurrency=2, attempts=1), "unlucky", *"abc")
+        assert [reply.text for reply in replies] == ["unlucky", *"abc"]
+
     def test_a_request_that_no_endpoint_can_answer_is_named(self):
         release = threading.Event()
 
