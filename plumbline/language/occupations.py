@@ -101,7 +101,7 @@ def _table(part: pl.DataFrame, common: Row, spreads: dict[str, SetEstimate]) -> 
         for end, names in ends.items()
         for place, name in enumerate(names, start=1)
     ]
-    quantiles = part.group_by("occupation", "group").agg(
+    quantiles = part.group_by(pl.col("occupation", "group").cast(pl.String)).agg(
         *(pl.col("score").quantile(share, "linear").alias(name) for name, share in _QUANTILES.items()),
         n=pl.len().cast(pl.Int64),
     )

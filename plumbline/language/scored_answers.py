@@ -14,7 +14,9 @@ from plumbline.language.cell import LanguageCell
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.text.refusals import refused
 
-_WHOSE = ("dataset", "subset", "attribute", "group", "occupation", "set_id", "image_id", "seed")
+_WHOSE = ("dataset", "subset", "attribute", "group", "occupation", "set_id", "image_id")
+NAME = pl.Categorical
+"""Four bytes a row instead of sixteen and more: names repeat over seeds, scorers and attributes."""
 REFUSED = refused(pl.col("text").fill_null(""), pl.col("finish_reason"))
 """Whether an answer is a refusal: the source says so, or its text does."""
 
@@ -27,8 +29,8 @@ class ScoredAnswers:
     ----------
     model, prompt, instruction : str
     answers : DataFrame
-        One row an answer: `dataset, subset, attribute, group, occupation, set_id, image_id, seed, unit, refused`. Only
-        of images whose group is known.
+        One row an answer, with names as `NAME`: `dataset, subset, attribute, group, occupation, set_id, image_id, seed,
+        unit, refused`. Only of images whose group is known.
     scores : DataFrame
         The same columns with `scorer, scored, score`: one row an answer, scorer and scored attribute. Scores that are
         nan are left out.
@@ -77,15 +79,16 @@ def scored_answers(cell: LanguageCell, prompt: str, instruction: str) -> ScoredA
         )
         .select(
             "row_key",
-            *_WHOSE,
-            unit=UNIT,
+            "seed",
+            *(pl.col(name).cast(NAME) for name in _WHOSE),
+            unit=UNIT.cast(NAME),
             refused=REFUSED,
         )
         .collect(engine="streaming")
     )
     scores = (
         cell.scores.filter(pl.col("score").is_not_null() & pl.col("score").is_not_nan())
-        .select("row_key", "scorer", "score", scored="attribute")
+        .select("row_key", "score", scorer=pl.col("scorer").cast(NAME), scored=pl.col("attribute").cast(NAME))
         .join(answers.lazy(), on="row_key")
         .drop("row_key")
         .collect(engine="streaming")
@@ -112,4 +115,4 @@ def parts(frame: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[str, ...], pl.D
 
 def codes(names: pl.Series) -> NDArray[np.int64]:
     """Return names as codes from 0, in the order of the names."""
-    return (names.rank("dense").cast(pl.Int64) - 1).to_numpy()
+    return (names.cast(pl.String).rank("dense").cast(pl.Int64) - 1).to_numpy()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from plumbline.language.scored_answers import ScoredAnswers
+from plumbline.language.scored_answers import NAME, ScoredAnswers
 
 OF_SET = ("dataset", "attribute", "subset", "set_id", "unit", "seed")
 """Names a set and seed."""
@@ -52,6 +52,7 @@ def set_spreads(scored: ScoredAnswers, expected: pl.DataFrame) -> SetSpreads:
         expected.filter(pl.col("set_id").is_not_null(), pl.col("set_groups").is_not_null())
         .group_by("dataset", "subset", "set_id")
         .agg(pl.col("set_groups").max())
+        .cast({"dataset": NAME, "subset": NAME, "set_id": NAME})
     )
     keys = ["dataset", "subset", "set_id"]
     asked = (
@@ -65,7 +66,7 @@ def set_spreads(scored: ScoredAnswers, expected: pl.DataFrame) -> SetSpreads:
         scored.scores.join(whole, on=keys)
         .group_by(*OF_SET, "scorer", "scored")
         .agg(
-            pl.col("occupation").drop_nulls().min(),
+            pl.col("occupation").drop_nulls().first(),
             pl.col("set_groups").first(),
             groups=pl.col("group").n_unique(),
             highest=pl.col("score").max(),
