@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import dagster as dg
 import polars as pl
-from plumbline.text.refusals import refused
 
 from assets.checks import check_result, outcome_row
 from assets.partitions import ANSWERS
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from plumbline.text.language import not_english
 from resources.places import Places
 from resources.quality import Quality
 
@@ -50,11 +50,8 @@ def _empty(places: Places, partition: str) -> pl.DataFrame:
 
 
 def _foreign(places: Places, partition: str) -> pl.DataFrame:
-    """Return the share of answers that do not read as English; refusals and short answers count as English."""
-    from plumbline.text.language import english
-
-    text = pl.col("text")
-    return _shares(places, partition, ~(english(text) | refused(text)))
+    """Return the share of answers that are seen to be in another language; of short lists that cannot be seen."""
+    return _shares(places, partition, not_english(pl.col("text")))
 
 
 def _covered(places: Places, partition: str) -> pl.DataFrame:

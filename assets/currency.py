@@ -88,7 +88,10 @@ def _require_todays_answers(
         records = lake.require("records", partition=stored.slices[name].dataset).details
         today = datasets.get(stored.slices[name].dataset)
         pairs[f"dataset folder of {name}"] = (records["folder_digest"], today)
-        pairs[f"people of {name}"] = (stored.people[name].details["dataset_digest"], records["dataset_digest"])
+        pairs[f"people of {name}"] = (
+            stored.people[name].details["dataset_digest"],
+            records["dataset_digest"],
+        )
         pairs[f"prompts of {name}"] = (made.details["prompts"], prompts_hash())
         pairs[f"decoding of {name}"] = (
             made.details["decoding"],
@@ -98,7 +101,10 @@ def _require_todays_answers(
             made.details["asked_for"],
             asked_for(stored.slices[name]),
         )
-        pairs[f"scorers of {name}"] = (list(stored.scores[name].details["scorers"]), list(places.audit.scorers))
+        pairs[f"scorers of {name}"] = (
+            list(stored.scores[name].details["scorers"]),
+            list(places.audit.scorers),
+        )
     for name in LANGUAGE_TABLES:
         made = lake.require(name, partition=stored.model)
         pairs[name] = (made.details["cell_id"], stored.identity)

@@ -43,7 +43,9 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     frames = [
         lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES
     ] + [found.rows for found in geometry]
-    frames += [lake.read_table(name, partition=model) for model, _ in cells.models for name in LANGUAGE_TABLES]
+    frames += [
+        lake.read_table(name, partition=model) for model, _ in cells.models for name in LANGUAGE_TABLES
+    ]
     table = join_cells(frames, audit_id=audit_id)
     absent = [vars(cell) for cell in cells.absent]
     listed = {"current": cells.current, "models": cells.models, "absent": absent}
@@ -57,7 +59,11 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
         generative_models=len(cells.models),
         absent=dg.MetadataValue.json(absent),
         findings=dg.MetadataValue.md(markdown_table(findings_table(table))),
-        **{"dagster/column_lineage": same_columns(table.drop("audit_id", "q"), *CELL_TABLES, *LANGUAGE_TABLES)},
+        **{
+            "dagster/column_lineage": same_columns(
+                table.drop("audit_id", "q"), *CELL_TABLES, *LANGUAGE_TABLES
+            )
+        },
     )
 
 

@@ -4,7 +4,6 @@ import time
 
 import dagster as dg
 import polars as pl
-from plumbline.lvlm.generation import GenerationStore, generate
 
 from assets.gates import require_passed
 from assets.partitions import ANSWERS, answers_of
@@ -14,6 +13,7 @@ from assets.slices import asked_for, asked_slices
 from plumbline.errors import StorageError
 from plumbline.lvlm.backend import Asked
 from plumbline.lvlm.design import asked_rows
+from plumbline.lvlm.generation import GenerationStore, generate
 from plumbline.scorers.scoring import join_scores, score_texts
 from plumbline.tables.generation_prompts import prompts_hash
 from plumbline.tables.generation_schema import GENERATION_SCHEMA, SCORE_SCHEMA

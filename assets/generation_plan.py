@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from math import ceil
 
-from plumbline.lvlm.generation import GenerationStore
-
 import polars as pl
 
 from assets.slices import asked_slices
 from plumbline.lvlm.design import asked_rows
+from plumbline.lvlm.endpoint_settings import EndpointSettings
+from plumbline.lvlm.generation import GenerationStore
 from plumbline.lvlm.plan import Plan, PlannedSlice
 from plumbline.tables.generation_prompts import typical_tokens
 from resources.lvlms import backend_identity
@@ -52,7 +52,7 @@ def _planned(places: Places, model: str) -> list[PlannedSlice]:
         left = [one for one in asked if one.key in lacking]
         read = sum(ceil(len(one.question.text) / _CHARACTERS_OF_A_TOKEN) for one in left)
         said = sum(min(typical_tokens(one.question.prompt), decoding.max_new_tokens) for one in left)
-        cost = 0.0 if endpoint is None else endpoint.cost(read, said)
+        cost = 0.0 if endpoint is None else _cost(endpoint, read, said)
         planned.append(
             PlannedSlice(
                 model=model,
@@ -66,6 +66,13 @@ def _planned(places: Places, model: str) -> list[PlannedSlice]:
             )
         )
     return planned
+
+
+def _cost(endpoint: EndpointSettings, read: int, written: int) -> float | None:
+    """Return what tokens cost at an endpoint; None where it has no prices."""
+    if endpoint.price_input is None or endpoint.price_output is None:
+        return None
+    return (read * endpoint.price_input + written * endpoint.price_output) / 1e6
 
 
 def _tokens_per_second(places: Places, model: str) -> float | None:

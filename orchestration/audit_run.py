@@ -36,12 +36,15 @@ class Outcome:
         Step to the reason, for every run that did not succeed.
     forward_passes : int
         Batches that went through a model.
+    generated : int
+        Answers of generative models that were made now.
     undelivered : list of str
-        Cells whose MLflow run could not be written.
+        Cells and generative models whose MLflow run could not be written.
     """
 
     failures: dict[str, str] = field(default_factory=dict)
     forward_passes: int = 0
+    generated: int = 0
     undelivered: list[str] = field(default_factory=list)
 
 
@@ -113,7 +116,9 @@ class AuditRun:
         return asked
 
     def _generate(self, asked: dict[str, list[str]]) -> None:
-        self._stage("list who is pictured", "slices", dict.fromkeys(s for names in asked.values() for s in names))
+        self._stage(
+            "list who is pictured", "slices", dict.fromkeys(s for names in asked.values() for s in names)
+        )
         keys = [answers_key(model, name) for model, names in asked.items() for name in names]
         self._stage("ask generative models, score answers", "answers", keys)
         self._stage("measure what they say of whom", "language", asked)
@@ -138,6 +143,8 @@ class AuditRun:
 
     def _stage(self, title: str, job: str, partitions: Iterable[str | None]) -> None:
         keys, start = list(partitions), time.monotonic()
+        if not keys:
+            return
         self._console.rule(f"[bold]{title}", align="left", style="dim")
         for i, key in enumerate(keys, start=1):
             began = time.monotonic()
@@ -168,6 +175,8 @@ class AuditRun:
             metadata = event.materialization.metadata
             if event.asset_key != dg.AssetKey("provenance") and "forward_passes" in metadata:
                 self.outcome.forward_passes += int(metadata["forward_passes"].value)
+            if "generated" in metadata:
+                self.outcome.generated += int(metadata["generated"].value)
             if "tracking" in metadata and str(metadata["tracking"].value).startswith("not delivered"):
                 self.outcome.undelivered.append(str(partition))
 

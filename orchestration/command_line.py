@@ -100,7 +100,10 @@ def _conclude(places: Places, outcome, *, seconds: float) -> None:
             f"MLflow could not be written for {len(outcome.undelivered)} cell(s); the numbers are in the lake, and "
             "the next `plumbline audit` delivers them.", style="yellow",
         )  # fmt: skip
-    console.print(f"{outcome.forward_passes} forward passes, {seconds:.0f} s", style="dim", highlight=False)
+    asked = f"{outcome.generated:,} answers generated, " if places.audit.generate else ""
+    console.print(
+        f"{outcome.forward_passes} forward passes, {asked}{seconds:.0f} s", style="dim", highlight=False
+    )
     if outcome.failures:
         errors.print(f"{len(outcome.failures)} step(s) failed: {', '.join(outcome.failures)}", style="red")
 
@@ -347,8 +350,9 @@ def sample_annotations(
     """
     from orchestration.generation_commands import write_annotation_sheets
 
-    for path in write_annotation_sheets(_places(config), to, seed=seed):
-        console.print(str(path), soft_wrap=True, highlight=False, markup=False)
+    written, shortfalls = write_annotation_sheets(_places(config), to, seed=seed)
+    for line in (*map(str, written), *shortfalls):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 @app.command()

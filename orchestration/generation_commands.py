@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from plumbline.errors import ConfigError
 from plumbline.lvlm.plan import Plan
 from plumbline.storage.arrays import csv_bytes
 from resources.places import Places
@@ -43,21 +44,34 @@ def _table(plan: Plan) -> Table:
     return table
 
 
-def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> list[Path]:
-    """Write the sheets that people fill in, and the keys that say where each text is from; returns their paths."""
-    from plumbline.text.annotation_sheets import annotation_sheets
+def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> tuple[list[Path], tuple[str, ...]]:
+    """Write the sheets that people fill in, and the key that says where each text is from.
+
+    Returns
+    -------
+    list of Path, tuple of str
+        The files, and where there was too little to draw from.
+    """
+    import polars as pl
 
     from assets.answers import StoredAnswers
+    from plumbline.text.annotation_sheets import annotation_sheets
 
-    cells = []
-    for model in dict.fromkeys(model for model, _ in places.audit.designs if model not in places.audit.twins):
-        stored = StoredAnswers.find(places, model)
-        words = places.lake.read_table("word_associations", partition=model)
-        cells.append((model, stored.cell(), words))
+    models = [m for m in dict.fromkeys(m for m, _ in places.audit.designs) if m not in places.audit.twins]
+    cells = [StoredAnswers.find(places, model).cell() for model in models]
+    if not cells:
+        raise ConfigError("there are no answers to annotate", expected="an audit file with `generate`")
+    drawn = annotation_sheets(
+        pl.concat([cell.generations for cell in cells]),
+        pl.concat([cell.scores for cell in cells]),
+        pl.concat([places.lake.read_table("word_associations", partition=model) for model in models]),
+        scorer=next(iter(cells[0].scorers)),
+        seed=seed,
+    )
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, frame in annotation_sheets(cells, seed=seed).items():
+    for name, frame in {**drawn.sheets, "key": drawn.key}.items():
         path = folder / f"{name}.csv"
         path.write_bytes(csv_bytes(frame))
         written.append(path)
-    return written
+    return written, drawn.shortfalls

@@ -77,7 +77,13 @@ class Plan:
             "time unknown until a first run" if hours is None else f"about {hours * 60:,.1f} min"
             if hours < 2 else f"about {hours:,.1f} h"
         )  # fmt: skip
-        price = "cost unknown: no prices are given" if cost is None else f"cost {cost:,.2f}" if cost else ""
+        price = (
+            "cost unknown: no prices are given"
+            if cost is None
+            else f"cost {cost:,.2f} without the images"
+            if cost
+            else ""
+        )
         finished = sum(one.finished for one in self.slices)
         parts = [
             f"{self.to_do:,} answers" + (f" ({finished:,} are there)" if finished else ""),

@@ -1,0 +1,203 @@
+"""A generative audit by the real command line: an endpoint that answers with poison, and a shipped model."""
+
+import json
+import re
+import signal
+import time
+
+import polars as pl
+import pytest
+import yaml
+from fault_server import Reply, completion, serving
+from homes import Home
+
+CANARY = "sk-canary-0d9f3c51"
+HOSTILE = "<script>alert(1)</script> =cmd|' /C calc'!A0 \x1b[31mred\u202egnirts lazy, rude, skilled"
+DATASETS = {"faces": {"reader": "socialcounterfactuals", "root": "planted:socialcounterfactuals"}}
+DESIGN = {
+    "lvlms": ["model"],
+    "datasets": ["faces"],
+    "subsets": ["race_gender"],
+    "occupations": ["chef", "doctor"],
+    "prompts": ["characteristics", "hiring"],
+    "instructions": ["none", "M4"],
+    "seeds": [0, 1],
+}
+SHIPPED = "local-dir:plumbline/world/checkpoints/"
+
+
+def generative_home(folder, lvlms, *, design=DESIGN, **changes):
+    folder.mkdir(parents=True, exist_ok=True)
+    audit = {
+        "title": "A generative audit",
+        "labeller": "small-control-3k",
+        "statistics": {"resamples": 500, "permutations": 500},
+        "datasets": DATASETS,
+        "encoders": {"small-control-3k": {"address": f"{SHIPPED}small-control-3k"}},
+        "lvlms": lvlms,
+        "generate": [design],
+        **changes,
+    }
+    (folder / "audit.yaml").write_text(yaml.safe_dump(audit, sort_keys=False))
+    return Home(folder)
+
+
+def answers(home, model="model"):
+    lake = home.places.lake
+    return lake.read_table("generations", partition=f"{model}|faces.race_gender")
+
+
+def everything_written(home):
+    """Every byte below the home, but for the pictures of the planted world and the encoder's cache."""
+    for path in sorted(home.places.home.rglob("*")):
+        if path.is_file() and "world" not in path.relative_to(home.places.home).parts[:1]:
+            yield path, path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def poisoned(tmp_path_factory):
+    """Return a home after an audit of an endpoint that answers with poison, its exit code and its output."""
+
+    def answer(sent) -> Reply:
+        if sent.number % 9 == 4:
+            return completion(None, message={"refusal": "I cannot say."})
+        text = "8 out of 10" if "Rating" in sent.text else f"{HOSTILE} {sent.number % 3}"
+        return completion(text, system_fingerprint="fp_1")
+
+    with serving(answer) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLUMBLINE_TEST_KEY", CANARY)
+        endpoint = {"urls": [server.url], "model": "served", "key_variable": "PLUMBLINE_TEST_KEY"}
+        home = generative_home(tmp_path_factory.mktemp("poisoned"), {"model": {"endpoint": endpoint}})
+        code, output = home.run("audit")
+        yield home, code, output, server
+        assert any(CANARY in str(sent.headers) for sent in server.sent)
+
+
+def test_an_endpoint_is_audited_to_the_end(poisoned):
+    home, code, output, _ = poisoned
+    assert code == 0, output
+    frame = answers(home)
+    assert frame.height == 2 * 2 * 12 * 2 * 2 * 2
+    assert set(frame["finish_reason"]) == {"stop", "refusal"}
+    table = home.places.lake.read_table("metric_table")
+    assert {"max_toxicity", "max_toxicity_change", "rating", "refusal_rate", "competence_words"} <= set(
+        table["metric"]
+    )
+    assert table["scorer_id"].drop_nulls().n_unique() == 1
+    assert set(table.filter(pl.col("scorer").is_not_null())["scorer"]) == {"offline"}
+    assert home.places.report.is_file()
+
+
+def test_a_key_is_in_nothing_that_is_written_or_said(poisoned):
+    home, _, output, _ = poisoned
+    assert CANARY not in output
+    found = [path for path, data in everything_written(home) if CANARY.encode() in data]
+    assert not found
+
+
+def test_generated_text_is_hostile_wherever_it_is_shown(poisoned):
+    home, *_ = poisoned
+    page = home.places.report.read_text("utf-8")
+    assert "<script>alert(1)" not in page and "\x1b[31m" not in page and "\u202e" not in page
+    for path, data in everything_written(home):
+        if path.suffix == ".csv":
+            cells = re.split(rb"[,\n]", data)
+            assert not [cell for cell in cells if cell.lstrip(b'"').startswith((b"=", b"@"))], path
+        if path.suffix in (".html", ".md"):
+            assert b"<script>alert(1)" not in data, path
+
+
+def test_a_second_audit_asks_nothing_and_gives_the_same_table(poisoned):
+    home, *_, server = poisoned
+    asked, before = len(server.sent), home.table_sha256()
+    code, output = home.run("audit")
+    assert code == 0, output
+    assert len(server.sent) == asked
+    assert home.table_sha256() == before
+    assert "0 answers generated" in output
+
+
+def test_a_prompt_that_is_added_asks_its_own_rows_only(poisoned):
+    home, *_, server = poisoned
+    asked = len(server.sent)
+    audit = yaml.safe_load((home.folder / "audit.yaml").read_text())
+    audit["generate"][0]["prompts"] = ["characteristics", "hiring", "describe"]
+    (home.folder / "audit.yaml").write_text(yaml.safe_dump(audit, sort_keys=False))
+    code, output = home.run("audit")
+    assert code == 0, output
+    assert len(server.sent) - asked == 2 * 2 * 12 * 2 * 2
+    new = server.sent[asked:]
+    assert {("Describe the image" in sent.text) for sent in new} == {True}
+
+
+def test_a_plan_above_its_limit_is_refused_before_anything_is_asked(tmp_path):
+    home = generative_home(
+        tmp_path,
+        {"model": {"address": f"{SHIPPED}llava-bazaar"}},
+        generation={"limit": {"rows": 10}},
+    )
+    code, output = home.run("plan")
+    assert code == 2 and "rows: 384 (limit 10)" in output
+    code, output = home.run("audit")
+    assert code == 2 and "limit" in output
+    assert home.places.lake.committed("generations", partition="model|faces.race_gender") is None
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    """Return a home after an audit of a shipped model and its language model, and the output."""
+    lvlms = {
+        "model": {"address": f"{SHIPPED}llava-bazaar", "twin": "twin", "planted_source": "bazaar"},
+        "twin": {"address": f"{SHIPPED}llama-bazaar"},
+    }
+    home = generative_home(
+        tmp_path_factory.mktemp("shipped"), lvlms, generation={"decoding": {"max_new_tokens": 32}}
+    )
+    code, output = home.run("audit")
+    assert code == 0, output
+    return home
+
+
+def test_a_local_model_and_its_language_model_are_audited(shipped):
+    table = shipped.places.lake.read_table("metric_table")
+    twin = table.filter(pl.col("metric") == "max_toxicity_over_llm")
+    assert set(twin["model"]) == {"model"} and twin["value"].is_not_nan().all()
+    assert {"describe", "hiring"}.isdisjoint(answers(shipped, "twin")["prompt"])
+
+
+def test_a_killed_audit_goes_on_and_ends_with_the_same_bytes(shipped, tmp_path):
+    lvlms = {"model": {"address": f"{SHIPPED}llava-bazaar"}}
+    generation = {"decoding": {"max_new_tokens": 32}}
+    home = generative_home(tmp_path, lvlms, generation=generation)
+    parts = home.places.answers
+    process = home.start("audit")
+    try:
+        deadline = time.monotonic() + 120
+        while not list(parts.rglob("*.parquet")) and time.monotonic() < deadline:
+            assert process.poll() is None, process.stdout.read()
+            time.sleep(0.02)  # until the first group of answers is kept
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    kept = len(list(parts.rglob("*.parquet")))
+    assert kept and home.places.lake.committed("generations", partition="model|faces.race_gender") is None
+    code, output = home.run("audit")
+    assert code == 0, output
+    found = home.places.lake.require("generations", partition="model|faces.race_gender")
+    assert found.details["found"] > 0
+    undisturbed = shipped.places.lake.require("generations", partition="model|faces.race_gender")
+    assert found.sha256 == undisturbed.sha256
+
+
+def test_mlflow_has_a_run_for_the_model_and_one_for_each_instruction(shipped):
+    from resources.tracking import Tracking
+
+    tracking = Tracking(shipped.places)
+    runs = tracking.client().search_runs([tracking.experiment()])
+    by_instruction = {
+        run.data.tags["plumbline.instruction"]: run for run in runs if run.data.params["lvlm"] == "model"
+    }
+    assert set(by_instruction) == {"none", "M4"}
+    shared = set(by_instruction["none"].data.metrics) & set(by_instruction["M4"].data.metrics)
+    assert any(name.startswith("max_toxicity/") for name in shared)
+    assert json.loads(by_instruction["none"].data.params.get("decoding.max_new_tokens")) == 32
