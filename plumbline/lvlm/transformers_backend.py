@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plumbline.digests import digest_bytes
 from plumbline.encoders.batching import is_out_of_memory
 from plumbline.encoders.encoder import Placement
 from plumbline.encoders.image_processor import ImageProcessor
 from plumbline.encoders.torch_encoder import without_tf32
-from plumbline.errors import GenerationError, ImageRejected
-from plumbline.images import decode, read_image_file
+from plumbline.errors import GenerationError
 from plumbline.lvlm.backend import Answer, Asked, Decoding
 from plumbline.lvlm.loaded_model import identity_of, stop_tokens
 from plumbline.lvlm.loading import LvlmFiles
 from plumbline.lvlm.prompt_format import PromptFormat
+from plumbline.lvlm.recorded_images import pixels_of
 from plumbline.lvlm.sampling import RowSeeded
 
 if TYPE_CHECKING:
@@ -147,7 +145,9 @@ class TransformersBackend:
             places.setdefault(row.subject.image_id, len(places))
         paths = {row.subject.image_id: row.subject.path for row in asked}
         try:
-            pixels = self._pixels([(path, image) for image, path in paths.items()])
+            pixels = None
+            if self._images is not None:
+                pixels = pixels_of(paths, self._images, device=self.device).to(self._model.dtype)
             return _Seen(places, self._look(pixels, len(places)))
         except RuntimeError as error:
             _require_fewer(error, len(places))
@@ -195,15 +195,6 @@ class TransformersBackend:
             for answer, length in zip(written, lengths)
         ]  # fmt: skip
 
-    def _pixels(self, images: Sequence[tuple[Path | None, str]]) -> torch.Tensor | None:
-        """Return the (n, 3, h, w) pixels of images in the model's number type, or None where it sees none."""
-        import torch
-
-        if self._images is None:
-            return None
-        prepared = torch.stack([self._images.prepare(_recorded(path, image)) for path, image in images])
-        return self._images.normalisation(prepared, device=self.device).to(self._model.dtype)
-
     def _require_room(self, asked: Sequence[Asked], decoding: Decoding) -> None:
         """Refuse a prompt that leaves no room for its answer: the model was never trained on such positions."""
         config = self._language_model.config.get_text_config()
@@ -226,25 +217,6 @@ class _Seen:
 
     def __init__(self, places: dict[str, int], state: Any) -> None:
         self.places, self.state = places, state
-
-
-def _recorded(path: Path | None, image_id: str) -> Any:
-    """Return the picture of a file, which must still be the one that was recorded."""
-    if path is None:
-        raise GenerationError("this model looks at images, and a subject has none", where=image_id)
-    try:
-        data = read_image_file(path)
-        if digest_bytes(data) != image_id:
-            raise GenerationError(
-                "an image is no longer the one that was recorded",
-                where=path,
-                found=f"sha256 {digest_bytes(data)}",
-                expected=f"sha256 {image_id}",
-                hint="materialise the dataset again",
-            )
-        return decode(data)
-    except ImageRejected as error:
-        raise GenerationError("an image cannot be read", where=path, found=error.what) from error
 
 
 def _require_fewer(error: RuntimeError, rows: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from plumbline.errors import GenerationError
 from plumbline.images import decode
 from plumbline.lvlm.backend import Asked, Decoding, Question, Subject, row_key
 from plumbline.lvlm.loading import load_backend, lvlm_files
+from plumbline.lvlm.recorded_images import pixels_of
 
 PROMPTS = [
     "What is this person like?",
@@ -58,12 +60,34 @@ def subjects(tmp_path_factory):
     return made
 
 
-@pytest.fixture(scope="module", params=[*LVLMS, *TWINS])
-def model(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(request.param)
-    {**LVLMS, **TWINS}[request.param](folder)
-    files = lvlm_files(request.param, f"local-dir:{folder}", project=folder, fetched=folder)
-    return request.param, folder, load_backend(files, Placement())
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """Each model is written and loaded once."""
+
+    @cache
+    def get(name):
+        folder = tmp_path_factory.mktemp(name)
+        {**LVLMS, **TWINS}[name](folder)
+        files = lvlm_files(name, f"local-dir:{folder}", project=folder, fetched=folder)
+        return name, folder, load_backend(files, Placement())
+
+    return get
+
+
+@pytest.fixture(params=[*LVLMS, *TWINS])
+def model(request, loaded):
+    return loaded(request.param)
+
+
+@pytest.fixture(params=["llava", "instructblip", "vicuna"])
+def adapter(request, loaded):
+    """One model of each family: for what is the same whatever language model is inside."""
+    return loaded(request.param)
+
+
+@pytest.fixture(params=["llava", "instructblip"])
+def seeing(request, loaded):
+    return loaded(request.param)
 
 
 def rows(backend, subjects, decoding, prompts=PROMPTS, seeds=(0, 1)):
@@ -200,9 +224,10 @@ def test_half_precision_answers_too(name, subjects, tmp_path):
 
 def test_what_is_answered_depends_on_the_image_and_on_the_prompt(model, subjects):
     _, _, backend = model
-    images = [(subject.path, subject.image_id) for subject in subjects[:2]]
+    images = {subject.image_id: subject.path for subject in subjects[:2]}
     with torch.inference_mode():
-        seen = backend._look(backend._pixels(images), 2)
+        pixels = pixels_of(images, backend._images, device="cpu") if backend.sees else None
+        seen = backend._look(pixels, 2)
         first, image, prompt = backend._read(seen, [(0, "What?"), (1, "What?"), (0, "Why?")]).logits
     assert (first - prompt).abs().max() > 0.1
     assert ((first - image).abs().max() > 0.1) == backend.sees
@@ -227,10 +252,8 @@ def test_batches_of_any_size_answer_the_same(model, subjects, monkeypatch):
     assert answered(backend, asked, SAMPLED) == together
 
 
-def test_each_image_is_seen_once_however_many_batches_ask_of_it(model, subjects, monkeypatch):
-    name, _, backend = model
-    if not backend.sees:
-        pytest.skip("it sees nothing")
+def test_each_image_is_seen_once_however_many_batches_ask_of_it(seeing, subjects, monkeypatch):
+    name, _, backend = seeing
     tower = backend._model.vision_model if name == "instructblip" else backend._model.model.vision_tower
     seen, forward = [], tower.forward
 
@@ -244,8 +267,8 @@ def test_each_image_is_seen_once_however_many_batches_ask_of_it(model, subjects,
     assert seen == [3]
 
 
-def test_memory_that_runs_out_halves_the_rows_and_changes_nothing_else(model, subjects, monkeypatch):
-    _, _, backend = model
+def test_memory_that_runs_out_halves_the_rows_and_changes_nothing_else(adapter, subjects, monkeypatch):
+    _, _, backend = adapter
     asked = rows(backend, subjects, SAMPLED)
     together = answered(backend, asked, SAMPLED)
     batch, tried = backend._batch, []
@@ -262,8 +285,8 @@ def test_memory_that_runs_out_halves_the_rows_and_changes_nothing_else(model, su
     assert tried == [18, 9, 4, 4, 4, 4, 2]
 
 
-def test_memory_for_no_row_at_all_is_an_error(model, subjects, monkeypatch):
-    _, _, backend = model
+def test_memory_for_no_row_at_all_is_an_error(adapter, subjects, monkeypatch):
+    _, _, backend = adapter
 
     def no_memory(*_):
         raise torch.OutOfMemoryError("CUDA out of memory.")
@@ -274,8 +297,8 @@ def test_memory_for_no_row_at_all_is_an_error(model, subjects, monkeypatch):
         list(backend.answers(rows(backend, subjects[:1], SAMPLED), SAMPLED))
 
 
-def test_fewer_images_are_looked_at_where_memory_runs_out(model, subjects, monkeypatch):
-    _, _, backend = model
+def test_fewer_images_are_looked_at_where_memory_runs_out(adapter, subjects, monkeypatch):
+    _, _, backend = adapter
     asked = rows(backend, subjects, SAMPLED)
     together = answered(backend, asked, SAMPLED)
     look, tried = backend._look, []
@@ -292,8 +315,8 @@ def test_fewer_images_are_looked_at_where_memory_runs_out(model, subjects, monke
     assert tried == [3, 1, 1, 1]
 
 
-def test_another_error_of_torch_is_not_taken_for_short_memory(model, subjects, monkeypatch):
-    _, _, backend = model
+def test_another_error_of_torch_is_not_taken_for_short_memory(adapter, subjects, monkeypatch):
+    _, _, backend = adapter
 
     def broken(*_):
         raise RuntimeError("shapes do not match")
@@ -303,17 +326,15 @@ def test_another_error_of_torch_is_not_taken_for_short_memory(model, subjects, m
         list(backend.answers(rows(backend, subjects[:1], SAMPLED), SAMPLED))
 
 
-def test_a_prompt_without_room_for_its_answer_is_refused(model, subjects):
-    _, _, backend = model
+def test_a_prompt_without_room_for_its_answer_is_refused(adapter, subjects):
+    _, _, backend = adapter
     decoding = replace(SAMPLED, max_new_tokens=500)
     with pytest.raises(GenerationError, match="longer than the model's context"):
         list(backend.answers(rows(backend, subjects[:1], decoding), decoding))
 
 
-def test_an_image_that_changed_since_it_was_recorded_is_refused(model, subjects, tmp_path):
-    _, _, backend = model
-    if not backend.sees:
-        pytest.skip("it sees nothing")
+def test_an_image_that_changed_since_it_was_recorded_is_refused(seeing, subjects, tmp_path):
+    _, _, backend = seeing
     changed = tmp_path / "changed.png"
     Image.new("RGB", (40, 40)).save(changed)
     asked = rows(backend, [replace(subjects[0], path=changed)], SAMPLED)
@@ -327,10 +348,8 @@ def test_an_image_that_changed_since_it_was_recorded_is_refused(model, subjects,
         list(backend.answers(asked, SAMPLED))
 
 
-def test_a_prompt_that_names_the_image_token_is_refused(model, subjects):
-    _, _, backend = model
-    if not hasattr(backend, "_image_token"):
-        pytest.skip("no prompt of it has an image token")
+def test_a_prompt_that_names_the_image_token_is_refused(loaded, subjects):
+    _, _, backend = loaded("llava")
     asked = rows(backend, subjects[:1], SAMPLED, prompts=["What is <image> like?"])
     with pytest.raises(GenerationError, match="leave the place of the image"):
         list(backend.answers(asked, SAMPLED))
