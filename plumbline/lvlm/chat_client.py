@@ -30,9 +30,11 @@ class ChatClient:
     or as long as Retry-After says: 408, 409, 429, 5xx, time-outs, cut connections, and replies that are no chat
     completion. An endpoint whose attempts at one request are used up, while it answered nothing else meanwhile, is
     down: it is set aside, and others take over its requests. A request that met 429 each time, while others were
-    answered, waits its turn again; any other goes to endpoints that have not tried it, or ends the call. 401, 403, 404 and a redirect end the call at an endpoint
-    that never answered, since they are mistakes of the settings; one that answered before is set aside. Another 4xx
-    ends the call. Refusals and content filters are answers.
+    answered, waits its turn again; any other goes to endpoints that have not tried it, or ends the call.
+
+    401, 403, 404 and a redirect end the call at an endpoint that never answered, since they are mistakes of the
+    settings; one that answered before is set aside. Another 4xx ends the call. Refusals and content filters are
+    answers.
 
     Parameters
     ----------
