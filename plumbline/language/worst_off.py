@@ -98,7 +98,7 @@ def _at_the_maximum(
         .unique([*OF_SET, "group"])
         .sort("unit", "seed", "group")
     )
-    row = codes(worst.select(pl.struct("unit", "seed")).to_series())
+    row = codes(worst.select(pl.format("{}/{}", "unit", "seed")).to_series())
     column = worst["group"].cast(pl.String).cast(pl.Enum(groups)).to_physical().to_numpy()
     picked = np.zeros((int(row.max()) + 1, len(groups)), dtype=np.int64)
     picked[row, column] = 1

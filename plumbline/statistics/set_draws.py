@@ -96,9 +96,9 @@ class WeightedQuantile:
         counts = np.bincount(cell, minlength=n_units * bins).reshape(n_units, bins)
         return cls(share, values[order], units[order], edges, counts.astype(np.float32))
 
-    def at(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    def at(self, times: NDArray[np.float64] | NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the (b,) quantiles, as `numpy.quantile`, when units count (b, u) times; nan without values."""
-        counted = times.astype(np.float32) @ self.counts
+        counted = times.astype(np.float32, copy=False) @ self.counts
         upto = np.cumsum(counted, axis=1, dtype=np.float64)
         last = np.maximum(upto[:, -1], 1) - 1
         place = self.share * last
@@ -109,7 +109,10 @@ class WeightedQuantile:
         return np.where(upto[:, -1] > 0, found, np.nan)
 
     def _of_rank(
-        self, rank: NDArray[np.float64], times: NDArray[np.float64], upto: NDArray[np.float64]
+        self,
+        rank: NDArray[np.float64],
+        times: NDArray[np.float64] | NDArray[np.float32],
+        upto: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Return the value that has `rank` values before it, (b,)."""
         bins = len(self.edges) - 1
