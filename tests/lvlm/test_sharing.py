@@ -187,8 +187,8 @@ def test_answers_are_those_of_generate_row_by_row(model, subjects, decoding):
         assert {answer[1] for answer in found} == {"stop", "length"}
 
 
-def test_first_tokens_of_many_seeds_follow_the_models_own_distribution(model, subjects):
-    name, folder, backend = model
+def test_first_tokens_of_many_seeds_follow_the_models_own_distribution(adapter, subjects):
+    name, folder, backend = adapter
     decoding = Decoding(max_new_tokens=1)
     asked = rows(backend, subjects[:1], decoding, prompts=PROMPTS[:1], seeds=range(800))
     found = Counter(answer.text for answer in answered(backend, asked, decoding))
@@ -243,8 +243,8 @@ def test_answers_do_not_depend_on_what_is_asked_beside_them(model, subjects):
     assert answered(backend, last, SAMPLED) == together[12:]
 
 
-def test_batches_of_any_size_answer_the_same(model, subjects, monkeypatch):
-    _, _, backend = model
+def test_batches_of_any_size_answer_the_same(adapter, subjects, monkeypatch):
+    _, _, backend = adapter
     asked = rows(backend, subjects, SAMPLED)
     together = answered(backend, asked, SAMPLED)
     monkeypatch.setattr(backend, "rows_at_once", 5)
