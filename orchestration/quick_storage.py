@@ -1,8 +1,9 @@
 """Dagster's SQLite storage without its repeated work, for a process that executes a whole audit.
 
-Dagster makes a new SQLAlchemy engine for every use of its database, so that each statement is compiled anew, and asks
-whether a partition exists for every input of every step. In an audit of 30 cells that is 30,000 engines and a twelfth
-of the time (docs/decisions, 17). What is written, and where, stays the same.
+Dagster makes a new SQLAlchemy engine for every use of its database, so that each statement is compiled anew, opens and
+closes a connection for it, which makes SQLite write its log back and delete it each time, and asks whether a partition
+exists for every input of every step. In an audit of 30 cells that is 30,000 engines and connections, and half of what
+a step costs beside its own work (docs/decisions, 17). What is written, and where, stays the same.
 """
 
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 import dagster as dg
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from sqlalchemy.pool import QueuePool
+
+_MOST_ENGINES = 8
+"""Engines that are kept, each with its open files: Dagster has a database a run, and one that is over is not asked."""
 
 
 def keep_engines() -> None:
-    """Let this process keep one engine a database; each still opens a connection per use and closes it."""
+    """Let this process keep engines and connections of the databases that it used last."""
     for storage in (sqlite_event_log, sqlite_run_storage):
         # A second call finds the engines kept already.
         if not hasattr(storage.create_engine, "cache_clear"):
@@ -26,11 +31,27 @@ def _keeping(create_engine: Any) -> Any:
     def kept(address: str, **settings: Any) -> Any:
         key = (address, repr(sorted(settings.items(), key=str)))
         if key not in engines:
-            engines[key] = create_engine(address, **settings)
-        return engines[key]
+            # Dagster asks for no pool.
+            engines[key] = create_engine(address, **settings | {"poolclass": QueuePool})
+        # The last used last: a dict keeps the order of insertion.
+        engines[key] = engine = engines.pop(key)
+        while len(engines) > _MOST_ENGINES:
+            engines.pop(next(iter(engines))).pool.dispose()
+        # Dagster disposes of the engine after each use, which would close its connections.
+        engine.dispose = _keep_open
+        return engine
 
-    kept.cache_clear = engines.clear
+    def clear() -> None:
+        for engine in engines.values():
+            engine.pool.dispose()
+        engines.clear()
+
+    kept.cache_clear = clear
     return kept
+
+
+def _keep_open(close: bool = True) -> None:
+    """Stand for `Engine.dispose`."""
 
 
 def remember_partitions(instance: dg.DagsterInstance) -> None:

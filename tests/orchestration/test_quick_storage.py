@@ -2,10 +2,12 @@
 
 import dagster as dg
 import pytest
+import sqlalchemy
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from sqlalchemy.pool import NullPool
 
-from orchestration.quick_storage import keep_engines, remember_partitions
+from orchestration.quick_storage import _MOST_ENGINES, _keeping, keep_engines, remember_partitions
 
 PARTS = dg.DynamicPartitionsDefinition(name="part")
 
@@ -57,3 +59,19 @@ def test_a_partition_that_comes_later_is_found(tmp_path):
         assert not instance.has_dynamic_partition("part", "new")
         instance.add_dynamic_partitions("part", ["new"])
         assert instance.has_dynamic_partition("part", "new") and instance.has_dynamic_partition("part", "new")
+
+
+def test_connections_of_the_databases_used_last_stay_open_and_no_others(tmp_path):
+    kept = _keeping(sqlalchemy.create_engine)
+    addresses = [f"sqlite:///{tmp_path}/{number}.db" for number in range(_MOST_ENGINES + 2)]
+    engines = []
+    for address in addresses:
+        engines.append(kept(address, poolclass=NullPool))
+        with engines[-1].connect() as connection:
+            connection.execute(sqlalchemy.text("create table t (x)"))
+        engines[-1].dispose()
+        assert engines[-1].pool.checkedin() == 1
+        assert kept(addresses[0], poolclass=NullPool) is engines[0], "used each time"
+    open_now = [engine.pool.checkedin() for engine in engines]
+    assert open_now == [1, 0, 0] + [1] * (_MOST_ENGINES - 1)
+    kept.cache_clear()
