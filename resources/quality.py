@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -12,7 +13,8 @@ import polars as pl
 from plumbline.digests import digest_file
 from resources.places import Places
 
-_DATASOURCE, _BATCH = "plumbline", "whole table"
+# One asset for all checks: for each further one the whole project file would be written again.
+_DATASOURCE, _ASSET, _BATCH = "plumbline", "facts", "whole table"
 
 
 class _Opened(NamedTuple):
@@ -70,7 +72,7 @@ class Quality:
                 gx.ExpectationSuite(name=name, expectations=list(expectations(gx.expectations)))
             )
             definition = context.validation_definitions.add_or_update(
-                gx.ValidationDefinition(name=name, data=self._batch(context, name), suite=suite)
+                gx.ValidationDefinition(name=name, data=self._batch(context), suite=suite)
             )
             result = definition.run(batch_parameters={"dataframe": frame.to_pandas()})
             page = _document(context, suite, result)
@@ -108,19 +110,44 @@ class Quality:
         import great_expectations as gx
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
+        _compile_templates_once()
         context = gx.get_context(mode="file", project_root_dir=str(self._places.quality))
         context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
         return context
 
     @staticmethod
-    def _batch(context: Any, name: str) -> Any:
+    def _batch(context: Any) -> Any:
         known = context.data_sources.all()
         source = known[_DATASOURCE] if _DATASOURCE in known else context.data_sources.add_pandas(_DATASOURCE)
-        asset = (
-            source.get_asset(name) if name in source.get_asset_names() else source.add_dataframe_asset(name)
-        )
+        there = _ASSET in source.get_asset_names()
+        asset = source.get_asset(_ASSET) if there else source.add_dataframe_asset(_ASSET)
         batches = {batch.name: batch for batch in asset.batch_definitions}
         return batches.get(_BATCH) or asset.add_batch_definition_whole_dataframe(_BATCH)
+
+
+@cache
+def _compile_templates_once() -> None:
+    """Let all pages share their compiled templates: Great Expectations compiles them for every page anew."""
+    from great_expectations.render.view.view import DefaultJinjaView
+    from jinja2 import BytecodeCache
+
+    class Compiled(BytecodeCache):
+        def __init__(self) -> None:
+            self.codes: dict[tuple[str, str], Any] = {}
+
+        def load_bytecode(self, bucket: Any) -> None:
+            bucket.code = self.codes.get((bucket.key, bucket.checksum))
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            self.codes[bucket.key, bucket.checksum] = bucket.code
+
+    make, compiled = DefaultJinjaView.__init__, Compiled()
+
+    def made(self: Any, *arguments: Any, **named: Any) -> None:
+        make(self, *arguments, **named)
+        self.env.bytecode_cache = compiled
+
+    DefaultJinjaView.__init__ = made
 
 
 def _document(context: Any, suite: Any, result: Any) -> str:

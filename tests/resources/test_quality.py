@@ -3,6 +3,7 @@
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+import jinja2
 import polars as pl
 import pytest
 
@@ -46,9 +47,26 @@ def test_the_context_is_opened_once_and_again_when_another_process_wrote(places,
     assert opened == [first]
     validate(second, "b.balance")
     validate(first, "c.balance")
+    assert opened == [first, second], "a check writes the project's file no more"
+    second._opened.context.data_sources.add_pandas("another")
+    validate(first, "c.balance")
     assert opened == [first, second, first]
     project = (places.quality / "gx" / "great_expectations.yml").read_text()
-    assert all(name in project for name in ("a.balance", "b.balance", "c.balance"))
+    assert "another" in project and "plumbline" in project
+    kept = {path.stem for path in (places.quality / "gx" / "validation_definitions").glob("*.json")}
+    assert kept == {"a.balance", "b.balance", "c.balance"}
+
+
+def test_the_templates_of_pages_are_compiled_once(places, monkeypatch):
+    quality = Quality(places)
+    first = page_of(validate(quality, "a.balance")).read_text()
+    compiled, compile_one = [], jinja2.Environment.compile
+    monkeypatch.setattr(
+        jinja2.Environment, "compile", lambda *a, **k: (compiled.append(a), compile_one(*a, **k))[1]
+    )
+    second = page_of(validate(quality, "b.balance")).read_text()
+    assert not compiled
+    assert len(second) == len(first) and "b.balance" in second
 
 
 def test_a_check_that_failed_halfway_leaves_no_context_behind(places):
