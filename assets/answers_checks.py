@@ -17,10 +17,8 @@ from resources.places import Places
 from resources.quality import Quality
 
 _MOST_EMPTY, _MOST_FOREIGN, _LEAST_SCORED, _LEAST_COMPLETE = 0.05, 0.1, 0.99, 0.95
-
-
-def _generations(places: Places, partition: str) -> pl.LazyFrame:
-    return places.lake.scan_table(places.lake.require("generations", partition=partition))
+_READ_ROWS = 20_000
+"""Answers whose language is looked at: every so many, where there are more."""
 
 
 def _complete_sets(places: Places, partition: str) -> pl.DataFrame:
@@ -33,10 +31,12 @@ def _complete_sets(places: Places, partition: str) -> pl.DataFrame:
     )
 
 
-def _shares(places: Places, partition: str, share: pl.Expr) -> pl.DataFrame:
-    by = ["prompt", "instruction"]
+def _shares(places: Places, partition: str, share: pl.Expr, *, most: int | None = None) -> pl.DataFrame:
+    by, made = ["prompt", "instruction"], places.lake.require("generations", partition=partition)
+    every = 1 if most is None else max(1, made.rows // most)
     counted = (
-        _generations(places, partition)
+        places.lake.scan_table(made)
+        .gather_every(every)
         .group_by(by)
         .agg(pl.len().cast(pl.Int64).alias("answers"), share.mean().alias("share"))
     )
@@ -51,7 +51,7 @@ def _empty(places: Places, partition: str) -> pl.DataFrame:
 
 def _foreign(places: Places, partition: str) -> pl.DataFrame:
     """Return the share of answers that are seen to be in another language; of short lists that cannot be seen."""
-    return _shares(places, partition, not_english(pl.col("text")))
+    return _shares(places, partition, not_english(pl.col("text")), most=_READ_ROWS)
 
 
 def _covered(places: Places, partition: str) -> pl.DataFrame:

@@ -79,6 +79,8 @@ def generations(
         lake=places.lake,
         frame=frame.select(_SHOWN),
         rows_per_second=answered.generated / seconds,
+        # The checkpoint's own file may ask for another temperature; the audit's holds for every model.
+        own_decoding_not_used=dg.MetadataValue.json(getattr(backend, "own_decoding", {})),
         finish_reasons=dg.MetadataValue.json(dict(frame["finish_reason"].value_counts().iter_rows())),
         **work,
     )
@@ -129,13 +131,14 @@ def toxicity_scores(
     A text is scored once however often it was said, and never again by the same version of a scorer. A text that a
     scorer could not score keeps its row, with the reason.
     """
+    model, _ = answers_of(context)
     made = places.lake.require("generations", partition=context.partition_key)
     texts = places.lake.read_table("generations", made=made).select("row_key", "text")
     frames, scorers = [pl.DataFrame(schema=SCORE_SCHEMA)], {}
     for name in places.audit.scorers:
         scorer = lvlms.scorer(name)
         with progress_of(f"{context.partition_key}: scoring by {name}") as progress:
-            scored = score_texts(scorer, [texts], places.scores, rows=texts.height, progress=progress)
+            scored = score_texts(scorer, [texts], places.scores / model, rows=texts.height, progress=progress)
         frames.append(join_scores(texts, scored, name).collect())
         scorers[name] = {
             "identity": scorer.identity,

@@ -52,8 +52,9 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
         stored, lake = StoredAnswers.find(places, context.partition_key), places.lake
         start = time.perf_counter()
         rows, tables = pl.DataFrame(schema=polars_schema()), {}
+        settings = language_settings(places)
         if family.needs != "twin" or stored.twin is not None:
-            found = family.compute(stored.cell(), settings=language_settings(places))
+            found = family.compute(stored.cell(), settings=settings)
             rows, tables = found.rows, dict(found.tables)
         seconds = time.perf_counter() - start
         details = {"cell_id": stored.identity}
@@ -63,11 +64,17 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
         frame = stored.with_lineage(rows)
         made = lake.write_table(family.name, frame, partition=stored.model, details=details)
         shown = frame.drop("cell_id", "dataset_digest", "checkpoint_sha256")
-        return materialised(
-            made, lake=lake, frame=shown, seconds=seconds, **{n: t.height for n, t in tables.items()}
-        )
+        counted = {name: table.height for name, table in tables.items()} | judge_metadata(settings)
+        return materialised(made, lake=lake, frame=shown, seconds=seconds, **counted)
 
     return compute
+
+
+def judge_metadata(settings: LanguageSettings) -> dict[str, dg.MetadataValue]:
+    """Return what became of the questions to the judge, where it was asked any."""
+    counts = getattr(settings.judge, "counts", None)
+    asked = {} if counts is None else {name: int(value) for name, value in vars(counts).items()}
+    return {"judge": dg.MetadataValue.json(asked)} if any(asked.values()) else {}
 
 
 LANGUAGE_ASSETS = [language_asset(family) for family in LANGUAGE_FAMILIES.values()]

@@ -80,7 +80,7 @@ class Places:
 
     @property
     def scores(self) -> UPath:
-        """Return where scores of texts are kept."""
+        """Return where scores of texts are kept, by the model that said them."""
         return self._storage_root / "scores"
 
     @property
