@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -87,12 +87,16 @@ class Reading:
         A difference counts as evidence when its q-value (else its p-value) is below this.
     leaking : tuple of str
         Ids of mitigations in whose fit images had a say that they are judged on: shown, never told or recommended.
+    scorers, stand_ins : tuple of str
+        What scored generated texts, that of the headlines first; those of them that only stand in for a scorer.
     """
 
     confidence: float = 0.95
     minimum_group: int = 30
     significance: float = 0.05
     leaking: tuple[str, ...] = ("logit_adjustment_released",)
+    scorers: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +111,7 @@ class AuditSummary(Reading):
         When the report was made, as text; the report itself never looks at a clock.
     seed, resamples : int
         Seed of every generator, and bootstrap replicates (and permutations) behind each interval.
-    confidence, minimum_group, significance, leaking : float, int, float, tuple of str
+    confidence, minimum_group, significance, leaking, scorers, stand_ins : float, int, float, tuple of str
         See `Reading`.
     """
 
@@ -288,6 +292,13 @@ class ReportInputs:
     def models(self) -> tuple[str, ...]:
         """Return the encoder ids in report order."""
         return tuple(encoder.id for encoder in self.encoders)
+
+    @property
+    def reading(self) -> AuditSummary:
+        """Return the audit with the scorers of its generative models: how every estimate is read."""
+        scorers = {name: stand_in for one in self.lvlms for name, stand_in in one.scorers.items()}
+        stand_ins = tuple(name for name, stand_in in scorers.items() if stand_in)
+        return replace(self.audit, scorers=tuple(scorers), stand_ins=stand_ins)
 
     @property
     def planted(self) -> tuple[str, ...]:
