@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import polars as pl
@@ -11,15 +12,22 @@ from plumbline.language.cell import LanguageCell
 from plumbline.statistics.seeds import generator
 from plumbline.tables.generation_prompts import prompt_ids
 from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.text.batches import text_batches
 
 BLOCKS = 40
 """Whole sets are dealt to so many blocks, over which errors are measured: 39 degrees of freedom widen an interval by 3%
 against infinitely many, and the counts stay small."""
 
 
+_NAMES = ["dataset", "attribute", "group"]
+
+
 @dataclass(frozen=True)
 class Corpus:
     """The answers that are pooled, by group.
+
+    What they are joined with is joined batch by batch: in a lazy query the joins run ahead of the counting, and hold
+    gigabytes of texts that wait for it.
 
     Attributes
     ----------
@@ -34,20 +42,21 @@ class Corpus:
     parts: pl.DataFrame
     blocks: pl.DataFrame
 
-    def by_part(self) -> pl.LazyFrame:
-        """Return `part`, `text` of every answer."""
-        whose = self.parts.lazy().select("part", "dataset", "attribute", "group")
-        return self.answers.join(whose, on=["dataset", "attribute", "group"]).select("part", "text")
+    def by_part(self) -> Iterator[pl.DataFrame]:
+        """Yield `part`, `text` of every answer, some answers at a time."""
+        for batch in text_batches(self.answers, keep={name: pl.col(name) for name in _NAMES}):
+            yield batch.join(self.parts, on=_NAMES).select("part", "text")
 
-    def by_cell(self) -> pl.LazyFrame:
-        """Return `cell`, `text` of every answer: its part × `BLOCKS` plus its block."""
-        whose = self.parts.lazy().select("part", "dataset", "attribute", "group")
-        return (
-            self.answers.select("dataset", "attribute", "group", "text", unit=UNIT)
-            .join(whose, on=["dataset", "attribute", "group"])
-            .join(self.blocks.lazy(), on=["dataset", "attribute", "unit"])
-            .select("text", cell=pl.col("part") * BLOCKS + pl.col("block"))
-        )
+    def by_cell(self) -> Iterator[pl.DataFrame]:
+        """Yield `cell`, `text` of every answer: its part × `BLOCKS` plus its block."""
+        kept = (*_NAMES, "subset", "set_id", "image_id")
+        for batch in text_batches(self.answers, keep={name: pl.col(name) for name in kept}):
+            yield (
+                batch.with_columns(unit=UNIT)
+                .join(self.parts, on=_NAMES)
+                .join(self.blocks, on=["dataset", "attribute", "unit"])
+                .select("text", cell=pl.col("part") * BLOCKS + pl.col("block"))
+            )
 
 
 def main_corpus(cell: LanguageCell, *, seed: int) -> Corpus:
@@ -56,12 +65,11 @@ def main_corpus(cell: LanguageCell, *, seed: int) -> Corpus:
     Prompts that were not asked are absent. Only names are read here, no texts.
     """
     answers = known_answers(cell.generations, prompts=prompt_ids("main"), instruction=NO_INSTRUCTION)
-    names = ["dataset", "attribute", "group"]
     parts = (
-        answers.group_by(names)
+        answers.group_by(_NAMES)
         .agg(answers=pl.len(), prompts=pl.col("prompt").unique().sort())
         .collect(engine="streaming")
-        .sort(names)
+        .sort(_NAMES)
         .with_columns(part=pl.int_range(pl.len()))
     )
     units = answers.select("dataset", "attribute", unit=UNIT).unique().collect(engine="streaming")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,7 @@ class Occurrences:
 
 
 def count_occurrences(
-    texts: Texts,
+    texts: Texts | Iterable[Texts],
     words: Sequence[str],
     *,
     cells: int,
@@ -46,9 +46,9 @@ def count_occurrences(
 
     Parameters
     ----------
-    texts : DataFrame or LazyFrame
+    texts : DataFrame, LazyFrame, or an iterable of them
         One row a text, with the column `cell`, 0 .. cells - 1. A row without a cell is not counted. A LazyFrame over
-        files is never in memory as a whole: the counts and one batch are.
+        files is never in memory as a whole: the counts and one batch are. Several frames are parts of one corpus.
     words : sequence of str
         Each once, as `plumbline.text.words_of` writes them.
     cells : int
@@ -76,13 +76,16 @@ def count_occurrences(
         words=np.zeros(cells, dtype=np.int64),
     )
     kept = {"cell": pl.col(cell).cast(pl.Int64)}
-    for batch in text_batches(texts, text=text, keep=kept, batch_rows=batch_rows):
-        codes = batch["cell"].to_numpy()
-        if codes.size and not 0 <= codes.min() <= codes.max() < cells:
-            raise MetricError(
-                "a text is of no cell", found=f"{codes.min()} .. {codes.max()}", expected=f"0 .. {cells - 1}"
-            )
-        _add(found, codes, pieces_of(batch["text"]), place)
+    for part in [texts] if isinstance(texts, Texts) else texts:
+        for batch in text_batches(part, text=text, keep=kept, batch_rows=batch_rows):
+            codes = batch["cell"].to_numpy()
+            if codes.size and not 0 <= codes.min() <= codes.max() < cells:
+                raise MetricError(
+                    "a text is of no cell",
+                    found=f"{codes.min()} .. {codes.max()}",
+                    expected=f"0 .. {cells - 1}",
+                )
+            _add(found, codes, pieces_of(batch["text"]), place)
     return found
 
 

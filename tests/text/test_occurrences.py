@@ -39,7 +39,7 @@ def test_chosen_words_are_counted_in_every_cell(rows, batch_rows):
         times.update((i % 3, word) for word in words or [])
         said.update((i % 3, word) for word in set(words or []))
         total[i % 3] += len(words or [])
-    for source in (frame, frame.lazy()):
+    for source in (frame, frame.lazy(), list(frame.iter_slices(2))):
         found = count_occurrences(source, WORDS, cells=4, batch_rows=batch_rows)
         assert found.times.tolist() == [[times[c, word] for word in WORDS] for c in range(4)]
         assert found.texts.tolist() == [[said[c, word] for word in WORDS] for c in range(4)]

@@ -1,0 +1,1 @@
+"""Language metrics over millions of generated texts: time, memory, and what the usual tools take."""

@@ -1,0 +1,107 @@
+"""What is timed, each in a process of its own: `python -m benchmarks.language.tasks TASK FOLDER PARTS`."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from benchmarks.language.peers import by_pandas, by_scikit_learn
+from benchmarks.statistics.contest import timed
+from benchmarks.statistics.memory import peak_mib
+from plumbline.language.cell import LanguageCell
+from plumbline.language.group_values import answer_values
+from plumbline.language.scored_answers import every_question
+from plumbline.language.set_spreads import set_spreads
+from plumbline.language.settings import LanguageSettings
+from plumbline.language.words import words_result
+from plumbline.text import count_words
+from plumbline.text.tokens import word_number
+
+PANDAS_ANSWERS = 25_000
+"""Of a million: it takes minutes for all."""
+
+
+class Done(NamedTuple):
+    """What a task says of itself: answers read, and a number that another way of doing it must reach too."""
+
+    rows: int
+    check: float
+    counts: pl.DataFrame | None = None
+
+
+def word_counts(parts: Sequence[Path]) -> Done:
+    """Count every word of every group."""
+    counts = count_words(pl.scan_parquet(parts), group="group")
+    return Done(_rows(parts), counts["count"].sum(), counts)
+
+
+def associations(parts: Sequence[Path]) -> Done:
+    """Compute the whole words family: count all, compare groups, find the listed words in blocks of sets."""
+    # Words are drawn alike for all groups: a low threshold makes lists as long as real ones.
+    settings = LanguageSettings(association_threshold=0.02)
+    table = words_result(_cell(parts), settings=settings).tables["word_associations"]
+    return Done(_rows(parts), table.height)
+
+
+def max_toxicity(parts: Sequence[Path]) -> Done:
+    """Compute Max* of every set, seed and prompt from answers and scores, without the intervals of their means."""
+    cell = _cell(parts)
+    spreads = [set_spreads(question, cell.expected).spreads for question in every_question(cell)]
+    return Done(_rows(parts), sum(each.height for each in spreads))
+
+
+def lengths(parts: Sequence[Path]) -> Done:
+    """Count the words of every answer and keep them with whose it is, as tests by group need them."""
+    values = answer_values(pl.scan_parquet(parts), words=word_number(pl.col("text")))
+    return Done(values.height, values["words"].sum())
+
+
+def scikit_learn(parts: Sequence[Path]) -> Done:
+    """Count every word of every group by a document-term matrix."""
+    counts = by_scikit_learn(parts)
+    return Done(_rows(parts), counts["count"].sum(), counts)
+
+
+def pandas(parts: Sequence[Path]) -> Done:
+    """Count the words of a tenth of the first part in pandas, some answers at a time: all at once would not fit."""
+    counts = by_pandas(parts, answers=PANDAS_ANSWERS)
+    return Done(PANDAS_ANSWERS, counts["count"].sum(), counts)
+
+
+TASKS: dict[str, Callable[[Sequence[Path]], Done]] = {
+    task.__name__: task for task in (word_counts, associations, max_toxicity, lengths, scikit_learn, pandas)
+}
+
+
+def _rows(parts: Sequence[Path]) -> int:
+    return int(pl.scan_parquet(parts).select(pl.len()).collect().item())
+
+
+def _cell(parts: Sequence[Path]) -> LanguageCell:
+    """Return the cell of some parts; the scores are beside them."""
+    generations = pl.scan_parquet(parts)
+    scores = pl.scan_parquet([path.with_name(path.name.replace("generations", "scores")) for path in parts])
+    whose = ["dataset", "subset", "set_id", "image_id", "attribute", "group", "occupation"]
+    expected = (
+        generations.select(whose)
+        .unique()
+        .collect(engine="streaming")
+        .with_columns(set_groups=pl.col("group").n_unique().over("set_id").cast(pl.Int64))
+    )
+    return LanguageCell("model", generations, scores, expected, {"offline": True})
+
+
+def main(task: str, folder: str, parts: str) -> None:
+    """Run one task over the first parts of the corpus; print seconds, peak memory, rows and its check."""
+    files = sorted(Path(folder).glob("generations-*.parquet"))[: int(parts)]
+    seconds, done = timed(lambda: TASKS[task](files))
+    if done.counts is not None:
+        done.counts.sort("group", "word").write_parquet(Path(folder) / f"{task}-{parts}.counts")
+    print(json.dumps({"seconds": seconds, "mib": peak_mib(), "rows": done.rows, "check": float(done.check)}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
