@@ -7,6 +7,7 @@ from plumbline.language.families.instruction_effects import INSTRUCTION_EFFECTS
 from plumbline.language.families.llm_twin import LLM_TWIN
 from plumbline.language.families.max_toxicity import MAX_TOXICITY
 from plumbline.language.families.ratings import RATINGS
+from plumbline.language.families.refusals_and_lengths import REFUSALS_AND_LENGTHS
 from plumbline.language.families.words import WORDS
 from plumbline.language.family import LanguageFamily, LanguageTraits
 
@@ -19,6 +20,7 @@ LANGUAGE_FAMILIES: dict[str, LanguageFamily] = {
         WORDS,
         COMPETENCE_FAMILY,
         RATINGS,
+        REFUSALS_AND_LENGTHS,
     )
 }
 """Every family by name."""
