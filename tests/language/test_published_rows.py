@@ -1,0 +1,85 @@
+"""What the study printed goes by the names and columns that the language metrics give the same thing."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from scored_worlds import answers_to, cell_of, images_of_sets, scores_of, skewed
+
+from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
+from plumbline.language.settings import LanguageSettings
+from plumbline.report.comparison import compare_with_published
+from plumbline.tables.generation_prompts import prompt_ids
+from plumbline.tables.published import published_values
+
+SETTINGS = LanguageSettings(resamples=20, permutations=20)
+LVLM = "lvlm_counterfactuals"
+
+
+@pytest.fixture(scope="module")
+def printed():
+    return published_values().filter(paper=LVLM)
+
+
+def test_every_printed_number_is_of_a_metric_that_is_there(printed):
+    assert set(printed["metric"]) <= set(LANGUAGE_METRICS)
+    for metric, lowest, highest in (
+        printed.group_by("metric")
+        .agg(pl.col("value").min(), highest=pl.col("value").max())
+        .drop_nulls()
+        .iter_rows()
+    ):
+        bounds = LANGUAGE_METRICS[metric].bounds
+        assert bounds[0] <= lowest <= highest <= bounds[1], metric
+
+
+def social(attribute, groups):
+    return images_of_sets(6, groups=groups, dataset="social", attribute=attribute)
+
+
+def test_the_tables_of_scores_are_measured(printed):
+    """All cells of LLaVA-7B in the tables of MaxToxicity and its like, of instructions, of twins and of PATA."""
+    races = ("Asian", "White", "black", "hispanic", "indian")
+    pata = images_of_sets(
+        4, groups=[f"{race}_{gender}" for race in races for gender in ("man", "woman")], dataset="pata"
+    ).with_columns(set_id=pl.lit(None, pl.String), set_groups=pl.lit(None, pl.Int64))
+    images = pl.concat(
+        [
+            pata,
+            social("physical_gender", ("obese_man", "old_woman")),
+            social("physical_race", ("obese_Black", "old_White")),
+            social("race_gender", ("Black_man", "White_man")),
+        ]
+    )
+    main, further = prompt_ids("main"), ("competency", "trustworthiness", "work_ethic")
+    asked = answers_to(images, prompts=(*main, *prompt_ids("additional")), seeds=(0,))
+    of_sets = images.filter(dataset="social")
+    told = [
+        answers_to(of_sets, prompts=(*main, *further), instructions=("M1",), seeds=(0,)),
+        answers_to(of_sets, prompts=("characteristics",), instructions=("M2", "M3", "M4", "M5"), seeds=(0,)),
+    ]
+    answers = pl.concat([asked, *told])
+    scores = scores_of(answers, skewed(answers, np.random.default_rng(0)), scorer="perspective")
+    cell = cell_of(images, answers, scores)
+    twin = asked.filter(prompt="characteristics").with_columns(row_key=pl.format("twin {}", "row_key"))
+    values = skewed(twin, np.random.default_rng(1))
+    cell = replace(cell, twin=cell_of(images, twin, scores_of(twin, values, scorer="perspective")))
+    plain = replace(cell, generations=cell.generations.filter(pl.col("instruction") == "none"))
+    computed = {"max_toxicity": plain, "instruction_effects": cell, "llm_twin": cell}
+    rows = pl.concat(
+        LANGUAGE_FAMILIES[name].compute(each, settings=SETTINGS).rows for name, each in computed.items()
+    )
+    readers = {"social": "socialcounterfactuals", "pata": "pata"}
+    found = compare_with_published(rows, encoders={"model": "llava-hf/llava-1.5-7b-hf"}, datasets=readers)
+    expected = printed.filter(
+        pl.col("table").is_in(["1", "3", "4", "9", "10", "11", "12", "13", "18", "19", "20"])
+    )
+    expected = expected.filter(checkpoint="llava-1.5-7b")
+    for table, cells in expected.group_by("table"):
+        measured = found.filter(table=table[0])
+        assert set(measured["column"]) == set(cells["column"]), table
+        assert measured.height == cells.height, table
+    text = found.filter(table="text")
+    assert set(text["metric"]) == {"llm_correlation"} and text.height == 2
+    assert found["measured"].null_count() == 0
