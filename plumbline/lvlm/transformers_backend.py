@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from plumbline.encoders.batching import is_out_of_memory
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = {"cpu": 32, "cuda": 64}
 """Answers that are written at once. Fixed and not measured: a batch's size moves the last bits of its logits, so that
 a run that goes on elsewhere should have the same. Fewer where the device's memory is short."""
+
+ALONE_BELOW = 20_000_000
+"""Weights of a model that is tiny, see `TransformersBackend`."""
 
 SUBJECTS_AT_ONCE = {"cpu": 4, "cuda": 16}
 
@@ -86,14 +90,14 @@ class TransformersBackend:
 
         done = 0
         while done < len(asked):
-            with torch.inference_mode(), without_tf32():
+            with torch.inference_mode(), without_tf32(), self._threads():
                 last = self._last_of_subjects(asked, done)
                 seen = self._fitting_look(asked[done:last])
             if seen is None:
                 continue
             while done < last:
                 stop = min(done + self.rows_at_once, last)
-                with torch.inference_mode(), without_tf32():
+                with torch.inference_mode(), without_tf32(), self._threads():
                     answers = self._fitting_batch(asked[done:stop], seen, decoding)
                 if answers is not None:
                     yield from enumerate(answers, start=done)
@@ -119,6 +123,22 @@ class TransformersBackend:
         return self._model
 
     # What all do.
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """Compute in one thread where a model is tiny: its products are too small to share among cores.
+
+        On a busy machine threads that wait for each other at every product made such a model fifteen times slower.
+        """
+        import torch
+
+        before = torch.get_num_threads()
+        if self.device == "cpu" and self.parameters < ALONE_BELOW:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
     def _embedded(self, ids: Sequence[int]) -> torch.Tensor:
         """Return the (n, d) input embeddings of tokens."""
