@@ -111,5 +111,5 @@ class Plan:
                 where="generation.limit of the audit file",
                 found="; ".join(above),
                 expected="a smaller design, or a larger limit",
-                hint="see `plumbline plan`; fewer prompts, seeds or instructions, or `sets_per_occupation`, make it smaller",
+                hint="see `plumbline plan`; fewer prompts or seeds, or `sets_per_occupation`, make it smaller",
             )
