@@ -24,7 +24,8 @@ from plumbline.statistics.set_estimate import (
     sums_and_sizes,
     undefined,
 )
-from plumbline.statistics.set_groups import group_gap, group_means, group_quantiles
+from plumbline.statistics.set_gaps import group_gap
+from plumbline.statistics.set_groups import group_means, group_quantiles
 
 __all__ = [
     "SetEstimate",

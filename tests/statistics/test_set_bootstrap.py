@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plumbline.errors import MetricError
-from plumbline.statistics import set_draws, set_groups
+from plumbline.statistics import set_draws, set_gaps
 from plumbline.statistics.bootstrap import Jackknife
 from plumbline.statistics.intervals import bca, percentile
 from plumbline.statistics.set_bootstrap import (
@@ -270,7 +270,7 @@ def test_blocks_do_not_change_what_is_dealt(monkeypatch):
     values = draw.normal(size=120)
     keywords = {"n_groups": 4, "resamples": 300, "permutations": 3000, "confidence": 0.95}
     whole = group_gap(values, groups, own, rng=rng(1), **keywords)
-    monkeypatch.setattr(set_groups, "_AT_ONCE", 1000)
+    monkeypatch.setattr(set_gaps, "_AT_ONCE", 1000)
     assert group_gap(values, groups, own, rng=rng(1), **keywords).p == pytest.approx(whole.p, abs=0.04)
 
 

@@ -1,0 +1,112 @@
+"""The gap between the means of groups, of values that come in sets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.errors import MetricError
+from plumbline.statistics.estimates import reaching_parity
+from plumbline.statistics.intervals import bca, percentile
+from plumbline.statistics.permutation import p_value
+from plumbline.statistics.set_estimate import SetEstimate, estimated, undefined
+from plumbline.statistics.set_groups import GroupedValues, drawn_means, grouped_values, means_of
+from plumbline.statistics.set_sampling import MOST_DEALT, deal_groups
+
+NO_TWO_GROUPS = "undefined: fewer than two groups have values"
+NOT_ABOVE_ZERO = "undefined: a group's mean is not above 0"
+_AT_ONCE = 4_000_000
+
+
+def group_gap(
+    values: ArrayLike,
+    groups: ArrayLike,
+    sets: ArrayLike,
+    *,
+    n_groups: int,
+    resamples: int,
+    permutations: int,
+    rng: np.random.Generator,
+    confidence: float = 0.95,
+    kind: Literal["difference", "ratio", "deviation"] = "difference",
+) -> SetEstimate:
+    """Return the largest minus, or over, the smallest group mean, or their standard deviation, with interval and p.
+
+    The interval is BCa, the test one by permutation.
+
+    As in `plumbline.statistics.estimates.estimate_table`, the interval reaches parity (0, or 1 for a ratio) where the
+    test does not reject "no difference between groups".
+
+    Parameters
+    ----------
+    values, groups, sets : (n,)
+        As in `group_means`.
+    permutations : int
+        Group labels are shuffled within sets; where every set is of one group, over whole sets. All values of one
+        group in one set keep together: they are the seeds of one image. For very many images there are fewer
+        permutations (`plumbline.statistics.set_sampling.MOST_DEALT`).
+    kind : {"difference", "ratio", "deviation"}
+        A ratio is nan where a group's mean is not above 0. The standard deviation is that of the means of the groups
+        there are (ddof 0).
+
+    Returns
+    -------
+    SetEstimate
+        nan with fewer than two groups; n: all sets.
+
+    Raises
+    ------
+    MetricError
+        As `group_means`; or if there are no permutations.
+    """
+    if permutations < 1:
+        raise MetricError("a gap is tested by at least one permutation", found=permutations)
+    data = grouped_values(values, groups, sets, n_groups=n_groups, resamples=resamples)
+    # A group that is not there has no mean, in the data as in every draw.
+    present = data.sizes.sum(axis=0) > 0
+    if present.sum() < 2:
+        return undefined(NO_TWO_GROUPS, n=len(data.sizes), p=np.nan)
+    value = float(_gaps(means_of(data.sums.sum(axis=0), data.sizes.sum(axis=0))[present][None], kind)[0])
+    if np.isnan(value):
+        return undefined(NOT_ABOVE_ZERO, n=len(data.sizes), p=np.nan)
+    replicates = _gaps(drawn_means(data, resamples, rng)[:, present], kind)
+    left_out = means_of(data.sums.sum(axis=0) - data.sums, data.sizes.sum(axis=0) - data.sizes)
+    acceleration = data.jackknife(_gaps(left_out[:, present], kind)).acceleration
+    interval = bca(value, replicates, acceleration=acceleration, confidence=confidence)
+    p = p_value(value, _gaps(_dealt_means(data, permutations, rng)[:, present], kind))
+    if p > 1 - confidence:
+        parity = 1.0 if kind == "ratio" else 0.0
+        interval = reaching_parity(parity, interval, percentile(replicates, confidence=confidence))
+    return estimated(value, interval, n=len(data.sizes), p=p)
+
+
+def _gaps(means: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
+    """Return the (b,) gaps of (b, g) means; nan where a group has none."""
+    if kind == "deviation":
+        return means.std(axis=1)
+    low, high = means.min(axis=1), means.max(axis=1)
+    if kind == "difference":
+        return high - low
+    return np.divide(high, low, out=np.full(len(low), np.nan), where=low > 0)
+
+
+def _dealt_means(data: GroupedValues, permutations: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return (r, g) means after shuffling labels; r is `permutations`, or fewer for very many images."""
+    of_set, of_group = np.nonzero(data.sizes)
+    sums, sizes = data.sums[of_set, of_group], data.sizes[of_set, of_group]
+    n_groups = data.sizes.shape[1]
+    draws = int(min(permutations, max(200, MOST_DEALT // len(of_set))))
+    step = max(1, _AT_ONCE // len(of_set))
+    blocks = []
+    for start in range(0, draws, step):
+        rows = min(step, draws - start)
+        dealt = deal_groups(of_group, of_set, permutations=rows, rng=rng)
+        cell = (dealt + n_groups * np.arange(rows)[:, None]).ravel()
+        drawn = [
+            np.bincount(cell, weights=np.tile(column, rows), minlength=rows * n_groups).reshape(rows, -1)
+            for column in (sums, sizes)
+        ]
+        blocks.append(means_of(drawn[0].astype(np.float64), drawn[1].astype(np.float64)))
+    return np.concatenate(blocks)
