@@ -173,7 +173,7 @@ def test_composites_need_the_single_tests_of_the_same_cells(tmp_path, entries, v
 @pytest.mark.parametrize("balance", ["age", "caption", "occupation_gender", "gender"])
 def test_a_balance_may_be_of_any_label_that_records_have(tmp_path, balance):
     dataset = {"reader": "utkface", "root": "~/faces", "balance": {balance: [0.1, 0.2]}}
-    path = write(tmp_path, datasets={"utkface": dataset}, audit=[])
+    path = write(tmp_path, datasets={"utkface": dataset}, audit=[], generate=[])
     assert read_audit(path).datasets["utkface"].balance == {balance: (0.1, 0.2)}
 
 
