@@ -29,11 +29,17 @@ KINDS = (
     "captions",
     "trident",
     "opportunity",
+    "toxicity",
+    "rating",
+    "competence",
+    "words",
+    "refusal",
     "association",
     "markedness",
     "ranking",
     "confound",
     "wording",
+    "beneath",
 )
 # A reader meets fewer of the kinds that ask much the same in many ways.
 FEWER = {("bias", kind): 2 for kind in KINDS[3:]} | {("bias", "captions"): 2}

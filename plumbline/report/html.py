@@ -15,6 +15,8 @@ from plumbline.report.drawing_apart import pages_and_parts
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
 from plumbline.report.findings import findings
 from plumbline.report.inputs import ReportInputs
+from plumbline.report.language_findings import word_findings
+from plumbline.report.language_listings import check_listing, lvlm_listing
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import confidence, count
 from plumbline.report.rows import checked
@@ -36,6 +38,7 @@ SECTIONS = (
     ("method", "How the numbers are made"),
     ("provenance", "Where every number comes from"),
 )
+OF_ENCODERS = ("bias", "trident", "mixed", "label-error")
 LONGEST_TEXT = 2000
 LONGEST_CELL = 240
 
@@ -59,7 +62,9 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
         If the table or a frame of the inputs lacks a column.
     """
     table = checked(metric_table)
-    found = in_rank_order(findings(table, inputs.audit) + transfer_findings(inputs.transfer, inputs.audit))
+    words = word_findings(inputs.language.get("word_associations"), inputs.reading)
+    transferred = transfer_findings(inputs.transfer, inputs.audit)
+    found = in_rank_order([*findings(table, inputs.reading), *transferred, *words])
     told, further = at_first(in_rank_order(headlines(found) + data_findings(table, inputs)))
     pages, parts_of = pages_and_parts(table, inputs)
     chapters = [(chapter, parts) for chapter, parts in zip(CHAPTERS, parts_of) if parts]
@@ -69,7 +74,7 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
         .render(
             inputs=inputs,
             audit=inputs.audit,
-            titles=_titles(chapters),
+            titles=_titles(chapters, encoders=bool(inputs.encoders) or not inputs.lvlms),
             chapters=chapters,
             style=_style(),
             headlines=told,
@@ -78,6 +83,8 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
             pages=pages,
             datasets=data_listings.dataset_listing(inputs),
             encoders=data_listings.encoder_listing(inputs),
+            lvlms=lvlm_listing(inputs),
+            answer_checks=check_listing(inputs),
             absent=data_listings.absent_listing(inputs),
             not_tried=data_listings.not_tried_listing(inputs),
             undefined=accounting.undefined_listing(table),
@@ -92,11 +99,15 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
     )
 
 
-def _titles(chapters: list[tuple[Chapter, list[Part]]]) -> dict[str, str]:
-    """Return anchor -> title in the order of the page: the chapters stand before the labels and the data."""
+def _titles(chapters: list[tuple[Chapter, list[Part]]], *, encoders: bool) -> dict[str, str]:
+    """Return anchor -> title in the order of the page: the chapters stand before the labels and the data.
+
+    Without encoders there is nothing to say of the labels that they give.
+    """
     told = [(chapter.anchor, chapter.title) for chapter, _ in chapters]
     before = [anchor for anchor, _ in SECTIONS].index("label-error")
-    return dict([*SECTIONS[:before], *told, *SECTIONS[before:]])
+    titles = dict([*SECTIONS[:before], *told, *SECTIONS[before:]])
+    return titles if encoders else {name: titles[name] for name in titles if name not in OF_ENCODERS}
 
 
 def _every(found: list[Finding]) -> Listing:

@@ -101,6 +101,15 @@ def scored_in(table: pl.DataFrame) -> list[str]:
     return in_order(table["event"], SCORED_ATTRIBUTES)
 
 
+def spoken(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows about prompts that ask for words: an answer that is a number is neither toxic nor kind.
+
+    Where only numbers were asked for, these are all there is to show.
+    """
+    rows = table.filter(~pl.col("prompt").is_in(list(prompt_ids("numeric"))))
+    return rows if rows.height else table
+
+
 def headline_prompt(table: pl.DataFrame) -> str | None:
     """Return the prompt that is shown first, None where the table has none."""
     prompts = prompts_in(table)

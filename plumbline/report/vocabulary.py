@@ -22,6 +22,8 @@ ATTRIBUTE_TITLES = {
     "age_group_gender": "age group × gender",
     "occupation_gender": "occupation × gender",
     "physical": "physical characteristic",
+    "physical_gender": "physical characteristic × gender",
+    "physical_race": "physical characteristic × race",
     "auto_gender": "automatic gender",
 }
 GROUP_NOUNS = {"man": "men", "woman": "women"}
@@ -70,6 +72,7 @@ def suite_title(suite: str) -> str:
         "trident_mixed": "Trident, mixed attributes",
         "trident_composite": "Trident, composite labels as candidates",
         "outcomes": "three tasks together",
+        "generation": "generated texts",
     }
     return titles.get(suite, suite.replace("_", " "))
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from plumbline.report.chapter import Chapter
 from plumbline.report.chapters.associations import CHAPTER as ASSOCIATIONS
+from plumbline.report.chapters.beneath import CHAPTER as BENEATH
 from plumbline.report.chapters.captions import CHAPTER as CAPTIONS
 from plumbline.report.chapters.confounds import CHAPTER as CONFOUNDS
 from plumbline.report.chapters.effects import CHAPTER as EFFECTS
 from plumbline.report.chapters.equal_opportunity import CHAPTER as OPPORTUNITY
+from plumbline.report.chapters.generation import CHAPTER as GENERATION
+from plumbline.report.chapters.instructions import CHAPTER as INSTRUCTIONS
 from plumbline.report.chapters.mitigations import CHAPTER as MITIGATIONS
 from plumbline.report.chapters.published import CHAPTER as PUBLISHED
 from plumbline.report.chapters.rankings import CHAPTER as RANKINGS
+from plumbline.report.chapters.ratings import CHAPTER as RATINGS
 from plumbline.report.chapters.robustness import CHAPTER as ROBUSTNESS
 from plumbline.report.chapters.text_space import CHAPTER as TEXT_SPACE
+from plumbline.report.chapters.words import CHAPTER as WORDS
 
 CHAPTERS: tuple[Chapter, ...] = (
     CAPTIONS,
@@ -24,5 +29,10 @@ CHAPTERS: tuple[Chapter, ...] = (
     CONFOUNDS,
     TEXT_SPACE,
     MITIGATIONS,
+    GENERATION,
+    WORDS,
+    RATINGS,
+    INSTRUCTIONS,
+    BENEATH,
     PUBLISHED,
 )

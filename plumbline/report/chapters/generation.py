@@ -1,0 +1,214 @@
+"""What generative models say of whom: how far apart texts about one scene lie, and who gets the worst of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.figures.canvas import Picture
+from plumbline.report.figures.occupations import occupation_figure
+from plumbline.report.figures.toxicity import (
+    group_score_figure,
+    max_figure,
+    small_max_figure,
+    worst_off_figure,
+)
+from plumbline.report.inputs import ReportInputs
+from plumbline.report.language_findings import worst_off_findings
+from plumbline.report.language_listings import (
+    agreement_listing,
+    group_listing,
+    max_listing,
+    people_listing,
+    spread_listing,
+    worst_off_listing,
+)
+from plumbline.report.language_notes import foundations
+from plumbline.report.language_words import (
+    MAX_TITLES,
+    attributes_in,
+    datasets_in,
+    generated,
+    headline_prompt,
+    headline_scorer,
+    listed,
+    models_in,
+    of_headline_scorer,
+    of_subset,
+    plain,
+    prompt_title,
+    prompts_in,
+    spoken,
+)
+from plumbline.report.rows import where
+from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+
+METRICS = (*MAX_TITLES, "worst_off_share", *SCORED_ATTRIBUTES)
+AGREEMENT = ("fleiss_kappa", "judge_precision", "judge_recall")
+
+
+def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    every = generated(table)
+    used = of_headline_scorer(where(plain(every), metric=METRICS), inputs.reading)
+    people = where(every, metric=AGREEMENT)
+    if used.is_empty() and people.is_empty():
+        return []
+    parts = [Part(title="What these numbers rest on", notes=foundations(inputs))]
+    for dataset in datasets_in(used, inputs):
+        own = where(used, dataset=dataset)
+        parts += _spreads(own, inputs, dataset)
+        parts += [_of_subset(own, table, inputs, dataset, name) for name in attributes_in(own)]
+    parts += _other_scorers(plain(every), inputs)
+    if not people.is_empty():
+        listing = people_listing(people)
+        parts.append(Part(title="Agreement with people", tables=[("Annotators, scorers, judge", listing)]))
+    return parts
+
+
+def _spreads(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Part]:
+    rows = where(own, metric=tuple(MAX_TITLES))
+    if rows.is_empty():
+        return []
+    models = models_in(rows, inputs)
+    of_metric = {name: where(rows, metric=name) for name in MAX_TITLES}
+    drawn = [
+        max_figure(spoken(where(found, definition="paper")), models, dataset=dataset, metric=name)
+        for name, found in of_metric.items()
+    ]
+    pictures = _drawn(drawn)
+    listings = [
+        (f"{MAX_TITLES[name]} in numbers", max_listing(found, models)) for name, found in of_metric.items()
+    ]
+    title = f"{dataset}: how differently people of one scene are spoken of"
+    return [Part(title=title, pictures=pictures[:1], details=pictures[1:], listings=listings)]
+
+
+def _of_subset(
+    own: pl.DataFrame, table: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str
+) -> Part:
+    rows = where(own, attribute=attribute)
+    models = models_in(rows, inputs)
+    worst, scores = where(rows, metric="worst_off_share"), where(rows, metric=SCORED_ATTRIBUTES)
+    toxic = spoken(where(worst, event="toxicity"))
+    names = {"dataset": dataset, "attribute": attribute}
+    pictures = _drawn([worst_off_figure(toxic, inputs.reading, models, **names)])
+    groups = _drawn([group_score_figure(spoken(where(scores, metric="toxicity")), models, **names)])
+    boxes = _occupations(inputs, models, **names)
+    # Where people come in scenes, the comparison within scenes says more than that over all answers.
+    first = boxes[:1] if not worst.is_empty() else groups[:1]
+    further = [picture for picture in (*groups, *boxes) if picture not in first]
+    spreads = where(plain(table), metric="occupation_spread", **names)
+    return Part(
+        title=of_subset(dataset, attribute),
+        notes=_nobody_above(toxic),
+        pictures=[*pictures, *first],
+        details=further,
+        listings=[
+            ("Who is at the maximum, in numbers", worst_off_listing(worst, models)),
+            ("Scores of each group in numbers", group_listing(scores, models)),
+            ("Every occupation", spread_listing(of_headline_scorer(spreads, inputs.reading))),
+        ],
+    )
+
+
+def _occupations(inputs: ReportInputs, models: list[str], *, dataset: str, attribute: str) -> list[Picture]:
+    table = inputs.language.get("occupation_scores")
+    if table is None or table.is_empty():
+        return []
+    chosen = where(table, event="toxicity", scorer=headline_scorer(table, inputs.reading))
+    return _drawn(
+        occupation_figure(chosen, model=model, dataset=dataset, attribute=attribute) for model in models
+    )
+
+
+def _nobody_above(worst: pl.DataFrame) -> list[str]:
+    """Say for which prompts nobody is the worst off, and why."""
+    gone = spoken(worst).filter(pl.col("value").is_null() | pl.col("value").is_nan())
+    notes = []
+    for (model, reason), own in gone.group_by("model", "reason", maintain_order=True):
+        prompts = listed(prompt_title(prompt) for prompt in prompts_in(own))
+        why = str(reason or "no reason was recorded").removeprefix("undefined: ")
+        notes.append(f"{model}: who gets the most toxic text cannot be said for {prompts}: {why}.")
+    return notes
+
+
+def _other_scorers(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    """Return each headline metric under every scorer, where there is more than one."""
+    rows = where(table, metric=tuple(MAX_TITLES), definition="paper")
+    agreement = where(table, metric="scorer_agreement")
+    if rows["scorer"].n_unique() < 2 and agreement.is_empty():
+        return []
+    parts = []
+    for dataset in datasets_in(pl.concat([rows, agreement]), inputs):
+        own = where(rows, dataset=dataset)
+        own = where(own, prompt=headline_prompt(own))
+        models = models_in(own, inputs)
+        drawn = [
+            max_figure(where(own, metric=name), models, dataset=dataset, metric=name, by="scorer")
+            for name in MAX_TITLES
+        ]
+        pictures = _drawn(drawn)
+        listings = [
+            (f"{title} under every scorer", max_listing(where(rows, dataset=dataset, metric=name), models))
+            for name, title in MAX_TITLES.items()
+        ]
+        agrees = agreement_listing(where(agreement, dataset=dataset))
+        parts.append(
+            Part(
+                title=f"{dataset}: the same answers under every scorer",
+                notes=[
+                    "Scorers differ in what they call toxic: a difference between models or groups that only one of "
+                    "them finds is one of that scorer."
+                ],
+                pictures=pictures[:1],
+                details=pictures[1:],
+                listings=[*listings, ("How far scorers agree", agrees)],
+            )
+        )
+    return parts
+
+
+def _drawn(pictures: Iterable[Picture | None]) -> list[Picture]:
+    return [picture for picture in pictures if picture]
+
+
+CHAPTER = Chapter(
+    anchor="generation",
+    title="What generative models say of whom",
+    lead="Models that answer in words were asked about pictures of people. Where a dataset shows each scene with its "
+    "person changed and everything else alike, whatever differs between the answers is owed to the person. How far "
+    "apart do they lie, who gets the worst of them, and in which occupations?",
+    parts=_parts,
+    findings=worst_off_findings,
+    pictures={"max_toxicity": small_max_figure},
+    method=(
+        (
+            "MaxToxicity and its siblings",
+            "Every answer is scored from 0 to 1 for toxicity, insult, identity attack and flirtation. MaxToxicity of a "
+            "scene, prompt and seed is the highest minus the lowest toxicity of the answers about its people. Shown "
+            "are the mean and the linear 90th percentile over complete scenes and seeds. It cannot fall below 0, and "
+            "answers that are drawn at random differ by chance alone: read it against other models and prompts. "
+            "“Without refusals” leaves out scenes in which an answer was refused. Intervals resample whole scenes, "
+            "however often they were asked about.",
+        ),
+        (
+            "Who gets the most toxic text",
+            "Of the scenes and seeds above the 90th percentile, each counts once, shared where groups tie. p is exact "
+            "and two-sided: what the pictures of a scene got over its seeds is dealt to its groups at random. "
+            "Intervals: Wilson, with the effective number of scenes.",
+        ),
+        (
+            "By occupation",
+            "The standard deviation of the groups' mean scores within an occupation that has enough scenes; p by "
+            "shuffling groups within scenes. Shown are up to four occupations at each end.",
+        ),
+        (
+            "Several scorers, and people",
+            "Rank and linear correlation over the same answers of every two scorers. Fleiss' kappa of annotators, "
+            "alone and with the score from 0.3 on as one annotator more; precision and recall of the judge of "
+            "stereotypes against the majority of annotators.",
+        ),
+    ),
+)

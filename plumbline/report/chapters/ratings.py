@@ -1,0 +1,266 @@
+"""Numbers that generative models give each group: words of competence, ratings, salaries; refusals and lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.figures.canvas import Picture
+from plumbline.report.figures.group_numbers import gap_figure, group_figure, rating_figure
+from plumbline.report.group_listings import Column, gap_listing, numbers_listing, rate_listing, salary
+from plumbline.report.inputs import ReportInputs
+from plumbline.report.language_findings import gap_findings
+from plumbline.report.language_words import (
+    attributes_in,
+    datasets_in,
+    listed,
+    models_in,
+    of_subset,
+    plain,
+    prompt_title,
+)
+from plumbline.report.listings import estimate, share
+from plumbline.report.rows import where
+from plumbline.report.vocabulary import attribute_title
+
+WORDS = ("competence_words", "incompetence_words", "warmth_words", "coldness_words")
+COMPETENCE = (*WORDS, "competence_gap", "fewest_competence_words")
+RATINGS = ("rating", "salary", "rating_gap", "salary_gap", "unreadable_rate")
+REFUSALS = ("refusal_rate", "refusal_rate_gap", "response_length", "response_length_ratio", "empty_rate")
+OPEN = 1
+"""Models whose ratings are shown; those of the others are folded."""
+
+
+def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    used = where(plain(table), metric=(*COMPETENCE, *RATINGS, *REFUSALS))
+    parts = []
+    for dataset in datasets_in(used, inputs):
+        own = where(used, dataset=dataset)
+        attributes = attributes_in(own)
+        gaps = _gaps(where(own, metric=("rating_gap", "salary_gap")), inputs, dataset)
+        parts += [Part(title=f"{dataset}: gaps of ratings and salaries", pictures=gaps)] if gaps else []
+        for attribute in attributes:
+            rows = where(own, attribute=attribute)
+            # Nothing of a subset is configured but the dictionaries, which have no subset.
+            words = pl.concat([where(rows, metric=COMPETENCE), where(own, metric=COMPETENCE, attribute=None)])
+            parts += _competence(words, inputs, dataset, attribute)
+            parts += _ratings(where(rows, metric=RATINGS), inputs, dataset, attribute)
+            parts += _refusals(where(rows, metric=REFUSALS), inputs, dataset, attribute)
+    return parts
+
+
+def _gaps(rows: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Picture]:
+    models = models_in(rows, inputs)
+    if len(models) < 2:
+        return []
+    title = f"Gaps of ratings and salaries between groups, {dataset}"
+    return _drawn(
+        [gap_figure(rows, inputs.reading, models, dataset=dataset, name="rating-gaps", title=title)]
+    )
+
+
+def _competence(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> list[Part]:
+    overall = where(rows, occupation=None)
+    shares = where(overall, metric="competence_words", definition="paper")
+    if shares.is_empty():
+        return []
+    models, of = models_in(shares, inputs), f"{dataset}, {attribute_title(attribute)}"
+    drawn = group_figure(
+        shares,
+        models,
+        name=f"competence-{dataset}-{attribute}",
+        title=f"Words of competence, {of}",
+        description="Of the words in answers about a group, function words left out: how many speak of competence, "
+        "such as “skilled”.",
+        axis="share of the words",
+        share=True,
+    )
+    fewest = group_figure(
+        where(overall, metric="fewest_competence_words"),
+        models,
+        name=f"fewest-competence-{dataset}-{attribute}",
+        title=f"In how many occupations a group gets the fewest words of competence, {of}",
+        description="Counted are occupations with enough scenes. The line is what chance gives each group.",
+        axis="share of the occupations",
+        share=True,
+        line=lambda groups: 1 / groups,
+    )
+    further = [
+        group_figure(
+            where(overall, metric=metric, definition="paper").drop_nulls("group"),
+            models,
+            name=f"{metric}-{dataset}-{attribute}",
+            title=f"Words of {metric.removesuffix('_words')}, {of}",
+            description="Share of the words in answers about a group, function words left out.",
+            axis="share of the words",
+            share=True,
+        )
+        for metric in WORDS[1:]
+    ]
+    columns: list[Column] = [(f"Words of {m.removesuffix('_words')}", m, "paper", share) for m in WORDS]
+    columns += [("Their number in an answer", "competence_words", "count", estimate)]
+    listings = [
+        (
+            "Words of competence and warmth in numbers",
+            numbers_listing(overall, models, _present(overall, columns)),
+        ),
+        (
+            "Gaps in words of competence",
+            gap_listing(where(rows, definition="paper"), {"competence_gap": ("words of competence", share)}),
+        ),
+    ]
+    return [
+        Part(
+            title=f"{of_subset(dataset, attribute)}, words of competence and warmth",
+            notes=_unconfigured(rows),
+            pictures=_drawn([drawn, fewest]),
+            details=_drawn(further),
+            listings=listings,
+        )
+    ]
+
+
+def _present(rows: pl.DataFrame, columns: list[Column]) -> list[Column]:
+    known = set(rows.drop_nulls("group").select("metric", "definition").unique().iter_rows())
+    return [column for column in columns if column[1:3] in known]
+
+
+def _unconfigured(rows: pl.DataFrame) -> list[str]:
+    """Say why words of warmth, coldness and incompetence were not counted."""
+    gone = rows.filter(pl.col("metric").is_in(WORDS[1:]), pl.col("group").is_null(), pl.col("value").is_nan())
+    if gone.is_empty():
+        return []
+    names = [name.removesuffix("_words") for name in WORDS[1:] if name in set(gone["metric"])]
+    return [f"Words of {listed(names)} were not counted: {gone['reason'][0] or 'no reason was recorded'}."]
+
+
+def _ratings(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> list[Part]:
+    means = where(rows, metric=("rating", "salary"))
+    if means.is_empty():
+        return []
+    models, names = models_in(means, inputs), {"dataset": dataset, "attribute": attribute}
+    gaps = where(rows, metric=("rating_gap", "salary_gap"))
+    pictures = _drawn(
+        rating_figure(where(means, model=model), where(gaps, model=model), model=model, **names)
+        for model in models
+    )
+    columns: list[Column] = [
+        ("Mean rating", "rating", "paper", estimate),
+        ("Mean salary", "salary", "paper", salary),
+        ("Without a readable number", "unreadable_rate", "paper", share),
+    ]
+    titles = {"rating_gap": ("ratings", estimate), "salary_gap": ("salaries", salary)}
+    return [
+        Part(
+            title=f"{of_subset(dataset, attribute)}, ratings and salaries",
+            notes=_unreadable(means),
+            pictures=pictures[:OPEN],
+            details=pictures[OPEN:],
+            listings=[
+                ("Ratings and salaries in numbers", numbers_listing(rows, models, columns)),
+                ("Gaps between groups", gap_listing(gaps, titles)),
+            ],
+        )
+    ]
+
+
+def _unreadable(means: pl.DataFrame) -> list[str]:
+    """Say which models did not answer which questions with numbers."""
+    gone = means.filter(pl.col("value").is_null() | pl.col("value").is_nan()).sort("model", "prompt", "group")
+    notes = []
+    for (model, prompt), own in gone.group_by("model", "prompt", maintain_order=True):
+        groups = means.filter(pl.col("model") == model, pl.col("prompt") == prompt).height
+        which = "" if own.height == groups else f" for {own.height} of {groups} groups"
+        reason = (own["reason"][0] or "no reason was recorded").removeprefix("undefined: ").split(";")[0]
+        notes.append(f"{model}, {prompt_title(str(prompt))}: no mean{which}: {reason}.")
+    return notes
+
+
+def _refusals(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> list[Part]:
+    if rows.is_empty():
+        return []
+    models, of = models_in(rows, inputs), f"{dataset}, {attribute_title(attribute)}"
+    rates = where(rows, metric="refusal_rate").drop_nulls("group")
+    lengths = where(rows, metric="response_length").drop_nulls("group")
+    refused = bool((rates["value"].fill_nan(None) > 0).any())
+    drawn = [
+        group_figure(
+            rates,
+            models,
+            name=f"refusals-{dataset}-{attribute}",
+            title=f"Refused answers, {of}",
+            description="A model that refuses to speak of some people also looks less toxic about them.",
+            axis="share of the answers that are refused",
+            share=True,
+        )
+        if refused
+        else None,
+        group_figure(
+            lengths,
+            models,
+            name=f"lengths-{dataset}-{attribute}",
+            title=f"Length of the answers, {of}",
+            description="Mean number of words of an answer about each group.",
+            axis="words an answer",
+        ),
+    ]
+    pictures = _drawn(drawn)
+    columns: list[Column] = [
+        ("Refused", "refusal_rate", "paper", share),
+        ("Words an answer", "response_length", "paper", estimate),
+        ("Empty", "empty_rate", "paper", share),
+    ]
+    titles = {
+        "refusal_rate_gap": ("refusals", share),
+        "response_length_ratio": ("lengths (longest over shortest)", estimate),
+    }
+    return [
+        Part(
+            title=f"{of_subset(dataset, attribute)}, refusals and lengths",
+            notes=[] if refused else ["No answer about these groups was refused."],
+            pictures=pictures[:1] if refused else [],
+            details=pictures[1:] if refused else pictures,
+            listings=[
+                ("Refused, empty and unreadable answers by prompt", rate_listing(rows, models)),
+                ("Refusals and lengths of each group", numbers_listing(rows, models, columns)),
+                ("Gaps between groups", gap_listing(rows, titles)),
+            ],
+        )
+    ]
+
+
+def _drawn(pictures: Iterable[Picture | None]) -> list[Picture]:
+    return [picture for picture in pictures if picture]
+
+
+CHAPTER = Chapter(
+    anchor="ratings",
+    title="How competent, how warm, what salary",
+    lead="Models were asked for keywords, for ratings from 1 to 10 and for a salary. Do they find the same "
+    "competence in everyone, give the same numbers, and answer about everyone at all?",
+    parts=_parts,
+    findings=gap_findings,
+    method=(
+        (
+            "Words of competence and warmth",
+            "Mean share of an answer's words that are among 861 published words of competence, function words left "
+            "out; words of warmth, coldness and incompetence from the user's own dictionaries, where they are "
+            "configured. Within every occupation that has enough scenes it is counted which group gets the fewest; "
+            "where groups tie, each counts its part. Gaps: the highest minus the lowest mean of a group.",
+        ),
+        (
+            "Ratings and salaries",
+            "A number is read from the answer, also out of a sentence (“an 8 out of 10”, “$12 an hour” times 2,000). "
+            "Answers without a usable number are left out and counted; where most answers to a prompt hold none, "
+            "there is no mean, since those that do would be the model's own choice.",
+        ),
+        (
+            "Refusals and lengths",
+            "Refused are answers that an endpoint marks so or filters, and texts that match a documented list. "
+            "Intervals resample whole scenes, p permutes groups within scenes; where that test finds no significant "
+            "gap, the interval is let reach parity.",
+        ),
+    ),
+)

@@ -1,0 +1,91 @@
+"""Words that generative models say more of one group than of the others: ranked lists with counts, no clouds."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from plumbline.report.chapter import Chapter, Part
+from plumbline.report.inputs import ReportInputs
+from plumbline.report.language_words import attributes_in, datasets_in, listed, models_in, of_subset, plain
+from plumbline.report.rows import where
+from plumbline.report.word_listings import STEREOTYPE, strongest_listing, word_listing
+
+METRICS = ("associated_words", "stereotype_words")
+OPEN = 2
+"""Models of a subset whose strongest words are shown; those of the others are folded."""
+
+
+def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
+    words = inputs.language.get("word_associations")
+    if words is None or words.is_empty():
+        return []
+    parts = [Part(title="Who judged", notes=_judges(inputs))]
+    counts = where(plain(table), metric=METRICS)
+    for dataset in datasets_in(words, inputs):
+        own = where(words, dataset=dataset)
+        parts += [_part(own, counts, inputs, dataset, attribute) for attribute in attributes_in(own)]
+    return parts
+
+
+def _part(
+    words: pl.DataFrame, counts: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str
+) -> Part:
+    rows = where(words, attribute=attribute)
+    own = where(counts, dataset=dataset, attribute=attribute)
+    models = models_in(rows, inputs)
+    first = [
+        (
+            f"{model}: the strongest words of each group",
+            strongest_listing(where(rows, model=model), where(own, model=model), inputs.reading),
+        )
+        for model in models
+    ]
+    every = [
+        (f"{model}: words with association, interval and counts", word_listing(where(rows, model=model)))
+        for model in models
+    ]
+    return Part(
+        title=of_subset(dataset, attribute),
+        notes=_missing(own),
+        tables=first[:OPEN],
+        listings=[*first[OPEN:], *every],
+    )
+
+
+def _missing(counts: pl.DataFrame) -> list[str]:
+    """Say once which of the main prompts were not asked."""
+    said = where(counts, metric="associated_words")["reason"].drop_nulls().unique().sort().to_list()
+    parts = dict.fromkeys(
+        part for reason in said for part in reason.split("; ") if part.startswith("not asked")
+    )
+    return [f"Of the five main prompts {part}." for part in parts]
+
+
+def _judges(inputs: ReportInputs) -> list[str]:
+    judges = list(dict.fromkeys(one.judge for one in inputs.lvlms if one.judge))
+    if not judges:
+        return ["No judge is configured: which of these words are stereotypes is left to the reader."]
+    return [
+        f"{STEREOTYPE} marks words that {listed(judges)} named stereotypes of the group, given the words alone. The "
+        "judge is a language model: where people have annotated its words, its precision and recall are told above."
+    ]
+
+
+CHAPTER = Chapter(
+    anchor="words",
+    title="Words said of one group more than of the others",
+    lead="Which words does a model keep for one group? Counted are the answers to the five main prompts together. A "
+    "word is listed where it is said of a group more than twice as often as of the others in the same scenes, the "
+    "strongest first. The words are the models' own, shown as they were said.",
+    parts=_parts,
+    method=(
+        (
+            "Words of a group",
+            "Association: the binary logarithm of a word's share among all words about a group over its share among "
+            "the words about the other groups of the same subset; 1 is twice as often. Listed are words above 1 that "
+            "were said often enough, function words left out. A word that was never said of the others counts there "
+            "as half a time, which the note says. Intervals and p go by blocks of whole scenes; q over every word of "
+            "the subset that was said often enough.",
+        ),
+    ),
+)

@@ -1,0 +1,235 @@
+"""Headline findings about generated texts: who gets the most toxic text, lower ratings, fewer words of competence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from plumbline.report.evidence import evidence, finding_of, uncertainty
+from plumbline.report.finding import DIFFERENCES, Finding
+from plumbline.report.inputs import Reading
+from plumbline.report.language_words import (
+    STATISTICS,
+    of_headline_scorer,
+    people,
+    plain,
+    prompt_title,
+    scorer_words,
+)
+from plumbline.report.numbers import count, number, percent, points
+from plumbline.report.rows import Row, defined, where
+from plumbline.report.vocabulary import attribute_title, sentence_start
+
+_SUBSET = ("model", "dataset", "attribute")
+
+
+def with_evidence(found: list[Finding]) -> list[Finding]:
+    """Return the findings of the topics in which at least one model has evidence; the others only count the models."""
+    sure = {finding.topic for finding in found if finding.tone in DIFFERENCES}
+    return [finding for finding in found if finding.topic in sure]
+
+
+def money(value: float | None) -> str:
+    """Write US dollars: $52,000."""
+    return f"${value:,.0f}" if defined(value) and value is not None else "undefined"
+
+
+def worst_off_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return, for each model and subset, which group gets the most toxic text of a scene more often than chance."""
+    rows = where(plain(table), metric="worst_off_share", event="toxicity")
+    rows = of_headline_scorer(rows, reading).filter(pl.col("value").is_finite())
+    return with_evidence([_worst_off(own, reading) for own in _each(rows, *_SUBSET)])
+
+
+def _worst_off(own: pl.DataFrame, reading: Reading) -> Finding:
+    groups = own["group"].n_unique()
+    above = own.filter(pl.col("value") > 1 / groups)
+    row = _strongest(above if above.height else own, reading)
+    who, sure = people(row["group"]), evidence(row, reading)
+    short = f"most toxic texts are about {who}"
+    stated = f"{percent(row['value'])} of the {count(row['n'])} scenes whose answers lie furthest apart"
+    sentence = (
+        f"{_subject(row)} ({prompt_title(row['prompt'])}): the most toxic answer is about {who} in {stated} "
+        f"({uncertainty(row, reading, share=True)}; chance gives each of {groups} groups {percent(1 / groups)}). "
+        f"Scored by {scorer_words(row['scorer'], reading)}."
+    )
+    return _finding(row, "bias" if sure else "none", "toxicity", short, sentence, share=True)
+
+
+class _Gap(NamedTuple):
+    """A gap between groups that is tested: its metric and definition, that of the groups, and how they are told."""
+
+    kind: str
+    tone: str
+    metric: str
+    of_groups: str
+    definition: str
+    short: str
+    told: Callable[[Row, Row, Row], str]
+    share: bool = False
+
+
+def _competence(row: Row, low: Row, high: Row) -> str:
+    return (
+        f"{percent(low['value'])} of the words about {people(low['group'])} speak of competence, and "
+        f"{percent(high['value'])} of those about {people(high['group'])}, a gap of {points(row['value'])}"
+    )
+
+
+def _rating(row: Row, low: Row, high: Row) -> str:
+    return (
+        f"it gives {people(low['group'])} {number(low['value'])} of 10 and {people(high['group'])} "
+        f"{number(high['value'])}, a gap of {number(row['value'])}"
+    )
+
+
+def _salary(row: Row, low: Row, high: Row) -> str:
+    return (
+        f"it offers {people(low['group'])} {money(low['value'])} a year and {people(high['group'])} "
+        f"{money(high['value'])}, a gap of {money(row['value'])}"
+    )
+
+
+def _refusal(row: Row, low: Row, high: Row) -> str:
+    return (
+        f"it refuses {percent(high['value'])} of the answers about {people(high['group'])} and "
+        f"{percent(low['value'])} of those about {people(low['group'])}, a gap of {points(row['value'])}"
+    )
+
+
+def _length(row: Row, low: Row, high: Row) -> str:
+    return (
+        f"answers about {people(high['group'])} have {number(high['value'])} words and those about "
+        f"{people(low['group'])} {number(low['value'])}, {number(row['value'])} times as many"
+    )
+
+
+_GAPS = (
+    _Gap("rating", "bias", "rating_gap", "rating", "paper", "gap of ratings ({prompt})", _rating),
+    _Gap("rating", "bias", "salary_gap", "salary", "paper", "gap of offered salaries", _salary),
+    _Gap(
+        "competence", "bias", "competence_gap", "competence_words", "paper", "gap of words of competence",
+        _competence, share=True,
+    ),
+    _Gap("refusal", "difference", "refusal_rate_gap", "refusal_rate", "paper", "gap of refusals", _refusal, share=True),
+    _Gap("refusal", "difference", "response_length_ratio", "response_length", "paper", "unequal lengths", _length),
+)  # fmt: skip
+
+
+def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return the gaps between groups of ratings, salaries, words of competence, refusals and lengths."""
+    rows = where(plain(table), occupation=None)
+    return with_evidence([finding for gap in _GAPS for finding in _of_gap(rows, gap, reading)])
+
+
+def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding]:
+    gaps = where(rows, metric=gap.metric, definition=gap.definition).filter(pl.col("value").is_finite())
+    # Each rating asks another question; of the other metrics the prompt tells in which answers it is largest.
+    keys = (*_SUBSET, "prompt") if gap.kind == "rating" else _SUBSET
+    for own in _each(gaps, *keys):
+        row = _strongest(own, reading)
+        same = {name: row[name] for name in (*_SUBSET, "prompt")}
+        groups = where(rows, metric=gap.of_groups, definition=gap.definition, **same)
+        known = groups.filter(pl.col("value").is_finite()).drop_nulls("group").sort("value", "group")
+        if known.height < 2:
+            continue
+        told = gap.told(row, known.row(0, named=True), known.row(-1, named=True))
+        sentence = (
+            f"{_subject(row)} ({prompt_title(row['prompt'])}): {told} "
+            f"({uncertainty(row, reading, share=gap.share)}; n = {count(row['n'])} answers)."
+        )
+        tone = gap.tone if evidence(row, reading) else "none"
+        prompt = prompt_title(row["prompt"]) if gap.kind == "rating" else ""
+        short = gap.short.format(prompt=prompt) + f" between groups of {attribute_title(row['attribute'])}"
+        yield _finding(row, tone, gap.kind, short, sentence, gap.metric, prompt, share=gap.share)
+
+
+def beneath_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return where a model speaks more, or less, differently of people than the language model beneath it."""
+    rows = where(plain(table), metric="max_toxicity_over_llm", statistic=tuple(STATISTICS))
+    rows = of_headline_scorer(rows, reading).filter(pl.col("value").is_finite())
+    found = []
+    for own in _each(rows, *_SUBSET):
+        row = _strongest(own, reading)
+        more = "above" if row["value"] > 0 else "below"
+        what = f"{STATISTICS[row['statistic']]} of MaxToxicity"
+        sentence = (
+            f"{_subject(row)} ({prompt_title(row['prompt'])}): the {what} lies {number(abs(row['value']))} {more} that "
+            f"of the language model beneath ({uncertainty(row, reading)}; n = {count(row['n'])} scenes, people differ "
+            f"in {attribute_title(row['attribute'])}). Scored by {scorer_words(row['scorer'], reading)}."
+        )
+        tone = "difference" if evidence(row, reading) else "none"
+        found.append(
+            _finding(row, tone, "beneath", f"MaxToxicity {more} the language model beneath", sentence)
+        )
+    return with_evidence(found)
+
+
+def word_findings(words: pl.DataFrame | None, reading: Reading) -> list[Finding]:
+    """Return the word that each model says most above the others of a group, stereotypes before other words.
+
+    Parameters
+    ----------
+    words : DataFrame or None
+        The table `word_associations`, with `model`.
+    """
+    if words is None or words.is_empty():
+        return []
+    sure = words.filter(pl.col("word").is_not_null(), pl.col("q") < reading.significance)
+    return [_word(own, reading) for own in _each(sure, *_SUBSET)]
+
+
+def _word(own: pl.DataFrame, reading: Reading) -> Finding:
+    judged = own.filter(pl.col("stereotype").fill_null(False))
+    chosen = judged if judged.height else own
+    row = chosen.sort(["ci_low", "group", "word"], descending=[True, False, False], nulls_last=True).row(
+        0, named=True
+    )
+    who = people(row["group"])
+    named = "a word that the judge names a stereotype of them" if judged.height else "the word most their own"
+    sentence = (
+        f"{_subject(row)}: of {who} it says “{row['word']}”, {named}: {count(row['count'])} times in "
+        f"{count(row['n'])} words, against {count(row['count_others'])} times in {count(row['n_others'])} words of the "
+        f"others (association {number(row['association'])}, {uncertainty(row, reading)})."
+    )
+    kind = "stereotypes" if judged.height else "words"
+    short = f"“{row['word']}” is said of {who}"
+    return _finding(
+        row | {"value": row["association"]},
+        "bias" if judged.height else "difference",
+        "words",
+        short,
+        sentence,
+        kind,
+    )
+
+
+def _each(rows: pl.DataFrame, *keys: str) -> Iterator[pl.DataFrame]:
+    ordered = rows.drop_nulls(list(keys)).sort(*keys, maintain_order=True)
+    yield from (own for _, own in ordered.group_by(*keys, maintain_order=True))
+
+
+def _strongest(own: pl.DataFrame, reading: Reading) -> Row:
+    """Return the row that is surest and largest: evidence first, then the end of its interval that is nearest 0."""
+    rows = own.to_dicts()
+
+    def strength(row: Row) -> tuple[bool, float, str, str]:
+        low, high = row["ci_low"], row["ci_high"]
+        nearest = row["value"] if not defined(low) else max(low, -high) if defined(high) else low
+        return evidence(row, reading), nearest, row["prompt"] or "", row["group"] or ""
+
+    return max(rows, key=strength)
+
+
+def _subject(row: Row) -> str:
+    return f"{row['model']} on {row['dataset']}"
+
+
+def _finding(
+    row: Row, tone: str, kind: str, short: str, sentence: str, *more: str, share: bool = False
+) -> Finding:
+    told = sentence_start(short) if tone in DIFFERENCES else f"no evidence: {short}"
+    topic = (kind, row["dataset"], row["attribute"], *more)
+    return finding_of(row, tone=tone, topic=topic, short=told, sentence=sentence, share=share)
