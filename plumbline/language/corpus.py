@@ -65,10 +65,11 @@ def main_corpus(cell: LanguageCell, *, seed: int) -> Corpus:
     Prompts that were not asked are absent. Only names are read here, no texts.
     """
     answers = known_answers(cell.generations, prompts=prompt_ids("main"), instruction=NO_INSTRUCTION)
+    # By prompt too: what a group holds of many rows would otherwise be kept until all are seen.
+    asked = answers.group_by(*_NAMES, "prompt").agg(answers=pl.len()).collect(engine="streaming")
     parts = (
-        answers.group_by(_NAMES)
-        .agg(answers=pl.len(), prompts=pl.col("prompt").unique().sort())
-        .collect(engine="streaming")
+        asked.group_by(_NAMES)
+        .agg(pl.col("answers").sum(), prompts=pl.col("prompt").sort())
         .sort(_NAMES)
         .with_columns(part=pl.int_range(pl.len()))
     )

@@ -43,10 +43,11 @@ def answer_values(answers: pl.LazyFrame, **values: pl.Expr) -> pl.DataFrame:
         the values.
     """
     named = answers.with_columns(unit=UNIT)
-    distinct = pl.collect_all(
-        [named.select(pl.col(name).unique().sort()) for name in _NAMES], engine="streaming"
-    )
-    kinds = {name: pl.Enum(found[name].drop_nulls()) for name, found in zip(_NAMES, distinct)}
+    # One after the other: asked for together they would share a scan, which is then kept in memory as a whole.
+    distinct = [
+        named.select(pl.col(name).unique()).collect(engine="streaming").to_series() for name in _NAMES
+    ]
+    kinds = {name: pl.Enum(found.drop_nulls().sort()) for name, found in zip(_NAMES, distinct)}
     return named.select(*(pl.col(name).cast(kinds[name]) for name in _NAMES), **values).collect(
         engine="streaming"
     )
