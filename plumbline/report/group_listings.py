@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
-from plumbline.report.language_findings import money
 from plumbline.report.language_listings import capped
 from plumbline.report.language_words import prompt_title, prompts_in
 from plumbline.report.listings import Listing, estimate, share
-from plumbline.report.numbers import bare_p, count, interval
+from plumbline.report.numbers import bare_p, count, interval, money
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 

@@ -18,7 +18,7 @@ from plumbline.report.language_words import (
     prompt_title,
     scorer_words,
 )
-from plumbline.report.numbers import count, number, percent, points
+from plumbline.report.numbers import count, money, number, percent, points
 from plumbline.report.rows import Row, defined, where
 from plumbline.report.vocabulary import attribute_title, sentence_start
 
@@ -29,11 +29,6 @@ def with_evidence(found: list[Finding]) -> list[Finding]:
     """Return the findings of the topics in which at least one model has evidence; the others only count the models."""
     sure = {finding.topic for finding in found if finding.tone in DIFFERENCES}
     return [finding for finding in found if finding.topic in sure]
-
-
-def money(value: float | None) -> str:
-    """Write US dollars: $52,000."""
-    return f"${value:,.0f}" if defined(value) and value is not None else "undefined"
 
 
 def worst_off_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:

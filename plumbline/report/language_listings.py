@@ -43,13 +43,11 @@ def lvlm_listing(inputs: ReportInputs) -> Listing:
     """List the generative models: what was asked where, how tokens were drawn, who scored and judged."""
     rows = [
         (
-            one.id,
-            _kind(one),
+            f"{one.id} ({'; '.join(_kinds(one))})" if _kinds(one) else one.id,
             one.address,
             short_digest(one.version),
             count(one.rows),
             one.decoding,
-            one.device,
             _scorers(one),
             one.judge or "none",
             f"{one.checks['passed'].sum()} of {one.checks.height}" if one.checks.height else "none run",
@@ -57,17 +55,14 @@ def lvlm_listing(inputs: ReportInputs) -> Listing:
         for one in inputs.lvlms
     ]
     heads = (
-        "Generative model", "Kind", "From", "Version", "Answers", "How tokens are drawn", "Device", "Scorers",
-        "Judge of stereotypes", "Checks passed",
+        "Generative model", "From", "Version", "Answers", "How tokens are drawn", "Scorers", "Judge", "Checks passed",
     )  # fmt: skip
-    return Listing(heads, rows, frozenset({4}))
+    return Listing(heads, rows, frozenset({3, 7}))
 
 
-def _kind(one: LvlmSummary) -> str:
-    said = ["planted: trained to say known words"] if one.planted else []
-    if one.twin_of:
-        said.append(f"language model beneath {', '.join(one.twin_of)}")
-    return "; ".join(said) or "as found"
+def _kinds(one: LvlmSummary) -> list[str]:
+    beneath = [f"language model beneath {', '.join(one.twin_of)}"] if one.twin_of else []
+    return ["planted"] * one.planted + beneath
 
 
 def _scorers(one: LvlmSummary) -> str:

@@ -43,6 +43,11 @@ def number(value: float | None, *, digits: int = 2) -> str:
     return _fixed(value, _decimals(value, digits))
 
 
+def money(value: float | None) -> str:
+    """Write US dollars without cents: $52,000."""
+    return UNDEFINED if value is None or math.isnan(value) else f"${_fixed(value, 0)}"
+
+
 def count(value: int | None) -> str:
     """Write a count with thousands separated: 12,345."""
     return "not counted" if value is None else f"{value:,}"

@@ -36,6 +36,8 @@ from plumbline.report.rows import Row, where
 from plumbline.tables.generation_prompts import render
 
 METRICS = tuple(dict.fromkeys(metric for metric, *_ in CHANGES))
+ORDER = {title: place for place, (*_, title) in enumerate(CHANGES)}
+PAST = {LOWERS: "lowered", RAISES: "raised"}
 OPEN = 2
 """Models of a subset whose figure and verdicts are shown; those of the others are folded."""
 
@@ -81,15 +83,16 @@ def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:
     notes = []
     told: dict[str, list[str]] = {}
     for name in instructions_in(rows):
-        own = [row for row in where(rows, instruction=name).to_dicts() if title_of(row)]
+        own = sorted(where(rows, instruction=name).to_dicts(), key=lambda r: ORDER.get(title_of(r) or "", 0))
+        own = [row for row in own if title_of(row)]
         verdicts = {
             kind: [str(title_of(r)) for r in own if verdict(r, reading) == kind] for kind in (LOWERS, RAISES)
         }
-        said = [f"{kind} {listed(what)}" for kind, what in verdicts.items() if what]
+        said = [f"{PAST[kind]} {listed(what)}" for kind, what in verdicts.items() if what]
         told.setdefault(" but ".join(said) if said else "", []).append(name)
     for what, names in told.items():
         if what:
-            notes.append(f"{listed(names)}: {what}.")
+            notes.append(f"{listed(names)} {what}.")
         else:
             notes.append(
                 f"There is no evidence that {listed(names)} changed anything here, which is not evidence that nothing "
@@ -129,7 +132,6 @@ def _size(row: Row) -> str:
 
 def change_listing(rows: pl.DataFrame) -> Listing:
     """List every change with interval, p and q, under every scorer."""
-    order = [title for *_, title in CHANGES]
     known = [row for row in rows.to_dicts() if title_of(row)]
     places = {name: i for i, name in enumerate(prompts_in(rows))}
     known.sort(
@@ -137,7 +139,7 @@ def change_listing(rows: pl.DataFrame) -> Listing:
             r["scorer"] or "",
             places[r["prompt"]],
             r["instruction"],
-            order.index(str(title_of(r))),
+            ORDER[str(title_of(r))],
         )
     )
     shown = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import polars as pl
 
@@ -43,9 +44,11 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         parts += [Part(title=f"{dataset}: gaps of ratings and salaries", pictures=gaps)] if gaps else []
         for attribute in attributes:
             rows = where(own, attribute=attribute)
-            # Nothing of a subset is configured but the dictionaries, which have no subset.
-            words = pl.concat([where(rows, metric=COMPETENCE), where(own, metric=COMPETENCE, attribute=None)])
-            parts += _competence(words, inputs, dataset, attribute)
+            words = where(rows, metric=COMPETENCE)
+            found = _competence(words, inputs, dataset, attribute)
+            # What is not configured is said once.
+            notes = _unconfigured(own) if attribute == attributes[0] else []
+            parts += [replace(part, notes=notes) for part in found]
             parts += _ratings(where(rows, metric=RATINGS), inputs, dataset, attribute)
             parts += _refusals(where(rows, metric=REFUSALS), inputs, dataset, attribute)
     return parts
@@ -114,7 +117,6 @@ def _competence(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribut
     return [
         Part(
             title=f"{of_subset(dataset, attribute)}, words of competence and warmth",
-            notes=_unconfigured(rows),
             pictures=_drawn([drawn, fewest]),
             details=_drawn(further),
             listings=listings,

@@ -19,7 +19,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     words = inputs.language.get("word_associations")
     if words is None or words.is_empty():
         return []
-    parts = [Part(title="Who judged", notes=_judges(inputs))]
+    parts = [Part(title="Which are stereotypes?", notes=_judges(inputs))]
     counts = where(plain(table), metric=METRICS)
     for dataset in datasets_in(words, inputs):
         own = where(words, dataset=dataset)

@@ -15,7 +15,7 @@ from plumbline.report.figures.row_panels import RowPanel, Rows, Series, ends_of,
 from plumbline.report.figures.toxicity import by_panels
 from plumbline.report.inputs import Reading
 from plumbline.report.language_words import attributes_in, headline_prompt, prompt_title, prompts_in
-from plumbline.report.numbers import count, interval, number, p_value, percent, percent_interval
+from plumbline.report.numbers import count, interval, money, number, p_value, percent, percent_interval
 from plumbline.report.rows import Row, first, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
@@ -72,7 +72,10 @@ def group_figure(
         title,
         description + asked,
         rows=Rows.plain(group_title(group) for group in groups),
-        panels=[RowPanel(head, [Series(marks, BLUE)], ends, share=share, line=at) for head, marks in drawn],
+        panels=[
+            RowPanel(head, [Series(marks, BLUE)], ends, unit="share" if share else "number", line=at)
+            for head, marks in drawn
+        ],
         axis=axis,
     )
 
@@ -104,6 +107,7 @@ def rating_figure(
             _headed(question, first(gaps, prompt=question)),
             [Series(marks[question], BLUE)],
             ends_of(marks[question], zero=False) if question == "salary" else ratings,
+            unit="money" if question == "salary" else "number",
         )
         for question in questions
     ]
@@ -122,7 +126,8 @@ def _headed(question: str, gap: Row | None) -> str:
     if gap is None or not math.isfinite(as_float(gap["value"])):
         return prompt_title(question)
     level = p_value(gap["q"], "q") if gap["q"] is not None else p_value(gap["p"])
-    return f"{prompt_title(question)}: gap {number(gap['value'])}, {level}"
+    size = money(gap["value"]) if question == "salary" else number(gap["value"])
+    return f"{prompt_title(question)}: gap {size}, {level}"
 
 
 def gap_figure(
@@ -151,7 +156,9 @@ def gap_figure(
             ]
             series.append(Series(marks, *_ATTRIBUTE_STYLES.get(attribute, (SOFT, "^"))))
         ends = ends_of(m for one in series for m in one.marks)
-        panels.append(RowPanel(prompt_title(question), series, ends, share=share))
+        panels.append(
+            RowPanel(prompt_title(question), series, ends, unit="money" if question == "salary" else "number")
+        )
     entries = [
         legend_dot(
             attribute_title(a),

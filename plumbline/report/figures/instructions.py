@@ -14,7 +14,7 @@ from plumbline.report.figures.marks import Mark, as_float, legend_dot
 from plumbline.report.figures.palette import BLUE, SLATE, VERMILION
 from plumbline.report.figures.row_panels import RowPanel, Rows, Series, ends_of, row_figure
 from plumbline.report.inputs import Reading
-from plumbline.report.language_words import MAX_TITLES, STATISTICS, instructions_in
+from plumbline.report.language_words import MAX_TITLES, instructions_in
 from plumbline.report.rows import Row
 from plumbline.report.vocabulary import attribute_title
 
@@ -23,9 +23,9 @@ STYLES = {LOWERS: (BLUE, "o"), RAISES: (VERMILION, "X"), NO_EVIDENCE: (SLATE, "s
 """Verdict -> colour and shape of the mark."""
 CHANGES = (
     *(
-        (f"{metric}_change", statistic, f"{title}, {words}")
+        (f"{metric}_change", statistic, f"{title} ({words})")
         for metric, title in MAX_TITLES.items()
-        for statistic, words in STATISTICS.items()
+        for statistic, words in (("mean", "mean"), ("p90", "p90"))
     ),
     ("refusal_rate_change", "estimate", "Refusals"),
     ("response_length_change", "mean", "Words an answer"),
@@ -83,7 +83,7 @@ def instruction_figure(
         f"instructions-{model}-{dataset}-{attribute}-{prompt}",
         f"What instructions change: {model} on {dataset}, {attribute_title(attribute)}",
         "Change against the same prompt without an instruction, over the same scenes and seeds, with its interval. "
-        f"Further left is less. Prompt: {prompt.replace('_', ' ')}.",
+        f"Further left is less; p90: the 90th percentile. Prompt: {prompt.replace('_', ' ')}.",
         rows=Rows.plain(titles),
         panels=[_panel(name, marks[name], ends) for name in names],
         axis="change of the score, and of the share of refused answers",

@@ -125,6 +125,11 @@ def number_scale(axes: Axes, cap: float, low: float = 0.0) -> None:
     _scale(axes, low, cap, lambda x: f"{x:g}".replace("-", MINUS))
 
 
+def money_scale(axes: Axes, cap: float, low: float = 0.0) -> None:
+    """Give a panel an axis of US dollars from `low` to `cap`, in thousands."""
+    _scale(axes, low, cap, lambda x: f"${x / 1000:g}k".replace("$-", f"{MINUS}$") if x else "$0")
+
+
 def _scale(axes: Axes, low: float, cap: float, words: Callable[[float], str]) -> None:
     from matplotlib.ticker import MaxNLocator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from plumbline.report.figures.canvas import Picture, blank, drawing, label, text_width
 from plumbline.report.figures.marks import (
@@ -14,6 +14,7 @@ from plumbline.report.figures.marks import (
     dots_with_intervals,
     fit_grid,
     legend,
+    money_scale,
     number_scale,
     panel_title,
     percent_scale,
@@ -84,8 +85,8 @@ class RowPanel:
     ----------
     ends : (float, float)
         Where its scale begins and ends; see `ends_of`.
-    share : bool
-        Whether the scale is in percent.
+    unit : {"number", "share", "money"}
+        What the scale is in: shares are written in percent.
     line : float or None
         Where an upright line stands: what chance gives, or no difference.
     """
@@ -93,7 +94,7 @@ class RowPanel:
     title: str
     series: Sequence[Series]
     ends: tuple[float, float]
-    share: bool = False
+    unit: Literal["number", "share", "money"] = "number"
     line: float | None = None
 
 
@@ -172,7 +173,7 @@ def _rows(axes: Axes, lines: Sequence[tuple[str, str | None]], *, shown: bool) -
 
 def _draw(axes: Axes, one: RowPanel) -> None:
     low, high = one.ends
-    (percent_scale if one.share else number_scale)(axes, high, low)
+    {"number": number_scale, "share": percent_scale, "money": money_scale}[one.unit](axes, high, low)
     panel_title(axes, one.title)
     if one.line is not None:
         axes.axvline(one.line, color=GREY if one.line == 0 else FAINT, linewidth=1.2, zorder=0)

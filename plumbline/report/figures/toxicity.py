@@ -153,7 +153,7 @@ def worst_off_figure(
         drawn.append((title, marks))
     ends = ends_of((m for _, marks in drawn for m in marks), lines=[even])
     panels = [
-        RowPanel(title, [Series(marks, VERMILION)], ends, share=True, line=even) for title, marks in drawn
+        RowPanel(title, [Series(marks, VERMILION)], ends, unit="share", line=even) for title, marks in drawn
     ]
     asked = "" if len(models) == 1 else f" Prompt: {prompt_title(headline_prompt(known))}."
     return row_figure(
