@@ -20,6 +20,8 @@ from plumbline.tables.generation_schema import GENERATION_SCHEMA, SCORE_SCHEMA
 from resources.lvlms import LvlmPool
 from resources.places import Places
 
+_ROW_GROUP_ROWS = 10_000
+"""Of tables that are streamed: Polars reads a fixed number of groups ahead, whatever their size."""
 _SHOWN = ("prompt", "instruction", "seed", "text", "finish_reason", "new_tokens")
 
 
@@ -73,7 +75,13 @@ def generations(
         "seconds": seconds,
         **work,
     }
-    made = places.lake.write_table("generations", frame, partition=context.partition_key, details=details)
+    made = places.lake.write_table(
+        "generations",
+        frame,
+        partition=context.partition_key,
+        details=details,
+        row_group_rows=_ROW_GROUP_ROWS,
+    )
     return materialised(
         made,
         lake=places.lake,
@@ -148,7 +156,11 @@ def toxicity_scores(
     frame = pl.concat(frames).sort("scorer", "attribute", maintain_order=True)
     details = {"generations": made.sha256, "scorers": scorers, "device": places.audit.device}
     written = places.lake.write_table(
-        "toxicity_scores", frame, partition=context.partition_key, details=details
+        "toxicity_scores",
+        frame,
+        partition=context.partition_key,
+        details=details,
+        row_group_rows=_ROW_GROUP_ROWS,
     )
     means = frame.group_by("scorer", "attribute", maintain_order=True).agg(
         pl.col("score").is_nan().sum().alias("without"),

@@ -11,10 +11,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 
-def table_bytes(frame: pl.DataFrame) -> bytes:
-    """Return a frame as Parquet (zstd), deterministic for equal frames."""
+def table_bytes(frame: pl.DataFrame, *, row_group_rows: int | None = None) -> bytes:
+    """Return a frame as Parquet (zstd), deterministic for equal frames.
+
+    Parameters
+    ----------
+    row_group_rows : int, optional
+        Rows that are read at once; fewer for tables of texts, of which several groups are read ahead.
+    """
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", statistics=True)
+    frame.write_parquet(buffer, compression="zstd", statistics=True, row_group_size=row_group_rows)
     return buffer.getvalue()
 
 

@@ -61,10 +61,17 @@ class Lake:
         return self.root.joinpath(name, *(part for part in partition.split("|") if part))
 
     def write_table(
-        self, name: str, frame: pl.DataFrame, *, partition: str = "", details: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        frame: pl.DataFrame,
+        *,
+        partition: str = "",
+        details: Mapping[str, Any] | None = None,
+        row_group_rows: int | None = None,
     ) -> Committed:
-        """Commit a frame as one Parquet file."""
-        return self._write(name, partition, "table", table_bytes(frame), frame.height, details)
+        """Commit a frame as one Parquet file; see `table_bytes` for its row groups."""
+        data = table_bytes(frame, row_group_rows=row_group_rows)
+        return self._write(name, partition, "table", data, frame.height, details)
 
     def write_arrays(
         self,
