@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SHELL := /bin/bash
 
-.PHONY: audit audit-all test test-all check bench bench-statistics bench-mitigation bench-calibration bench-encoders ui report clean help
+.PHONY: audit audit-all test test-all check bench bench-statistics bench-mitigation bench-calibration bench-encoders \
+        bench-generation bench-language ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -36,6 +37,7 @@ check: $(READY)  ## ruff, import-linter, mypy
 
 bench: $(READY)  ## speed against the peers it must beat, as ratios
 	@for b in statistics mitigation ingestion encoders; do $(BIN)/python -m benchmarks.$$b || exit 1; done
+	@$(MAKE) --no-print-directory bench-generation bench-language
 
 bench-statistics: $(READY)  ## intervals, tests and word counts against scipy, pandas and loops, with their bars
 	@$(BIN)/python -m benchmarks.statistics
@@ -48,6 +50,12 @@ bench-calibration: $(READY)  ## coverage, level and power of every family in 4,0
 
 bench-encoders: $(READY)  ## images/s of the engine against plain loops, on the CPU or a GPU
 	@$(BIN)/python -m benchmarks.encoders
+
+bench-generation: $(READY)  ## answers of a LLaVA with what is shared, against `generate`, with their bars
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.generation
+
+bench-language: $(READY)  ## words and MaxToxicity over 5 million answers, against scikit-learn and pandas
+	@$(BIN)/python -m benchmarks.language
 
 ui: $(READY)     ## Dagster and MLflow on loopback, over the store of `make audit`
 	@$(BIN)/plumbline ui
