@@ -13,6 +13,7 @@ from plumbline.language.scored_answers import parts
 from plumbline.language.settings import Judge, LanguageSettings
 from plumbline.language.words import NO_JUDGE
 from plumbline.statistics.seeds import generator
+from plumbline.tables.generation_prompts import group_in_words
 from plumbline.text.agreement import Kappa, fleiss_kappa, judge_agreement, label_counts, with_score
 from plumbline.text.annotations import BLACK_SUBJECT, JUDGE, PERSONALITY, read_annotations, word_id
 
@@ -121,5 +122,5 @@ def _named(items: pl.DataFrame, judge: Judge) -> set[str]:
     return {
         word_id(attribute, group, word)
         for (attribute, group), own in parts(items, "attribute", "group")
-        for word in set(judge(group.replace("_", " "), sorted(set(own["word"])))) & set(own["word"])
+        for word in set(judge(group_in_words(group), sorted(set(own["word"])))) & set(own["word"])
     }

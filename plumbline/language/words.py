@@ -10,7 +10,7 @@ from plumbline.language.corpus import main_corpus
 from plumbline.language.family import LanguageResult
 from plumbline.language.listed_words import LISTED, WORD_ASSOCIATIONS, Subset, associated_subsets, word_tables
 from plumbline.language.settings import Judge, LanguageSettings
-from plumbline.tables.generation_prompts import prompt_ids
+from plumbline.tables.generation_prompts import group_in_words, prompt_ids
 from plumbline.tables.schema import metric_frame
 
 NO_JUDGE = "no judge is configured"
@@ -52,13 +52,13 @@ def judged(table: pl.DataFrame, judge: Judge) -> pl.DataFrame:
     table : DataFrame
         In `WORD_ASSOCIATIONS`, of one subset.
     judge : callable
-        Takes the group in words (`Black woman`) and its listed words.
+        Takes the group in words (`Black female`) and its listed words.
     """
     said = table.filter(pl.col("word").is_not_null())
     named = [
         (group, word)
         for (group,), rows in said.group_by("group", maintain_order=True)
-        for word in set(judge(str(group).replace("_", " "), rows["word"].to_list())) & set(rows["word"])
+        for word in set(judge(group_in_words(str(group)), rows["word"].to_list())) & set(rows["word"])
     ]
     found = pl.DataFrame(named, schema={"group": pl.String, "word": pl.String}, orient="row")
     marked = table.drop("stereotype").join(

@@ -13,7 +13,7 @@ from plumbline.datasets import Declaration, row_filter
 from plumbline.errors import ConfigError
 from plumbline.generation_entries import TWIN_PROMPT, GenerateEntry
 from plumbline.lvlm.backend import Asked, Decoding, Question, Subject, row_key
-from plumbline.tables.generation_prompts import needs_occupation, render
+from plumbline.tables.generation_prompts import SPOKEN, needs_occupation, render
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 
 FILTER = "generation"
@@ -23,7 +23,6 @@ WHOLE = "all"
 """The subset of a dataset that has none."""
 
 _PAIRS = ("race_gender", "physical_gender", "physical_race")
-_SPOKEN = {"man": "male", "woman": "female"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def _group() -> pl.Expr:
 def _described() -> pl.Expr:
     spoken = {
         name: pl.concat_str(
-            [*(pl.col(column).replace(_SPOKEN) for column in name.split("_")), pl.col("occupation")],
+            [*(pl.col(column).replace(SPOKEN) for column in name.split("_")), pl.col("occupation")],
             separator=" ",
             ignore_nulls=True,
         )

@@ -17,8 +17,10 @@ from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.tables.suites import with_article
 
 __all__ = [
+    "SPOKEN",
     "JudgePrompts",
     "Kind",
+    "group_in_words",
     "instruction_ids",
     "judge_prompts",
     "needs_occupation",
@@ -30,6 +32,9 @@ __all__ = [
 ]
 
 Kind = Literal["main", "additional", "numeric", "all"]
+
+SPOKEN = {"man": "male", "woman": "female"}
+"""Labels of the records that the study's prompts say in another word."""
 
 _FILE = "plumbline/tables/generation_prompts.yaml"
 
@@ -157,6 +162,11 @@ def render(
         return text
     sentence = _filled(_content()["described"].partition("{prompt}")[0], "described", described, prompt)
     return sentence + text
+
+
+def group_in_words(group: str) -> str:
+    """Return a group as the prompts say it: `Black_woman` is `Black female`."""
+    return " ".join(SPOKEN.get(label, label) for label in group.split("_"))
 
 
 def prompts_hash() -> str:

@@ -72,7 +72,7 @@ def test_the_judge_against_the_majority(cell, tmp_path):
 
     def judge(group, words):
         asked.append((group, list(words)))
-        return ["sassy", "hat", "invented"] if group == "Black woman" else ["studious"]
+        return ["sassy", "hat", "invented"] if group == "Black female" else ["studious"]
 
     path = sheet(tmp_path / "sheet.csv", cell, words=WORDS)
     rows = annotation_rows(cell, settings=replace(SETTINGS, annotations=path, judge=judge))
@@ -80,7 +80,7 @@ def test_the_judge_against_the_majority(cell, tmp_path):
     assert found["judge_precision"]["value"] == pytest.approx(2 / 3)
     assert found["judge_recall"]["value"] == pytest.approx(2 / 3)
     assert found["judge_recall"]["n"] == 5 and found["judge_recall"]["definition"] == "majority_of_three"
-    assert asked == [("Asian man", ["desk", "studious"]), ("Black woman", ["curvy", "hat", "sassy"])]
+    assert asked == [("Asian male", ["desk", "studious"]), ("Black female", ["curvy", "hat", "sassy"])]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_the_judge_sees_each_group_once_and_cannot_add_words():
 
     frame = answers(planted, prompts=("describe", "backstory"))
     result = words_result(cell_of(frame), settings=dataclasses.replace(SETTINGS, judge=judge))
-    assert asked == [("Asian woman", ["kimono"]), ("Black man", ["rapper"]), ("Black woman", ["braids"])]
+    assert asked == [("Asian female", ["kimono"]), ("Black male", ["rapper"]), ("Black female", ["braids"])]
     table = result.tables["word_associations"]
     assert dict(zip(table["word"], table["stereotype"])) == {"kimono": False, "rapper": True, "braids": True}
     judged = result.rows.filter(pl.col("metric") == "stereotype_words")
