@@ -23,6 +23,8 @@ from plumbline.tables.suites import load_suite
 from resources.places import Places
 
 _INTERRUPTED = {"DagsterExecutionInterruptedError", "KeyboardInterrupt"}
+# Objects until a collection of each generation: rarer than Python's own, which walks all of an audit's again and again.
+_COLLECT_AFTER = (20_000, 20, 50)
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -154,6 +156,7 @@ class AuditRun:
                 # the collector some hundredths of an audit.
                 gc.collect()
                 gc.freeze()
+                gc.set_threshold(*_COLLECT_AFTER)
             now = time.monotonic()
             left = (now - start) / i * (len(keys) - i)
             mark = "[green]done[/]" if reason is None else "[red]failed[/]"

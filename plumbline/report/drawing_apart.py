@@ -7,6 +7,9 @@ import gc
 import multiprocessing
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
@@ -36,16 +39,20 @@ def pages_and_parts(table: pl.DataFrame, inputs: ReportInputs) -> tuple[list[Dat
     if table.height < LARGE or workers < 2:
         made = [_made(table, inputs, job) for job in jobs]
     else:
-        with ProcessPoolExecutor(
-            workers, multiprocessing.get_context("spawn"), initializer=_give, initargs=(table, inputs)
-        ) as pool:
-            made = list(pool.map(_made_apart, jobs))
+        spawn = multiprocessing.get_context("spawn")
+        # Handed over in a file: what a new process gets as arguments goes through a pipe, and one that ends before it
+        # has read a pipe that is full would be waited for for ever.
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "given"
+            path.write_bytes(ForkingPickler.dumps((table, inputs)))
+            with ProcessPoolExecutor(workers, spawn, initializer=_give, initargs=(path,)) as pool:
+                made = list(pool.map(_made_apart, jobs))
     return made[: len(inputs.datasets)], made[len(inputs.datasets) :]
 
 
-def _give(table: pl.DataFrame, inputs: ReportInputs) -> None:
+def _give(path: Path) -> None:
     global _given
-    _given = (table, inputs)
+    _given = ForkingPickler.loads(path.read_bytes())
     # A drawing is a great many objects in circles. The collector would walk all of a page's again and again, which
     # takes a quarter of the time; here it does so once a page, when they are done with.
     gc.freeze()
