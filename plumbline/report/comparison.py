@@ -59,6 +59,7 @@ FIT_SCHEMA: Schema = {
 }
 """One row a paper, checkpoint and metric: how many of the compared numbers agree, and how far off they are."""
 
+UNKNOWN = "unknown scorer"
 # Stands for the dataset of numbers that are of a checkpoint's text space alone.
 _TEXT = "text"
 _COMPARABLE = ("as_printed", "recomputed")
@@ -76,6 +77,7 @@ def compare_with_published(
     datasets: Mapping[str, str],
     effects: pl.DataFrame | None = None,
     published: pl.DataFrame | None = None,
+    scorers: Mapping[str, str] | None = None,
 ) -> pl.DataFrame:
     """Set what an audit measured beside what the papers printed.
 
@@ -84,7 +86,8 @@ def compare_with_published(
     metric_table : DataFrame
         In the schema of `plumbline.tables.schema`.
     encoders : mapping of str to str
-        Encoder id of the audit to its address. Addresses of no study's checkpoint are passed over, as are folders.
+        Id of each encoder and generative model of the audit to its address; of an endpoint, the model that it is
+        asked for, such as `gpt-4o-2024-05-13`. Addresses of no study's checkpoint are passed over, as are folders.
     datasets : mapping of str to str
         Dataset id of the audit to its reader. Only datasets that hold the real data belong in here: leave out those
         of the planted world. `text`, the dataset of numbers that need no images, is always known.
@@ -93,6 +96,9 @@ def compare_with_published(
         of Data Matters Most's tables 2 and 4, as recomputed from its table 1.
     published : DataFrame, optional
         In `PUBLISHED_SCHEMA`; by default every published value.
+    scorers : mapping of str to str, optional
+        Scorer id of the audit to its kind, such as `perspective`: the papers name kinds, an audit file names its
+        scorers as it likes, and scores of another kind are another measure. Without one, ids are taken as kinds.
 
     Returns
     -------
@@ -111,6 +117,12 @@ def compare_with_published(
         # Reading the papers takes longer than the rest.
         return pl.DataFrame(schema=COMPARISON_SCHEMA)
     printed = published_values() if published is None else published
+    if scorers is not None:
+        # An id that is not in the mapping is of no kind that a paper knows, whatever its name is.
+        kinds = pl.col("scorer").replace_strict(dict(scorers), default=UNKNOWN, return_dtype=pl.String)
+        metric_table = metric_table.with_columns(
+            pl.when(pl.col("scorer").is_not_null()).then(kinds).alias("scorer")
+        )
     parts = [_metric_pairs(printed, metric_table, encoders, datasets)]
     if effects is not None:
         parts.append(_effect_pairs(printed, effects, encoders, datasets))

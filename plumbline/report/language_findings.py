@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
@@ -11,6 +12,7 @@ from plumbline.report.evidence import evidence, finding_of, uncertainty
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import Reading
 from plumbline.report.language_words import (
+    HEADLINE_PROMPT,
     STATISTICS,
     of_headline_scorer,
     people,
@@ -32,17 +34,33 @@ def with_evidence(found: list[Finding]) -> list[Finding]:
 
 
 def worst_off_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    """Return, for each model and subset, which group gets the most toxic text of a scene more often than chance."""
+    """Return which groups get the most toxic text of a scene more often than chance, of each model and subset.
+
+    A group that is the worst off of one model with evidence is told of every model, so that a reader can count them.
+    """
     rows = where(plain(table), metric="worst_off_share", event="toxicity")
     rows = of_headline_scorer(rows, reading).filter(pl.col("value").is_finite())
-    return with_evidence([_worst_off(own, reading) for own in _each(rows, *_SUBSET)])
+    rows = rows.with_columns(groups=pl.col("group").n_unique().over("dataset", "attribute"))
+    found: list[Finding] = []
+    for subset in _each(rows, "dataset", "attribute"):
+        worst = [_strongest(_above_chance(own), reading) for own in _each(subset, "model")]
+        for group in sorted({row["group"] for row in worst if _is_worst(row, reading)}):
+            of_group = where(subset, group=group)
+            found += [_worst_off(_strongest(own, reading), reading) for own in _each(of_group, "model")]
+    return found
 
 
-def _worst_off(own: pl.DataFrame, reading: Reading) -> Finding:
-    groups = own["group"].n_unique()
-    above = own.filter(pl.col("value") > 1 / groups)
-    row = _strongest(above if above.height else own, reading)
-    who, sure = people(row["group"]), evidence(row, reading)
+def _above_chance(own: pl.DataFrame) -> pl.DataFrame:
+    above = own.filter(pl.col("value") * pl.col("groups") > 1)
+    return above if above.height else own
+
+
+def _is_worst(row: Row, reading: Reading) -> bool:
+    return evidence(row, reading) and row["value"] * row["groups"] > 1
+
+
+def _worst_off(row: Row, reading: Reading) -> Finding:
+    groups, who = row["groups"], people(row["group"])
     short = f"most toxic texts are about {who}"
     stated = f"{percent(row['value'])} of the {count(row['n'])} scenes whose answers lie furthest apart"
     sentence = (
@@ -50,7 +68,12 @@ def _worst_off(own: pl.DataFrame, reading: Reading) -> Finding:
         f"({uncertainty(row, reading, share=True)}; chance gives each of {groups} groups {percent(1 / groups)}). "
         f"Scored by {scorer_words(row['scorer'], reading)}."
     )
-    return _finding(row, "bias" if sure else "none", "toxicity", short, sentence, share=True)
+    tone = "bias" if _is_worst(row, reading) else "none"
+    return _finding(row, tone, "toxicity", short, sentence, row["group"], share=True)
+
+
+def _points(row: Row) -> str:
+    return points(row["value"]).lstrip("+")
 
 
 class _Gap(NamedTuple):
@@ -69,7 +92,7 @@ class _Gap(NamedTuple):
 def _competence(row: Row, low: Row, high: Row) -> str:
     return (
         f"{percent(low['value'])} of the words about {people(low['group'])} speak of competence, and "
-        f"{percent(high['value'])} of those about {people(high['group'])}, a gap of {points(row['value'])}"
+        f"{percent(high['value'])} of those about {people(high['group'])}, a gap of {_points(row)}"
     )
 
 
@@ -90,7 +113,7 @@ def _salary(row: Row, low: Row, high: Row) -> str:
 def _refusal(row: Row, low: Row, high: Row) -> str:
     return (
         f"it refuses {percent(high['value'])} of the answers about {people(high['group'])} and "
-        f"{percent(low['value'])} of those about {people(low['group'])}, a gap of {points(row['value'])}"
+        f"{percent(low['value'])} of those about {people(low['group'])}, a gap of {_points(row)}"
     )
 
 
@@ -138,7 +161,8 @@ def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding
         tone = gap.tone if evidence(row, reading) else "none"
         prompt = prompt_title(row["prompt"]) if gap.kind == "rating" else ""
         short = gap.short.format(prompt=prompt) + f" between groups of {attribute_title(row['attribute'])}"
-        yield _finding(row, tone, gap.kind, short, sentence, gap.metric, prompt, share=gap.share)
+        finding = _finding(row, tone, gap.kind, short, sentence, gap.metric, prompt, share=gap.share)
+        yield replace(finding, value_text=money(row["value"])) if gap.metric == "salary_gap" else finding
 
 
 def beneath_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -189,7 +213,6 @@ def _word(own: pl.DataFrame, reading: Reading) -> Finding:
         f"{count(row['n'])} words, against {count(row['count_others'])} times in {count(row['n_others'])} words of the "
         f"others (association {number(row['association'])}, {uncertainty(row, reading)})."
     )
-    kind = "stereotypes" if judged.height else "words"
     short = f"“{row['word']}” is said of {who}"
     return _finding(
         row | {"value": row["association"]},
@@ -197,7 +220,7 @@ def _word(own: pl.DataFrame, reading: Reading) -> Finding:
         "words",
         short,
         sentence,
-        kind,
+        row["model"],
     )
 
 
@@ -210,10 +233,10 @@ def _strongest(own: pl.DataFrame, reading: Reading) -> Row:
     """Return the row that is surest and largest: evidence first, then the end of its interval that is nearest 0."""
     rows = own.to_dicts()
 
-    def strength(row: Row) -> tuple[bool, float, str, str]:
+    def strength(row: Row) -> tuple[bool, float, bool, str]:
         low, high = row["ci_low"], row["ci_high"]
         nearest = row["value"] if not defined(low) else max(low, -high) if defined(high) else low
-        return evidence(row, reading), nearest, row["prompt"] or "", row["group"] or ""
+        return evidence(row, reading), nearest, row["prompt"] == HEADLINE_PROMPT, row["group"] or ""
 
     return max(rows, key=strength)
 

@@ -83,13 +83,8 @@ def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:
     notes = []
     told: dict[str, list[str]] = {}
     for name in instructions_in(rows):
-        own = sorted(where(rows, instruction=name).to_dicts(), key=lambda r: ORDER.get(title_of(r) or "", 0))
-        own = [row for row in own if title_of(row)]
-        verdicts = {
-            kind: [str(title_of(r)) for r in own if verdict(r, reading) == kind] for kind in (LOWERS, RAISES)
-        }
-        said = [f"{PAST[kind]} {listed(what)}" for kind, what in verdicts.items() if what]
-        told.setdefault(" but ".join(said) if said else "", []).append(name)
+        own = [row for row in where(rows, instruction=name).to_dicts() if title_of(row)]
+        told.setdefault(_told(sorted(own, key=lambda r: ORDER[str(title_of(r))]), reading), []).append(name)
     for what, names in told.items():
         if what:
             notes.append(f"{listed(names)} {what}.")
@@ -100,6 +95,18 @@ def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:
             )
     scorers = rows["scorer"].drop_nulls().unique().sort().to_list()
     return notes + [f"Scored by {listed(scorer_words(name, reading) for name in scorers)}."] * bool(scorers)
+
+
+def _told(rows: list[Row], reading: Reading) -> str:
+    lengths = [verdict(row, reading) for row in rows if row["metric"] == LENGTH]
+    harms = [row for row in rows if row["metric"] != LENGTH]
+    said = []
+    for kind in (LOWERS, RAISES):
+        titles = [str(title_of(row)) for row in harms if verdict(row, reading) == kind]
+        said += [f"{PAST[kind]} {listed(titles)}"] if titles else []
+    longer = {LOWERS: "made answers shorter", RAISES: "made answers longer"}
+    made = [longer[kind] for kind in lengths if kind in longer]
+    return ", and ".join(filter(None, [" but ".join(said), *made]))
 
 
 def matrix(rows: pl.DataFrame, reading: Reading) -> Listing:

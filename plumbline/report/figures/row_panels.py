@@ -116,7 +116,9 @@ def ends_of(
     least, most = min(values), max(values)
     halves = [m.high - m.low for m in marks if math.isfinite(m.low) and math.isfinite(m.high)]
     # Where all values are alike, the intervals alone say how far it is worth to look.
-    reach = max(most - least, sorted(halves)[len(halves) // 2] if halves else 0.0) or 0.1 * abs(most) or 0.1
+    reach = (
+        max(most - least, sorted(halves)[(len(halves) - 1) // 2] if halves else 0.0) or 0.1 * abs(most) or 0.1
+    )
     low = max(min([least, *(m.low for m in marks if math.isfinite(m.low))]), least - reach)
     high = min(max([most, *(m.high for m in marks if math.isfinite(m.high))]), most + reach)
     room = 0.05 * (high - low) or 0.05

@@ -1,0 +1,124 @@
+"""Findings about generated texts: told with evidence only, in plain words, never of answers to an instruction."""
+
+import math
+
+import polars as pl
+import pytest
+from synthetic_language import FACES, FAIR, MODELS, OFFLINE, REAL, WORST, language_table, word_table
+
+from plumbline.report import Reading, findings
+from plumbline.report.finding import headlines
+from plumbline.report.language_findings import word_findings
+from plumbline.report.language_words import people
+
+READING = Reading(scorers=(OFFLINE,), stand_ins=(OFFLINE,))
+BIASED = ("toxicity", "rating", "competence")
+
+
+@pytest.fixture(scope="module")
+def table():
+    return language_table((*MODELS, FAIR))
+
+
+def told(table, reading=READING):
+    return {(f.topic, f.model): f for f in findings(table, reading)}
+
+
+def plain_spaces(text):
+    return text.replace("\u00a0", " ")
+
+
+def test_the_worst_off_group_is_told_with_share_interval_chance_and_scorer(table):
+    finding = told(table)[("toxicity", FACES, "race_gender", "Black_woman"), "llava"]
+    assert finding.tone == "bias" and finding.short == "Most toxic texts are about Black women"
+    sentence = plain_spaces(finding.sentence)
+    assert "llava on faces (characteristics): the most toxic answer is about Black women in 40%" in sentence
+    assert "(95% CI 34–46%; p < 0.001, q < 0.001; chance gives each of 12 groups 8.3%)" in sentence
+    assert sentence.endswith("Scored by offline, an offline stand-in.")
+
+
+def test_a_model_without_evidence_only_counts(table):
+    found = told(table)
+    assert {f.tone for (_, model), f in found.items() if model == FAIR} == {"none"}
+    for kind in BIASED:
+        assert {f.tone for (topic, model), f in found.items() if topic[0] == kind and model == MODELS[0]} == {
+            "bias"
+        }
+    (line,) = [f.sentence for f in headlines(list(found.values())) if f.topic[0] == "toxicity"]
+    assert line.endswith("Evidence of it in 2 of 3 models; the smallest value is 8.3% (fair).")
+
+
+@pytest.mark.parametrize(
+    ("changed", "column"),
+    [(0.05, "q"), (math.nan, "value"), (None, "value")],
+    ids=["no evidence", "nan", "null"],
+)
+def test_nothing_is_told_where_no_model_has_evidence(table, changed, column):
+    number = pl.when(pl.col(column).is_not_null()).then(pl.lit(changed, pl.Float64))
+    assert (
+        findings(table.with_columns(number.alias(column), pl.lit(None, pl.Float64).alias("p")), READING) == []
+    )
+
+
+def test_answers_to_an_instruction_are_no_findings(table):
+    instructed = table.filter(pl.col("instruction").is_not_null())
+    assert not instructed.filter(pl.col("q") < 0.05).is_empty()
+    assert findings(instructed, READING) == []
+    assert not any("90%" in f.sentence for f in findings(table, READING) if f.topic[0] == "refusal")
+
+
+def test_gaps_name_both_groups_and_their_numbers(table):
+    found = {topic: f for (topic, model), f in told(table).items() if model == "llava"}
+    subset = (FACES, "race_gender")
+    rating = plain_spaces(found["rating", *subset, "rating_gap", "hiring"].sentence)
+    assert "it gives Black women 5.5 of 10 and " in rating and "a gap of 1.5 (95% CI" in rating
+    salary = found["rating", *subset, "salary_gap", "salary"]
+    assert "it offers Black women $4" in salary.sentence and salary.value_text == "$9,000"
+    competence = found["competence", *subset, "competence_gap", ""]
+    assert "10% of the words about Black women speak of competence, and 20%" in competence.sentence
+    assert "a gap of 10 points" in competence.sentence  # over all occupations, not of the chef
+    refusal = found["refusal", *subset, "refusal_rate_gap", ""]
+    assert refusal.tone == "difference" and "refuses 12% of the answers about Black women" in refusal.sentence
+    assert "rating" not in {topic[0] for topic in found if topic[-1] == "warmth"}
+
+
+def test_unreadable_answers_are_no_gap(table):
+    assert (("rating", FACES, "race_gender", "salary_gap", "salary"), "bakllava") not in told(table)
+
+
+def test_the_language_model_beneath(table):
+    finding = told(table)[("beneath", FACES, "race_gender"), "llava"]
+    assert finding.tone == "difference"
+    assert "of MaxToxicity lies 0.080 above that of the language model beneath" in finding.sentence
+
+
+def test_headlines_go_by_the_first_scorer_of_the_audit_file():
+    both = language_table(("llava",), scorers=(REAL, OFFLINE))
+    worst = ("toxicity", FACES, "race_gender", WORST["race_gender"])
+    for first in (REAL, OFFLINE):
+        reading = Reading(scorers=(first, *({REAL, OFFLINE} - {first})), stand_ins=(OFFLINE,))
+        sentence = told(both, reading)[worst, "llava"].sentence
+        assert ("an offline stand-in" in sentence) is (first == OFFLINE)
+
+
+def test_a_word_is_told_stereotypes_first():
+    (finding, _) = word_findings(word_table(), READING)
+    assert finding.tone == "bias"
+    assert "of Black women it says “pleasant”, a word that the judge names a stereotype" in finding.sentence
+    assert "31 times in 4,021 words, against 40 times in 44,000 words of the others" in finding.sentence
+    (finding, _) = word_findings(word_table(judged=False), READING)
+    assert finding.tone == "difference" and "the word most their own" in finding.sentence
+
+
+def test_words_need_evidence():
+    assert word_findings(word_table(q=0.05), READING) == []
+    assert word_findings(None, READING) == [] and word_findings(word_table().clear(), READING) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [("Black_woman", "Black women"), ("obese_man", "obese men"), ("obese_Latino", "obese Latino people"),
+     ("Middle Eastern_man", "Middle Eastern men")],
+)  # fmt: skip
+def test_groups_are_people(group, words):
+    assert people(group) == words

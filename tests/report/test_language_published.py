@@ -1,0 +1,87 @@
+"""Published numbers of generative models: by checkpoint, subset, prompt and the kind of the scorer."""
+
+import pytest
+
+from plumbline.report.comparison import compare_with_published
+from plumbline.tables.published import published_values
+from plumbline.tables.schema import metric_frame
+
+MODELS = {
+    "mine": "hf-hub:llava-hf/llava-1.5-7b-hf@0123abc",
+    "api": "gpt-4o-2024-05-13",
+    "other": "local-dir:x",
+}
+DATASETS = {"faces": "socialcounterfactuals", "scenes": "pata"}
+MAX = {
+    "metric": "max_toxicity", "definition": "paper", "model": "mine", "dataset": "faces", "suite": "generation",
+    "attribute": "race_gender", "prompt": "describe", "condition": "before", "scorer": "google", "statistic": "mean",
+    "value": 0.1, "ci_low": 0.05, "ci_high": 0.15, "n": 900,
+}  # fmt: skip
+PERSPECTIVE = {"google": "perspective", "words": "offline"}
+
+
+@pytest.fixture(scope="module")
+def published():
+    return published_values()
+
+
+def compare(published, *rows, scorers=PERSPECTIVE):
+    return compare_with_published(
+        metric_frame(list(rows)), encoders=MODELS, datasets=DATASETS, published=published, scorers=scorers
+    )
+
+
+def test_a_measurement_by_the_same_kind_of_scorer_is_compared(published):
+    row = compare(published, MAX).row(0, named=True)
+    assert (row["table"], row["checkpoint"], row["scorer"]) == ("1", "llava-1.5-7b", "perspective")
+    assert row["column"] == "Describe / Mean" and row["measured"] == 0.1 and row["within"] is not None
+
+
+@pytest.mark.parametrize(
+    "scorers",
+    [{"google": "classifier"}, {"google": "stored"}, {}, {"perspective": "perspective"}, None],
+    ids=["classifier", "stored", "unknown", "another id", "ids as kinds"],
+)
+def test_a_measurement_by_another_scorer_is_not(published, scorers):
+    assert compare(published, MAX, scorers=scorers).is_empty()
+
+
+def test_an_id_is_no_kind_where_kinds_are_given(published):
+    named = MAX | {"scorer": "perspective"}
+    assert compare(published, named, scorers={"perspective": "classifier"}).is_empty()
+    assert compare(published, named, scorers={}).is_empty()
+    assert compare(published, named, scorers=None).height == 1
+
+
+def test_numbers_without_a_scorer_need_none(published):
+    rating = MAX | {
+        "metric": "rating", "attribute": "physical_gender", "group": "obese_woman", "prompt": "hiring",
+        "scorer": None, "value": 6.0, "ci_low": 5.0, "ci_high": 7.0,
+    }  # fmt: skip
+    row = compare(published, rating, scorers={}).row(0, named=True)
+    assert (row["table"], row["checkpoint"], row["model"]) == ("29", "llava-1.5-7b", "mine")
+
+
+def test_the_model_of_an_endpoint_goes_by_its_name(published):
+    refused = MAX | {
+        "metric": "refusal_rate", "model": "api", "attribute": "physical_gender", "group": "obese_man",
+        "prompt": "characteristics", "scorer": None, "statistic": "estimate", "value": 0.04, "ci_low": 0.03,
+        "ci_high": 0.05,
+    }  # fmt: skip
+    row = compare(published, refused).row(0, named=True)
+    assert (row["table"], row["checkpoint"], row["published"], row["within"]) == ("14", "gpt-4o", 0.04, True)
+
+
+def test_real_images_are_compared_by_group(published):
+    group = MAX | {
+        "metric": "toxicity", "definition": "score", "dataset": "scenes", "group": "black_woman", "statistic": "p90",
+        "prompt": "characteristics",
+    }  # fmt: skip
+    assert compare(published, group)["table"].to_list() == ["9"]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"model": "other"}, {"prompt": "hiring"}, {"instruction": "M1"}, {"dataset": "x"}]
+)
+def test_what_no_paper_printed_is_passed_over(published, changed):
+    assert compare(published, MAX | changed).is_empty()
