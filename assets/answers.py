@@ -70,9 +70,15 @@ class StoredAnswers:
 
     @cached_property
     def twin(self) -> "StoredAnswers | None":
-        """Return the language model that this one was built on, where the audit file names it."""
+        """Return the language model that this one was built on, where the audit file asks it and it answered."""
         name = self.places.lvlm_entry(self.model).twin
-        return None if name is None else StoredAnswers.find(self.places, name)
+        if name is None or not any(model == name for model, _ in self.places.audit.designs):
+            return None
+        try:
+            return StoredAnswers.find(self.places, name)
+        except StorageError:
+            # It is missing under its own name; the numbers that need no language model are not its matter.
+            return None
 
     @cached_property
     def scorers(self) -> dict[str, bool]:
@@ -82,7 +88,13 @@ class StoredAnswers:
 
     @property
     def version(self) -> str:
-        """Return the version of the model that answered; of several, which then are not one audit, the newest."""
+        """Return the version of the model that answered.
+
+        Raises
+        ------
+        StorageError
+            If the slices were answered by several versions.
+        """
         versions = {made.details["version"] for made in self.answers.values()}
         if len(versions) > 1:
             raise StorageError(
@@ -124,9 +136,10 @@ class StoredAnswers:
             generations=answers.join(people, on=["dataset", "image_id"], how="left").select(
                 list(DESCRIBED_SCHEMA)
             ),
-            scores=pl.concat([lake.scan_table(made) for made in self.scores.values()]).select(
-                list(SCORE_SCHEMA)
-            ),
+            # An image of two datasets is one question with one answer, and so has its scores once.
+            scores=pl.concat([lake.scan_table(made) for made in self.scores.values()])
+            .select(list(SCORE_SCHEMA))
+            .pipe(_once, several=len({one.dataset for one in self.slices.values()}) > 1),
             expected=expected,
             scorers=self.scorers,
             twin=None if self.twin is None else self.twin.cell(),
@@ -156,6 +169,10 @@ class StoredAnswers:
             name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS
         }
         return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
+
+
+def _once(scores: pl.LazyFrame, *, several: bool) -> pl.LazyFrame:
+    return scores.unique(["row_key", "scorer", "attribute"]) if several else scores
 
 
 def language_files(places: Places) -> dict[str, str]:

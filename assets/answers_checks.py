@@ -34,9 +34,11 @@ def _complete_sets(places: Places, partition: str) -> pl.DataFrame:
 def _shares(places: Places, partition: str, share: pl.Expr, *, most: int | None = None) -> pl.DataFrame:
     by, made = ["prompt", "instruction"], places.lake.require("generations", partition=partition)
     every = 1 if most is None else max(1, made.rows // most)
+    # By the key, so that every prompt keeps its share.
+    drawn = pl.col("row_key").str.slice(0, 8).str.to_integer(base=16) % every == 0
     counted = (
         places.lake.scan_table(made)
-        .gather_every(every)
+        .filter(drawn)
         .group_by(by)
         .agg(pl.len().cast(pl.Int64).alias("answers"), share.mean().alias("share"))
     )
@@ -52,6 +54,14 @@ def _empty(places: Places, partition: str) -> pl.DataFrame:
 def _foreign(places: Places, partition: str) -> pl.DataFrame:
     """Return the share of answers that are seen to be in another language; of short lists that cannot be seen."""
     return _shares(places, partition, not_english(pl.col("text")), most=_READ_ROWS)
+
+
+def _one_source(places: Places, partition: str) -> pl.DataFrame:
+    """Return the share of answers from the source that gave most: an endpoint may change its model under way."""
+    sources = places.lake.require("generations", partition=partition).details["sources"]
+    most, total = max(sources, key=lambda name: sources[name], default="none"), sum(sources.values())
+    shares = {"source": [most], "answers": [total], "share": [sources.get(most, 0) / max(total, 1)]}
+    return pl.DataFrame(shares)
 
 
 def _covered(places: Places, partition: str) -> pl.DataFrame:
@@ -88,6 +98,14 @@ _CHECKS = (
     _Check(
         "generations", "answers_in_english", "Answers are in English, the language of word lists and scorers.",
         _foreign, 0, _MOST_FOREIGN,
+    ),
+    _Check(
+        "generations",
+        "one_source",
+        "All answers are of one model, as the files or the endpoint say it.",
+        _one_source,
+        1,
+        1,
     ),
     _Check(
         "toxicity_scores", "scorer_coverage", "Scorers scored nearly all answers.",

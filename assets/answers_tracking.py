@@ -1,6 +1,7 @@
 """The last asset of a generative model: its MLflow runs, one as it is and one after each instruction."""
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,8 @@ from plumbline.tables.generation_schema import NO_INSTRUCTION
 from resources.places import Places
 from resources.tracking import TrackedCell, Tracking
 
+# In a name of MLflow; labels of a user's dataset may hold anything.
+_NOT_ALLOWED = re.compile(r"[^\w\-./]")
 _NAMED = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event", "statistic")
 
 
@@ -84,7 +87,7 @@ def _tracked(
     model, audit = stored.model, stored.places.audit
     asked = None if instruction == NO_INSTRUCTION else instruction
     own = frame.filter(pl.col("instruction").eq_missing(pl.lit(asked, pl.String)))
-    entry = audit.lvlms[model]
+    entry, details = audit.lvlms[model], next(iter(stored.answers.values())).details
     files: dict[str, bytes] = {"metrics.parquet": table_bytes(own), "metrics.csv": csv_bytes(own)}
     if asked is None:
         for name in (table for family in LANGUAGE_FAMILIES.values() for table in family.tables):
@@ -95,7 +98,7 @@ def _tracked(
         "instruction": instruction,
         "address": entry.address or (entry.endpoint.model if entry.endpoint else ""),
         "slices": ", ".join(stored.slices),
-        **{f"decoding.{k}": str(v) for k, v in audit.generation.decoding.model_dump().items()},
+        **{f"decoding.{k}": str(details["decoding"][k]) for k in details["sent"] if k in details["decoding"]},
         **{f"scorer.{name}": str(settings.kind) for name, settings in audit.scorers.items()},
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
     }
@@ -128,5 +131,6 @@ def headlines(frame: pl.DataFrame, *, first_scorer: str | None) -> dict[str, flo
     found: dict[str, float] = {}
     for row in rows.iter_rows(named=True):
         if row["value"] is not None and math.isfinite(row["value"]):
-            found["/".join(str(row[p]) for p in _NAMED if row[p]).replace(" ", "_")] = row["value"]
+            name = "/".join(str(row[part]) for part in _NAMED if row[part])
+            found[_NOT_ALLOWED.sub("_", name)] = row["value"]
     return found

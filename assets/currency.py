@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import dagster as dg
 
@@ -14,6 +15,7 @@ from assets.sources import checkpoint_versions, dataset_versions, lvlm_versions
 from plumbline.errors import PlumblineError
 from plumbline.report import AbsentCell
 from plumbline.tables.generation_prompts import prompts_hash
+from resources.lvlms import backend_identity, scorer_version
 from resources.places import Places
 
 
@@ -27,13 +29,13 @@ class Currency:
         Passed their checks, and computed from the data, checkpoints, prompts and settings of now.
     absent : list of AbsentCell
         The others, each with its reason; a generative model without numbers is one of all its datasets.
-    models : list of (generative model, identity)
-        As `current`.
+    models : list of (generative model, identity, families)
+        As `current`, with the families of language metrics that hold; the others are in `absent`.
     """
 
     current: list[tuple[str, str, str]]
     absent: list[AbsentCell]
-    models: list[tuple[str, str]] = field(default_factory=list)
+    models: list[tuple[str, str, list[str]]] = field(default_factory=list)
 
 
 def sort_cells(places: Places, instance: dg.DagsterInstance) -> Currency:
@@ -56,7 +58,7 @@ def sort_cells(places: Places, instance: dg.DagsterInstance) -> Currency:
 
 def _sort_models(
     places: Places, instance: dg.DagsterInstance, datasets: dict[str, str]
-) -> tuple[list[tuple[str, str]], list[AbsentCell]]:
+) -> tuple[list[tuple[str, str, list[str]]], list[AbsentCell]]:
     """Compare what is stored of every generative model with its sources as they are now."""
     asked: dict[str, list[str]] = {}
     for model, dataset in places.audit.designs:
@@ -73,7 +75,10 @@ def _sort_models(
                     )
             stored = StoredAnswers.find(places, model)
             _require_todays_answers(stored, datasets, versions)
-            current.append((model, stored.identity))
+            families, lacking = _current_families(stored)
+            current += [(model, stored.identity, families)] if families else []
+            if lacking:
+                raise PlumblineError(f"not computed, or out of date: {', '.join(lacking)}")
         except PlumblineError as error:
             absent.append(AbsentCell(model=model, dataset=", ".join(about), reason=error.what))
     return current, absent
@@ -83,11 +88,14 @@ def _require_todays_answers(
     stored: StoredAnswers, datasets: dict[str, str], versions: dict[str, str]
 ) -> None:
     places, lake = stored.places, stored.places.lake
-    pairs = {"checkpoint": (stored.version, versions.get(stored.model))}
+    identity = backend_identity(places, stored.model)
+    scorers = {name: scorer_version(places, name) for name in places.audit.scorers}
+    pairs: dict[str, tuple[object, object]] = {"checkpoint": (stored.version, versions.get(stored.model))}
     for name, made in stored.answers.items():
         records = lake.require("records", partition=stored.slices[name].dataset).details
-        today = datasets.get(stored.slices[name].dataset)
-        pairs[f"dataset folder of {name}"] = (records["folder_digest"], today)
+        today = _records_today(places, stored.slices[name].dataset, records, datasets)
+        pairs |= {f"{what} of {name}": pair for what, pair in today.items()}
+        pairs[f"engine of {name}"] = (made.details["identity"], identity)
         pairs[f"people of {name}"] = (
             stored.people[name].details["dataset_digest"],
             records["dataset_digest"],
@@ -101,24 +109,23 @@ def _require_todays_answers(
             made.details["asked_for"],
             asked_for(stored.slices[name]),
         )
-        pairs[f"scorers of {name}"] = (
-            list(stored.scores[name].details["scorers"]),
-            list(places.audit.scorers),
-        )
-    for name in LANGUAGE_TABLES:
-        made = lake.require(name, partition=stored.model)
-        pairs[name] = (made.details["cell_id"], stored.identity)
+        used = stored.scores[name].details["scorers"]
+        pairs[f"scorers of {name}"] = ({n: about["settings"] for n, about in used.items()}, scorers)
     _require_equal(pairs)
+
+
+def _current_families(stored: StoredAnswers) -> tuple[list[str], list[str]]:
+    """Return the families that were computed from what is stored now, and the others."""
+    found = {name: stored.places.lake.committed(name, partition=stored.model) for name in LANGUAGE_TABLES}
+    current = [n for n, made in found.items() if made and made.details["cell_id"] == stored.identity]
+    return current, [name for name in LANGUAGE_TABLES if name not in current]
 
 
 def _require_todays(stored: StoredCell, datasets: dict[str, str], checkpoints: dict[str, str]) -> None:
     places, records, labels = stored.places, stored.records.details, stored.extended.details
-    entry, labeller = places.dataset_entry(stored.dataset), places.audit.labeller
+    labeller = places.audit.labeller
     pairs = {
-        "dataset folder": (records["folder_digest"], datasets.get(stored.dataset)),
-        "reader": (records["reader"], entry.reader),
-        "padding": (records["padding"], entry.padding),
-        "column map": (records.get("map"), entry.map.model_dump(mode="json") if entry.map else None),
+        **_records_today(places, stored.dataset, records, datasets),
         "checkpoint": (stored.logits.details["checkpoint"], checkpoints.get(stored.model)),
         "labeller": (labels["labeller_digest"], checkpoints.get(labeller)),
         "engine": (stored.logits.details["engine"], places.declared_engine),
@@ -128,6 +135,19 @@ def _require_todays(stored: StoredCell, datasets: dict[str, str], checkpoints: d
         made = places.lake.require(name, partition=stored.partition)
         pairs[name] = (made.details["cell_id"], stored.identity)
     _require_equal(pairs)
+
+
+def _records_today(
+    places: Places, dataset: str, records: Mapping[str, Any], datasets: dict[str, str]
+) -> dict[str, tuple[object, object]]:
+    """Return what records were read from and how, then and now."""
+    entry = places.dataset_entry(dataset)
+    return {
+        "dataset folder": (records["folder_digest"], datasets.get(dataset)),
+        "reader": (records["reader"], entry.reader),
+        "padding": (records["padding"], entry.padding),
+        "column map": (records.get("map"), entry.map.model_dump(mode="json") if entry.map else None),
+    }
 
 
 def _require_equal(pairs: Mapping[str, tuple[object, object]]) -> None:

@@ -38,13 +38,13 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
         raise dg.Failure(f"no cell of this audit has numbers. {'; '.join(reasons)}", allow_retries=False)
     geometry = stored_geometry(places, dict.fromkeys(m for _, m, _ in cells.current))
     parts = [*sorted(cell for _, _, cell in cells.current), *(g.identity for g in geometry)]
-    parts += sorted(identity for _, identity in cells.models)
+    parts += sorted(digest_json([identity, families]) for _, identity, families in cells.models)
     audit_id = digest_json([places.audit.digest, __version__, parts])
     frames = [
         lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES
     ] + [found.rows for found in geometry]
     frames += [
-        lake.read_table(name, partition=model) for model, _ in cells.models for name in LANGUAGE_TABLES
+        lake.read_table(name, partition=model) for model, _, families in cells.models for name in families
     ]
     table = join_cells(frames, audit_id=audit_id)
     absent = [vars(cell) for cell in cells.absent]
@@ -74,7 +74,7 @@ def provenance(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     frames = [pl.DataFrame(schema=PROVENANCE_SCHEMA)]
     details = lake.require("metric_table").details
     tracked = [("tracked_run", f"{dataset}|{model}", cell) for dataset, model, cell in details["current"]]
-    tracked += [("tracked_answers", model, cell) for model, cell in details["models"]]
+    tracked += [("tracked_answers", model, cell) for model, cell, _ in details["models"]]
     for name, partition, cell in tracked:
         if lake.committed(name, partition=partition):
             runs = lake.read_table(name, partition=partition)

@@ -6,20 +6,22 @@ import dagster as dg
 import polars as pl
 
 from assets.gates import require_passed
+from assets.generation_plan import require_within_limit
 from assets.partitions import ANSWERS, answers_of
 from assets.progress import progress_of
 from assets.results import OWNERS, materialised
-from assets.slices import asked_for, asked_slices
-from plumbline.errors import StorageError
+from assets.slices import asked_for, asked_slice
+from plumbline.errors import CheckpointError, StorageError
 from plumbline.lvlm.backend import Asked
 from plumbline.lvlm.design import asked_rows
 from plumbline.lvlm.generation import GenerationStore, generate
 from plumbline.scorers.scoring import join_scores, score_texts
 from plumbline.tables.generation_prompts import prompts_hash
 from plumbline.tables.generation_schema import GENERATION_SCHEMA, SCORE_SCHEMA
-from resources.lvlms import LvlmPool
+from resources.lvlms import LvlmPool, scorer_version
 from resources.places import Places
 
+_ASKED = ("row_key", "image_id", "prompt", "instruction", "seed")
 _ROW_GROUP_ROWS = 10_000
 """Of tables that are streamed: Polars reads a fixed number of groups ahead, whatever their size."""
 _SHOWN = ("prompt", "instruction", "seed", "text", "finish_reason", "new_tokens")
@@ -44,8 +46,9 @@ def generations(
     once for all its prompts and seeds. Refusals are answers.
     """
     model, slice_id = answers_of(context)
-    sliced = asked_slices(places, model)[slice_id]
+    sliced, version = asked_slice(places, model, slice_id), places.lvlm_version(model)
     require_passed(context, places, sliced.dataset, of=("records",))
+    require_within_limit(places, model, slice_id)
     backend, decoding = lvlms.backend(model), places.audit.generation.decoding.decoding
     asked = asked_rows(
         sliced.rows,
@@ -61,18 +64,20 @@ def generations(
             backend, asked, decoding, GenerationStore(places.answers), shard=slice_id, progress=progress
         )
     seconds = time.perf_counter() - start
+    _require_version(places, model, version)
     frame = _described(asked, sliced.rows, answered.frame, model=model, dataset=sliced.dataset)
     work = {"generated": answered.generated, "found": answered.found}
     details = {
-        "version": places.lvlm_version(model),
+        "version": version,
         "identity": backend.identity,
         "pictured": places.lake.require("pictured_people", partition=slice_id).sha256,
         "asked_for": asked_for(sliced),
         "prompts": prompts_hash(),
         "decoding": vars(decoding),
+        "sent": list(getattr(backend, "sent", vars(decoding))),
         "device": backend.device,
-        "new_tokens": int(frame["new_tokens"].sum()),
-        "seconds": seconds,
+        "sources": dict(frame["source"].value_counts().sort("source").iter_rows()),
+        "tokens_per_second": _rate(places, context.partition_key, frame, answered.generated, seconds),
         **work,
     }
     made = places.lake.write_table(
@@ -94,6 +99,27 @@ def generations(
     )
 
 
+def _require_version(places: Places, model: str, version: str) -> None:
+    """Stop where the files are no longer those that answered: what was answered is kept under their identity."""
+    if (now := places.lvlm_version(model)) != version:
+        raise CheckpointError(
+            f"the checkpoint of `{model}` was replaced while it answered",
+            found=f"version {now[:16]}…",
+            expected=f"version {version[:16]}…",
+            hint="run again: the new one is asked anew",
+        )
+
+
+def _rate(
+    places: Places, partition: str, frame: pl.DataFrame, generated: int, seconds: float
+) -> float | None:
+    """Return new tokens a second of this run; of an earlier one where nothing was generated now."""
+    if generated and (tokens := int(frame["new_tokens"].sum()) * generated / frame.height):
+        return tokens / seconds
+    earlier = places.lake.committed("generations", partition=partition)
+    return None if earlier is None else earlier.details.get("tokens_per_second")
+
+
 def _described(
     asked: list[Asked], rows: pl.DataFrame, answered: pl.DataFrame, *, model: str, dataset: str
 ) -> pl.DataFrame:
@@ -106,7 +132,8 @@ def _described(
                 name: [getattr(one.question, name) for one in asked]
                 for name in ("prompt", "instruction", "seed")
             },
-        }
+        },
+        schema={name: GENERATION_SCHEMA[name] for name in _ASKED},
     )
     joined = questions.join(answered, on="row_key", how="inner", maintain_order="left")
     if joined.height != len(asked):
@@ -149,6 +176,7 @@ def toxicity_scores(
             scored = score_texts(scorer, [texts], places.scores / model, rows=texts.height, progress=progress)
         frames.append(join_scores(texts, scored, name).collect())
         scorers[name] = {
+            "settings": scorer_version(places, name),
             "identity": scorer.identity,
             "version": scorer.version,
             "stand_in": scorer.offline_stand_in,

@@ -34,11 +34,26 @@ def plan_generation(places: Places, models: Sequence[str] | None = None) -> Plan
     return Plan([one for model in wanted for one in _planned(places, model)])
 
 
-def _planned(places: Places, model: str) -> list[PlannedSlice]:
+def require_within_limit(places: Places, model: str, slice_id: str) -> None:
+    """Refuse a slice that is alone above the audit file's limit, however it is asked for.
+
+    Raises
+    ------
+    ConfigError
+        As `Plan.require`.
+    """
+    limit = places.audit.generation.limit
+    if any(most is not None for _, most in limit):
+        Plan(_planned(places, model, only=slice_id)).require(limit)
+
+
+def _planned(places: Places, model: str, *, only: str | None = None) -> list[PlannedSlice]:
     decoding, store = places.audit.generation.decoding.decoding, GenerationStore(places.answers)
     identity, rate = backend_identity(places, model), _tokens_per_second(places, model)
     endpoint, planned = places.lvlm_entry(model).endpoint, []
     for name, sliced in asked_slices(places, model).items():
+        if only not in (None, name):
+            continue
         asked = asked_rows(
             sliced.rows,
             sliced.entries,
@@ -76,11 +91,9 @@ def _cost(endpoint: EndpointSettings, read: int, written: int) -> float | None:
 
 
 def _tokens_per_second(places: Places, model: str) -> float | None:
-    """Return the rate of the newest runs of a model in which it generated; None where there is none."""
+    """Return the mean rate of the newest runs of a model in which it generated; None where there is none."""
     made = [
         places.lake.committed("generations", partition=f"{model}|{s}") for s in asked_slices(places, model)
     ]
-    runs = [one.details for one in made if one is not None and one.details["generated"]]
-    tokens = sum(run["new_tokens"] * run["generated"] / (run["generated"] + run["found"]) for run in runs)
-    seconds = sum(run["seconds"] for run in runs)
-    return tokens / seconds if seconds else None
+    rates = [rate for one in made if one is not None and (rate := one.details["tokens_per_second"])]
+    return sum(rates) / len(rates) if rates else None

@@ -20,7 +20,7 @@ def lvlm_summary(places: Places, model: str) -> LvlmSummary:
         version=stored.version,
         rows=sum(one.rows for one in stored.answers.values()),
         device=made.details["device"],
-        decoding=", ".join(f"{name} {value}" for name, value in made.details["decoding"].items()),
+        decoding=_decoding(made.details),
         twin=entry.twin,
         twin_of=audit.twins.get(model, ()),
         scorers=stored.scorers,
@@ -41,13 +41,27 @@ def _checks(places: Places, model: str, slices: list[str]) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-def language_tables(places: Places, models: list[str]) -> dict[str, pl.DataFrame]:
-    """Return the tables beside the metric rows, of all models, each with a first column `model`."""
+def _decoding(details: dict) -> str:
+    """Return the values that the model was really told; what an endpoint is not told is its own."""
+    told = [f"{name} {value}" for name, value in details["decoding"].items() if name in details["sent"]]
+    own = [name for name in details["decoding"] if name not in details["sent"]]
+    return ", ".join(told) + (f"; {', '.join(own)}: the endpoint's own" if own else "")
+
+
+def language_tables(places: Places, models: dict[str, list[str]]) -> dict[str, pl.DataFrame]:
+    """Return the tables beside the metric rows, of all models, each with a first column `model`.
+
+    Parameters
+    ----------
+    models : dict of str to list of str
+        Model -> the families of which it has numbers.
+    """
     tables = {}
-    for name, schema in ((n, s) for family in LANGUAGE_FAMILIES.values() for n, s in family.tables.items()):
+    for family, name, schema in ((f.name, *t) for f in LANGUAGE_FAMILIES.values() for t in f.tables.items()):
         frames = [
             places.lake.read_table(name, partition=model).select(pl.lit(model).alias("model"), pl.all())
-            for model in models
+            for model, families in models.items()
+            if family in families
         ]
         tables[name] = pl.concat(frames) if frames else pl.DataFrame(schema={"model": pl.String, **schema})
     return tables

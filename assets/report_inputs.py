@@ -55,8 +55,8 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
         geometry=_geometry(places, encoders),
         effects=_of_this_audit(places, "factor_effects", table),
         transfer=_of_this_audit(places, "bias_transfer", table),
-        lvlms=tuple(lvlm_summary(places, model) for model, _ in table.details["models"]),
-        language=language_tables(places, [model for model, _ in table.details["models"]]),
+        lvlms=tuple(lvlm_summary(places, model) for model, *_ in table.details["models"]),
+        language=language_tables(places, {m: families for m, _, families in table.details["models"]}),
         published=_of_this_audit(places, "paper_comparison", table),
     )
 

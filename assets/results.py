@@ -1,5 +1,6 @@
 """From something committed to the lake to what the UI shows of it."""
 
+import re
 from typing import Any
 
 import dagster as dg
@@ -8,6 +9,9 @@ import polars as pl
 from plumbline.storage import Committed, Lake
 
 OWNERS = ["team:plumbline"]
+
+# What Markdown would obey: a text from a model or a file must not become a link or a picture.
+_MARKED = re.compile(r"[\\`*_\[\]()!~|#]")
 
 
 def materialised(
@@ -57,4 +61,4 @@ def markdown_table(frame: pl.DataFrame) -> str:
 def _cell(value: Any) -> str:
     text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
     printable = "".join(ch if ch.isprintable() else f"\\x{ord(ch):02x}" for ch in text)
-    return printable.replace("|", "\\|").replace("<", "&lt;")[:80]
+    return _MARKED.sub(r"\\\g<0>", printable[:80]).replace("<", "&lt;")

@@ -58,16 +58,60 @@ def _cut(places: Places, dataset: str, records_sha256: str, most_images: int) ->
 
 
 def asked_slices(places: Places, model: str) -> dict[str, AskedSlice]:
-    """Return slice id -> what a model is asked, over all its datasets; slices without questions are left out."""
+    """Return slice id -> what a model is asked, over all its datasets; slices without questions are left out.
+
+    Raises
+    ------
+    ConfigError
+        If an entry chooses no image of a dataset: a subset or an occupation that there is not.
+    """
     found: dict[str, AskedSlice] = {}
     for (name, dataset), entries in places.audit.designs.items():
         if name != model:
             continue
-        for slice_id, rows in dataset_slices(places, dataset).items():
+        cut = dataset_slices(places, dataset)
+        for entry in entries:
+            _require_images(entry, dataset, cut)
+        for slice_id, rows in cut.items():
             asking = tuple(entry for entry in entries if chosen(rows, entry).height)
             if asking:
                 found[slice_id] = AskedSlice(slice_id, dataset, rows, asking)
     return found
+
+
+def _require_images(entry: GenerateEntry, dataset: str, cut: dict[str, pl.DataFrame]) -> None:
+    if any(chosen(rows, entry).height for rows in cut.values()):
+        return
+    people = (
+        pl.concat(cut.values())
+        if cut
+        else pl.DataFrame(schema={"subset": pl.String, "occupation": pl.String})
+    )
+    occupations = people["occupation"].drop_nulls().unique().sort().to_list()
+    raise ConfigError(
+        f"an entry of `generate` asks about no image of `{dataset}`",
+        found=f"subsets {entry.subsets}, occupations {entry.occupations or 'all'}",
+        expected=f"subsets {', '.join(people['subset'].unique().sort())}"
+        + (f"; occupations such as {', '.join(occupations[:5])}" if occupations else ""),
+    )
+
+
+def asked_slice(places: Places, model: str, slice_id: str) -> AskedSlice:
+    """Return what a model is asked about one slice.
+
+    Raises
+    ------
+    ConfigError
+        If the audit file does not ask it about this slice.
+    """
+    asked = asked_slices(places, model)
+    if slice_id not in asked:
+        raise ConfigError(
+            "the audit file does not ask this model about this slice",
+            found=f"{model}|{slice_id}",
+            expected=", ".join(asked) or "an entry of `generate` that names the model",
+        )
+    return asked[slice_id]
 
 
 def asked_for(asked: AskedSlice) -> str:

@@ -20,6 +20,7 @@ from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.suite_needs import require_suites
 from plumbline.errors import PlumblineError
 from plumbline.tables.suites import load_suite
+from resources.lvlms import require_askable
 from resources.places import Places
 
 _INTERRUPTED = {"DagsterExecutionInterruptedError", "KeyboardInterrupt"}
@@ -136,8 +137,8 @@ class AuditRun:
             for encoder in dict.fromkeys([audit.labeller, *(model for _, model in audit.cells)])
         }
         require_suites(files[audit.labeller].family, [load_suite("gender_labels")])
-        for model in dict.fromkeys(model for model, _ in audit.designs):
-            self._places.lvlm_version(model)
+        if audit.designs:
+            require_askable(self._places)
         for dataset, model in audit.cells:
             family = FAMILIES[files[model].family]
             require_suites(family, cell_suites(self._places, dataset, model, family=family))

@@ -59,8 +59,10 @@ def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> tuple
 
     models = [m for m in dict.fromkeys(m for m, _ in places.audit.designs) if m not in places.audit.twins]
     cells = [StoredAnswers.find(places, model).cell() for model in models]
-    if not cells:
-        raise ConfigError("there are no answers to annotate", expected="an audit file with `generate`")
+    if not cells or not cells[0].scorers:
+        raise ConfigError(
+            "there are no scored answers to annotate", expected="an audit file with `generate` and `scorers`"
+        )
     drawn = annotation_sheets(
         pl.concat([cell.generations for cell in cells]),
         pl.concat([cell.scores for cell in cells]),

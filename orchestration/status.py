@@ -29,9 +29,18 @@ def print_status(places: Places, instance: dg.DagsterInstance, *, console: Conso
         failed = failed_checks(instance, places, dataset, of=("records", "extended_records"))
         listed = (str(made.details["listed"]), str(made.rows)) if made else ("not read", "")
         datasets.add_row(dataset, *listed, "passed" if not failed else "; ".join(failed))
+    models = Table("generative model", "there", "version", title="Generative models", title_justify="left")
+    for model in audit.lvlms:
+        try:
+            models.add_row(model, "yes", places.lvlm_version(model)[:16] + "…")
+        except PlumblineError as error:
+            models.add_row(model, "no", error.hint or error.what)
     cells = sort_cells(places, instance)
-    console.print(encoders, datasets)
+    console.print(encoders, datasets, *([models] if audit.lvlms else []))
     console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
+    if audit.designs:
+        asked = len(dict.fromkeys(model for model, _ in audit.designs))
+        console.print(f"{len(cells.models)} of {asked} generative models have numbers", highlight=False)
     for cell in cells.absent:
         console.print(f"  {cell.dataset}|{cell.model}: {cell.reason}", markup=False, highlight=False)
     console.print(_report_line(places, cells), soft_wrap=True, markup=False, highlight=False)

@@ -194,7 +194,7 @@ class Audit(Part):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Audit:
-        mistakes = [*self._undefined_names()]
+        mistakes = [*self._undefined_names(), *self._alike_endpoints()]
         # Cells are made of defined names only.
         mistakes += [] if mistakes else [*self._unfit_datasets(), *self._composites_alone()]
         if mistakes:
@@ -222,6 +222,20 @@ class Audit(Part):
         for location, name, names in wanted:
             if name not in names:
                 yield _mistake(location, name, f"one of {', '.join(names)}{suggestion(name, names)}")
+
+    def _alike_endpoints(self) -> Iterator[InitErrorDetails]:
+        """Say models of one served name at different addresses: their answers are kept by that name."""
+        first: dict[str, tuple[str, tuple[str, ...]]] = {}
+        for name, entry in self.lvlms.items():
+            if entry.endpoint is None:
+                continue
+            known, urls = first.setdefault(entry.endpoint.model, (name, entry.endpoint.urls))
+            if urls != entry.endpoint.urls:
+                yield _mistake(
+                    ("lvlms", name, "endpoint", "model"),
+                    entry.endpoint.model,
+                    f"a name that no other model is served under, as `{known}` is; or all addresses in one entry",
+                )
 
     def _names_of_generation(self) -> list[tuple[tuple[str | int, ...], str, tuple[str, ...]]]:
         """Return where the parts on generation name something, what, and which names there are."""
@@ -331,7 +345,11 @@ class Audit(Part):
             for model, dataset in [key for key in joined if key[0] in built]:
                 asked = tuple(entry for entry in joined[model, dataset] if entry.asks_twins)
                 joined[twin, dataset] = (*joined.get((twin, dataset), ()), *asked)
-        return {key: tuple(dict.fromkeys(entries)) for key, entries in joined.items() if entries}
+        kept = {
+            key: tuple(e for e in dict.fromkeys(entries) if key[0] not in self.twins or e.asks_twins)
+            for key, entries in joined.items()
+        }
+        return {key: entries for key, entries in kept.items() if entries}
 
     def _fits(self, suite: str, dataset: str) -> bool:
         if suite in _OF_CLASSES:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from plumbline.digests import digest_json
+from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.encoder import Placement
 from plumbline.errors import CheckpointError
 from plumbline.language.settings import Judge
 from plumbline.lvlm.backend import Backend
+from plumbline.lvlm.endpoint_key import read_key
+from plumbline.scorers.classifier_folder import classifier_files
 from plumbline.scorers.scorer import Scorer
+from plumbline.scorers.settings import ClassifierSettings, PerspectiveSettings, StoredSettings
 from resources.places import PROJECT, Places
 
 
 class LvlmPool:
-    """The models and scorers of an audit; the one used last stays in memory.
+    """The models and scorers of an audit; of the models the one used last stays in memory.
 
     Parameters
     ----------
@@ -23,7 +26,7 @@ class LvlmPool:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._backend: tuple[object, Backend] | None = None
-        self._scorer: tuple[object, Scorer] | None = None
+        self._scorers: dict[str, tuple[object, Scorer]] = {}
 
     def backend(self, model: str) -> Backend:
         """Return a model whose weights are those on disk now, run as the audit file says now; else loads it again.
@@ -58,15 +61,15 @@ class LvlmPool:
     def scorer(self, name: str) -> Scorer:
         """Return a scorer of the audit file."""
         settings = self._places.audit.scorers[name]
-        key = (digest_json(settings.model_dump(mode="json")), placement_of(self._places))
-        if self._scorer is None or self._scorer[0] != key:
+        key = (scorer_version(self._places, name), placement_of(self._places))
+        if name not in self._scorers or self._scorers[name][0] != key:
             from plumbline.scorers.loading import load_scorer
 
             loaded = load_scorer(
                 settings, project=PROJECT, fetched=self._places.fetched, placement=placement_of(self._places)
             )
-            self._scorer = (key, loaded)
-        return self._scorer[1]
+            self._scorers[name] = (key, loaded)
+        return self._scorers[name][1]
 
 
 def judge_of(places: Places) -> Judge | None:
@@ -89,6 +92,45 @@ def backend_identity(places: Places, model: str) -> str:
     from plumbline.lvlm.identity import identity_from_files
 
     return identity_from_files(places.lvlm_files(model), placement_of(places))
+
+
+def scorer_version(places: Places, name: str) -> str:
+    """Return the version of a scorer: its settings, and the content of the files that it reads.
+
+    Raises
+    ------
+    CheckpointError, ConfigError
+        If a file is not there.
+    """
+    settings = places.audit.scorers[name]
+    content = None
+    if isinstance(settings, ClassifierSettings):
+        content = classifier_files(settings.address, project=PROJECT, fetched=places.fetched).digest
+    elif isinstance(settings, StoredSettings):
+        content = digest_file(places.user_file(settings.path))
+    return digest_json([settings.model_dump(mode="json"), content])
+
+
+def require_askable(places: Places) -> None:
+    """Refuse what could only fail later: models, scorers and files that are not there, keys that are not set.
+
+    Raises
+    ------
+    PlumblineError
+        With what is absent.
+    """
+    audit = places.audit
+    endpoints = [entry.endpoint for entry in audit.lvlms.values() if entry.endpoint] + [audit.language.judge]
+    keys = [endpoint.key_variable for endpoint in endpoints if endpoint]
+    keys += [s.key_variable for s in audit.scorers.values() if isinstance(s, PerspectiveSettings)]
+    for variable in filter(None, keys):
+        read_key(variable)
+    for model in dict.fromkeys(model for model, _ in audit.designs):
+        places.lvlm_version(model)
+    for name in audit.scorers:
+        scorer_version(places, name)
+    for path in filter(None, (audit.language.dictionaries, audit.language.annotations)):
+        places.user_file(path)
 
 
 def placement_of(places: Places) -> Placement:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).resolve().parent.parent
 PLANTED = "planted:"
+_OF_AN_ENDPOINT = ("model", "send_seed", "send_top_k", "defaults")
 
 
 @dataclass(frozen=True)
@@ -193,10 +194,22 @@ class Places:
         """Return the version of a generative model: its files' content, or what an endpoint is asked for."""
         entry = self.lvlm_entry(model)
         if entry.endpoint is not None:
-            return digest_json(entry.endpoint.model_dump(mode="json"))
+            # Where it is served, and at what price, is no part of what answers.
+            return digest_json(entry.endpoint.model_dump(mode="json", include=set(_OF_AN_ENDPOINT)))
         files = self.lvlm_files(model)
         return digest_json([files.family, files.digest])
 
     def user_file(self, path: str) -> Path:
-        """Return the place of a file that the audit file names; relative paths start at the checkout."""
-        return (PROJECT / Path(path).expanduser()).resolve()
+        """Return the place of a file that the audit file names; relative paths start at the checkout.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such file.
+        """
+        found = (PROJECT / Path(path).expanduser()).resolve()
+        if not found.is_file():
+            raise ConfigError(
+                "a file that the audit file names is not there", where=self.audit_path, found=path
+            )
+        return found

@@ -49,7 +49,8 @@ def pictured(records: pl.DataFrame, declaration: Declaration) -> pl.DataFrame:
     """Return the records that are asked about, with who is pictured in them.
 
     Adds `subset`, `attribute` and `group` (which labels the groups join, and this image's: `race_gender`,
-    `Black_woman`), `set_groups` (groups that a whole set of this subset has, null without sets) and `described` (in
+    `Black_woman`), `set_groups` (groups that a whole set of this subset has, null without sets), `set_rank` (1, 2, ...:
+    the order in which sets of its subset and occupation are taken where not all are asked about) and `described` (in
     words, for a model without eyes: `Black female chef`).
 
     Parameters
@@ -68,12 +69,28 @@ def pictured(records: pl.DataFrame, declaration: Declaration) -> pl.DataFrame:
     frame = kept.with_columns(subset.alias("subset"))
     attribute = pl.when(pl.col("subset") != WHOLE).then("subset").otherwise(pl.lit(_default_pair(frame)))
     frame = frame.with_columns(attribute.alias("attribute"))
-    return frame.with_columns(_group().alias("group"), _described().alias("described")).with_columns(
+    frame = frame.with_columns(_group().alias("group"), _described().alias("described"))
+    return _ranked(frame).with_columns(
         pl.when(pl.col("set_id").is_not_null())
         .then(pl.col("group").n_unique().over("subset"))
         .cast(pl.Int64)
         .alias("set_groups")
     )
+
+
+def _ranked(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add `set_rank`, by the hash of the set's id: the same in every run and in any order of the records."""
+    unit = pl.coalesce("set_id", "image_id")
+    sets = frame.select("subset", "occupation", unit.alias("set")).unique()
+    order = pl.col("set").map_elements(lambda name: sha256(name.encode()).hexdigest(), pl.String)
+    ranked = sets.with_columns(
+        order.rank("ordinal").over("subset", "occupation").cast(pl.Int64).alias("set_rank")
+    )
+    keys = ["subset", "occupation", "set"]
+    joined = frame.with_columns(unit.alias("set")).join(
+        ranked, on=keys, how="left", nulls_equal=True, maintain_order="left"
+    )
+    return joined.drop("set")
 
 
 def _default_pair(frame: pl.DataFrame) -> str:
@@ -187,8 +204,8 @@ def _require_occupations(rows: pl.DataFrame, entries: Sequence[GenerateEntry]) -
 def chosen(rows: pl.DataFrame, entry: GenerateEntry) -> pl.DataFrame:
     """Return the rows that an entry asks about: its subsets, its occupations, so many sets of each.
 
-    Which sets of an occupation are taken is decided by the hash of their ids: the same in every run, and independent
-    of the order of the records and of how the subset is cut.
+    Which sets of an occupation are taken was decided over the whole subset (`set_rank`), so that it does not depend on
+    how the subset is cut.
     """
     kept = rows
     if entry.subsets != "all":
@@ -197,12 +214,7 @@ def chosen(rows: pl.DataFrame, entry: GenerateEntry) -> pl.DataFrame:
         names = [name.lower() for name in entry.occupations]
         kept = kept.filter(pl.col("occupation").str.to_lowercase().is_in(names))
     if entry.sets_per_occupation is not None:
-        unit = pl.coalesce("set_id", "image_id")
-        sets = kept.select("subset", "occupation", unit.alias("set")).unique()
-        order = pl.col("set").map_elements(lambda name: sha256(name.encode()).hexdigest(), pl.String)
-        rank = order.rank("ordinal").over("subset", "occupation")
-        taken = sets.filter(rank <= entry.sets_per_occupation)
-        kept = kept.filter(unit.is_in(taken["set"].implode()))
+        kept = kept.filter(pl.col("set_rank") <= entry.sets_per_occupation)
     return kept
 
 

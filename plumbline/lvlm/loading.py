@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ from plumbline.lvlm.backend import Backend
 from plumbline.lvlm.families import LVLM_FAMILIES
 from plumbline.lvlm.lvlm_folder import CONFIG, lvlm_contents
 
+_LARGE = 1 << 26
 _DEFAULTS = "generation_config.json"
 _NO_DECODING = ("_from_model_config", "transformers_version", "max_length", "max_new_tokens", "use_cache")
 
@@ -80,7 +82,7 @@ def lvlm_files(name: str, address: str, *, project: Path, fetched: Path) -> Lvlm
     parsed = parse_address(address, project=project)
     folder = _folder(parsed, name, fetched)
     contents = lvlm_contents(folder, name)
-    shas = {file: digest_file(path) for file, path in contents.deciding.items()}
+    shas = {file: _digest(path) for file, path in contents.deciding.items()}
     parts = {path.name: shas[path.name] for path in contents.weights}
     return LvlmFiles(
         name=name,
@@ -106,6 +108,22 @@ def load_backend(files: LvlmFiles, placement: Placement) -> Backend:
     module, name = LVLM_FAMILIES[files.family].adapter.split(":")
     adapter = getattr(import_module(f"plumbline.lvlm.{module}"), name)
     return cast("Backend", adapter(files, placement))
+
+
+def _digest(path: Path) -> str:
+    """Return a file's sha256; a large one is read again only if it was written since this process read it.
+
+    An audit asks for it with every slice, and the weights of a large model take minutes to read.
+    """
+    about = path.stat()
+    if about.st_size < _LARGE:
+        return digest_file(path)
+    return _digest_of(path, about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _digest_of(path: Path, *_written: int) -> str:
+    return digest_file(path)
 
 
 def _folder(address: Address, name: str, fetched: Path) -> Path:

@@ -92,7 +92,7 @@ class Plan:
         return ", ".join(part for part in parts if part)
 
     def require(self, limit: Limit) -> None:
-        """Refuse a plan above a limit; what is not known is refused too, where it is limited.
+        """Refuse a plan above a limit; a cost that is not known is refused too, hours before a first run are not.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Plan:
         above = [
             f"{name}: {'unknown' if found[name] is None else f'{found[name]:,}'} (limit {most:,})"
             for name, most in limit
-            if most is not None and self.to_do and (found[name] is None or found[name] > most)
+            if most is not None and self.to_do and _is_above(name, found[name], most)
         ]
         if above:
             raise ConfigError(
@@ -113,3 +113,10 @@ class Plan:
                 expected="a smaller design, or a larger limit",
                 hint="see `plumbline plan`; fewer prompts or seeds, or `sets_per_occupation`, make it smaller",
             )
+
+
+def _is_above(name: str, found: float | None, most: float) -> bool:
+    if found is None:
+        # The rate of a model is first known when it has run; prices are known before.
+        return name == "cost"
+    return found > most

@@ -164,6 +164,12 @@ class TransformersBackend:
         for row in asked:
             places.setdefault(row.subject.image_id, len(places))
         paths = {row.subject.image_id: row.subject.path for row in asked}
+        if self._images is None and any(path is not None for path in paths.values()):
+            raise GenerationError(
+                "a language model was given an image",
+                expected="words in place of the image",
+                hint="name it as the `twin` of the model that was built on it",
+            )
         try:
             pixels = None
             if self._images is not None:

@@ -148,8 +148,13 @@ def test_a_sample_of_sets_is_whole_the_same_in_any_order_and_of_each_occupation(
     taken = chosen(people, entry)
     assert taken.group_by("occupation").agg(pl.col("set_id").n_unique())["set_id"].to_list() == [2, 2]
     assert taken.height == 2 * 2 * 12
-    shuffled = chosen(people.sample(fraction=1, shuffle=True, seed=1), entry)
+    records = counterfactuals().sample(fraction=1, shuffle=True, seed=1)
+    shuffled = chosen(pictured(records, load_declaration("socialcounterfactuals")), entry)
     assert set(shuffled["image_id"]) == set(taken["image_id"])
+    cut = slices(people, "faces", most_images=13)
+    assert len(cut) > 6
+    by_slice = pl.concat([chosen(rows, entry) for rows in cut.values()])
+    assert set(by_slice["image_id"]) == set(taken["image_id"])
     one = entry.model_copy(update={"occupations": ("CHEF",)})
     assert chosen(people, one)["occupation"].unique().to_list() == ["chef"]
 
@@ -185,6 +190,7 @@ def test_a_plan_within_its_limits_passes_and_what_is_unknown_does_not():
     planned().require(Limit())
     with pytest.raises(ConfigError, match="cost: unknown"):
         planned(cost=None).require(Limit(cost=100))
+    planned(seconds=None).require(Limit(hours=1))
     # What is there already costs nothing.
     planned(finished=100, cost=None, seconds=None).require(Limit(rows=0, hours=0, cost=0))
 
