@@ -93,6 +93,7 @@ def read_column(texts: pl.Expr, read: Callable[[str], Reading]) -> pl.Expr:
 
 
 _ONE_WRITING = str.maketrans({"\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2014": "-", "\u2212": "-",
+                              "\u2044": "/", "\u2215": "/",
                               "\u2019": "'", "½": ".5", "¼": ".25", "¾": ".75"})  # fmt: skip
 
 
@@ -101,6 +102,9 @@ LONGEST = 4_000
 
 
 def plainly(text: str) -> str:
-    """Return an answer as it is read: lower case, NFKC, one kind of dash, halves as decimals, no marks of emphasis."""
+    """Return an answer as it is read: lower case, NFKC, one kind of dash and of slash, no marks of emphasis.
+
+    Halves and quarters are written as decimals.
+    """
     plain = unicodedata.normalize("NFKC", text[:LONGEST].translate(_ONE_WRITING)).lower()
     return plain.replace("*", " ").replace("_", " ").strip()

@@ -38,7 +38,7 @@ from plumbline.text.readings import (
     within,
 )
 
-VERSION = 1
+VERSION = 2
 """Raised whenever some answer is read in another way."""
 
 LOWEST, HIGHEST = 1_000.0, 10_000_000.0

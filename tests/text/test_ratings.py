@@ -75,6 +75,39 @@ def test_a_rating_is_found_in_every_sentence(halves, sentence):
     assert read_rating(sentence.format(f"{halves / 2:g}")) == halves / 2
 
 
+COUNTED = (
+    "Reason: {} good things",
+    "Reasons: {}",
+    "Others may say {}",
+    "People: {}",
+    "- {} points off",
+    "- {} years at work",
+)
+
+
+@given(
+    st.integers(2, 20),
+    st.integers(1, 99),
+    st.sampled_from(("Rating: {}", "score: {}", "Answer: a {}")),
+    st.sampled_from(COUNTED),
+)
+def test_a_number_straight_after_a_label_is_the_rating_whatever_follows(halves, other, label, counted):
+    answer = f"{label.format(f'{halves / 2:g}')} {counted.format(other)}"
+    assert read_rating(answer) == halves / 2
+
+
+@given(
+    st.integers(1, 10), st.integers(1, 10), st.sampled_from(("{}-{}", "{} - {}", "{} to {}", "from {} to {}"))
+)
+def test_two_ends_are_a_range_where_the_second_is_higher(low, high, writing):
+    answer = f"I am thinking: {writing.format(low, high)}"
+    scale = (low, high) == (1, 10)
+    if low < high and not scale:
+        assert read_rating(answer) == (low + high) / 2
+    else:
+        assert read_rating(answer) == (low if low == high else None)
+
+
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
