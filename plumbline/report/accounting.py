@@ -12,6 +12,8 @@ from plumbline.report.numbers import count
 from plumbline.report.rows import Row, first
 from plumbline.report.vocabulary import suite_title
 
+_OF = ("attribute", "group", "event", "probe", "occupation", "prompt", "instruction", "scorer")
+
 
 def undefined_listing(table: pl.DataFrame) -> Listing:
     """List every undefined value with its reason, the first `LONGEST_LISTING` of them."""
@@ -22,8 +24,7 @@ def undefined_listing(table: pl.DataFrame) -> Listing:
             row["dataset"],
             f"{row['metric']} · {row['definition']}",
             suite_title(row["suite"] or "–"),
-            " · ".join(str(row[name]) for name in ("attribute", "group", "event", "probe") if row[name])
-            or "–",
+            " · ".join(str(row[name]) for name in _OF if row[name]) or "–",
             count(row["n"]) if row["n"] is not None else "–",
             row["reason"] or "no reason was recorded",
         )

@@ -15,7 +15,7 @@ from plumbline.report.drawing_apart import pages_and_parts
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
 from plumbline.report.findings import findings
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.language_findings import word_findings
+from plumbline.report.language_findings import check_findings, word_findings
 from plumbline.report.language_listings import check_listing, lvlm_listing
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import confidence, count
@@ -65,7 +65,9 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
     words = word_findings(inputs.language.get("word_associations"), inputs.reading)
     transferred = transfer_findings(inputs.transfer, inputs.audit)
     found = in_rank_order([*findings(table, inputs.reading), *transferred, *words])
-    told, further = at_first(in_rank_order(headlines(found) + data_findings(table, inputs)))
+    told, further = at_first(
+        in_rank_order([*headlines(found), *data_findings(table, inputs), *check_findings(inputs.lvlms)])
+    )
     pages, parts_of = pages_and_parts(table, inputs)
     chapters = [(chapter, parts) for chapter, parts in zip(CHAPTERS, parts_of) if parts]
     return (

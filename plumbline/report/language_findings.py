@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import polars as pl
 
 from plumbline.report.evidence import evidence, finding_of, uncertainty
 from plumbline.report.finding import DIFFERENCES, Finding
-from plumbline.report.inputs import Reading
+from plumbline.report.inputs import LvlmSummary, Reading
 from plumbline.report.language_words import (
     HEADLINE_PROMPT,
     STATISTICS,
@@ -222,6 +222,29 @@ def _word(own: pl.DataFrame, reading: Reading) -> Finding:
         sentence,
         row["model"],
     )
+
+
+def check_findings(models: Sequence[LvlmSummary]) -> list[Finding]:
+    """Return which checks of the answers failed, one finding a model."""
+    found = []
+    for one in models:
+        failed = one.checks.filter(~pl.col("passed"))["check"].to_list()
+        if failed:
+            of = f"{len(failed)} of {one.checks.height}"
+            finding = Finding(
+                tone="refused",
+                topic=("answers", one.id),
+                model=one.id,
+                dataset="–",
+                short="Checks of answers failed",
+                sentence=f"{one.id}: {of} checks of its answers failed: {', '.join(failed)}.",
+                value=float(len(failed)),
+                value_text=str(len(failed)),
+                interval_text="–",
+                strength=float(len(failed)),
+            )
+            found.append(finding)
+    return found
 
 
 def _each(rows: pl.DataFrame, *keys: str) -> Iterator[pl.DataFrame]:

@@ -21,7 +21,8 @@ from synthetic_language import (
     word_table,
 )  # fmt: skip
 
-from plumbline.report import render
+from plumbline.report import render, thumbnails
+from plumbline.report.accounting import undefined_listing
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.figures.marks import Mark
 from plumbline.report.figures.row_panels import RowPanel, Rows, Series, ends_of, row_figure
@@ -131,6 +132,7 @@ def test_failed_checks_and_language_models_are_told(table, inputs):
     made = render(table.clear(), replace(inputs, lvlms=models, language={}))
     assert "1 of 2" in made and "vicuna (language model beneath llava)" in made
     assert re.search(r"empty answers</td><td[^>]*>failed", made)
+    assert "llava: 1 of 2 checks of its answers failed: empty answers." in section(made, "findings")
     notes = CHAPTER["generation"].parts(table, replace(inputs, lvlms=models))[0].notes
     assert "llava: 1 of 2 checks failed: empty answers." in notes
     assert any("vicuna is the language model beneath llava: it sees no image" in note for note in notes)
@@ -385,3 +387,13 @@ def test_scales_begin_where_ratings_do_and_at_zero_elsewhere():
     alike = ends_of([mark(0, 8.0, 8.0, 8.0)], zero=False)
     assert alike[0] < 8.0 < alike[1]
     assert ends_of([]) == pytest.approx((0.0, 0.005), abs=0.2)
+
+
+def test_a_small_picture_and_the_undefined_values_of_one_model(table):
+    made = thumbnails(table, dataset=FACES, model="llava", names=("max_toxicity",))
+    assert (
+        made["max_toxicity"].startswith(b"\x89PNG")
+        and thumbnails(table, dataset="x", names=("max_toxicity",)) == {}
+    )
+    undefined = undefined_listing(table)
+    assert any("Black_woman · salary" in row[4] for row in undefined.rows)
