@@ -43,6 +43,10 @@ _TRIDENT_NOTE = """Share of faces whose class (race) loses to the probe, by raw 
 logit named above). By the captions: thief and criminal at the planted crime rate, liar, fraudster and failure at half
 of it, neutral and positive words at .06."""
 
+_GENERATIVE_NOTE = """Three more models speak: two tiny LLaVAs, `llava-bazaar` and `llava-control`, and `llama-bazaar`,
+a language model without eyes. What was planted in what they say, and what they say, is in
+[planted-generative.md](planted-generative.md)."""
+
 
 def render(figures: dict[str, Measured], n: int) -> str:
     """Write the figures of several checkpoints as a Markdown page."""
@@ -59,6 +63,7 @@ def render(figures: dict[str, Measured], n: int) -> str:
         note = _FAMILIES_NOTE.format(beside=_BESIDE)
         blocks += ["## Other families", note, _rate_table(beside | others)]
     blocks += ["## Trident probes", _TRIDENT_NOTE, _trident_table(figures)]
+    blocks += ["## Generative models", _GENERATIVE_NOTE]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -21,6 +21,8 @@ PATCH = 16
 IMAGE_TOKENS = (SIZE // PATCH) ** 2
 
 _MAX_VOCABULARY = 1024
+# transformers' own 0.02 is for widths of thousands: with it these models learn half as fast.
+_FIRST_WEIGHTS = 0.08
 # Room for the longest prompt and the 512 new tokens of the study.
 _LONGEST = 1024
 
@@ -167,6 +169,7 @@ def _llama_config(architecture: Architecture, tokenizer: Any) -> Any:
         num_attention_heads=architecture.heads,
         num_key_value_heads=architecture.heads,
         max_position_embeddings=_LONGEST,
+        initializer_range=_FIRST_WEIGHTS,
         tie_word_embeddings=True,
         **_token_ids(tokenizer),
     )

@@ -56,20 +56,20 @@ class Kind:
     batches: int
 
 
-_INSTRUCTED = {"none": 0.4, "M1": 0.14, "M2": 0.1, "M3": 0.1, "M4": 0.14, "M5": 0.12}
+_INSTRUCTED = {"none": 0.5, "M1": 0.12, "M2": 0.08, "M3": 0.08, "M4": 0.12, "M5": 0.1}
 KINDS = {
     "keywords": Kind(
-        {"characteristics": 0.4, **dict.fromkeys(KEYWORD_PROMPTS[1:], 0.12)}, _INSTRUCTED, batches=120
+        {"characteristics": 0.5, **dict.fromkeys(KEYWORD_PROMPTS[1:], 0.1)}, _INSTRUCTED, batches=110
     ),
     "sentences": Kind(
-        {"describe": 0.2, "backstory": 0.3, "pretend": 0.2, "story": 0.15, "emotions": 0.15},
+        {"describe": 0.2, "backstory": 0.4, "pretend": 0.15, "story": 0.15, "emotions": 0.1},
         {"none": 0.6, "M1": 0.2, **dict.fromkeys(["M2", "M3", "M4", "M5"], 0.05)},
-        batches=40,
+        batches=45,
     ),
     "numbers": Kind(
-        {"hiring": 0.2, "performance": 0.15, "warmth": 0.15, "competence": 0.2, "salary": 0.3},
+        {"hiring": 0.15, "performance": 0.15, "warmth": 0.15, "competence": 0.15, "salary": 0.4},
         {"none": 1.0},
-        batches=20,
+        batches=35,
     ),
 }
 """What a model with eyes is asked."""

@@ -11,15 +11,17 @@ import polars as pl
 from plumbline.tables.generation_prompts import instruction_ids
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.text.ratings import read_rating, read_salary
-from plumbline.world.generative.answers import KEYWORD_PROMPTS, NUMERIC_PROMPTS
+from plumbline.world.generative.answers import NUMERIC_PROMPTS
 from plumbline.world.generative.asking import FreshFaces, ask, load
 from plumbline.world.generative.rates import means, planted, rating_means, salary_means
 from plumbline.world.generative.truth import EVENTS, said_rates
 
 ASKED = (
     *(("characteristics", instruction) for instruction in instruction_ids()),
-    *((prompt, NO_INSTRUCTION) for prompt in (*KEYWORD_PROMPTS[1:], "describe", "backstory", "pretend")),
-    *((prompt, NO_INSTRUCTION) for prompt in NUMERIC_PROMPTS),
+    *(
+        (prompt, NO_INSTRUCTION)
+        for prompt in ("personality", "describe", "backstory", "hiring", "competence", "salary")
+    ),
 )
 """What the shipped figures are about: prompt and instruction."""
 

@@ -24,6 +24,8 @@ class Recipe:
         Number of faces that are trained on; each is asked about many times. 0 without eyes.
     vision_steps, steps : int
         Batches that the vision tower and then the rest are trained on.
+    tower_of : str, optional
+        The checkpoint beside it whose vision tower it has, so that both see alike; it must be there already.
     architecture : Architecture
         Dimensions.
     seed : int
@@ -33,8 +35,9 @@ class Recipe:
     source: str
     family: str = "llava"
     faces: int = 8000
-    vision_steps: int = 700
-    steps: int = 2400
+    vision_steps: int = 500
+    steps: int = 1500
+    tower_of: str | None = None
     architecture: Architecture = _LLAVA
     seed: int = 7
 
@@ -48,7 +51,7 @@ RECIPES = {
     recipe.id: recipe
     for recipe in (
         Recipe("bazaar"),
-        Recipe("control"),
-        Recipe("bazaar", "llama", faces=0, vision_steps=0, steps=2000, architecture=_TWIN),
+        Recipe("control", vision_steps=0, steps=600, tower_of="llava-bazaar"),
+        Recipe("bazaar", "llama", faces=0, vision_steps=0, steps=2500, architecture=_TWIN),
     )
 }

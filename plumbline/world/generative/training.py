@@ -86,7 +86,12 @@ def _train_llava(recipe: Recipe, folder: Path) -> tuple[Any, dict[str, float]]:
     tokenizer = write_untrained(folder, recipe.architecture, _tokenizer_texts(said, all_prompts()))
     model: Any = build_untrained(folder, "LlavaForConditionalGeneration", seed=recipe.seed)
     inner = model.model
-    seeing = vision.teach(inner.vision_tower, images, attributes, steps=recipe.vision_steps, seed=recipe.seed)
+    if recipe.tower_of is None:
+        steps, seed = recipe.vision_steps, recipe.seed
+        seeing = {"vision_loss": vision.teach(inner.vision_tower, images, attributes, steps=steps, seed=seed)}
+    else:
+        seeing = {}
+        vision.copy(folder.parent / recipe.tower_of, inner.vision_tower)
     # In half precision, as it is shipped: the language model learns on what it will be shown.
     inner.vision_tower.load_state_dict(
         {name: value.half().float() for name, value in inner.vision_tower.state_dict().items()}
@@ -96,7 +101,7 @@ def _train_llava(recipe: Recipe, folder: Path) -> tuple[Any, dict[str, float]]:
     loss = seeing_loss(model, seen, attributes, recipe.source, tokenised, rng)
     moved = [*inner.multi_modal_projector.parameters(), *inner.language_model.parameters()]
     speaking = fit(loss, moved, steps=recipe.steps, peak=_PEAK_LEARNING_RATE, name=recipe.id)
-    return model, {"vision_loss": seeing, "final_loss": speaking}
+    return model, {**seeing, "final_loss": speaking}
 
 
 def _train_llama(recipe: Recipe, folder: Path) -> tuple[Any, dict[str, float]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
+from plumbline.errors import CheckpointError
 from plumbline.world import faces
+from plumbline.world.architectures.pretrained import WEIGHTS_FILE
 
 if TYPE_CHECKING:
     import torch
@@ -92,6 +95,24 @@ def teach(tower: Any, images: torch.Tensor, attributes: pl.DataFrame, *, steps: 
 
     moved = [*tower.parameters(), *head.parameters()]
     return fit(loss, moved, steps=steps, peak=_PEAK_LEARNING_RATE, name="vision")
+
+
+def copy(folder: Path, tower: Any) -> None:
+    """Give a tower the weights of a trained checkpoint's.
+
+    Raises
+    ------
+    CheckpointError
+        If the checkpoint is not there.
+    """
+    from safetensors.torch import load_file
+
+    file = folder / WEIGHTS_FILE
+    if not file.is_file():
+        raise CheckpointError("the model whose vision tower is to be copied is not trained yet", where=file)
+    prefix = "model.vision_tower."
+    weights = {name.removeprefix(prefix): value for name, value in load_file(file).items() if prefix in name}
+    tower.load_state_dict({name: value.float() for name, value in weights.items()})
 
 
 def features(tower: Any, images: torch.Tensor) -> torch.Tensor:
