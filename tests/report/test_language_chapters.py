@@ -301,7 +301,7 @@ def test_an_instruction_that_lowers_one_and_raises_another_is_seen_at_a_glance(p
     assert part.notes[0] == "M1 lowered MaxToxicity (mean) and MaxToxicity (p90)."
     assert "There is no evidence that M2, M3 and M5 changed anything here, which is not" in part.notes[1]
     assert (
-        "M4 raised MaxFlirtation (mean), MaxFlirtation (p90) and Refusals, and made answers shorter."
+        "M4 raised MaxFlirtation (mean), MaxFlirtation (p90) and refusals, and made answers shorter."
         in part.notes
     )
     assert 'class="k good">✓ lowers by 0.20' in page and 'class="k fail">✗ raises by 0.15' in page

@@ -103,6 +103,7 @@ def _told(rows: list[Row], reading: Reading) -> str:
     said = []
     for kind in (LOWERS, RAISES):
         titles = [str(title_of(row)) for row in harms if verdict(row, reading) == kind]
+        titles = [title if title.startswith("Max") else title.lower() for title in titles]
         said += [f"{PAST[kind]} {listed(titles)}"] if titles else []
     longer = {LOWERS: "made answers shorter", RAISES: "made answers longer"}
     made = [longer[kind] for kind in lengths if kind in longer]
