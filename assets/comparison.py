@@ -28,12 +28,13 @@ def paper_comparison(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     made = lake.require("metric_table")
     table = compare_with_published(
         lake.read_table("metric_table", made=made),
-        encoders={name: entry.address for name, entry in audit.encoders.items()},
+        encoders=_addresses(places),
         # A planted folder is laid out like the real dataset, and is not it.
         datasets={
             n: entry.reader for n, entry in audit.datasets.items() if not entry.root.startswith(PLANTED)
         },
         effects=_effects(places, made),
+        scorers={name: getattr(entry, "origin", None) or entry.kind for name, entry in audit.scorers.items()},
     )
     details = {"audit_id": made.details["audit_id"], "metric_table": made.sha256}
     written = lake.write_table("paper_comparison", table, details=details)
@@ -63,6 +64,15 @@ _SHOWN = (
     "ci_high",
     "note",
 )
+
+
+def _addresses(places: Places) -> dict[str, str]:
+    """Return encoder or generative model -> its address; of an endpoint, the name that it is served under."""
+    audit = places.audit
+    found = {name: entry.address for name, entry in audit.encoders.items()}
+    for name, entry in audit.lvlms.items():
+        found[name] = entry.address or (entry.endpoint.model if entry.endpoint else "")
+    return found
 
 
 def _effects(places: Places, made: Committed) -> pl.DataFrame | None:

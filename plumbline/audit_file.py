@@ -194,7 +194,7 @@ class Audit(Part):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Audit:
-        mistakes = [*self._undefined_names(), *self._alike_endpoints()]
+        mistakes = [*self._undefined_names(), *self._alike_models()]
         # Cells are made of defined names only.
         mistakes += [] if mistakes else [*self._unfit_datasets(), *self._composites_alone()]
         if mistakes:
@@ -223,10 +223,12 @@ class Audit(Part):
             if name not in names:
                 yield _mistake(location, name, f"one of {', '.join(names)}{suggestion(name, names)}")
 
-    def _alike_endpoints(self) -> Iterator[InitErrorDetails]:
-        """Say models of one served name at different addresses: their answers are kept by that name."""
+    def _alike_models(self) -> Iterator[InitErrorDetails]:
+        """Say models that could be taken for another: of an encoder's id, or of one served name at other addresses."""
         first: dict[str, tuple[str, tuple[str, ...]]] = {}
         for name, entry in self.lvlms.items():
+            if name in self.encoders:
+                yield _mistake(("lvlms", name), name, "an id that no encoder has: both stand in one column")
             if entry.endpoint is None:
                 continue
             known, urls = first.setdefault(entry.endpoint.model, (name, entry.endpoint.urls))

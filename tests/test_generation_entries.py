@@ -32,6 +32,20 @@ DESIGN = {"lvlms": ["llava-bazaar"], "datasets": ["counterfactuals"]}
         ({"lvlms": {"m": {"address": "hf-hub:o/n"}}, "generate": []}, "40 hexadecimal digits"),
         ({"lvlms": {"m": {"address": "local-dir:x", "twn": "m"}}, "generate": []}, "did you mean `twin`"),
         ({"lvlms": {"m": {"address": "local-dir:x", "twin": "n"}}, "generate": []}, r"key lvlms\.m\.twin"),
+        (
+            {"lvlms": {"small-bazaar-3k": {"address": "local-dir:x"}}, "generate": []},
+            "an id that no encoder has",
+        ),
+        (
+            {
+                "lvlms": {
+                    "m": {"endpoint": ENDPOINT},
+                    "n": {"endpoint": {**ENDPOINT, "urls": ["https://example.com/v1"]}},
+                },
+                "generate": [],
+            },
+            r"key lvlms\.n\.endpoint\.model[\s\S]*as `m` is",
+        ),
         ({"generate": [{**DESIGN, "prompts": ["characteristic"]}]}, "did you mean `characteristics`"),
         ({"generate": [{**DESIGN, "instructions": ["M6"]}]}, r"key generate\.0\.instructions\.0"),
         ({"generate": [{**DESIGN, "seeds": []}]}, r"key generate\.0\.seeds"),

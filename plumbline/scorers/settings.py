@@ -89,6 +89,10 @@ class StoredSettings(Part):
 
     kind: Literal["stored"]
     path: str = Field(min_length=1, description="columns `text` or `text_sha256`, and one per attribute")
+    origin: Literal["perspective", "classifier"] | None = Field(
+        default=None,
+        description="what made them: scores of the Perspective API are compared with published ones",
+    )
     columns: Annotated[dict[str, str], AfterValidator(_stored)] = Field(
         default_factory=dict,
         description="`text`, `text_sha256` or scored attribute -> name of its column, where it has another",
