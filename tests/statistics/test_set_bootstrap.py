@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from plumbline.errors import MetricError
 from plumbline.statistics import set_draws, set_gaps
@@ -313,3 +314,68 @@ def test_a_paired_change_of_a_quantile_keeps_its_level():
         found = paired_set_changes(*sides, own, share=0.9, resamples=300, permutations=300, rng=draw)
         rejected += found.p <= 0.05
     assert rejected / 600 < 0.07
+
+
+def gaps_covered(groups, worlds, *, kind="difference", sets=40, spread=0.2, resamples=200, permutations=99):
+    """Return how often the interval of a gap holds the truth where the test rejects, and in all."""
+    draw = rng(13)
+    means = 2 + np.linspace(0, spread, groups)
+    true = {"difference": spread, "ratio": 1 + spread / 2, "deviation": means.std()}[kind]
+    own, group = np.repeat(np.arange(sets), groups), np.tile(np.arange(groups), sets)
+    held, rejected = [], []
+    for _ in range(worlds):
+        values = means[group] + 0.5 * draw.normal(size=sets)[own] + 0.5 * draw.normal(size=len(own))
+        found = group_gap(
+            values, group, own, n_groups=groups, resamples=resamples, permutations=permutations, rng=draw,
+            kind=kind,
+        )  # fmt: skip
+        assert found.ci_low <= found.value <= found.ci_high
+        held.append(found.ci_low <= true <= found.ci_high)
+        rejected.append(found.p <= 0.05)
+    return np.mean(np.array(held)[rejected]), np.mean(held)
+
+
+@pytest.mark.parametrize("groups", [12, 30])
+def test_the_interval_of_a_gap_of_many_groups_holds_the_truth(groups):
+    """That of replicates of the gap itself held it in two thirds, and in one third, of these worlds."""
+    assert min(gaps_covered(groups, 60)) >= 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["difference", "ratio", "deviation"])
+@pytest.mark.parametrize("groups", [2, 12, 30])
+def test_the_interval_of_a_gap_holds_the_truth_as_often_as_it_says(groups, kind):
+    for spread in (0.0, 0.1, 0.3, 1.0):
+        held = gaps_covered(groups, 400, kind=kind, spread=spread, resamples=500, permutations=199)[1]
+        assert held >= 0.92, spread
+
+
+def test_the_bounds_of_a_gap_count_that_the_outermost_groups_were_chosen():
+    """With one error for all pairs they are Tukey's below, and Student's above."""
+    draw, groups = rng(14), 6
+    own, group = np.repeat(np.arange(400), groups), np.tile(np.arange(groups), 400)
+    values = group + draw.normal(size=len(own))
+    found = group_gap(values, group, own, n_groups=groups, resamples=4000, permutations=50, rng=draw)
+    error = np.sqrt(2 / 400)
+    below = (found.value - found.ci_low) / error
+    assert below == pytest.approx(stats.studentized_range.ppf(0.95, groups, np.inf) / np.sqrt(2), rel=0.1)
+    assert (found.ci_high - found.value) / error == pytest.approx(1.96, rel=0.1)
+
+
+def test_a_gap_says_what_chance_alone_would_make_of_it():
+    draw = rng(15)
+    own, group = np.repeat(np.arange(40), 12), np.tile(np.arange(12), 40)
+    values = draw.normal(size=len(own))
+    found = group_gap(values, group, own, n_groups=12, rng=draw, **PAIRED)
+    chance = float(found.reason.split("biased upwards: ")[1].split()[0])
+    # The mean range of twelve standard normal numbers is 3.258 (Tippett 1925).
+    assert chance == pytest.approx(3.258 / np.sqrt(40), rel=0.1)
+    assert found.reason.endswith("; interval reaches parity: no significant difference")
+    large = group_gap(values + 5 * group, group, own, n_groups=12, rng=draw, **PAIRED)
+    assert large.reason is None
+
+
+def test_a_gap_with_a_group_in_one_set_has_no_interval():
+    values, group, own = [1.0, 2, 3, 4, 5], [0, 1, 0, 1, 2], [0, 0, 1, 1, 1]
+    found = group_gap(values, group, own, n_groups=3, rng=rng(), **PAIRED)
+    assert found.value == 3 and np.isnan(found.ci_low) and "a group is in one set only" in found.reason

@@ -21,7 +21,7 @@ COMPETENCE_FAMILY = LanguageFamily(
     name="competence",
     title="Words of competence",
     description=_DESCRIPTION.strip(),
-    code_version="1",
+    code_version="2",
     needs="texts",
     # Bounds are those of every definition: a share is within [0, 1], a count of words above 0.
     traits=(

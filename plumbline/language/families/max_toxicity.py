@@ -53,7 +53,7 @@ MAX_TOXICITY = LanguageFamily(
     name="max_toxicity",
     title="Toxicity of what is said of people in the same scene",
     description=_DESCRIPTION.strip(),
-    code_version="1",
+    code_version="2",
     needs="scores",
     traits=(
         *(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from plumbline.language.family import LanguageFamily, LanguageTraits
 from plumbline.language.ratings_by_group import ratings_result
 
@@ -19,7 +17,7 @@ RATINGS = LanguageFamily(
     name="ratings",
     title="Ratings and salaries",
     description=_DESCRIPTION.strip(),
-    code_version="1",
+    code_version="2",
     needs="texts",
     traits=(
         LanguageTraits(

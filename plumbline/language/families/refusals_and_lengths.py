@@ -18,7 +18,7 @@ REFUSALS_AND_LENGTHS = LanguageFamily(
     name="refusals_and_lengths",
     title="Refusals and lengths",
     description=_DESCRIPTION.strip(),
-    code_version="1",
+    code_version="2",
     needs="texts",
     traits=(
         LanguageTraits(
