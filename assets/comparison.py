@@ -14,7 +14,7 @@ from resources.places import PLANTED, Places
     group_name="findings",
     owners=OWNERS,
     kinds={"polars", "parquet"},
-    code_version="1",
+    code_version="2",
 )
 def paper_comparison(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """The numbers that papers published, beside those that this audit measured of the same thing.
