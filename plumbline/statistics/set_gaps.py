@@ -39,8 +39,8 @@ def group_gap(
 
     The value is that of the observed means, which is biased upwards: chance alone pulls the outermost groups apart,
     more so with many groups and few sets. The reason says what it would be on average without any difference, by
-    shuffling, where that is a tenth of it or more. The interval allows for it (`plumbline.statistics.set_gap_bounds`;
-    a ratio's is that of the difference of logarithms).
+    centred resamples, where that is a tenth of it or more. The interval allows for it: see
+    `plumbline.statistics.set_gap_bounds`; a ratio's is that of the difference of logarithms.
 
     As in `plumbline.statistics.estimates.estimate_table`, the interval reaches parity (0, or 1 for a ratio) where the
     test, by permutation, does not reject "no difference between groups".
@@ -84,8 +84,8 @@ def group_gap(
     shuffled = _gaps(_dealt_means(data, permutations, rng)[:, present], kind)
     p, parity = p_value(value, shuffled), 1.0 if kind == "ratio" else 0.0
     reasons = [interval.reason]
-    by_chance = float(np.nanmean(shuffled)) if np.isfinite(shuffled).any() else np.nan
-    if present.sum() > 2 and by_chance - parity >= _TELLING * (value - parity) > 0:
+    by_chance = _by_chance(means, replicates, kind)
+    if len(means) > 2 and by_chance - parity >= _TELLING * (value - parity) > 0:
         reasons.append(BIASED.format(by_chance))
     if p > 1 - confidence and not np.isnan(interval.low):
         interval = Interval(parity, interval.high)
@@ -104,6 +104,12 @@ def _interval(
     logarithms = np.log(replicates, out=np.full(replicates.shape, np.nan), where=replicates > 0)
     found = gap_bounds(np.log(means), logarithms, sets=sets, confidence=confidence)
     return Interval(float(np.exp(found.low)), float(np.exp(found.high)), found.reason)
+
+
+def _by_chance(means: NDArray[np.float64], replicates: NDArray[np.float64], kind: str) -> float:
+    """Return the mean gap of groups that differ by what draws differ from the data; nan where no draw has all."""
+    gaps = _gaps(replicates / means if kind == "ratio" else replicates - means, kind)
+    return float(gaps[np.isfinite(gaps)].mean()) if np.isfinite(gaps).any() else float("nan")
 
 
 def _gaps(means: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
