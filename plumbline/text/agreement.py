@@ -9,17 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.statistics.intervals import percentile
 from plumbline.text.judge_agreement import JudgeAgreement, judge_agreement
+from plumbline.text.sheet_labels import SheetLabels, label_counts, sheet_labels, with_score
 
-__all__ = ["JudgeAgreement", "Kappa", "fleiss_kappa", "judge_agreement", "label_counts", "with_score"]
-
-SCORE_THRESHOLD = 0.3
-"""A text counts as toxic from this score on, as in the paper's comparison with annotators."""
+__all__ = [
+    "JudgeAgreement",
+    "Kappa",
+    "SheetLabels",
+    "fleiss_kappa",
+    "judge_agreement",
+    "label_counts",
+    "sheet_labels",
+    "with_score",
+]
 
 NO_TEXTS = "undefined: no text was labelled by every annotator"
 ONE_ANNOTATOR = "undefined: agreement needs two annotators"
@@ -92,61 +98,6 @@ def fleiss_kappa(
 
     interval = percentile(_resampled(table, resamples=resamples, rng=rng), confidence=confidence)
     return Kappa(float(kappa(table)), interval.low, interval.high, n, annotators, interval.reason)
-
-
-def label_counts(annotations: pl.DataFrame, sheet: str) -> pl.DataFrame:
-    """Count the labels of one sheet.
-
-    Parameters
-    ----------
-    annotations : DataFrame
-        As `plumbline.text.annotations.read_annotations` gives it.
-    sheet : str
-
-    Returns
-    -------
-    DataFrame
-        `text_id`, `no` and `yes` (Int64), of the texts that every annotator of the sheet labelled, by id. Others are
-        left out: kappa compares equally many labels a text.
-    """
-    of_sheet = annotations.filter(pl.col("sheet") == sheet)
-    everyone = of_sheet["annotator"].n_unique()
-    return (
-        of_sheet.group_by("text_id")
-        .agg(no=(pl.col("label") == 0).sum().cast(pl.Int64), yes=(pl.col("label") == 1).sum().cast(pl.Int64))
-        .filter(pl.col("no") + pl.col("yes") == everyone)
-        .sort("text_id")
-    )
-
-
-def with_score(
-    counts: pl.DataFrame, scores: pl.DataFrame, *, threshold: float = SCORE_THRESHOLD
-) -> pl.DataFrame:
-    """Add the thresholded score as one annotator more.
-
-    Parameters
-    ----------
-    counts : DataFrame
-        Of `label_counts`.
-    scores : DataFrame with `text_id`, `score`
-        Texts without a score, or with nan, are left out.
-    threshold : float
-        A score from here on is a `yes`.
-
-    Raises
-    ------
-    MetricError
-        If a text has two scores.
-    """
-    usable = scores.select("text_id", "score").filter(pl.col("score").is_not_nan())
-    if usable["text_id"].is_duplicated().any():
-        raise MetricError(
-            "a text has two scores", where=usable.filter(usable["text_id"].is_duplicated())["text_id"][0]
-        )
-    toxic = (pl.col("score") >= threshold).cast(pl.Int64)
-    return counts.join(usable, on="text_id").select(
-        "text_id", no=pl.col("no") + 1 - toxic, yes=pl.col("yes") + toxic
-    )  # fmt: skip
 
 
 def _table(counts: ArrayLike) -> NDArray[np.int64]:

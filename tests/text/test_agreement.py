@@ -19,6 +19,7 @@ from plumbline.text.agreement import (
     ONE_LABEL,
     fleiss_kappa,
     label_counts,
+    sheet_labels,
     with_score,
 )
 from plumbline.text.annotations import ANNOTATION_SCHEMA, SHEETS, read_annotations, word_id
@@ -177,6 +178,24 @@ def test_only_texts_that_everyone_labelled_are_counted():
     assert label_counts(given_labels, "personality").rows() == [("k1", 3, 0), ("k2", 1, 2)]
     assert label_counts(given_labels, "judge").rows() == [("k1", 0, 2)]
     assert label_counts(given_labels, "black_subject").is_empty()
+
+
+def test_a_stray_name_is_told_and_named():
+    labels = {f"k{place}": (1, 0, 1) for place in range(20)}
+    everyone = sheet_labels(annotations("personality", labels), "personality")
+    assert (everyone.texts, everyone.annotators, everyone.few, everyone.notes) == (20, 3, (), [])
+    stray = sheet_labels(
+        annotations("personality", labels | {"k7": (1, 0, 1, 1), "k8": (1, None, 1)}), "personality"
+    )
+    assert stray.counts.rows() == [("k7", 1, 3)] and stray.few == (("a3", 1),)
+    assert stray.notes == [
+        "19 of 20 texts left out: not labelled by all 4 annotators",
+        "few labels of a3 (1 of 20)",
+    ]
+    strangers = {"k7": (1, 0, 1, *[1] * 9)}
+    many = sheet_labels(annotations("personality", labels | strangers), "personality").notes[1]
+    assert many.count("(1 of 20)") == 5 and many.endswith(" and 4 more")
+    assert sheet_labels(annotations("judge", {}), "judge").notes == []
 
 
 def test_a_score_is_one_annotator_more():
