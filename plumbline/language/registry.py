@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plumbline.language.families.annotated_agreement import ANNOTATED_AGREEMENT
 from plumbline.language.families.competence import COMPETENCE_FAMILY
 from plumbline.language.families.instruction_effects import INSTRUCTION_EFFECTS
 from plumbline.language.families.llm_twin import LLM_TWIN
@@ -21,6 +22,7 @@ LANGUAGE_FAMILIES: dict[str, LanguageFamily] = {
         COMPETENCE_FAMILY,
         RATINGS,
         REFUSALS_AND_LENGTHS,
+        ANNOTATED_AGREEMENT,
     )
 }
 """Every family by name."""
