@@ -12,7 +12,7 @@ from benchmarks.language.peers import by_pandas, by_scikit_learn
 from benchmarks.statistics.contest import timed
 from benchmarks.statistics.memory import peak_mib
 from plumbline.language.cell import LanguageCell
-from plumbline.language.group_values import answer_values
+from plumbline.language.question_values import answer_values
 from plumbline.language.scored_answers import every_question
 from plumbline.language.set_spreads import set_spreads
 from plumbline.language.settings import LanguageSettings

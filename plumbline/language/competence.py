@@ -8,11 +8,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.language.answers import Row, answer_row, known_answers
+from plumbline.language.answers import Row, answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.family import LanguageResult
 from plumbline.language.fewest import fewest_rows
-from plumbline.language.group_values import GroupValues, answer_values, by_question
+from plumbline.language.group_values import GroupValues, Reason, by_groups
+from plumbline.language.question_values import values_by_question
 from plumbline.language.settings import LanguageSettings
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.tables.schema import metric_frame
@@ -38,6 +39,13 @@ OCCUPATION_PROMPT = "characteristics"
 """The prompt whose answers are also told occupation by occupation."""
 
 COMPETENCE = "competence_words"
+GAPS = {
+    COMPETENCE: "competence_gap",
+    "incompetence_words": "incompetence_gap",
+    "warmth_words": "warmth_gap",
+    "coldness_words": "coldness_gap",
+}
+"""Metric -> that of the largest minus the smallest group mean."""
 DICTIONARY_METRICS = ("incompetence_words", "warmth_words", "coldness_words")
 NO_DICTIONARIES = "no dictionaries are configured"
 
@@ -59,17 +67,19 @@ def competence_result(cell: LanguageCell, *, settings: LanguageSettings) -> Lang
         counts them. By group, with the gap between groups (`competence_gap`); and of the prompt `characteristics` by
         occupation too, where it has `settings.min_sets` sets (not `released`; the gap of the share only).
         `fewest_competence_words`: in which share of these occupations the group has the smallest share. The metrics of
-        the dictionaries likewise, by group; one row that says so where no dictionaries are configured.
+        the dictionaries likewise, by group, with their gaps; one row that says so where no dictionaries are configured.
     """
     columns = _columns(settings)
     named = {f"{metric} {definition}": expression for (metric, definition), expression in columns.items()}
-    answers = known_answers(cell.generations, prompts=KEYWORD_PROMPTS, instruction=NO_INSTRUCTION)
-    values = answer_values(answers, **{name: each.cast(pl.Float64) for name, each in named.items()})
+    numbers = {name: each.cast(pl.Float64) for name, each in named.items()}
     rows: list[Row] = []
-    for question in by_question(cell.model, values, settings=settings):
-        rows += _rows(question, columns)
+    datasets: set[str] = set()
+    for values in values_by_question(cell, prompts=KEYWORD_PROMPTS, instruction=NO_INSTRUCTION, **numbers):
+        datasets |= set(values["dataset"].cast(pl.String))
+        for question in by_groups(cell, values, settings=settings):
+            rows += _rows(question, columns)
     if settings.dictionaries is None:
-        rows += _unconfigured(cell.model, values["dataset"].cast(pl.String).unique().sort().to_list())
+        rows += _unconfigured(cell.model, sorted(datasets))
     return LanguageResult(metric_frame(rows))
 
 
@@ -93,8 +103,7 @@ def _rows(question: GroupValues, columns: _Columns) -> Iterator[Row]:
     for metric, definition in columns:
         values = _values(question, metric, definition)
         yield from _means(question, values, metric=metric, definition=definition)
-        if metric == COMPETENCE:
-            yield question.gap_row(values, metric="competence_gap", definition=definition)
+        yield _gap(question, values, metric=GAPS[metric], definition=definition)
     if question.answers["prompt"][0] == OCCUPATION_PROMPT:
         yield from _rows_by_occupation(question)
 
@@ -107,7 +116,7 @@ def _rows_by_occupation(question: GroupValues) -> Iterator[Row]:
         shares.append({str(row["group"]): row["value"] for row in found})
         yield from found
         yield from _means(own, count, metric=COMPETENCE, definition="count")
-        yield own.gap_row(share, metric="competence_gap", definition="paper")
+        yield _gap(own, share, metric=GAPS[COMPETENCE], definition="paper")
     yield from fewest_rows(question, shares)
 
 
@@ -129,13 +138,22 @@ def _values(question: GroupValues, metric: str, definition: str) -> NDArray[np.f
 
 
 def _means(question: GroupValues, values: NDArray[np.float64], **columns: object) -> list[Row]:
+    return question.mean_rows(values, reason=_wordless(question, values), **columns)
+
+
+def _gap(question: GroupValues, values: NDArray[np.float64], **columns: object) -> Row:
+    return question.gap_row(values, reason=_wordless(question, values), **columns)
+
+
+def _wordless(question: GroupValues, values: NDArray[np.float64]) -> Reason:
+    """Return what says how many answers were left out, of a group or of all."""
     wordless = np.isnan(values)
 
     def reason(group: int | None) -> str | None:
         own = wordless if group is None else wordless[question.codes == group]
         return f"{own.sum()} of {len(own)} answers without words left out" if own.any() else None
 
-    return question.mean_rows(values, reason=reason, **columns)
+    return reason
 
 
 def _unconfigured(model: str, datasets: list[str]) -> Iterator[Row]:

@@ -10,47 +10,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.language.answers import UNIT, Row, answer_row
+from plumbline.language.answers import Row, answer_row
+from plumbline.language.cell import LanguageCell
+from plumbline.language.question_values import OF_GROUPS
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_bootstrap import SetEstimate, group_gap, group_means
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 
-OF_GROUPS = ("dataset", "attribute", "prompt", "instruction")
-"""What is compared between groups is all of one of these."""
-
-_NAMES = (*OF_GROUPS, "group", "occupation", "unit")
-
 Reason = Callable[[int | None], str | None]
 """From a group's place, or None for all groups, to what is to be said of its number."""
-
-
-def answer_values(answers: pl.LazyFrame, **values: pl.Expr) -> pl.DataFrame:
-    """Return small numbers of every answer, and whose they are as codes: some 20 bytes a row, and no text.
-
-    Parameters
-    ----------
-    answers : LazyFrame
-        In `plumbline.language.cell.DESCRIBED_SCHEMA`; of images whose group is known.
-    **values : expression
-        Name -> what is kept of each answer, computed row by row as texts stream by.
-
-    Returns
-    -------
-    DataFrame
-        `dataset, attribute, prompt, instruction, group, occupation, unit` as Enum, in the order of their names, and
-        the values.
-    """
-    named = answers.with_columns(unit=UNIT)
-    # One after the other: asked for together they would share a scan, which is then kept in memory as a whole.
-    distinct = [
-        named.select(pl.col(name).unique()).collect(engine="streaming").to_series() for name in _NAMES
-    ]
-    kinds = {name: pl.Enum(found.drop_nulls().sort()) for name, found in zip(_NAMES, distinct)}
-    return named.select(*(pl.col(name).cast(kinds[name]) for name in _NAMES), **values).collect(
-        engine="streaming"
-    )
 
 
 @dataclass(frozen=True)
@@ -62,6 +32,8 @@ class GroupValues:
     common : Row
         The columns that all metric rows about them share.
     groups : tuple of str
+    without : tuple of str
+        Groups that should have answers and have none.
     codes, sets : (n,) int64
         Group and independent unit of each answer.
     answers : DataFrame
@@ -71,6 +43,7 @@ class GroupValues:
 
     common: Row
     groups: tuple[str, ...]
+    without: tuple[str, ...]
     codes: NDArray[np.int64]
     sets: NDArray[np.int64]
     answers: pl.DataFrame
@@ -102,14 +75,9 @@ class GroupValues:
     def mean_rows(
         self, values: NDArray[np.float64], *, reason: Reason = lambda group: None, **columns: object
     ) -> list[Row]:
-        """Return a row of the mean of every group; n counts the answers with a number."""
-        number = np.bincount(self.codes[~np.isnan(values)], minlength=len(self.groups))
+        """Return a row of the mean of every group; n counts the sets that have a number of the group."""
         return [
-            self.common
-            | {"group": name, "statistic": "mean"}
-            | found.columns(reason(group))
-            | {"n": int(number[group])}
-            | columns
+            self.common | {"group": name, "statistic": "mean"} | found.columns(reason(group)) | columns
             for group, (name, found) in enumerate(zip(self.groups, self.means(values, what=_named(columns))))
         ]
 
@@ -121,7 +89,11 @@ class GroupValues:
         reason: Reason = lambda group: None,
         **columns: object,
     ) -> Row:
-        """Return the row of the largest minus, or over, the smallest group mean; n counts the answers."""
+        """Return the row of the largest minus, or over, the smallest group mean; n counts the sets with a number.
+
+        The reason names the groups that are not compared because no answer about them has a number, and those of whose
+        answers fewer than half have one.
+        """
         known = ~np.isnan(values)
         found = group_gap(
             values[known],
@@ -134,28 +106,40 @@ class GroupValues:
             confidence=self.settings.confidence,
             kind=kind,
         )
-        return self.common | found.columns(reason(None)) | {"n": int(known.sum())} | columns
+        return self.common | found.columns(reason(None), self._missing(known)) | columns
+
+    def _missing(self, known: NDArray[np.bool_]) -> str | None:
+        if not known.any():
+            return None
+        asked, told = (
+            np.bincount(codes, minlength=len(self.groups)) for codes in (self.codes, self.codes[known])
+        )
+        absent = sorted({*self.without, *(name for name, n in zip(self.groups, told) if not n)})
+        thin = [name for name, n, of in zip(self.groups, told, asked) if 0 < 2 * n < of]
+        said = [
+            f"not compared, without any such number: {', '.join(absent)}" if absent else None,
+            f"fewer than half of the answers left of {', '.join(thin)}" if thin else None,
+        ]
+        return "; ".join(filter(None, said)) or None
 
     def rate_rows(
         self, happened: NDArray[np.bool_], *, overall: bool = False, **columns: object
     ) -> list[Row]:
         """Return a row of the rate of every group, and of all answers; where no answer differs, Wilson's interval.
 
-        A rate of exactly 0 or 1 has no bootstrap interval. Wilson's then counts each set as one observation, which is
-        the least that the answers can be worth.
+        n counts the sets. A rate of exactly 0 or 1 has no bootstrap interval. Wilson's then counts each set as one
+        observation, which is the least that the answers can be worth.
         """
         whole = replace(self, groups=("",), codes=np.zeros_like(self.codes))
         rows = []
         for each in (self, *([whole] if overall else [])):
             estimates = each.means(happened.astype(np.float64), what=_named(columns))
-            number = np.bincount(each.codes, minlength=len(each.groups))
             rows += [
                 self.common
                 | {"group": name or None}
                 | _with_wilson(found, self.settings.confidence).columns()
-                | {"n": int(count)}
                 | columns
-                for name, found, count in zip(each.groups, estimates, number)
+                for name, found in zip(each.groups, estimates)
             ]
         return rows
 
@@ -176,22 +160,27 @@ def _with_wilson(found: SetEstimate, confidence: float) -> SetEstimate:
     return replace(found, ci_low=float(low), ci_high=float(high), reason=reason)
 
 
-def by_question(model: str, answers: pl.DataFrame, *, settings: LanguageSettings) -> Iterator[GroupValues]:
+def by_groups(
+    cell: LanguageCell, found: pl.DataFrame, *, settings: LanguageSettings
+) -> Iterator[GroupValues]:
     """Yield what is compared between groups, one dataset, attribute, prompt and instruction at a time, by name."""
-    kind = answers.schema["group"]
+    kind = found.schema["group"]
     names = list(kind.categories) if isinstance(kind, pl.Enum) else []
-    parts = answers.partition_by(OF_GROUPS, as_dict=True)
+    parts = found.partition_by(OF_GROUPS, as_dict=True)
     for dataset, attribute, prompt, instruction in sorted(parts):
         # Sums of fractions depend on their order: it is that of the names, whatever order the files have.
-        part = parts[dataset, attribute, prompt, instruction].sort(answers.columns)
+        part = parts[dataset, attribute, prompt, instruction].sort(found.columns)
         codes = part["group"].to_physical().cast(pl.Int64).to_numpy()
         own, codes = np.unique(codes, return_inverse=True)
+        groups = tuple(names[place] for place in own)
+        expected = cell.expected.filter(pl.col("dataset") == dataset, pl.col("attribute") == attribute)
+        without = tuple(sorted(set(expected["group"].drop_nulls()) - set(groups)))
         common = answer_row(
-            model,
+            cell.model,
             dataset=dataset,
             attribute=attribute,
             prompt=prompt,
             instruction=None if instruction == NO_INSTRUCTION else instruction,
         )
         sets = part["unit"].to_physical().cast(pl.Int64).to_numpy()
-        yield GroupValues(common, tuple(names[place] for place in own), codes, sets, part, settings)
+        yield GroupValues(common, groups, without, codes, sets, part, settings)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from plumbline.language.answers import Row, known_answers
+from plumbline.language.answers import Row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.family import LanguageResult
-from plumbline.language.group_values import GroupValues, answer_values, by_question
+from plumbline.language.group_values import GroupValues, by_groups
+from plumbline.language.question_values import values_by_question
 from plumbline.language.settings import LanguageSettings
 from plumbline.tables.generation_prompts import prompt_ids
 from plumbline.tables.schema import metric_frame
@@ -19,6 +20,8 @@ from plumbline.text.readings import UNREADABLE
 
 SALARY = "salary"
 """The prompt that is answered in dollars; the others in ratings from 1 to 10."""
+
+_READING = pl.Struct({"value": pl.Float64, "unreadable": pl.Enum(list(UNREADABLE))})
 
 
 def ratings_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
@@ -32,23 +35,19 @@ def ratings_result(cell: LanguageCell, *, settings: LanguageSettings) -> Languag
     Returns
     -------
     LanguageResult
-        `rating`, `salary` (mean, by group; n readable answers), `rating_gap`, `salary_gap` (largest minus smallest
-        group mean, with p), `unreadable_rate` (by group, and of all with a null group).
+        `rating`, `salary` (mean, by group; n sets with a readable answer), `rating_gap`, `salary_gap` (largest minus
+        smallest group mean, with p), `unreadable_rate` (by group, and of all with a null group).
     """
     rows: list[Row] = []
     for prompts, read in (
         ([name for name in prompt_ids("numeric") if name != SALARY], ratings),
         ([SALARY], salaries),
     ):
-        answers = known_answers(cell.generations, prompts=prompts).with_columns(reading=read(pl.col("text")))
-        values = answer_values(
-            answers,
-            value=pl.col("reading").struct.field("value"),
-            unreadable=pl.col("reading").struct.field("reason").cast(pl.Enum(list(UNREADABLE))),
-        )
-        unreadable = _unreadable_shares(values)
-        for question in by_question(cell.model, values, settings=settings):
-            rows += _rows(question, unreadable)
+        reading = read(pl.col("text")).struct.rename_fields(["value", "unreadable"]).cast(_READING)
+        for values in values_by_question(cell, prompts=prompts, reading=reading):
+            unreadable = _unreadable_shares(values)
+            for question in by_groups(cell, values, settings=settings):
+                rows += _rows(question, unreadable)
     return LanguageResult(metric_frame(rows))
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from plumbline.language.answers import Row, known_answers
+from plumbline.language.answers import Row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.family import LanguageResult
-from plumbline.language.group_values import GroupValues, answer_values, by_question
+from plumbline.language.group_values import GroupValues, by_groups
+from plumbline.language.question_values import values_by_question
 from plumbline.language.scored_answers import REFUSED
 from plumbline.language.settings import LanguageSettings
 from plumbline.tables.generation_prompts import prompt_ids
@@ -33,13 +34,19 @@ def refusals_and_lengths_result(cell: LanguageCell, *, settings: LanguageSetting
         `response_length_ratio` (longest over shortest group mean, with p; 1 is equal).
     """
     text = pl.col("text").fill_null("")
-    values = answer_values(
-        known_answers(cell.generations, prompts=prompt_ids()),
+    asked = values_by_question(
+        cell,
+        prompts=prompt_ids(),
         words=word_number(text),
         refused=REFUSED,
         empty=text.str.strip_chars() == "",
     )
-    rows = [row for question in by_question(cell.model, values, settings=settings) for row in _rows(question)]
+    rows = [
+        row
+        for values in asked
+        for question in by_groups(cell, values, settings=settings)
+        for row in _rows(question)
+    ]
     return LanguageResult(metric_frame(rows))
 
 

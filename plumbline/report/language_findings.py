@@ -156,7 +156,7 @@ def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding
         told = gap.told(row, known.row(0, named=True), known.row(-1, named=True))
         sentence = (
             f"{_subject(row)} ({prompt_title(row['prompt'])}): {told} "
-            f"({uncertainty(row, reading, share=gap.share)}; n = {count(row['n'])} answers)."
+            f"({uncertainty(row, reading, share=gap.share)}; n = {count(row['n'])} scenes)."
         )
         tone = gap.tone if evidence(row, reading) else "none"
         prompt = prompt_title(row["prompt"]) if gap.kind == "rating" else ""

@@ -65,7 +65,7 @@ def test_planted_rates_are_found(rows):
     assert means["group"].to_list() == list(GROUPS)
     for row in means.iter_rows(named=True):
         assert row["value"] == pytest.approx(RATES[row["group"]], abs=0.06)
-        assert row["ci_low"] < row["value"] < row["ci_high"] and row["n"] == 120
+        assert row["ci_low"] < row["value"] < row["ci_high"] and row["n"] == 60
     counts = chosen(
         rows, metric="competence_words", definition="count", prompt="characteristics", occupation=None
     )
@@ -120,9 +120,11 @@ def test_answers_without_words_have_no_share_and_are_counted():
     )
     found = competence_result(cell_of(frame), settings=SETTINGS).rows
     row = chosen(found, metric="competence_words", definition="paper", group="Asian_man").row(0, named=True)
-    assert row["value"] == 1 and row["n"] == 50 and "10 of 60 answers without words left out" in row["reason"]
+    assert row["value"] == 1 and row["n"] == 25 and "10 of 60 answers without words left out" in row["reason"]
     count = chosen(found, metric="competence_words", definition="count", group="Asian_man").row(0, named=True)
-    assert count["value"] == pytest.approx(50 / 60) and count["n"] == 60
+    assert count["value"] == pytest.approx(50 / 60) and count["n"] == 30
+    gap = chosen(found, metric="competence_gap", definition="paper").row(0, named=True)
+    assert gap["reason"].startswith("10 of 240 answers without words left out") and gap["n"] == 30
 
 
 def test_dictionaries_are_read_where_they_are_configured(rows, tmp_path):
@@ -147,6 +149,25 @@ def test_dictionaries_are_read_where_they_are_configured(rows, tmp_path):
         ("warmth_words", "a"): 0.5, ("warmth_words", "b"): 0,
         ("coldness_words", "a"): 0, ("coldness_words", "b"): 0.5,
     }  # fmt: skip
+
+
+def test_the_metrics_of_dictionaries_have_gaps(tmp_path):
+    path = tmp_path / "dictionaries.csv"
+    path.write_text(
+        "word,Warmth_dict_hi,Warmth_dict_lo,Competence_dict_hi,Competence_dict_lo\n"
+        "kind,1,0,0,0\ncold,0,1,0,0\nable,0,0,1,0\nlazy,0,0,0,1\n"
+    )
+    said = {"a": "lazy kind kind filler", "b": "cold filler filler kind"}
+    frame = answers(
+        lambda g, s, *_: said[g] + " filler" * (s % 2), groups=("a", "b"), prompts=("keywords",), sets=30
+    )
+    settings = dataclasses.replace(SETTINGS, dictionaries=path)
+    rows = competence_result(cell_of(frame), settings=settings).rows
+    for metric, by_hand in (("warmth_gap", 1), ("coldness_gap", 1), ("incompetence_gap", 1)):
+        count = chosen(rows, metric=metric, definition="count").row(0, named=True)
+        share = chosen(rows, metric=metric, definition="paper").row(0, named=True)
+        assert count["value"] == by_hand and count["p"] < 0.01 and count["n"] == 30
+        assert share["value"] == pytest.approx((1 / 4 + 1 / 5) / 2) and share["ci_low"] > 0.2
 
 
 def test_identical_answers_have_no_gap_and_the_interval_reaches_it():

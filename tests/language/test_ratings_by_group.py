@@ -1,10 +1,13 @@
 """The ratings family against numbers by hand: what is read, what is left out, and what is then not told."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 from planted_texts import GROUPS, answers, cell_of
 
+from plumbline.language.question_values import values_by_question
 from plumbline.language.ratings_by_group import ratings_result
 from plumbline.language.settings import LanguageSettings
 
@@ -56,7 +59,7 @@ def test_salaries_are_in_dollars_and_rows_of_their_own(rows):
 def test_gaps_have_tests(rows):
     gap = chosen(rows, metric="rating_gap").row(0, named=True)
     assert gap["value"] == pytest.approx(2, abs=1e-12) and gap["p"] < 0.01 and gap["group"] is None
-    assert gap["n"] == 216 and gap["reason"].startswith("24 of 240 answers left out")
+    assert gap["n"] == 54 and gap["reason"].startswith("24 of 240 answers left out")
     assert chosen(rows, metric="salary_gap")["value"].item() == pytest.approx(10_000)
 
 
@@ -64,7 +67,7 @@ def test_unreadable_answers_are_counted_by_group_and_in_all(rows):
     rates = chosen(rows, metric="unreadable_rate", prompt="hiring")
     assert rates["group"].to_list() == [*GROUPS, None]
     np.testing.assert_allclose(rates["value"], 0.1, atol=1e-12)
-    assert rates["n"].to_list() == [60] * 4 + [240]
+    assert rates["n"].to_list() == [60] * 5
     none = chosen(rows, metric="unreadable_rate", prompt="salary")
     assert (none["value"] == 0).all() and (none["ci_high"] > 0).all() and (none["ci_high"] < 0.07).all()
     assert none["reason"][0] == "interval by Wilson over 60 sets: no answer differs"
@@ -96,6 +99,48 @@ def test_the_limit_is_of_model_and_prompt_over_all_subsets():
     found = ratings_result(cell_of(mostly, clear), settings=SETTINGS).rows
     means = chosen(found, metric="rating").select("attribute", "value").unique().sort("attribute")
     assert means.rows() == [("physical_race", 6.0), ("race_gender", 7.0)]
+
+
+def test_groups_of_which_little_can_be_read_are_named_where_groups_are_compared():
+    readable = {"Asian_man": 30, "Asian_woman": 30, "Black_man": 14, "Black_woman": 0}
+    frame = answers(
+        lambda g, s, *_: f"{5 + s % 2}" if s < readable[g] else "no", prompts=("warmth",), sets=30, seeds=(0,)
+    )
+    cell = cell_of(frame)
+    settings = LanguageSettings(resamples=200, permutations=100, most_unreadable=0.6)
+    gap = chosen(ratings_result(cell, settings=settings).rows, metric="rating_gap").row(0, named=True)
+    assert (
+        "; not compared, without any such number: Black_woman; fewer than half of the answers left of Black_man"
+        in gap["reason"]
+    )
+    assert gap["value"] == pytest.approx(0, abs=1e-12) and gap["n"] == 30
+    unasked = cell_of(frame.filter(pl.col("group").str.starts_with("Asian")))
+    unasked = replace(unasked, expected=cell.expected)
+    gap = chosen(ratings_result(unasked, settings=settings).rows, metric="rating_gap").row(0, named=True)
+    assert gap["reason"].startswith("not compared, without any such number: Black_man, Black_woman")
+
+
+def test_one_group_has_no_gap():
+    said = {"Asian_man": "7"}
+    frame = answers(lambda g, *_: said.get(g, "no"), prompts=("warmth",), sets=30)
+    settings = LanguageSettings(resamples=200, permutations=100, most_unreadable=0.8)
+    gap = chosen(ratings_result(cell_of(frame), settings=settings).rows, metric="rating_gap").row(
+        0, named=True
+    )
+    assert np.isnan(gap["value"]) and np.isnan(gap["p"])
+    assert "not compared, without any such number: Asian_woman, Black_man, Black_woman" in gap["reason"]
+    assert gap["reason"].endswith("undefined: fewer than two groups have values")
+
+
+def test_one_question_at_a_time_is_in_memory():
+    frame = answers(lambda *_: "7", prompts=("warmth", "hiring"), instructions=("none", "M1"), sets=3)
+    found = list(
+        values_by_question(cell_of(frame), prompts=("warmth",), length=pl.col("text").str.len_chars())
+    )
+    assert [set(part.select("prompt", "instruction").iter_rows()) for part in found] == [
+        {("warmth", "M1")}, {("warmth", "none")},
+    ]  # fmt: skip
+    assert all(part.height == 3 * 4 * 2 and part["length"].unique().to_list() == [1] for part in found)
 
 
 def test_no_numeric_prompt_gives_no_rows():

@@ -44,7 +44,7 @@ def test_refusals_are_counted(rows):
     assert dict(zip(rates["group"], rates["value"])) == {
         "Asian_man": 0, "Asian_woman": 0, "Black_man": 0.25, "Black_woman": 0, None: 0.0625,
     }  # fmt: skip
-    assert rates["n"].to_list() == [80] * 4 + [320] and (rates["statistic"] == "estimate").all()
+    assert rates["n"].to_list() == [40] * 5 and (rates["statistic"] == "estimate").all()
     assert (rates["ci_low"] <= rates["value"]).all() and (rates["value"] < rates["ci_high"]).all()
     # 40 sets without a refusal exclude a tenth at 95%, by Wilson.
     assert rates["ci_high"][0] == pytest.approx(1.96**2 / (40 + 1.96**2), abs=1e-3)

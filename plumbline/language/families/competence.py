@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plumbline.language.competence import COMPETENCE, DICTIONARY_METRICS, competence_result
+from plumbline.language.competence import COMPETENCE, DICTIONARY_METRICS, GAPS, competence_result
 from plumbline.language.family import LanguageFamily, LanguageTraits
 from plumbline.language.fewest import FEWEST
 
@@ -31,12 +31,11 @@ COMPETENCE_FAMILY = LanguageFamily(
             )
             for name in (COMPETENCE, *DICTIONARY_METRICS)
         ),
-        LanguageTraits(
-            name="competence_gap",
-            unit="share or words",
-            bounds=(0, np.inf),
-            when_identical=0.0,
-            headline="paper",
+        *(
+            LanguageTraits(
+                name=name, unit="share or words", bounds=(0, np.inf), when_identical=0.0, headline="paper"
+            )
+            for name in GAPS.values()
         ),
         LanguageTraits(
             name=FEWEST, unit="share of occupations", bounds=(0, 1), when_identical=None, headline="paper"
