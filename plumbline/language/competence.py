@@ -141,8 +141,9 @@ def _means(question: GroupValues, values: NDArray[np.float64], **columns: object
     return question.mean_rows(values, reason=_wordless(question, values), **columns)
 
 
-def _gap(question: GroupValues, values: NDArray[np.float64], **columns: object) -> Row:
-    return question.gap_row(values, reason=_wordless(question, values), **columns)
+def _gap(question: GroupValues, values: NDArray[np.float64], *, metric: str, definition: str) -> Row:
+    reason = _wordless(question, values)
+    return question.gap_row(values, reason=reason, metric=metric, definition=definition)
 
 
 def _wordless(question: GroupValues, values: NDArray[np.float64]) -> Reason:

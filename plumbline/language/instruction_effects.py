@@ -10,6 +10,7 @@ import polars as pl
 from plumbline.language.answers import Row, answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.max_toxicity import MAX_METRICS, P90
+from plumbline.language.pairs import unpaired_reason, with_counterparts
 from plumbline.language.scored_answers import codes, parts, questions, scored_answers
 from plumbline.language.set_spreads import set_spreads
 from plumbline.language.settings import LanguageSettings
@@ -17,7 +18,8 @@ from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_bootstrap import paired_set_changes
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 
-_SET = ["dataset", "attribute", "unit", "seed", "scorer", "scored"]
+_PART = ["dataset", "attribute", "scorer", "scored"]
+_SET = [*_PART, "unit", "seed"]
 STATISTICS = {"mean": None, "p90": P90}
 """Statistic -> share of the quantile, None for the mean."""
 
@@ -35,8 +37,8 @@ def max_change_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
     """Return the change of mean and 90th percentile of Max* under each instruction against none.
 
     Source: Howard et al., 5.2 and Tables 4 and 18 to 20, which subtract without pairing and give no interval. Here the
-    same sets × seeds, complete under both, are compared; negative: less under the instruction. Interval and p are by
-    whole sets (`plumbline.statistics.set_changes`); n: sets.
+    same sets × seeds, complete under both, are compared, and the reason says how many were so under one only; negative:
+    less under the instruction. Interval and p are by whole sets (`plumbline.statistics.set_changes`); n: sets of pairs.
     """
     rows: list[Row] = []
     for prompt, instructions in instructed(cell):
@@ -44,8 +46,8 @@ def max_change_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
         before = plain.select(*_SET, before="spread")
         for instruction in instructions:
             found = set_spreads(scored_answers(cell, prompt, instruction), cell.expected).spreads
-            pairs = found.select(*_SET, after="spread").join(before, on=_SET).sort(_SET)
-            for names, own in parts(pairs, "dataset", "attribute", "scorer", "scored"):
+            pairs = with_counterparts(found.select(*_SET, after="spread"), before, on=_SET, by=_PART)
+            for names, own in parts(pairs, *_PART):
                 if names[-1] in MAX_METRICS:
                     rows += _max_changes(cell.model, prompt, instruction, names, own, settings)
     return rows
@@ -56,10 +58,12 @@ def _max_changes(
     prompt: str,
     instruction: str,
     names: tuple[str, ...],
-    pairs: pl.DataFrame,
+    found: pl.DataFrame,
     settings: LanguageSettings,
 ) -> Iterator[Row]:
     dataset, attribute, scorer, scored = names
+    pairs = found.drop_nulls(["before", "after"])
+    alone = unpaired_reason(pairs.height, found.height, what="sets × seeds")
     for statistic, share in STATISTICS.items():
         change = paired_set_changes(
             pairs["before"].to_numpy(),
@@ -81,4 +85,4 @@ def _max_changes(
             prompt=prompt,
             instruction=instruction,
         )
-        yield row | {"statistic": statistic} | change.columns()
+        yield row | {"statistic": statistic} | change.columns(alone)

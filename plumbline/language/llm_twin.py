@@ -10,6 +10,7 @@ import polars as pl
 from plumbline.language.answers import Row, answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.instruction_effects import STATISTICS
+from plumbline.language.pairs import unpaired_reason, with_counterparts
 from plumbline.language.scored_answers import ScoredAnswers, codes, parts, questions, scored_answers
 from plumbline.language.set_spreads import OF_SET, set_spreads
 from plumbline.language.settings import LanguageSettings
@@ -19,6 +20,10 @@ from plumbline.statistics.set_correlation import unit_correlation
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 
 SCORED = "toxicity"
+SHARED_SETS = "groups share sets: interval and p count them as independent"
+_PART = ["dataset", "attribute", "scorer"]
+_SPREADS = ["spread", "spread_twin"]
+_SET = [*OF_SET, "scorer"]
 
 
 def twin_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
@@ -28,12 +33,14 @@ def twin_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
     the language model with words. None without a twin.
 
     `max_toxicity_over_llm`: mean, and 90th percentile, of the model minus that of the language model, over the sets ×
-    seeds that both answered completely; positive: more in the model with images. Interval and p by whole sets.
+    seeds that both answered completely; the reason says how many only one did. Positive: more in the model with images.
+    Interval and p by whole sets, of which n counts those of pairs.
 
     `llm_correlation`: the paper does not state over what its correlations are. Its p-values fit some 50 units, and
     there are 52 groups. Both readings are given: `pearson` over the occupations, each with its mean MaxToxicity;
-    `pearson_groups` over the groups of all subsets, each with the mean of its score minus the least of its set. p is in
-    a row of its own too, as the paper prints it.
+    `pearson_groups` over the groups of all subsets, each with the mean of its score minus the least of its set. These
+    share sets and are not independent, as interval and p take them to be. p is in a row of its own too, as the paper
+    prints it.
     """
     if cell.twin is None:
         return []
@@ -42,8 +49,9 @@ def twin_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
     for prompt in sorted(prompt for prompt, instruction in shared if instruction == NO_INSTRUCTION):
         own = _above_the_least(scored_answers(cell, prompt, NO_INSTRUCTION), cell.expected)
         twin = _above_the_least(scored_answers(cell.twin, prompt, NO_INSTRUCTION), cell.twin.expected)
-        keys = [*OF_SET, "scorer", "group"]
-        both = own.join(twin.select(*keys, spread_twin="spread", above_twin="above"), on=keys).sort(keys)
+        keys = [*_SET, "group"]
+        theirs = twin.select(*keys, spread_twin="spread", above_twin="above")
+        both = with_counterparts(own, theirs, on=keys, by=_PART)
         rows += _difference_rows(cell.model, prompt, both, settings)
         rows += _correlation_rows(cell.model, prompt, both, settings)
     return rows
@@ -53,7 +61,7 @@ def _above_the_least(scored: ScoredAnswers, expected: pl.DataFrame) -> pl.DataFr
     """Return one row a complete set, seed, scorer and group: `spread` of the set, `above` its least score."""
     sets = set_spreads(scored, expected).spreads.filter(pl.col("scored") == SCORED)
     scores = scored.scores.filter(pl.col("scored") == SCORED)
-    keys = [*OF_SET, "scorer"]
+    keys = _SET
     return (
         scores.select(*keys, "group", "score")
         .join(sets.select(*keys, "occupation", "spread", "lowest"), on=keys)
@@ -65,11 +73,13 @@ def _above_the_least(scored: ScoredAnswers, expected: pl.DataFrame) -> pl.DataFr
 def _difference_rows(
     model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings
 ) -> Iterator[Row]:
-    sets = both.unique([*OF_SET, "scorer"], maintain_order=True)
-    for (dataset, attribute, scorer), own in parts(sets, "dataset", "attribute", "scorer"):
+    sets = both.unique(_SET, maintain_order=True)
+    for (dataset, attribute, scorer), found in parts(sets, *_PART):
+        own = found.drop_nulls(_SPREADS)
+        alone = unpaired_reason(own.height, found.height, what="sets × seeds")
         for statistic, share in STATISTICS.items():
             labels = (model, dataset, attribute, scorer, prompt, statistic, "over its language model")
-            found = paired_set_changes(
+            change = paired_set_changes(
                 own["spread_twin"].to_numpy(),
                 own["spread"].to_numpy(),
                 codes(own["unit"]),
@@ -90,23 +100,25 @@ def _difference_rows(
                     prompt=prompt,
                 )
                 | {"statistic": statistic}
-                | found.columns()
+                | change.columns(alone)
             )
 
 
 def _correlation_rows(
     model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings
 ) -> Iterator[Row]:
-    sets = both.unique([*OF_SET, "scorer"], maintain_order=True).filter(pl.col("occupation").is_not_null())
+    sets, pairs = both.unique(_SET, maintain_order=True), both.drop_nulls(_SPREADS)
+    of_jobs = pairs.unique(_SET, maintain_order=True).filter(pl.col("occupation").is_not_null())
     units = {
-        "pearson": sets.group_by("dataset", "scorer", "occupation").agg(
+        "pearson": of_jobs.group_by("dataset", "scorer", "occupation").agg(
             own=pl.col("spread").mean(), twin=pl.col("spread_twin").mean()
         ),
-        "pearson_groups": both.group_by("dataset", "scorer", "attribute", "group").agg(
+        "pearson_groups": pairs.group_by("dataset", "scorer", "attribute", "group").agg(
             own=pl.col("above").mean(), twin=pl.col("above_twin").mean()
         ),
     }
-    for (dataset, scorer), _ in parts(both.select("dataset", "scorer").unique(), "dataset", "scorer"):
+    for (dataset, scorer), asked in parts(sets, "dataset", "scorer"):
+        alone = unpaired_reason(asked.drop_nulls(_SPREADS).height, asked.height, what="sets × seeds")
         for definition, means in units.items():
             chosen = means.filter(pl.col("dataset") == dataset, pl.col("scorer") == scorer).sort(pl.all())
             found = unit_correlation(
@@ -120,7 +132,9 @@ def _correlation_rows(
                 scorer=scorer,
                 prompt=prompt,
             )
-            yield row | {"statistic": "r"} | found.columns()
+            shared = SHARED_SETS if definition == "pearson_groups" and not np.isnan(found.value) else None
+            told = found.columns(alone, shared)
+            yield row | {"statistic": "r"} | told
             p = float("nan") if found.p is None else found.p
-            reason = found.reason if np.isnan(p) else None
+            reason = told["reason"] if np.isnan(p) else "; ".join(filter(None, [alone, shared])) or None
             yield row | {"statistic": "p", "value": p, "n": found.n, "reason": reason}

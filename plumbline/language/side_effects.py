@@ -9,6 +9,7 @@ import polars as pl
 from plumbline.language.answers import UNIT, Row, answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.instruction_effects import instructed
+from plumbline.language.pairs import unpaired_reason, with_counterparts
 from plumbline.language.scored_answers import REFUSED, codes, parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
@@ -16,7 +17,8 @@ from plumbline.statistics.set_bootstrap import paired_set_changes
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.text.tokens import word_number
 
-_ANSWER = ["dataset", "attribute", "unit", "image_id", "seed"]
+_PART = ["dataset", "attribute"]
+_ANSWER = [*_PART, "unit", "image_id", "seed"]
 _CHANGES = {"refusal_rate_change": ("refused", "estimate"), "response_length_change": ("words", "mean")}
 """Metric -> what is compared, and the statistic."""
 
@@ -24,8 +26,8 @@ _CHANGES = {"refusal_rate_change": ("refused", "estimate"), "response_length_cha
 def side_effect_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
     """Return the change of the refusal rate and of the mean length in words under each instruction against none.
 
-    The same images and seeds are compared, answer by answer;
-    negative: less under the instruction. Interval and p are by whole sets; n: sets.
+    The same images and seeds are compared, answer by answer, and the reason says how many answers had no counterpart;
+    negative: less under the instruction. Interval and p are by whole sets; n: sets of pairs.
     """
     rows: list[Row] = []
     for prompt, instructions in instructed(cell):
@@ -33,8 +35,9 @@ def side_effect_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[
             {"refused": "refused_before", "words": "words_before"}
         )
         for instruction in instructions:
-            pairs = _answers(cell, prompt, instruction).join(before, on=_ANSWER).sort(_ANSWER)
-            for names, own in parts(pairs, "dataset", "attribute"):
+            after = _answers(cell, prompt, instruction)
+            pairs = with_counterparts(after, before, on=_ANSWER, by=_PART)
+            for names, own in parts(pairs, *_PART):
                 rows += _rows(cell.model, prompt, instruction, names, own, settings)
     return rows
 
@@ -64,10 +67,12 @@ def _rows(
     prompt: str,
     instruction: str,
     names: tuple[str, ...],
-    pairs: pl.DataFrame,
+    found: pl.DataFrame,
     settings: LanguageSettings,
 ) -> Iterator[Row]:
     dataset, attribute = names
+    pairs = found.drop_nulls(["refused", "refused_before"])
+    alone = unpaired_reason(pairs.height, found.height, what="answers")
     for metric, (value, statistic) in _CHANGES.items():
         change = paired_set_changes(
             pairs[f"{value}_before"].to_numpy(),
@@ -88,4 +93,4 @@ def _rows(
             prompt=prompt,
             instruction=instruction,
         )
-        yield row | {"statistic": statistic} | change.columns()
+        yield row | {"statistic": statistic} | change.columns(alone)

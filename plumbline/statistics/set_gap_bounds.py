@@ -92,7 +92,7 @@ def _errors(
     """Return the replicates less the means, without draws that lack a group, and what is to be said of them."""
     if sets < 2:
         return None, ONE_SET_GROUP
-    known: NDArray[np.bool_] = np.isfinite(replicates).all(axis=1)
+    known = np.asarray(np.isfinite(replicates).all(axis=1))
     missing = int((~known).sum())
     reason = f"undefined in {missing} of {len(known)} resamples" if missing else None
     if missing > UNDEFINED_LIMIT * len(known) or known.sum() < 2:

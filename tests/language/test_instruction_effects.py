@@ -55,6 +55,14 @@ def test_a_planted_change_is_found_and_is_the_difference_of_paired_values():
     mean = one(rows, metric="max_toxicity_change", instruction="M1", statistic="mean")
     assert mean["value"] == pytest.approx((wide["M1"] - wide["none"]).mean(), abs=1e-12)
     assert mean["ci_high"] < 0 and mean["p"] < 0.01 and mean["n"] == 49
+    assert mean["reason"] == "3 of 150 sets × seeds left out without a counterpart"
+    unlost = one(rows, metric="max_toxicity_change", instruction="M3", statistic="mean")
+    assert unlost["reason"] is None and unlost["n"] == 50
+    for metric in ("refusal_rate_change", "response_length_change"):
+        lost = one(rows, metric=metric, instruction="M1")
+        assert (
+            lost["reason"].startswith("3 of 600 answers left out without a counterpart") and lost["n"] == 50
+        )
     p90 = one(rows, metric="max_toxicity_change", instruction="M1", statistic="p90")
     expected = np.quantile(wide["M1"], 0.9) - np.quantile(wide["none"], 0.9)
     assert p90["value"] == pytest.approx(expected, abs=1e-12) and p90["ci_high"] < 0 and p90["p"] < 0.01
@@ -114,3 +122,26 @@ def test_refusals_and_lengths_are_side_effects():
 def test_what_was_asked_only_under_an_instruction_has_no_rows():
     assert computed(scored_world(4, instructions=("M1", "M2"))).is_empty()
     assert computed(scored_world(4)).is_empty()
+
+
+def test_what_was_asked_under_one_condition_only_is_no_lost_pair():
+    """Of another dataset nothing was asked under the instruction: it has no counterpart to lose."""
+    cell, other = instructed_world(), images_of_sets(5, dataset="other")
+    answers = answers_to(other)
+    more = cell_of(other, answers, scores_of(answers, pl.lit(0.5)))
+    both = cell_of(
+        pl.concat([cell.expected, more.expected]),
+        pl.concat([each.generations.collect() for each in (cell, more)]),
+        pl.concat([each.scores.collect() for each in (cell, more)]),
+    )
+    assert computed(both).equals(computed(cell))
+
+
+def test_pairs_of_which_none_is_left_are_undefined():
+    """Each condition has every set, of another seed."""
+    images = images_of_sets(5)
+    answers = answers_to(images, instructions=("none", "M1"))
+    answers = answers.filter((pl.col("instruction") == "M1") == (pl.col("seed") == 0))
+    rows = computed(cell_of(images, answers, scores_of(answers, pl.lit(0.5))))
+    assert rows["value"].is_nan().all() and (rows["n"] == 0).all()
+    assert rows["reason"].str.contains("15 of 15 sets × seeds|60 of 60 answers").all()

@@ -66,6 +66,9 @@ def test_differences_are_over_the_sets_that_both_answered():
     mean = one(rows, metric="max_toxicity_over_llm", statistic="mean")
     assert mean["value"] == pytest.approx(own.mean() - twin.mean(), abs=1e-12)
     assert mean["ci_low"] > 0 and mean["p"] < 0.02 and mean["n"] == 40
+    assert mean["reason"] == "1 of 80 sets × seeds left out without a counterpart"
+    r = one(rows, metric="llm_correlation", definition="pearson", statistic="r")
+    assert r["reason"].startswith("1 of 80 sets × seeds left out without a counterpart")
     p90 = one(rows, metric="max_toxicity_over_llm", statistic="p90")
     assert p90["value"] == pytest.approx(np.quantile(own, 0.9) - np.quantile(twin, 0.9), abs=1e-12)
     assert (mean["prompt"], mean["attribute"], mean["instruction"]) == (
@@ -101,6 +104,8 @@ def test_correlations_are_over_occupations_and_over_groups(definition, unit):
     assert (r["ci_low"], r["ci_high"]) == pytest.approx((ends.low, ends.high))
     p = one(rows, metric="llm_correlation", definition=definition, statistic="p")
     assert p["value"] == r["p"] and r["attribute"] is None
+    said = "groups share sets: interval and p count them as independent" if unit == "group" else None
+    assert r["reason"] == p["reason"] == said
 
 
 def test_too_few_units_say_so():

@@ -31,7 +31,7 @@ INSTRUCTION_EFFECTS = LanguageFamily(
     name="instruction_effects",
     title="What instructions change",
     description=_DESCRIPTION.strip(),
-    code_version="1",
+    code_version="2",
     needs="scores",
     traits=(
         *(

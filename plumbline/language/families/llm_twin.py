@@ -25,7 +25,7 @@ LLM_TWIN = LanguageFamily(
     name="llm_twin",
     title="Against the language model beneath",
     description=_DESCRIPTION.strip(),
-    code_version="1",
+    code_version="2",
     needs="twin",
     traits=(
         LanguageTraits(
