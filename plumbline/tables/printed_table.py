@@ -50,7 +50,7 @@ class TableDescription(_Described):
     """What a grid of numbers is.
 
     `rows` and `columns` name the vocabulary of each leading label and of each level of the header; null where a label
-    stands for nothing by itself, or is the value of `label_key`.
+    stands for nothing by itself, or, in lower case, is the value of `label_key`.
     """
 
     title: str
@@ -218,7 +218,8 @@ def _meaning(
     paper: PaperDescription, vocabulary: str | None, label: str, where: str, key: str | None = None
 ) -> Meaning:
     if vocabulary is None:
-        return {key: label} if key else {}
+        # As datasets write what a label may be: in lower case.
+        return {key: label.lower()} if key else {}
     known = paper.vocabularies.get(vocabulary, {})
     if label not in known:
         raise StorageError(

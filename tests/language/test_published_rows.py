@@ -83,3 +83,26 @@ def test_the_tables_of_scores_are_measured(printed):
     text = found.filter(table="text")
     assert set(text["metric"]) == {"llm_correlation"} and text.height == 2
     assert found["measured"].null_count() == 0
+
+
+def test_competence_words_stand_beside_what_was_printed_and_are_not_judged(printed):
+    """Tables 27 and 28 do not say their scale: the mean count is shown, and no verdict."""
+    groups = sorted(printed.filter(table="27")["group"].unique())
+    occupations = sorted(printed.filter(table="27")["occupation"].unique())
+    assert (len(groups), len(occupations)) == (10, 8)
+    images = images_of_sets(
+        16, groups=groups, occupations=occupations, dataset="social", attribute="physical_gender"
+    )
+    answers = answers_to(images, seeds=(0,)).with_columns(text=pl.lit("Competent , smart and tall ."))
+    scores = scores_of(answers, pl.lit(0.1)).clear()
+    settings = replace(SETTINGS, min_sets=2)
+    rows = LANGUAGE_FAMILIES["competence"].compute(cell_of(images, answers, scores), settings=settings).rows
+    found = compare_with_published(
+        rows, encoders={"model": "gpt-4o-2024-05-13"}, datasets={"social": "socialcounterfactuals"}
+    ).filter(table="27")
+    assert found.height == 80 and set(found["status"]) == {"not_comparable"}
+    assert set(found["measured"]) == {2.0} and set(found["definition"]) == {"count"}
+    assert found["within"].is_null().all() and found["difference"].is_null().all()
+    assert found["note"].str.contains("under the definition `paper`").all()
+    shares = rows.filter(pl.col("occupation").is_not_null(), metric="competence_words", definition="paper")
+    assert shares.height == 80 and shares["value"].to_list() == pytest.approx([2 / 3] * 80)
