@@ -144,5 +144,7 @@ def set_summaries(
         interval = bca(mean, of_mean, acceleration=set_acceleration(sums_of, sizes), confidence=confidence)
         spread = percentile(of_quantile, confidence=confidence)
         quantile = float(np.quantile(column, share))
-        found.append(SetSummary(estimated(mean, interval, n=n), estimated(quantile, spread, n=n)))
+        found.append(
+            SetSummary(estimated(mean, interval, n=n), estimated(quantile, spread, n=n, share=share))
+        )
     return found

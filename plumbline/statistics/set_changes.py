@@ -119,7 +119,7 @@ def _quantile_change(
     )
     value = float(np.quantile(pairs[:, 1], share) - np.quantile(pairs[:, 0], share))
     p = max(p_value(abs(value), np.abs(swapped)), _percentile_p_value(replicates))
-    return estimated(value, percentile(replicates, confidence=confidence), n=count, p=p)
+    return estimated(value, percentile(replicates, confidence=confidence), n=count, p=p, share=share)
 
 
 def _percentile_p_value(replicates: NDArray[np.float64]) -> float:

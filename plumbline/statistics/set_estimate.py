@@ -14,6 +14,8 @@ from plumbline.statistics.intervals import Interval
 
 NO_VALUES = "undefined: no values"
 ONE_SET = "no interval: only one set"
+FEW_BEYOND = 10
+"""Sets beyond a quantile: fewer are said."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,24 @@ class SetEstimate:
         }
 
 
-def estimated(value: float, interval: Interval, *, n: int, p: float | None = None) -> SetEstimate:
-    """Return an estimate from `n` sets that says what there is to know about its interval."""
-    few = f"interval from only {n} sets" if n < FEW_SETS else None
-    reasons = [ONE_SET] if n == 1 else [few, interval.reason]
+def estimated(
+    value: float, interval: Interval, *, n: int, p: float | None = None, share: float | None = None
+) -> SetEstimate:
+    """Return an estimate from `n` sets that says what there is to know about its interval; `share` of a quantile."""
+    few = f"interval from only {n} sets" if n < FEW_SETS else _few_beyond(n, share)
+    reasons = (
+        [ONE_SET] if n == 1 else [None if np.isnan(interval.low) and n >= FEW_SETS else few, interval.reason]
+    )
     return SetEstimate(value, interval.low, interval.high, n, p, "; ".join(filter(None, reasons)) or None)
+
+
+def _few_beyond(sets: int, share: float | None) -> str | None:
+    """Say that few sets lie beyond a quantile: an end of its interval is then one of the outermost values."""
+    beyond = FEW_BEYOND if share is None else sets * min(share, 1 - share)
+    # 100 × (1 - 0.9) is a little less than 10.
+    if beyond >= FEW_BEYOND - 1e-9:
+        return None
+    return f"interval of a quantile with only about {beyond:.0f} of {sets} sets beyond it"
 
 
 def undefined(reason: str = NO_VALUES, *, n: int = 0, p: float | None = None) -> SetEstimate:

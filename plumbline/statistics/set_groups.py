@@ -133,7 +133,7 @@ def group_quantiles(
     for place, group in enumerate(present):
         interval = percentile(np.concatenate([block[:, place] for block in blocks]), confidence=confidence)
         value = float(np.quantile(data.values[members[group]], share))
-        found[group] = estimated(value, interval, n=int((data.sizes[:, group] > 0).sum()))
+        found[group] = estimated(value, interval, n=int((data.sizes[:, group] > 0).sum()), share=share)
     return found
 
 

@@ -119,6 +119,20 @@ def test_what_cannot_be_said_is_nan_with_the_reason():
     assert SetEstimate(1.0, 0.0, 2.0, 3, None, None).columns()["reason"] is None
 
 
+@pytest.mark.parametrize(("sets", "share", "beyond"), [(99, 0.9, 10), (60, 0.9, 6), (80, 0.1, 8)])
+def test_a_quantile_with_few_sets_beyond_it_says_so(sets, share, beyond):
+    said = f"interval of a quantile with only about {beyond} of {sets} sets beyond it"
+    values, own = people(sets, 2, rng())
+    both = set_summaries(values, own, share=share, rng=rng(), **BOOT)[0]
+    assert both.quantile.reason == said and both.mean.reason is None
+    groups = group_quantiles(values, np.zeros(len(own), int), own, share=share, n_groups=1, rng=rng(), **BOOT)
+    assert groups[0].reason == said
+    change = paired_set_changes(values, values**2, own, share=share, permutations=20, rng=rng(), **BOOT)
+    assert change.reason == said
+    values, own = people(100, 2, rng())
+    assert set_quantile(values, own, share=share, rng=rng(), **BOOT).reason is None
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
