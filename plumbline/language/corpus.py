@@ -33,7 +33,7 @@ class Corpus:
     ----------
     answers : LazyFrame
     parts : DataFrame
-        `part` (0 .. in order), `dataset`, `attribute`, `group`, `answers`, `prompts`: one row a group.
+        `part` (0 .. in order), `dataset`, `attribute`, `group`, `answers`, `sets`, `prompts`: one row a group.
     blocks : DataFrame
         `dataset`, `attribute`, `unit`, `block`: one row a set.
     """
@@ -67,13 +67,15 @@ def main_corpus(cell: LanguageCell, *, seed: int) -> Corpus:
     answers = known_answers(cell.generations, prompts=prompt_ids("main"), instruction=NO_INSTRUCTION)
     # By prompt too: what a group holds of many rows would otherwise be kept until all are seen.
     asked = answers.group_by(*_NAMES, "prompt").agg(answers=pl.len()).collect(engine="streaming")
+    of_groups = answers.select(*_NAMES, unit=UNIT).unique().collect(engine="streaming")
     parts = (
         asked.group_by(_NAMES)
         .agg(pl.col("answers").sum(), prompts=pl.col("prompt").sort())
+        .join(of_groups.group_by(_NAMES).agg(sets=pl.len().cast(pl.Int64)), on=_NAMES)
         .sort(_NAMES)
         .with_columns(part=pl.int_range(pl.len()))
     )
-    units = answers.select("dataset", "attribute", unit=UNIT).unique().collect(engine="streaming")
+    units = of_groups.select("dataset", "attribute", "unit").unique()
     of_subset = units.sort("dataset", "attribute", "unit").partition_by("dataset", "attribute")
     dealt = [_dealt(each, seed=seed, model=cell.model) for each in of_subset]
     return Corpus(answers, parts, pl.concat([units.clear().with_columns(block=pl.lit(0, pl.Int64)), *dealt]))

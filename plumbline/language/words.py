@@ -26,8 +26,8 @@ def words_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageR
     Returns
     -------
     LanguageResult
-        Rows of `associated_words` and `stereotype_words`, one a group; the table `word_associations`. Both empty where
-        none of the five prompts was asked of images whose group is known.
+        Rows of `associated_words` (n: sets of the group) and `stereotype_words` (n: words judged), one a group; the
+        table `word_associations`. Both empty where none of the five prompts was asked of images whose group is known.
     """
     corpus = main_corpus(cell, seed=settings.seed)
     if corpus.parts.is_empty():
@@ -83,7 +83,7 @@ def _rows(model: str, subset: Subset, table: pl.DataFrame, *, asked_judge: bool)
         number = float("nan") if undefined else float(own.height)
         reason = _reason(own.height, part["prompts"], undefined)
         rows.append(
-            common | {"metric": "associated_words", "value": number, "n": part["answers"], "reason": reason}
+            common | {"metric": "associated_words", "value": number, "n": part["sets"], "reason": reason}
         )
         stereotypes, why = _stereotypes(listed, own.height, undefined, asked_judge=asked_judge)
         rows.append(

@@ -73,7 +73,7 @@ def test_rows_count_words_by_group_and_say_what_is_missing(found):
     assert dict(zip(counted["group"], counted["value"])) == {
         "Asian_man": 0, "Asian_woman": 1, "Black_man": 1, "Black_woman": 1,
     }  # fmt: skip
-    assert (counted["n"] == 240).all() and (counted["statistic"] == "count").all()
+    assert (counted["n"] == 60).all() and (counted["statistic"] == "count").all()
     assert (counted["reason"] == "not asked: pretend, characteristics, personality").all()
     judged = rows.filter(pl.col("metric") == "stereotype_words")
     assert judged["value"].is_nan().all() and (judged["reason"] == NO_JUDGE).all()

@@ -21,7 +21,7 @@ WORDS = LanguageFamily(
     name="words",
     title="Words said of a group",
     description=_DESCRIPTION.strip(),
-    code_version="1",
+    code_version="2",
     needs="texts",
     traits=(
         LanguageTraits(
