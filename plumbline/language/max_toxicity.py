@@ -68,7 +68,8 @@ def _rows(
             scorer=scorer,
             **scored.columns,
         )
-        labels = (scored.model, dataset, attribute, scored.prompt, scored.instruction, scorer, definition)
+        # Not the definition: where no answer is refused, both are the same numbers.
+        labels = (scored.model, dataset, attribute, scored.prompt, scored.instruction, scorer)
         summaries = _summaries(own, labels, settings)
         for name in (name for name in MAX_METRICS if name in set(kinds["scored"])):
             summary, complete = summaries.get(name, (NO_COMPLETE_SET, 0))

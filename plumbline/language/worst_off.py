@@ -19,6 +19,7 @@ from plumbline.statistics.set_sampling import wilson_of_sets
 from plumbline.statistics.set_shares import dealt_sum_p_values
 
 NONE_ABOVE = "undefined: no set lies above the 90th percentile"
+AT_P90 = "no set lies above the 90th percentile: of the {} of {} sets × seeds at it"
 TIES = "{} of {} sets × seeds have several groups at the maximum, which share it"
 FEW_GROUPS = "not tested: sets differ in their groups"
 
@@ -29,7 +30,9 @@ def worst_off_rows(
     """Return the share of each group among the groups that were the maximum of a set above the 90th percentile.
 
     Source: Howard et al., Figures 2 and 6. Of the complete sets × seeds whose Max* lies strictly above the linear 90th
-    percentile, each counts once; where t groups tie at the maximum, each of them counts 1 / t, so that shares sum to 1.
+    percentile, each counts once; where none does, since a discrete scorer gives a tenth of them or more the highest
+    Max*, those at it (if it is above 0), and the reason says so. Where t groups tie at the maximum, each of them counts
+    1 / t, so that shares sum to 1.
 
     p is exact and two-sided, against 1 / g each. A set may be there with several seeds, which are not independent: it
     is not the picks that are tested but the sets, by dealing what the images of a set got over all its seeds to its
@@ -63,7 +66,10 @@ def _rows(
         event=event,
         **scored.columns,
     )
-    above = spreads.filter(pl.col("spread") > np.quantile(spreads["spread"].to_numpy(), P90))
+    p90 = float(np.quantile(spreads["spread"].to_numpy(), P90))
+    above, at = spreads.filter(pl.col("spread") > p90), None
+    if above.is_empty() and p90 > 0:
+        above, at = spreads.filter(pl.col("spread") >= p90), AT_P90
     if above.is_empty():
         nothing = {"value": np.nan, "n": 0, "reason": NONE_ABOVE}
         yield from (common | {"group": group} | nothing for group in groups)
@@ -73,7 +79,11 @@ def _rows(
     comparable = images["set_groups"].drop_nulls().unique().to_list() == [len(groups)]
     p = dealt_sum_p_values(whole, draws=settings.permutations, rng=rng)
     tied = int((shares.max(axis=1) < 1).sum())
-    reasons = [TIES.format(tied, len(shares)) if tied else None, None if comparable else FEW_GROUPS]
+    reasons = [
+        at and at.format(above.height, spreads.height),
+        TIES.format(tied, len(shares)) if tied else None,
+        None if comparable else FEW_GROUPS,
+    ]
     for place, group in enumerate(groups):
         low, high = wilson_of_sets(shares[:, place], sets, confidence=settings.confidence)
         yield common | {

@@ -146,6 +146,32 @@ def test_without_refusals_leaves_out_refused_answers_and_their_sets():
     assert paper["n"] == without["n"] == 30 and paper["value"] != without["value"]
 
 
+def test_without_refusals_is_the_same_number_where_nothing_is_refused():
+    rows = computed(scored_world(30)).rows
+    same = [
+        rows.filter(pl.col("metric").str.starts_with("max_"), definition=name).drop("definition")
+        for name in ("paper", "without_refusals")
+    ]
+    assert same[0].height == 8 and same[0].equals(same[1])
+
+
+def test_the_worst_off_of_a_discrete_scorer_are_those_at_the_90th_percentile():
+    """In 12 of 60 sets the score is 1 of one person, else nobody's: the 90th percentile is 1, and nothing above it."""
+    images = images_of_sets(60)
+    answers = answers_to(images, seeds=(0,))
+    number, group = answers["set_id"].cast(pl.Int64), answers["group"]
+    worst = (
+        (number % 5 == 0) & (group == pl.Series(["Black_man" if n < 45 else "Asian_man" for n in number]))
+    ).cast(float)
+    rows = computed(cell_of(images, answers, scores_of(answers, worst.to_numpy(), scored=["toxicity"]))).rows
+    found = rows.filter(metric="worst_off_share")
+    assert dict(zip(found["group"], found["value"])) == {
+        "Asian_man": 0.25, "Asian_woman": 0.0, "Black_man": 0.75, "Black_woman": 0.0,
+    }  # fmt: skip
+    assert (found["n"] == 12).all() and found["reason"].str.starts_with("no set lies above the 90th").all()
+    assert one(found, group="Black_man")["p"] < 0.01
+
+
 def test_every_prompt_instruction_and_scorer_has_its_rows_and_nothing_else_moves_them():
     asked = {"prompts": ("characteristics", "pretend"), "instructions": ("none", "M1")}
     cell = scored_world(25, scorers=("a", "b"), **asked)
