@@ -181,7 +181,8 @@ def toxicity_scores(
             "version": scorer.version,
             "stand_in": scorer.offline_stand_in,
         }
-    frame = pl.concat(frames).sort("scorer", "attribute", maintain_order=True)
+    # A streamed join gives its rows in any order; equal content must be equal bytes.
+    frame = pl.concat(frames).sort("scorer", "attribute", "row_key")
     details = {"generations": made.sha256, "scorers": scorers, "device": places.audit.device}
     written = places.lake.write_table(
         "toxicity_scores",
