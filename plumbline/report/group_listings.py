@@ -104,5 +104,5 @@ def rate_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
         )
         for key in keys
     ]
-    heads = ("Model", "People differ in", "Prompt", *(head for head, _ in columns), "Answers")
+    heads = ("Model", "People differ in", "Prompt", *(head for head, _ in columns), "n")
     return capped(heads, shown, frozenset({3, 4, 5, 6}))

@@ -27,7 +27,8 @@ from plumbline.report.rows import where
 from plumbline.report.vocabulary import attribute_title
 
 WORDS = ("competence_words", "incompetence_words", "warmth_words", "coldness_words")
-COMPETENCE = (*WORDS, "competence_gap", "fewest_competence_words")
+WORD_GAPS = tuple(metric.replace("_words", "_gap") for metric in WORDS)
+COMPETENCE = (*WORDS, *WORD_GAPS, "fewest_competence_words")
 RATINGS = ("rating", "salary", "rating_gap", "salary_gap", "unreadable_rate")
 REFUSALS = ("refusal_rate", "refusal_rate_gap", "response_length", "response_length_ratio", "empty_rate")
 OPEN = 1
@@ -110,8 +111,11 @@ def _competence(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribut
             numbers_listing(overall, models, _present(overall, columns)),
         ),
         (
-            "Gaps in words of competence",
-            gap_listing(where(rows, definition="paper"), {"competence_gap": ("words of competence", share)}),
+            "Gaps in words of competence and warmth",
+            gap_listing(
+                where(rows, definition="paper"),
+                {gap: (f"words of {gap.removesuffix('_gap')}", share) for gap in WORD_GAPS},
+            ),
         ),
     ]
     return [
