@@ -351,7 +351,7 @@ def gaps_covered(groups, worlds, *, kind="difference", sets=40, spread=0.2, resa
 
 @pytest.mark.parametrize("groups", [12, 30])
 def test_the_interval_of_a_gap_of_many_groups_holds_the_truth(groups):
-    """That of replicates of the gap itself held it in two thirds, and in one third, of these worlds."""
+    """BCa of the gap itself holds it in 73% and 66% of these worlds, and in almost none where the test rejects."""
     assert min(gaps_covered(groups, 60)) >= 0.9
 
 
