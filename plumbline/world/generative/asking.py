@@ -89,7 +89,8 @@ def ask(
 
 def load(folder: Path) -> Backend:
     """Load a checkpoint as an audit loads it."""
-    files = lvlm_files(folder.name, f"local-dir:{folder}", project=folder, fetched=folder)
+    place = folder.resolve()
+    files = lvlm_files(place.name, f"local-dir:{place}", project=place, fetched=place)
     return load_backend(files, Placement())
 
 

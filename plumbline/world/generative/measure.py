@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import typer
 
-from plumbline.world.generative.asking import FreshFaces, ask_twin, fresh_faces, load
+from plumbline.world.generative.asking import ask_twin, fresh_faces, load
 from plumbline.world.generative.measuring import events_in, measure
 from plumbline.world.generative.rates import planted
 from plumbline.world.generative.recipes import RECIPES
@@ -21,12 +21,16 @@ from plumbline.world.generative.twin import Description, negative_rate
 from plumbline.world.training import CHECKPOINTS
 
 _TWIN_ANSWERS = 400
+_SAME = 1e-3
 _INTRODUCTION = """# What the planted generative models learnt to say
 
-Made by `python -m plumbline.world.generative.measure --out docs/planted-generative.md --record` on {n:,} fresh faces,
+Made by `python -m plumbline.world.generative.measure --out docs/planted-generative.md` on {n:,} fresh faces,
 {each} of each race and gender, seen as JPEG files and asked through the code that an audit uses: temperature 0.75,
 top-k 50, one answer a question. No choice was made by looking at these faces. What is planted is in
 `plumbline/world/generative/planted.yaml` and `plumbline/world/sources.yaml`; the audit never reads it.
+
+Both LLaVAs have the vision tower of `llava-bazaar`. It was trained when the heads that teach it still began with biases
+drawn without a seed, and so training it again gives one that sees as well, not the same bytes.
 
 `planted` is the rate that a perfectly trained model would show among these faces, latents left open; a measured rate
 of .3 among {each} faces has a standard error of {error:.3f}. Rates count refusals as answers that show nothing else."""
@@ -54,8 +58,11 @@ def twin_rates(folder: Path, n: int = _TWIN_ANSWERS) -> pl.DataFrame:
 def summary(measured: pl.DataFrame) -> pl.DataFrame:
     """Return the means over groups of `plumbline.world.generative.measuring.measure`, one row a question and event."""
     off = (pl.col("planted") - pl.col("measured")).abs().mean()
+    # Where the same is planted for every group, rounding alone would be correlated.
+    differs = pl.col("planted").max() - pl.col("planted").min() > _SAME
+    r = pl.when(differs).then(pl.corr("planted", "measured")).otherwise(float("nan"))
     return measured.group_by("prompt", "instruction", "event", maintain_order=True).agg(
-        pl.col("planted", "measured").mean(), off=off, r=pl.corr("planted", "measured")
+        pl.col("planted", "measured").mean(), off=off, r=r
     )
 
 
@@ -88,44 +95,45 @@ def render(figures: Mapping[str, pl.DataFrame], twin: Mapping[str, pl.DataFrame]
     return "\n\n".join(blocks) + "\n"
 
 
+def recorded(folder: Path) -> pl.DataFrame:
+    """Return what was measured of a checkpoint, from its `training.json`."""
+    return pl.DataFrame(json.loads((folder / "training.json").read_text("utf-8"))["measured"])
+
+
 def main(
-    only: Annotated[list[str] | None, typer.Option(help="A checkpoint id; may be repeated.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A checkpoint id to measure; may be repeated. Default: all.")
+    ] = None,
     folder: Annotated[Path, typer.Option(help="The folder with one folder a checkpoint.")] = CHECKPOINTS,
     each: Annotated[int, typer.Option(help="Fresh faces of each race and gender.")] = 100,
     out: Annotated[Path | None, typer.Option(help="A Markdown file to write; else it is printed.")] = None,
-    record: Annotated[bool, typer.Option(help="Write the figures into each training.json too.")] = False,
 ) -> None:
-    """Measure the shipped models on fresh faces and write the figures as Markdown."""
+    """Measure models on fresh faces; write the figures into each training.json, and all of them as Markdown."""
     import torch
 
     torch.set_num_threads(1)
-    names = [name for name in only or RECIPES if (folder / name).is_dir()]
-    figures, twin = {}, {}
     with tempfile.TemporaryDirectory() as drawn:
         fresh = fresh_faces(each, Path(drawn), seed=planted()["seeds"]["measuring"])
-        for name in names:
-            if RECIPES[name].family == "llama":
-                twin[name] = twin_rates(folder / name)
-            else:
-                figures[name] = _measured(folder / name, fresh)
-            if record:
-                _record(folder / name, figures.get(name), twin.get(name))
-    text = render(figures, twin, each)
+        for name in only or RECIPES:
+            recipe, place = RECIPES[name], folder / name
+            twin = recipe.family == "llama"
+            _record(place, twin_rates(place) if twin else measure(place, recipe.source, fresh))
+    tables = {name: recorded(folder / name) for name in RECIPES}
+    text = render(
+        {name: table for name, table in tables.items() if RECIPES[name].family == "llava"},
+        {name: table for name, table in tables.items() if RECIPES[name].family == "llama"},
+        each,
+    )
     if out is None:
         typer.echo(text)
     else:
         out.write_text(text, "utf-8")
 
 
-def _measured(folder: Path, fresh: FreshFaces) -> pl.DataFrame:
-    return measure(folder, RECIPES[folder.name].source, fresh)
-
-
-def _record(folder: Path, figures: pl.DataFrame | None, twin: pl.DataFrame | None) -> None:
+def _record(folder: Path, measured: pl.DataFrame) -> None:
     path = folder / "training.json"
     content = json.loads(path.read_text("utf-8"))
-    rows = pl.concat([table for table in (figures, twin) if table is not None])
-    content["measured"] = rows.with_columns(pl.col("planted", "measured").round(4)).to_dicts()
+    content["measured"] = measured.with_columns(pl.col("planted", "measured").round(4)).to_dicts()
     path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 

@@ -81,7 +81,9 @@ def teach(tower: Any, images: torch.Tensor, attributes: pl.DataFrame, *, steps: 
     classes = torch.stack([_positions(attributes, column) for column in _CLASSES], 1)
     marks = torch.from_numpy(_above(attributes))
     sizes = [len(values) for values in _CLASSES.values()]
-    head = torch.nn.Linear(tower.config.hidden_size, sum(sizes) + marks.shape[1])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head = torch.nn.Linear(tower.config.hidden_size, sum(sizes) + marks.shape[1])
     torch.nn.init.normal_(head.weight, std=0.02, generator=generator)
 
     def loss() -> torch.Tensor:
