@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from plumbline.audit_values import suggestion
 
-
 # Parts whose entries are of several kinds -> the key that says which.
 _TAGS = {"mitigations": "method", "scorers": "kind"}
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import time
 
@@ -130,32 +131,47 @@ def test_a_prompt_that_is_added_asks_its_own_rows_only(poisoned):
     assert {("Describe the image" in sent.text) for sent in new} == {True}
 
 
-def test_a_plan_above_its_limit_is_refused_before_anything_is_asked(tmp_path):
-    home = generative_home(
-        tmp_path,
-        {"model": {"address": f"{SHIPPED}llava-bazaar"}},
-        generation={"limit": {"rows": 10}},
-    )
-    code, output = home.run("plan")
-    assert code == 2 and "rows: 384 (limit 10)" in output
-    code, output = home.run("audit")
-    assert code == 2 and "limit" in output
-    assert home.places.lake.committed("generations", partition="model|faces.race_gender") is None
+def test_a_plan_above_its_limit_is_refused_before_anything_is_asked(poisoned):
+    home, *_, server = poisoned
+    asked, audit = len(server.sent), yaml.safe_load((home.folder / "audit.yaml").read_text())
+    other = {"model": {"address": f"{SHIPPED}llava-bazaar"}}
+    limited = home.folder / "limited.yaml"
+    limited.write_text(yaml.safe_dump({**audit, "lvlms": other, "generation": {"limit": {"rows": 10}}}))
+    code, output = home.run("plan", "--config", str(limited))
+    assert code == 2 and re.search(r"rows: \d+ \(limit 10\)", output), output
+    before = home.places.lake.require("generations", partition="model|faces.race_gender")
+    code, output = home.run("audit", "--config", str(limited))
+    assert code == 2 and "(limit 10)" in output and len(server.sent) == asked
+    assert home.places.lake.require("generations", partition="model|faces.race_gender") == before
 
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
-    """Return a home after an audit of a shipped model and its language model, and the output."""
+    """Return a home after an audit of a shipped model and its language model, killed once and gone on with."""
     lvlms = {
         "model": {"address": f"{SHIPPED}llava-bazaar", "twin": "twin", "planted_source": "bazaar"},
         "twin": {"address": f"{SHIPPED}llama-bazaar"},
     }
-    home = generative_home(
-        tmp_path_factory.mktemp("shipped"), lvlms, generation={"decoding": {"max_new_tokens": 32}}
-    )
+    generation = {"decoding": {"max_new_tokens": 32}}
+    home = generative_home(tmp_path_factory.mktemp("shipped"), lvlms, generation=generation)
+    _kill_while_it_generates(home)
     code, output = home.run("audit")
     assert code == 0, output
     return home
+
+
+def _kill_while_it_generates(home):
+    parts, process = home.places.answers, home.start("audit")
+    try:
+        deadline = time.monotonic() + 200
+        while not list(parts.rglob("*.parquet")) and time.monotonic() < deadline:
+            assert process.poll() is None, process.stdout.read()
+            time.sleep(0.02)  # until the first group of answers is kept
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert list(parts.rglob("*.parquet"))
+    assert home.places.lake.committed("generations", partition="model|faces.race_gender") is None
 
 
 def test_a_local_model_and_its_language_model_are_audited(shipped):
@@ -165,28 +181,18 @@ def test_a_local_model_and_its_language_model_are_audited(shipped):
     assert {"describe", "hiring"}.isdisjoint(answers(shipped, "twin")["prompt"])
 
 
-def test_a_killed_audit_goes_on_and_ends_with_the_same_bytes(shipped, tmp_path):
-    lvlms = {"model": {"address": f"{SHIPPED}llava-bazaar"}}
-    generation = {"decoding": {"max_new_tokens": 32}}
-    home = generative_home(tmp_path, lvlms, generation=generation)
-    parts = home.places.answers
-    process = home.start("audit")
-    try:
-        deadline = time.monotonic() + 120
-        while not list(parts.rglob("*.parquet")) and time.monotonic() < deadline:
-            assert process.poll() is None, process.stdout.read()
-            time.sleep(0.02)  # until the first group of answers is kept
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    kept = len(list(parts.rglob("*.parquet")))
-    assert kept and home.places.lake.committed("generations", partition="model|faces.race_gender") is None
-    code, output = home.run("audit")
+def test_a_killed_audit_goes_on_and_ends_with_the_bytes_of_an_undisturbed_one(shipped):
+    key = "model|faces.race_gender"
+    resumed = shipped.places.lake.require("generations", partition=key)
+    assert resumed.details["found"] > 0 and resumed.details["generated"] > 0
+    table = shipped.table_sha256()
+    shutil.rmtree(shipped.places.answers)
+    code, output = shipped.run("audit")
     assert code == 0, output
-    found = home.places.lake.require("generations", partition="model|faces.race_gender")
-    assert found.details["found"] > 0
-    undisturbed = shipped.places.lake.require("generations", partition="model|faces.race_gender")
-    assert found.sha256 == undisturbed.sha256
+    undisturbed = shipped.places.lake.require("generations", partition=key)
+    assert undisturbed.details["found"] == 0
+    assert undisturbed.sha256 == resumed.sha256
+    assert shipped.table_sha256() == table
 
 
 def test_mlflow_has_a_run_for_the_model_and_one_for_each_instruction(shipped):

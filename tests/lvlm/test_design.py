@@ -1,6 +1,7 @@
 """Which questions are asked about whom."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -110,7 +111,7 @@ def test_every_row_is_asked_once_and_an_image_stays_together(people):
     assert len(asked) == rows.height * (15 + 3)
     assert len({one.key for one in asked}) == len(asked)
     images = [one.subject.image_id for one in asked]
-    assert len([i for i, j in zip(images, images[1:]) if i != j]) == rows.height - 1
+    assert len([i for i, j in pairwise(images) if i != j]) == rows.height - 1
     assert asked[0].subject.path == Path("/data") / rows["path"][0]
 
 
@@ -199,6 +200,7 @@ def test_a_plan_says_what_it_knows():
     assert planned().told == "100 answers, about 5,000 tokens, about 2.0 h, cost 2.00 without the images"
     unknown = planned(seconds=None, cost=None, finished=40).told
     assert unknown == (
-        "60 answers (40 are there), about 5,000 tokens, time unknown until a first run, cost unknown: no prices are given"
+        "60 answers (40 are there), about 5,000 tokens, time unknown until a first run, "
+        "cost unknown: no prices are given"
     )
     assert json.dumps(planned(finished=100).told) == '"0 answers (100 are there)"'
