@@ -24,7 +24,7 @@ audit-all: $(READY)  ## the whole planted world: every encoder on every dataset
 	@$(BIN)/plumbline audit --config audit-all.yaml
 
 test: $(READY)   ## set up what is missing, run the tests
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
 test-all: $(READY)  ## the tests and the slow suite
 	$(BIN)/python -m pytest
