@@ -397,3 +397,13 @@ def test_a_small_picture_and_the_undefined_values_of_one_model(table):
     )
     undefined = undefined_listing(table)
     assert any("Black_woman · salary" in row[4] for row in undefined.rows)
+
+
+def test_where_no_sets_are_only_lengths_and_refusals_are_compared(table, inputs):
+    """As of PATA: an instruction has no MaxToxicity to change, and no scorer had a part."""
+    alone = table.filter(
+        pl.col("metric").is_in(["refusal_rate_change", "response_length_change"]), pl.col("scorer").is_null()
+    )
+    assert alone.height
+    (chapter,) = [chapter for chapter in CHAPTERS if chapter.anchor == "instructions"]
+    assert chapter.parts(alone, inputs)

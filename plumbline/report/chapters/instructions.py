@@ -94,7 +94,9 @@ def _summary(rows: pl.DataFrame, reading: Reading) -> list[str]:
                 "changed."
             )
     scorers = rows["scorer"].drop_nulls().unique().sort().to_list()
-    return notes + [f"Scored by {listed(scorer_words(name, reading) for name in scorers)}."] * bool(scorers)
+    if not scorers:  # where only lengths and refusals were compared
+        return notes
+    return [*notes, f"Scored by {listed(scorer_words(name, reading) for name in scorers)}."]
 
 
 def _told(rows: list[Row], reading: Reading) -> str:
