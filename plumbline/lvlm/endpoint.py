@@ -95,7 +95,7 @@ class EndpointBackend:
             )
         return ChatRequest(
             messages=lambda: self._messages(asked),
-            parameters=self._parameters(decoding, question.seed),
+            parameters=self._parameters(decoding, _seed(asked)),
             where=f"image {subject.image_id}, prompt {question.prompt}, seed {question.seed}",
             most_new_tokens=decoding.max_new_tokens,
         )
@@ -126,6 +126,14 @@ def _sent(settings: EndpointSettings) -> tuple[str, ...]:
         return ("max_new_tokens",)
     optional = {"top_k": settings.send_top_k, "seed": settings.send_seed}
     return ("max_new_tokens", "temperature", "top_p", *(name for name, yes in optional.items() if yes))
+
+
+def _seed(asked: Asked) -> int:
+    """Return the seed that is sent: the question's; of a subject in words one of the row's own.
+
+    Images of one description are the same request: with equal seeds one answer would be counted for many sets.
+    """
+    return asked.question.seed if asked.subject.path is not None else int(asked.key[:7], 16)
 
 
 def _answer(reply: ChatReply) -> Answer:

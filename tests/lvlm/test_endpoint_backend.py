@@ -64,9 +64,15 @@ def test_without_an_image_the_text_goes_alone():
         ),
     ],
 )
-def test_decoding_as_it_is_sent(more, expected):
-    body = sent_body(**more)
+def test_decoding_as_it_is_sent(more, expected, pictured):
+    body = sent_body(subject=pictured, **more)
     assert {name: value for name, value in body.items() if name not in ("model", "messages")} == expected
+
+
+def test_people_of_one_description_get_draws_of_their_own():
+    seeds = [sent_body(subject=Subject(name, None))["seed"] for name in ("image 1", "image 1", "image 2")]
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert all(0 <= seed < 1 << 31 for seed in seeds)
 
 
 def test_no_top_k_is_said_as_servers_take_it():
