@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +14,7 @@ from plumbline.encoders.encoder import Placement
 from plumbline.encoders.image_processor import ImageProcessor
 from plumbline.encoders.learned_tokens import replaced_embeddings, require_start, with_placeholders
 from plumbline.encoders.torch_encoder import NOT_LOADABLE, TorchEncoder, as_rows, first_line, go_offline
+from plumbline.encoders.whole_weights import require_every_weight
 from plumbline.errors import CheckpointError, EncodingError
 from plumbline.torchvision_operators import declare_missing_operators
 
@@ -123,25 +124,13 @@ class TransformersEncoder(TorchEncoder):
             **({"key_mapping": self.renamed} if self.renamed else {}),
             **_OPTIONS,
         )
-        self._require_every_weight(info, files)
+        require_every_weight(
+            info,
+            where=files.weights,
+            of=self.model_class,
+            may_be_left=lambda name: name.startswith(self.other_heads),
+        )
         return model
-
-    def _require_every_weight(self, info: Mapping[str, Any], files: CheckpointFiles) -> None:
-        unknown = [name for name in info["unexpected_keys"] if not name.startswith(self.other_heads)]
-        problems = {
-            "absent from the file": info["missing_keys"],
-            "not in the model": unknown,
-            "of another shape": info["mismatched_keys"],
-        }
-        for problem, names in problems.items():
-            if names:
-                listed = sorted(str(name) for name in names)
-                raise CheckpointError(
-                    f"{len(listed)} weight(s) are {problem}; transformers would go on with random ones",
-                    where=files.weights,
-                    found=", ".join(listed[:5]) + (" …" if len(listed) > 5 else ""),
-                    expected=f"exactly the weights of {self.model_class}",
-                )
 
     def _longest_text(self, text_config: Any) -> int:
         return int(text_config.max_position_embeddings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -10,6 +9,7 @@ from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Placement
 from plumbline.encoders.image_processor import ImageProcessor
 from plumbline.encoders.torch_encoder import NOT_LOADABLE, first_line, go_offline, own_memory
+from plumbline.encoders.whole_weights import require_every_weight
 from plumbline.errors import CheckpointError, ConfigError
 from plumbline.images import DECODING_VERSION
 from plumbline.lvlm.families import LVLM_FAMILIES
@@ -58,7 +58,9 @@ def load_model(files: LvlmFiles, placement: Placement) -> Any:
         )
     except (*NOT_LOADABLE, SafetensorError) as error:
         raise not_loadable(files, error, f"a checkpoint of {model_class}") from error
-    _require_every_weight(info, files)
+    require_every_weight(
+        info, where=files.folder, of=model_class, may_be_left=lambda name: name.endswith(_COMPUTED)
+    )
     model = model.to(placement.device).eval().requires_grad_(False)
     if placement.device == "cpu":
         own_memory(model)
@@ -149,20 +151,3 @@ def not_loadable(files: LvlmFiles, error: Exception, expected: str) -> Checkpoin
         expected=expected,
         hint="a tokenizer.model needs the package sentencepiece" if "sentencepiece" in str(error) else None,
     )
-
-
-def _require_every_weight(info: Mapping[str, Any], files: LvlmFiles) -> None:
-    problems = {
-        "absent from the files": info["missing_keys"],
-        "not in the model": [name for name in info["unexpected_keys"] if not name.endswith(_COMPUTED)],
-        "of another shape": info["mismatched_keys"],
-    }
-    for problem, names in problems.items():
-        if names:
-            listed = sorted(str(name) for name in names)
-            raise CheckpointError(
-                f"{len(listed)} weight(s) are {problem}; transformers would go on with random ones",
-                where=files.folder,
-                found=", ".join(listed[:5]) + (" …" if len(listed) > 5 else ""),
-                expected=f"exactly the weights of {LVLM_FAMILIES[files.family].model_class}",
-            )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from plumbline.encoders.torch_encoder import NOT_LOADABLE, first_line, go_offline
+from plumbline.encoders.whole_weights import require_every_weight
 from plumbline.errors import CheckpointError, ConfigError
 from plumbline.scorers.classifier_folder import ClassifierFiles
 from plumbline.torchvision_operators import declare_missing_operators
@@ -112,28 +112,13 @@ def _model(transformers: Any, files: ClassifierFiles, dtype: str) -> Any:
         attn_implementation="sdpa" if model_class._supports_sdpa else "eager",
         local_files_only=True,
     )
-    _require_every_weight(info, files)
+    require_every_weight(
+        info, where=files.weights, of="a trained sequence classifier", may_be_left=_UNUSED.search
+    )
     # On a CPU they would else follow whatever is written into the mapped file.
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone()
     return model
-
-
-def _require_every_weight(info: Mapping[str, Any], files: ClassifierFiles) -> None:
-    problems = {
-        "absent from the file": info["missing_keys"],
-        "not in the model": [name for name in info["unexpected_keys"] if not _UNUSED.search(name)],
-        "of another shape": info["mismatched_keys"],
-    }
-    for problem, names in problems.items():
-        if names:
-            listed = sorted(str(name) for name in names)
-            raise CheckpointError(
-                f"{len(listed)} weight(s) are {problem}; transformers would go on with random ones",
-                where=files.weights,
-                found=", ".join(listed[:5]) + (" …" if len(listed) > 5 else ""),
-                expected="exactly the weights of a trained sequence classifier",
-            )
 
 
 def _most_tokens(model: Any, tokenizer: Any, wanted: int | None, files: ClassifierFiles) -> int:
