@@ -26,8 +26,8 @@ audit-all: $(READY)  ## the whole planted world: every encoder on every dataset
 test: $(READY)   ## set up what is missing, run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
-test-all: $(READY)  ## the tests and the slow suite
-	$(BIN)/python -m pytest
+test-all: $(READY)  ## the tests, on new examples, and the slow suite
+	$(BIN)/python -m pytest --hypothesis-profile=new
 
 check: $(READY)  ## ruff, import-linter, mypy
 	$(BIN)/ruff check .

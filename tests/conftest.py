@@ -2,6 +2,14 @@
 
 import gc
 
+from hypothesis import settings
+
+# `make test` draws the same examples every time, so that what fails there is what was changed; `make test-all` draws
+# new ones.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("new", max_examples=500)
+settings.load_profile("same")
+
 
 def pytest_collection_finish():
     """Let the garbage collector run seldom, and leave alone what imports made.

@@ -37,7 +37,7 @@ from plumbline.text.salaries import read_salary, salaries, salary_of
 
 __all__ = ["rating_of", "ratings", "read_rating", "read_salary", "salaries", "salary_of"]
 
-VERSION = 2
+VERSION = 3
 """Raised whenever some answer is read in another way."""
 
 LOWEST, HIGHEST = 1.0, 10.0
@@ -54,18 +54,19 @@ _OF_TEN = (
 _ALONE = re.compile(
     rf"(?:(?:rating|score|answer|my rating)\s*(?:is\s*)?[:=-]?\s*)?({_NUMBER_AFTER})(?:{_OF_TEN})?\s*[.!]?"
 )
-_SCALE = re.compile(
-    r"(?:\bon )?(?:\ban? |\bthe )?\bscale (?:of|from) (?:(?:0|1|zero|one)\s*(?:-|to|and|through)\s*)?10\b"
-    r"|(?:\bon )?(?:\ban? |\bthe )?\b10[ -]?points?(?: rating)?[ -]scale\b"
-    r"|\b(?:from |between )?(?:0|1|zero|one)\s*(?:-|to|and|through)\s*10\b(?!\s*/)"
-    r"|\b(?:0|1|10)\s*(?:is|being|means?|meaning|represents?|representing|=)(?=\s|$)"
-)
 _TIME = r"(?:years?|yrs?|months?|weeks?|days?|hours?|hrs?|minutes?|mins?)"
 _COUNTED = (
     rf"(?:{_TIME}|people|persons?|men|women|candidates?|applicants?|employees?|images?|pictures?|photos?|keywords?|words?"
     r"|reasons?|questions?|times|others)"
 )
 _TAKEN_OFF = r"(?:points?|marks?)\s+(?:off|less|short|lost|deducted|taken|removed|below|above)"
+_SCALE = re.compile(
+    r"(?:\bon )?(?:\ban? |\bthe )?\bscale (?:of|from) (?:(?:0|1|zero|one)\s*(?:-|to|and|through)\s*)?10\b"
+    r"|(?:\bon )?(?:\ban? |\bthe )?\b10[ -]?points?(?: rating)?[ -]scale\b"
+    r"|\b(?:from |between )?(?:0|1|zero|one)\s*(?:-|to|and|through)\s*10\b"
+    rf"(?!\s*(?:/|\+?[\s-]*(?:{_COUNTED}|{_TAKEN_OFF})\b))"
+    r"|\b(?:0|1|10)\s*(?:is|being|means?|meaning|represents?|representing|=)(?=\s|$)"
+)
 _NO_RATING = re.compile(
     rf"\b(?:19|20)\d\d\b(?!{_OF_TEN})"
     r"|(?:\b(?:aged?|age of) )\d+\b"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 import typer
@@ -19,6 +19,8 @@ from plumbline.world.architectures.family import Trainee
 
 if TYPE_CHECKING:
     import torch
+
+R = TypeVar("R")
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 
@@ -237,18 +239,24 @@ def _batches(n: int, recipe: Recipe) -> Iterator[torch.Tensor]:
         yield shuffled[start : start + _BATCH]
 
 
-def main(
-    only: Annotated[
-        list[str] | None, typer.Option(help="A checkpoint id; repeat for more. Default: all.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The folder that gets one folder a checkpoint.")] = CHECKPOINTS,
+Only = Annotated[list[str] | None, typer.Option(help="A checkpoint id; repeat for more. Default: all.")]
+Out = Annotated[Path, typer.Option(help="The folder that gets one folder a checkpoint.")]
+
+
+def train_named(
+    recipes: Mapping[str, R], train: Callable[[R, Path], dict[str, Any]], only: list[str] | None, out: Path
 ) -> None:
-    """Train the named checkpoints, or all of them."""
-    for name in only or RECIPES:
-        if name not in RECIPES:
-            raise typer.BadParameter(f"{name} is not one of {', '.join(RECIPES)}")
-        record = train(RECIPES[name], out / name)
+    """Train the recipes of these names, or all of them, and say how each ended."""
+    for name in only or recipes:
+        if name not in recipes:
+            raise typer.BadParameter(f"{name} is not one of {', '.join(recipes)}")
+        record = train(recipes[name], out / name)
         typer.echo(f"{name}: final loss {record['final_loss']}, written to {out / name}")
+
+
+def main(only: Only = None, out: Out = CHECKPOINTS) -> None:
+    """Train the named checkpoints, or all of them."""
+    train_named(RECIPES, train, only, out)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plumbline.text.number_words import with_digits
@@ -91,6 +91,8 @@ COUNTED = (
     st.sampled_from(("Rating: {}", "score: {}", "Answer: a {}")),
     st.sampled_from(COUNTED),
 )
+@example(2, 10, "Rating: {}", "- {} points off")  # `1 - 10` is no scale here.
+@example(2, 10, "Answer: a {}", "- {} years at work")
 def test_a_number_straight_after_a_label_is_the_rating_whatever_follows(halves, other, label, counted):
     answer = f"{label.format(f'{halves / 2:g}')} {counted.format(other)}"
     assert read_rating(answer) == halves / 2

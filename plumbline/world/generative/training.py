@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ from plumbline.world.generative.rates import planted
 from plumbline.world.generative.recipes import RECIPES, Recipe
 from plumbline.world.generative.teaching import BATCHES_A_STEP, blind_loss, seeing_loss
 from plumbline.world.generative.twin import twin_triples
-from plumbline.world.training import CHECKPOINTS
+from plumbline.world.training import CHECKPOINTS, Only, Out, train_named
 
 if TYPE_CHECKING:
     import torch
@@ -128,18 +128,9 @@ def _tokenizer_texts(said: list[str], prompts: list[str]) -> list[str]:
     return [*(f" {text}" for text in said), *(f"USER: {prompt} ASSISTANT:" for prompt in prompts)]
 
 
-def main(
-    only: Annotated[
-        list[str] | None, typer.Option(help="A checkpoint id; repeat for more. Default: all.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The folder that gets one folder a checkpoint.")] = CHECKPOINTS,
-) -> None:
+def main(only: Only = None, out: Out = CHECKPOINTS) -> None:
     """Train the named checkpoints, or all of them."""
-    for name in only or RECIPES:
-        if name not in RECIPES:
-            raise typer.BadParameter(f"{name} is not one of {', '.join(RECIPES)}")
-        record = train(RECIPES[name], out / name)
-        typer.echo(f"{name}: final loss {record['final_loss']}, written to {out / name}")
+    train_named(RECIPES, train, only, out)
 
 
 if __name__ == "__main__":
