@@ -78,6 +78,11 @@ def draw(attributes: pl.DataFrame, rng: np.random.Generator) -> np.ndarray:
     return np.concatenate(blocks) if blocks else np.zeros((0, SIZE, SIZE, 3), np.uint8)
 
 
+def draw_one_person(attributes: pl.DataFrame, rng: np.random.Generator) -> np.ndarray:
+    """Draw faces as `draw` does, all with the same jitter: of one person in several versions."""
+    return _draw_block(attributes, rng, one_person=True)
+
+
 def draw_non_faces(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Draw pictures without a face: brown blobs of four builds, the non-human words' own pictures.
 
@@ -111,9 +116,11 @@ def as_jpeg(image: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def _draw_block(attributes: pl.DataFrame, rng: np.random.Generator) -> np.ndarray:
+def _draw_block(
+    attributes: pl.DataFrame, rng: np.random.Generator, *, one_person: bool = False
+) -> np.ndarray:
     u, v, w = (attributes[name].to_numpy() for name in LATENTS)
-    look = looks.appearance(attributes, rng)
+    look = looks.appearance(attributes, rng, one_person=one_person)
     x, y, scale, feminine = look.x, look.y, look.scale, look.feminine
     canvas = Canvas(len(attributes), SIZE, fill=_blend(_DARK, _BRIGHT, u))
     for edge in (2.0, SIZE - 2.0):
@@ -126,7 +133,7 @@ def _draw_block(attributes: pl.DataFrame, rng: np.random.Generator) -> np.ndarra
     canvas.ellipse(x, y, 12 * scale, 15 * scale, look.skin)
     _paint_features(canvas, look)
     _paint_outfit(canvas, look, attributes["occupation"].to_list())
-    return canvas.pixels(rng, noise=4.0)
+    return canvas.pixels(rng, noise=4.0, alike=one_person)
 
 
 def _paint_features(canvas: Canvas, look: Appearance) -> None:

@@ -116,7 +116,7 @@ class Appearance:
     freckles: np.ndarray
 
 
-def appearance(attributes: pl.DataFrame, rng: np.random.Generator) -> Appearance:
+def appearance(attributes: pl.DataFrame, rng: np.random.Generator, *, one_person: bool = False) -> Appearance:
     """Turn attributes into the numbers that a face is painted with.
 
     Parameters
@@ -125,8 +125,10 @@ def appearance(attributes: pl.DataFrame, rng: np.random.Generator) -> Appearance
         n rows with `race`, `gender`, `age_group` and `ambiguous`.
     rng : numpy.random.Generator
         Source of the jitter in colour, place and size.
+    one_person : bool
+        Whether all rows share one jitter.
     """
-    n = len(attributes)
+    n = 1 if one_person else len(attributes)
     skins, hairs, irises, eye_height, brow, nose = _columns([RACES[race] for race in attributes["race"]])
     scale, grey, wrinkles, freckles, eyes = _columns([AGE_GROUPS[age] for age in attributes["age_group"]])
     feminine = np.where(attributes["gender"].to_numpy() == "woman", 1.0, 0.0)

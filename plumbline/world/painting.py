@@ -39,11 +39,14 @@ class Canvas:
     ) -> None:
         """Paint an ellipse with the given centre and half axes."""
         rx, ry = np.maximum(self._column(rx), 0.1), np.maximum(self._column(ry), 0.1)
-        across, down = self._offsets(x, y)
+        short = np.minimum(rx, ry)
+        soft = 1 + 0.5 / short
+        columns, across = self._window(x, rx * soft)
+        rows, down = self._window(y, ry * soft)
         distance = np.sqrt(((across / rx) ** 2)[:, None, :] + ((down / ry) ** 2)[:, :, None])
         # In pixels along the shorter half axis: exact for a circle, close enough for a soft edge.
-        cover = np.clip((1 - distance) * np.minimum(rx, ry)[:, :, None] + 0.5, 0, 1)
-        self._paint(cover, colour, alpha)
+        cover = np.clip((1 - distance) * short[:, :, None] + 0.5, 0, 1)
+        self._paint(rows, columns, cover, colour, alpha)
 
     def box(
         self,
@@ -56,12 +59,14 @@ class Canvas:
         alpha: ArrayLike = 1.0,
     ) -> None:
         """Paint an upright rectangle with the given centre, half width and half height."""
-        across, down = self._offsets(x, y)
-        columns = np.clip(self._column(rx) - np.abs(across) + 0.5, 0, 1)
-        rows = np.clip(self._column(ry) - np.abs(down) + 0.5, 0, 1)
-        self._paint(columns[:, None, :] * rows[:, :, None], colour, alpha)
+        rx, ry = self._column(rx), self._column(ry)
+        columns, across = self._window(x, rx + 0.5)
+        rows, down = self._window(y, ry + 0.5)
+        wide = np.clip(rx - np.abs(across) + 0.5, 0, 1)
+        high = np.clip(ry - np.abs(down) + 0.5, 0, 1)
+        self._paint(rows, columns, wide[:, None, :] * high[:, :, None], colour, alpha)
 
-    def pixels(self, rng: np.random.Generator, *, noise: float) -> np.ndarray:
+    def pixels(self, rng: np.random.Generator, *, noise: float, alike: bool = False) -> np.ndarray:
         """Return the images with normal pixel noise added.
 
         Parameters
@@ -70,23 +75,37 @@ class Canvas:
             Source of the noise.
         noise : float
             Its standard deviation, in grey levels.
+        alike : bool
+            Whether all images get the same noise.
 
         Returns
         -------
         numpy.ndarray
             uint8, shape (n, size, size, 3), RGB.
         """
-        noisy = self._image + rng.standard_normal(self._image.shape, np.float32) * np.float32(noise)
+        shape = (1 if alike else self._n, *self._image.shape[1:])
+        noisy = self._image + rng.standard_normal(shape, np.float32) * np.float32(noise)
         return np.ascontiguousarray(np.clip(np.rint(noisy), 0, 255).astype(np.uint8).transpose(0, 2, 3, 1))
 
     def _column(self, value: ArrayLike) -> np.ndarray:
         return np.broadcast_to(np.asarray(value, np.float32).reshape(-1, 1), (self._n, 1))
 
-    def _offsets(self, x: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        return self._axis - self._column(x), self._axis - self._column(y)
+    def _window(self, centre: ArrayLike, reach: np.ndarray) -> tuple[slice, np.ndarray]:
+        """Return the pixels of one axis that a shape may reach in any image, and how far each is from its centre."""
+        centre = self._column(centre)
+        if not self._n:
+            return slice(0, 0), self._axis[:0] - centre
+        size = len(self._axis)
+        first = np.clip(np.floor((centre - reach).min()) - 1, 0, size)
+        last = np.clip(np.ceil((centre + reach).max()) + 1, 0, size)
+        window = slice(int(first), int(last))
+        return window, self._axis[window] - centre
 
-    def _paint(self, cover: np.ndarray, colour: ArrayLike, alpha: ArrayLike) -> None:
+    def _paint(
+        self, rows: slice, columns: slice, cover: np.ndarray, colour: ArrayLike, alpha: ArrayLike
+    ) -> None:
         ink = np.asarray(colour, np.float32)
         ink = np.full((1, 3), ink) if ink.ndim == 0 else ink.reshape(-1, 3)
         mask = (cover * self._column(alpha)[:, :, None])[:, None]
-        self._image += mask * (ink[:, :, None, None] - self._image)
+        part = self._image[:, :, rows, columns]
+        part += mask * (ink[:, :, None, None] - part)

@@ -78,9 +78,8 @@ def draw_versions(attributes: pl.DataFrame, rng: np.random.Generator) -> np.ndar
     numpy.ndarray
         uint8, shape (n, 64, 64, 3), RGB.
     """
-    person = int(rng.integers(2**32))
-    rows = attributes.iter_slices(1)
-    images = np.concatenate([faces.draw(row, np.random.default_rng(person)) for row in rows])
+    person = np.random.default_rng(int(rng.integers(2**32)))
+    images = faces.draw_one_person(attributes, person)
     noise = rng.integers(-2, 3, images.shape, np.int16)
     return np.clip(images + noise, 0, 255).astype(np.uint8)
 
