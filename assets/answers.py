@@ -1,6 +1,6 @@
 """One generative model as it is stored: its answers over all slices, their scores, and its identity."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -152,23 +152,25 @@ class StoredAnswers:
 
     def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Fill the lineage columns of metric rows of this model; `audit_id` follows in `metric_table`."""
-        digests = {made.details["dataset"]: made.details["dataset_digest"] for made in self.people.values()}
-        identities = {
-            name: about["identity"]
-            for name, about in next(iter(self.scores.values())).details["scorers"].items()
-        }
-        asked = {made.details["prompts"] for made in self.answers.values()}
-        known = {
-            "cell_id": pl.lit(self.identity),
-            "dataset_digest": pl.col("dataset").replace_strict(digests, default=None, return_dtype=pl.String),
-            "checkpoint_sha256": pl.lit(self.version),
-            "suite_hash": pl.lit(digest_json(sorted(asked))),
-            "scorer_id": pl.col("scorer").replace_strict(identities, default=None, return_dtype=pl.String),
-        }
-        filled = {
-            name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS
-        }
-        return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
+        return with_lineage(frame, [self], cell_id=self.identity)
+
+
+def with_lineage(frame: pl.DataFrame, models: Sequence[StoredAnswers], *, cell_id: str) -> pl.DataFrame:
+    """Fill the lineage columns of metric rows of some models; rows of several have no one checkpoint."""
+    people = [made.details for one in models for made in one.people.values()]
+    scorers = [next(iter(one.scores.values())).details["scorers"] for one in models]
+    digests = {details["dataset"]: details["dataset_digest"] for details in people}
+    identities = {name: about["identity"] for own in scorers for name, about in own.items()}
+    asked = {made.details["prompts"] for one in models for made in one.answers.values()}
+    known = {
+        "cell_id": pl.lit(cell_id),
+        "dataset_digest": pl.col("dataset").replace_strict(digests, default=None, return_dtype=pl.String),
+        "checkpoint_sha256": pl.lit(models[0].version if len(models) == 1 else None, pl.String),
+        "suite_hash": pl.lit(digest_json(sorted(asked))),
+        "scorer_id": pl.col("scorer").replace_strict(identities, default=None, return_dtype=pl.String),
+    }
+    filled = {name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS}
+    return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
 
 
 def _once(scores: pl.LazyFrame, *, several: bool) -> pl.LazyFrame:

@@ -34,6 +34,7 @@ def paper_comparison(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
             n: entry.reader for n, entry in audit.datasets.items() if not entry.root.startswith(PLANTED)
         },
         effects=_effects(places, made),
+        pooled=list(made.details.get("pooled", {}).get("models", ())),
         scorers={name: getattr(entry, "origin", None) or entry.kind for name, entry in audit.scorers.items()},
     )
     details = {"audit_id": made.details["audit_id"], "metric_table": made.sha256}

@@ -6,6 +6,7 @@ import dagster as dg
 import polars as pl
 from upath import UPath
 
+from assets.agreement import agreement_over_models
 from assets.cells import CELL_TABLES
 from assets.currency import sort_cells
 from assets.geometry import stored_geometry
@@ -30,7 +31,7 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
 
     Content only: equal data, checkpoints, prompts and settings give the same bytes. Run ids and times are in
     `provenance`. Cells whose sources have changed since, or whose dataset has not passed its checks, are left out
-    and named.
+    and named. Where people have annotated answers, their agreement over all generative models is added.
     """
     lake, cells = places.lake, sort_cells(places, context.instance)
     if not (cells.current or cells.models):
@@ -39,6 +40,8 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     geometry = stored_geometry(places, dict.fromkeys(m for _, m, _ in cells.current))
     parts = [*sorted(cell for _, _, cell in cells.current), *(g.identity for g in geometry)]
     parts += sorted(digest_json([identity, families]) for _, identity, families in cells.models)
+    pooled = agreement_over_models(places, [model for model, *_ in cells.models])
+    parts += [digest_json(pooled.made_of)] if pooled.made_of else []
     audit_id = digest_json([places.audit.digest, __version__, parts])
     frames = [
         lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES
@@ -46,10 +49,11 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     frames += [
         lake.read_table(name, partition=model) for model, _, families in cells.models for name in families
     ]
-    table = join_cells(frames, audit_id=audit_id)
-    absent = [vars(cell) for cell in cells.absent]
+    table = join_cells([*frames, pooled.rows], audit_id=audit_id)
+    absent = [vars(cell) for cell in (*cells.absent, *pooled.absent)]
     listed = {"current": cells.current, "models": cells.models, "absent": absent}
-    made = lake.write_table("metric_table", table, details={"audit_id": audit_id, **listed})
+    details = {"audit_id": audit_id, **listed, "pooled": pooled.made_of}
+    made = lake.write_table("metric_table", table, details=details)
     return materialised(
         made,
         lake=lake,
@@ -57,6 +61,7 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
         audit_id=audit_id,
         cells=len(cells.current),
         generative_models=len(cells.models),
+        annotated_models=dg.MetadataValue.json(pooled.models),
         absent=dg.MetadataValue.json(absent),
         findings=dg.MetadataValue.md(markdown_table(findings_table(table))),
         **{

@@ -12,13 +12,13 @@ from plumbline.language.cell import LanguageCell
 from plumbline.language.scored_answers import parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
+from plumbline.tables.generation_schema import ALL_MODELS
 from plumbline.tables.schema import metric_frame
 from plumbline.text.agreement import Kappa, SheetLabels, fleiss_kappa, sheet_labels, with_score
 from plumbline.text.annotations import BLACK_SUBJECT, JUDGE, PERSONALITY, read_annotations
 from plumbline.text.sheet_labels import left_out
 
 SCORED = "toxicity"
-ALL_MODELS = "all models"
 ALL_DATASETS = "all datasets"
 NO_ANSWER = "of no answer of this audit"
 NO_SCORE = "without a score"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from plumbline.errors import MetricError
 from plumbline.tables.checkpoints import recognise
+from plumbline.tables.generation_schema import ALL_MODELS
 from plumbline.tables.published import KEYS, published_values
 from plumbline.tables.schema import Schema
 
@@ -78,6 +79,7 @@ def compare_with_published(
     effects: pl.DataFrame | None = None,
     published: pl.DataFrame | None = None,
     scorers: Mapping[str, str] | None = None,
+    pooled: Sequence[str] = (),
 ) -> pl.DataFrame:
     """Set what an audit measured beside what the papers printed.
 
@@ -99,6 +101,9 @@ def compare_with_published(
     scorers : mapping of str to str, optional
         Scorer id of the audit to its kind, such as `perspective`: the papers name kinds, an audit file names its
         scorers as it likes, and scores of another kind are another measure. Without one, ids are taken as kinds.
+    pooled : sequence of str
+        Ids of the models that the rows of `all models` are over. Printed numbers of no single checkpoint are compared
+        with these, if every one of them is a study's.
 
     Returns
     -------
@@ -123,6 +128,9 @@ def compare_with_published(
         metric_table = metric_table.with_columns(
             pl.when(pl.col("scorer").is_not_null()).then(kinds).alias("scorer")
         )
+    together = [encoders.get(name, "") for name in pooled]
+    if together and all(recognise(address) for address in together):
+        encoders = {**encoders, ALL_MODELS: ", ".join(together)}
     parts = [_metric_pairs(printed, metric_table, encoders, datasets)]
     if effects is not None:
         parts.append(_effect_pairs(printed, effects, encoders, datasets))
@@ -144,9 +152,10 @@ def checkpoint_fits(comparison: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        In `FIT_SCHEMA`; effects are left out, since they are of two checkpoints.
+        In `FIT_SCHEMA`; what is not of one checkpoint, effects and numbers over all models, is left out.
     """
     compared = comparison.filter(pl.col("within").is_not_null(), pl.col("reference_model").is_null())
+    compared = compared.drop_nulls("checkpoint")
     by = ["paper", "checkpoint", "model", "address", "metric"]
     fits = compared.group_by(by, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("cells"),
@@ -208,7 +217,9 @@ def _located(
 
     `ends` says which columns hold encoders, and under which name their study checkpoint goes.
     """
+    known: dict[str, str | None]
     known = {model: found.id for model, address in encoders.items() if (found := recognise(address))}
+    known |= {ALL_MODELS: None} if ALL_MODELS in encoders else {}
     readers = {_TEXT: _TEXT, **datasets}
     rows = table.filter(pl.col(column).is_in(list(known)) for column in ends)
     rows = rows.filter(pl.col("dataset").is_in(list(readers)))
@@ -240,7 +251,7 @@ def _judged() -> list[pl.Expr]:
     slack = rounding + 1e-9
     inside = (ends[0] - slack <= published) & (published <= ends[1] + slack)
     agrees = pl.coalesce(inside, (measured - published).abs() <= slack)
-    other_n = pl.format("published on {} images, measured on {}", "published_n", "n")
+    other_n = pl.format("published with n = {}, measured with n = {}", "published_n", "n")
     reason = pl.col("reason")
     said_of_measurement = (
         pl.when(measured.is_null())

@@ -19,8 +19,9 @@ from plumbline.report.language_words import (
 )
 from plumbline.report.listings import LONGEST_LISTING, Listing, estimate, share
 from plumbline.report.numbers import bare_p, count
-from plumbline.report.rows import Row, by, where
+from plumbline.report.rows import Row, by, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
+from plumbline.tables.generation_schema import ALL_MODELS
 
 _ELSEWHERE = "the metric table"
 
@@ -221,8 +222,8 @@ def agreement_listing(rows: pl.DataFrame) -> Listing:
     return capped(heads, shown, frozenset({5, 6, 7}))
 
 
-def people_listing(rows: pl.DataFrame) -> Listing:
-    """List how far annotators agree with each other, with a scorer, and with the judge of stereotypes."""
+def people_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
+    """List how far annotators agree with each other, a scorer and the judge: over all models first, then of each."""
     titles = {"fleiss_kappa": "Fleiss' kappa", "judge_precision": "precision", "judge_recall": "recall"}
     words = {
         "annotators": "annotators with each other",
@@ -241,7 +242,8 @@ def people_listing(rows: pl.DataFrame) -> Listing:
             count(row["n"]),
             row["reason"] or "",
         )
-        for row in where(rows, metric=tuple(titles)).to_dicts()
+        for model in in_order(rows["model"], (ALL_MODELS, *models))
+        for row in where(rows, metric=tuple(titles), model=model).to_dicts()
     ]
     heads = ("Model", "Dataset", "Of", "Who", "Measure", "Value", "n", "Note")
     return capped(heads, shown, frozenset({5, 6}))

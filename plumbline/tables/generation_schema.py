@@ -9,6 +9,9 @@ from plumbline.tables.schema import Schema
 NO_INSTRUCTION = "none"
 """Stands in the column `instruction` for a prompt as it is; in metric rows it is null."""
 
+ALL_MODELS = "all models"
+"""Stands in the column `model` of metric rows that are over every generative model at once; no id has a space."""
+
 GENERATION_SCHEMA: Schema = {
     "row_key": pl.String,
     # what was asked

@@ -55,7 +55,7 @@ def test_the_neutral_control_is_measured(make_cell, quick):
     faces = replace(drawn, images=rng.normal(size=(40, 16)).astype(np.float32))
     found = covered(FAMILIES["robustness_metrics"].compute(faces, settings=quick), "neutral")
     assert columns(found, DMM, "5") == set(printed(DMM, "5")["column"])
-    assert found["note"].str.contains("published on 19 images, measured on 40").all()
+    assert found["note"].str.contains("published with n = 19, measured with n = 40").all()
 
 
 @pytest.fixture

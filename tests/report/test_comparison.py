@@ -129,7 +129,7 @@ def printed_rows(*rows):
 
 def test_another_number_of_images_is_said():
     row = only(compare(SKEW | {"n": 9000}))
-    assert row["note"] == "published on 10954 images, measured on 9000"
+    assert row["note"] == "published with n = 10954, measured with n = 9000"
     assert row["within"] is True
 
 

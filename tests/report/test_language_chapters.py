@@ -336,9 +336,12 @@ def test_annotators_are_told_where_there_are_any(inputs):
            "ci_high": 0.7, "n": 50}  # fmt: skip
     from plumbline.tables.schema import metric_frame
 
-    made = CHAPTER["generation"].parts(metric_frame([row]), inputs)
-    cells = made[-1].tables[0][1].rows[0]
-    assert cells[2:7] == (
+    others = [{"model": "aardvark", "value": 0.5}, {"model": "all models", "dataset": "zoo", "value": 0.7}]
+    made = CHAPTER["generation"].parts(metric_frame([row | other for other in ({}, *others)]), inputs)
+    rows = made[-1].tables[0][1].rows
+    # Over all models first, as the study gives it; then each model in the order of the report.
+    assert [cells[0] for cells in rows] == ["all models", "llava", "aardvark"]
+    assert rows[1][2:7] == (
         "personality", "annotators with each other", "Fleiss' kappa", "0.62 [0.50–0.70]", "50",
     )  # fmt: skip
 

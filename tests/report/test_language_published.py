@@ -2,7 +2,7 @@
 
 import pytest
 
-from plumbline.report.comparison import compare_with_published
+from plumbline.report.comparison import checkpoint_fits, compare_with_published
 from plumbline.tables.published import published_values
 from plumbline.tables.schema import metric_frame
 
@@ -70,6 +70,59 @@ def test_the_model_of_an_endpoint_goes_by_its_name(published):
     }  # fmt: skip
     row = compare(published, refused).row(0, named=True)
     assert (row["table"], row["checkpoint"], row["published"], row["within"]) == ("14", "gpt-4o", 0.04, True)
+
+
+KAPPA = {
+    "metric": "fleiss_kappa", "definition": "annotators", "model": "all models", "dataset": "faces",
+    "suite": "generation", "prompt": "personality", "condition": "before", "statistic": "estimate", "value": 0.85,
+    "ci_low": 0.8, "ci_high": 0.9, "n": 50,
+}  # fmt: skip
+JUDGED = KAPPA | {"metric": "judge_recall", "definition": "majority_of_three", "prompt": None, "value": 0.5,
+                  "ci_low": 0.4, "ci_high": 0.6, "n": 120}  # fmt: skip
+
+
+def pooled(published, *rows, models=("mine", "api"), **more):
+    return compare_with_published(
+        metric_frame(list(rows)), encoders=MODELS, datasets=more.get("datasets", DATASETS), published=published,
+        scorers=PERSPECTIVE, pooled=models,
+    )  # fmt: skip
+
+
+def test_what_was_printed_of_all_models_stands_beside_the_numbers_over_all_models(published):
+    scored = KAPPA | {"definition": "annotators_and_score", "scorer": "google"}
+    found = pooled(published, KAPPA, scored, JUDGED)
+    assert found.select("published", "measured", "within").rows() == [
+        (0.8788, 0.85, True), (0.8794, 0.85, True), (0.29, 0.5, False),
+    ]  # fmt: skip
+    assert set(found["model"]) == {"all models"} and found["checkpoint"].null_count() == 3
+    assert set(found["address"]) == {f"{MODELS['mine']}, {MODELS['api']}"}
+    assert found["note"].to_list() == [None, None, "300 words, 50 of each of six groups, were annotated"]
+    assert checkpoint_fits(found).is_empty()
+
+
+def test_the_kappa_with_another_kind_of_scorer_is_another_number(published):
+    stand_in = KAPPA | {"definition": "annotators_and_score", "scorer": "words"}
+    assert pooled(published, KAPPA, stand_in)["definition"].to_list() == ["annotators"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "more"),
+    [
+        ({"model": "mine"}, {}),  # one model's part of the sheet
+        ({}, {"models": ("mine", "other")}),  # a model that no study asked
+        ({}, {"models": ()}),
+        ({}, {"datasets": {}}),  # the planted world
+        ({"dataset": "all datasets"}, {}),
+    ],
+    ids=["of one model", "a foreign model", "nothing pooled", "planted", "several datasets"],
+)
+def test_other_agreement_is_not_what_was_printed(published, changed, more):
+    assert pooled(published, KAPPA | changed, JUDGED | changed, **more).is_empty()
+
+
+def test_one_pooled_model_is_still_no_checkpoint(published):
+    found = pooled(published, KAPPA, MAX | {"model": "all models"}, models=("mine",))
+    assert found["metric"].to_list() == ["fleiss_kappa"] and found["checkpoint"].to_list() == [None]
 
 
 def test_real_images_are_compared_by_group(published):

@@ -62,7 +62,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         parts += [_of_subset(own, table, inputs, dataset, name) for name in attributes_in(own)]
     parts += _other_scorers(plain(every), inputs)
     if not people.is_empty():
-        listing = people_listing(people)
+        listing = people_listing(people, [one.id for one in inputs.lvlms])
         parts.append(Part(title="Agreement with people", tables=[("Annotators, scorers, judge", listing)]))
     return parts
 
@@ -208,7 +208,8 @@ CHAPTER = Chapter(
             "Several scorers, and people",
             "Rank and linear correlation over the same answers of every two scorers. Fleiss' kappa of annotators, "
             "alone and with the score from 0.3 on as one annotator more; precision and recall of the judge of "
-            "stereotypes against the majority of annotators.",
+            "stereotypes against the majority of annotators. Over all models these rest on whole sheets, as those of "
+            "the study; of one model, on its own texts and words among them.",
         ),
     ),
 )
