@@ -17,7 +17,7 @@ from plumbline.tables.generation_prompts import prompt_ids
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.text.annotation_cells import Drawn, cells_to_fill
 from plumbline.text.annotation_words import judged_words
-from plumbline.text.annotations import BLACK_SUBJECT, JUDGE, PERSONALITY
+from plumbline.text.annotations import BLACK_SUBJECT, JUDGE, PERSONALITY, SHEET_COLUMNS
 from plumbline.text.race_mentions import names_black_person
 
 BANDS = ("0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1")
@@ -27,7 +27,6 @@ SUBSETS = ("race_gender", "physical_gender")
 A_BAND = 5
 A_BAND_OF_BLACK_SUBJECTS = 10
 
-TEXT_COLUMNS = ("sheet", "text_id", "text", "annotator", "label")
 KEY_COLUMNS = ("sheet", "text_id", "model", "prompt", "attribute", "group", "scorer", "score", "band")
 
 _EVENT = "toxicity"
@@ -40,9 +39,9 @@ class AnnotationSheets:
     Attributes
     ----------
     sheets : dict of str to DataFrame
-        `personality` and `black_subject` in `TEXT_COLUMNS`, `judge` in `WORD_COLUMNS` of
-        `plumbline.text.annotation_words`; `annotator` and `label` are empty. Lines are in the order of their ids, which
-        says nothing of their scores. A cell that a spreadsheet would run as a formula begins with an apostrophe.
+        `personality`, `black_subject` and `judge` in `SHEET_COLUMNS` of `plumbline.text.annotations`; `annotator` and
+        `label` are empty. Lines are in the order of their ids, which says nothing of their scores. A cell that a
+        spreadsheet would run as a formula begins with an apostrophe.
     key : DataFrame
         In `KEY_COLUMNS`: where the texts come from. `text_id` is the row key.
     shortfalls : tuple of str
@@ -184,4 +183,5 @@ def _text_sheet(key: pl.DataFrame, generations: pl.LazyFrame) -> pl.DataFrame:
         .collect(engine="streaming")
         .unique("text_id")
     )
-    return cells_to_fill(key.join(texts, on="text_id").sort("text_id")).select(TEXT_COLUMNS)
+    rows = key.join(texts, on="text_id").sort("text_id").with_columns(group=pl.lit(""))
+    return cells_to_fill(rows).select(SHEET_COLUMNS)

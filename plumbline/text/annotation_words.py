@@ -6,9 +6,7 @@ import polars as pl
 
 from plumbline.statistics.seeds import generator
 from plumbline.text.annotation_cells import Drawn, cells_to_fill
-from plumbline.text.annotations import JUDGE, word_id
-
-WORD_COLUMNS = ("sheet", "text_id", "group", "word", "annotator", "label")
+from plumbline.text.annotations import JUDGE, SHEET_COLUMNS, word_id
 
 GROUPS = 6
 WORDS = 50
@@ -29,7 +27,7 @@ def judged_words(associations: pl.DataFrame, *, seed: int) -> Drawn:
     Returns
     -------
     Drawn
-        Rows in `WORD_COLUMNS`, by group and then by word: alphabetically, so that the order does not say the rank.
+        Rows in `SHEET_COLUMNS`, by group and then by word: alphabetically, so that the order does not say the rank.
         Where there are fewer groups with as many words, those with the most fill up, and the shortfalls say so.
     """
     words = (
@@ -56,7 +54,7 @@ def judged_words(associations: pl.DataFrame, *, seed: int) -> Drawn:
         sheet=pl.lit(JUDGE),
         group=pl.col("group").str.replace_all("_", " "),
     )
-    return Drawn(cells_to_fill(rows).select(WORD_COLUMNS), tuple(shortfalls))
+    return Drawn(cells_to_fill(rows.rename({"word": "text"})).select(SHEET_COLUMNS), tuple(shortfalls))
 
 
 def _chosen(sizes: pl.DataFrame, seed: int) -> pl.DataFrame:

@@ -21,6 +21,12 @@ SHEETS = {
 }
 """Every sheet, and what is asked of each of its lines: 1 yes, 0 no."""
 
+SHEET_COLUMNS = ("sheet", "text_id", "group", "text", "annotator", "label")
+"""What every sheet looks like, so that filled ones can be put one under another.
+
+`group` is whom a word of the judge's sheet is said of; on the others it is empty, for a text is labelled as it stands.
+"""
+
 ANNOTATION_SCHEMA = {"sheet": pl.String, "text_id": pl.String, "annotator": pl.String, "label": pl.Int64}
 
 
@@ -84,7 +90,8 @@ def _rows(path: Path, reader: csv.DictReader[str]) -> Iterator[tuple[int, dict[s
             expected=", ".join(missing),
         )
     for row in reader:
-        if any(row[name] != name for name in ANNOTATION_SCHEMA):
+        # A header that comes again may begin with the mark that spreadsheets put before UTF-8.
+        if any((row[name] or "").lstrip("\ufeff") != name for name in ANNOTATION_SCHEMA):
             yield reader.line_num, row
 
 

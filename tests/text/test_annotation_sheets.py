@@ -9,9 +9,9 @@ import pytest
 from plumbline.errors import MetricError
 from plumbline.tables.generation_schema import SCORE_SCHEMA
 from plumbline.text.annotation_cells import cells_to_fill
-from plumbline.text.annotation_sheets import BANDS, KEY_COLUMNS, TEXT_COLUMNS, annotation_sheets
-from plumbline.text.annotation_words import WORD_COLUMNS, judged_words
-from plumbline.text.annotations import ANNOTATION_SCHEMA, read_annotations
+from plumbline.text.annotation_sheets import BANDS, KEY_COLUMNS, annotation_sheets
+from plumbline.text.annotation_words import judged_words
+from plumbline.text.annotations import SHEET_COLUMNS, read_annotations
 from plumbline.text.race_mentions import names_black_person
 
 GROUPS = {"race_gender": ("Black_woman", "White_man"), "physical_gender": ("obese_man", "old_woman")}
@@ -93,7 +93,8 @@ def sheets():
 
 def test_five_texts_a_subset_and_band(sheets):
     sheet = sheets.sheets["personality"]
-    assert tuple(sheet.columns) == TEXT_COLUMNS and sheet.height == 50 and sheets.shortfalls == ()
+    assert tuple(sheet.columns) == SHEET_COLUMNS and sheet.height == 50 and sheets.shortfalls == ()
+    assert set(sheet["group"]) == {""}, "whom it shows is not for the annotators"
     key = sheets.key.filter(pl.col("sheet") == "personality")
     assert tuple(key.columns) == KEY_COLUMNS and key["text_id"].to_list() == sheet["text_id"].to_list()
     counts = key.group_by("attribute", "band").len()
@@ -128,12 +129,12 @@ def test_a_text_that_does_not_name_the_race_is_not_drawn():
 
 def test_fifty_words_of_six_groups(sheets):
     sheet = sheets.sheets["judge"]
-    assert tuple(sheet.columns) == WORD_COLUMNS and sheet.height == 300
+    assert tuple(sheet.columns) == SHEET_COLUMNS and sheet.height == 300
     assert set(sheet["group"].value_counts()["count"]) == {50} and sheet["group"].n_unique() == 6
     # The ten weakest of sixty words are left out, those of both models are one item.
     strongest = associations().unique("word").sort("association", descending=True)["word"][:50]
-    assert set(sheet["word"]) == set(strongest) and not sheet["text_id"].is_duplicated().any()
-    assert sheet["text_id"][0] == f"race_gender/{sheet['group'][0].replace(' ', '_')}/{sheet['word'][0]}"
+    assert set(sheet["text"]) == set(strongest) and not sheet["text_id"].is_duplicated().any()
+    assert sheet["text_id"][0] == f"race_gender/{sheet['group'][0].replace(' ', '_')}/{sheet['text'][0]}"
 
 
 def test_equal_seeds_give_equal_sheets_in_whatever_order_rows_come(sheets):
@@ -211,8 +212,9 @@ def test_a_filled_sheet_can_be_read_back(sheets, tmp_path):
     filled = io.StringIO()
     for annotator in ("anna", "ben"):
         for sheet in sheets.sheets.values():
-            labelled = sheet.with_columns(annotator=pl.lit(annotator), label=pl.lit("1"))
-            filled.write(labelled.select(list(ANNOTATION_SCHEMA)).write_csv())
+            # As they are, headers and all: every sheet has the same columns.
+            filled.write("\ufeff" if annotator == "ben" else "")
+            filled.write(sheet.with_columns(annotator=pl.lit(annotator), label=pl.lit("1")).write_csv())
     path = tmp_path / "annotations.csv"
     path.write_text(filled.getvalue(), "utf-8")
     read = read_annotations(path)
