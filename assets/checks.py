@@ -7,7 +7,7 @@ import polars as pl
 
 from assets.partitions import DATASETS
 from assets.results import markdown_table
-from plumbline.audit_file import DatasetEntry
+from plumbline.audit_entries import DatasetEntry
 from plumbline.datasets import composite_labels
 from plumbline.digests import digest_json
 from plumbline.tables.suites import GENDERS

@@ -15,7 +15,7 @@ from assets.partitions import answers_key, cell_key
 from assets.slices import asked_slices
 from assets.sources import report_sources
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions, register_slices
-from plumbline.audit_file import Audit
+from plumbline.audit import Audit
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.suite_needs import require_suites
 from plumbline.errors import PlumblineError

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from upath import UPath
 
-from plumbline.audit_file import Audit, DatasetEntry, read_audit
+from plumbline.audit import Audit
+from plumbline.audit_entries import DatasetEntry
+from plumbline.audit_file import read_audit
 from plumbline.datasets.addresses import HUB, dataset_folder
 from plumbline.digests import digest_json
 from plumbline.encoders.addresses import CheckpointFiles

@@ -8,7 +8,7 @@ import pytest
 from upath import UPath
 
 from assets import effects
-from plumbline.audit_file import EncoderEntry, Statistics, Thresholds
+from plumbline.audit_entries import EncoderEntry, Statistics, Thresholds
 from plumbline.metrics import Cell, SuiteLogits
 from plumbline.metrics.factor_effects import EFFECT_SCHEMA
 from plumbline.storage import Lake

@@ -8,7 +8,7 @@ import pytest
 from upath import UPath
 
 from assets.geometry import NO_TEXT_SPACE, WORDS, valence_geometry
-from plumbline.audit_file import Statistics, Thresholds
+from plumbline.audit_entries import Statistics, Thresholds
 from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
 from plumbline.storage import Lake
 from plumbline.tables.schema import METRIC_SCHEMA

@@ -1,0 +1,142 @@
+"""The parts of the audit file: datasets, encoders, what is audited on what, and how everything runs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.audit_part import Part
+from plumbline.audit_values import (
+    AUDITED_SUITES,
+    BalancedLabel,
+    CheckpointAddress,
+    FamilyName,
+    FilterName,
+    ReaderName,
+    Root,
+    Shares,
+    Slug,
+    SourceName,
+    SuiteName,
+    SuiteNames,
+    Wording,
+)
+from plumbline.datasets.column_map import ColumnMap
+from plumbline.datasets.records import Reader
+from plumbline.datasets.registry import MAPPED, reader_for
+
+
+class DatasetEntry(Part):
+    """A dataset: its reader, its folder, and the shares its labels must have before anything is computed on it."""
+
+    reader: ReaderName
+    root: Root = Field(
+        description="a folder, `hf-hub:datasets/ORG/NAME@COMMIT`, or `planted:NAME` for one of the planted world"
+    )
+    balance: dict[BalancedLabel, Shares] = Field(
+        default_factory=dict,
+        description="record column, or `COLUMN_gender` with the automatic label -> allowed share of each label",
+    )
+    filters: dict[SuiteName, FilterName] = Field(
+        default_factory=dict, description="suite -> named row filter"
+    )
+    padding: float | None = Field(
+        default=None, description="FairFace exists with 0.25 and 1.25: part of its identity"
+    )
+    quarantine_rate: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="in place of `thresholds.quarantine_rate`, as for a list with dead links",
+    )
+    map: ColumnMap | None = Field(
+        default=None, description="for the reader `folder`: which column of its table is what"
+    )
+
+    @model_validator(mode="after")
+    def _map_fits(self) -> DatasetEntry:
+        if (self.reader == MAPPED) != (self.map is not None):
+            raise ValueError(f"`map` with the reader `{MAPPED}`, and only with it")
+        return self
+
+    def open_reader(self) -> Reader:
+        """Return the reader of this dataset."""
+        return reader_for(self.reader, self.map)
+
+
+class EncoderEntry(Part):
+    """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or an open_clip `ARCHITECTURE/TAG`; see `families`."""
+
+    address: CheckpointAddress
+    family: FamilyName | None = Field(
+        default=None, description="which library reads it; found from its files when absent"
+    )
+    factors: dict[str, str] = Field(
+        default_factory=dict, description="design factors, such as size or data source"
+    )
+    wording: Wording | None = Field(
+        default=None, description="of the Trident prompts; that of the encoder's family when absent"
+    )
+    planted_source: SourceName | None = Field(
+        default=None, description="for checkpoints of the planted world: their source"
+    )
+
+
+class AuditEntry(Part):
+    """One rectangle of the grid: these encoders on these datasets, with these suites and mitigations."""
+
+    encoders: Literal["all"] | tuple[Slug, ...] = "all"
+    datasets: Literal["all"] | tuple[Slug, ...] = "all"
+    suites: SuiteNames = AUDITED_SUITES
+    mitigations: Literal["all"] | tuple[Slug, ...] = Field(
+        default="all", description="ids of `mitigations`; none are tried where the list is empty"
+    )
+
+
+class Storage(Part):
+    """Where results live and how arrays are cut."""
+
+    root: str | None = Field(
+        default=None, description="folder or fsspec address; `.plumbline/lake` when absent"
+    )
+    shard_rows: int = Field(default=4096, ge=1)
+
+
+class Engine(Part):
+    """How models run. What could move a number is part of the cache key."""
+
+    batch_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="images of a forward pass; when absent 64 on a CPU, found once on a GPU",
+    )
+    workers: int | None = Field(default=None, ge=1, description="decoding threads; one per core when absent")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto", description="auto: bfloat16 on a GPU, float32 on a CPU"
+    )
+    compile: bool = Field(default=False, description="run the models through torch.compile")
+    decoder: Literal["pillow", "fast"] = Field(
+        default="pillow",
+        description="fast: another JPEG decoder where an encoder only resizes and crops, if embeddings agree",
+    )
+
+
+class Statistics(Part):
+    """How uncertainty is computed."""
+
+    seed: int = Field(default=20260801, ge=0)
+    resamples: int = Field(default=10_000, ge=100)
+    permutations: int = Field(default=10_000, ge=100)
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    min_group: int = Field(default=30, ge=1)
+    label_margin: float = Field(default=0.2, ge=0, lt=1)
+
+
+class Thresholds(Part):
+    """Limits of the quality checks."""
+
+    label_error: float = Field(
+        default=0.15, ge=0, le=1, description="largest automatic-label error rate of a group"
+    )
+    quarantine_rate: float = Field(default=0.05, ge=0, le=1)
