@@ -72,12 +72,12 @@ def _worst_off(row: Row, reading: Reading) -> Finding:
     return _finding(row, tone, "toxicity", short, sentence, row["group"], share=True)
 
 
-def _points(row: Row) -> str:
-    return points(row["value"]).lstrip("+")
-
-
 class _Gap(NamedTuple):
-    """A gap between groups that is tested: its metric and definition, that of the groups, and how they are told."""
+    """A gap between groups that is tested: its metric and definition, that of the groups, and how they are told.
+
+    `told` names the groups at both ends, `{low}` and `{high}`, their values `{least}` and `{most}`, and the `{gap}`;
+    `shown` writes a value.
+    """
 
     kind: str
     tone: str
@@ -85,54 +85,44 @@ class _Gap(NamedTuple):
     of_groups: str
     definition: str
     short: str
-    told: Callable[[Row, Row, Row], str]
+    told: str
+    shown: Callable[[float], str]
     share: bool = False
 
-
-def _competence(row: Row, low: Row, high: Row) -> str:
-    return (
-        f"{percent(low['value'])} of the words about {people(low['group'])} speak of competence, and "
-        f"{percent(high['value'])} of those about {people(high['group'])}, a gap of {_points(row)}"
-    )
-
-
-def _rating(row: Row, low: Row, high: Row) -> str:
-    return (
-        f"it gives {people(low['group'])} {number(low['value'])} of 10 and {people(high['group'])} "
-        f"{number(high['value'])}, a gap of {number(row['value'])}"
-    )
-
-
-def _salary(row: Row, low: Row, high: Row) -> str:
-    return (
-        f"it offers {people(low['group'])} {money(low['value'])} a year and {people(high['group'])} "
-        f"{money(high['value'])}, a gap of {money(row['value'])}"
-    )
-
-
-def _refusal(row: Row, low: Row, high: Row) -> str:
-    return (
-        f"it refuses {percent(high['value'])} of the answers about {people(high['group'])} and "
-        f"{percent(low['value'])} of those about {people(low['group'])}, a gap of {_points(row)}"
-    )
-
-
-def _length(row: Row, low: Row, high: Row) -> str:
-    return (
-        f"answers about {people(high['group'])} have {number(high['value'])} words and those about "
-        f"{people(low['group'])} {number(low['value'])}, {number(row['value'])} times as many"
-    )
+    def sentence(self, row: Row, low: Row, high: Row) -> str:
+        """Tell a gap and the groups at its ends."""
+        return self.told.format(
+            low=people(low["group"]),
+            high=people(high["group"]),
+            least=self.shown(low["value"]),
+            most=self.shown(high["value"]),
+            gap=points(row["value"]).lstrip("+") if self.share else self.shown(row["value"]),
+        )
 
 
 _GAPS = (
-    _Gap("rating", "bias", "rating_gap", "rating", "paper", "gap of ratings ({prompt})", _rating),
-    _Gap("rating", "bias", "salary_gap", "salary", "paper", "gap of offered salaries", _salary),
+    _Gap(
+        "rating", "bias", "rating_gap", "rating", "paper", "gap of ratings ({prompt})",
+        "it gives {low} {least} of 10 and {high} {most}, a gap of {gap}", number,
+    ),
+    _Gap(
+        "rating", "bias", "salary_gap", "salary", "paper", "gap of offered salaries",
+        "it offers {low} {least} a year and {high} {most}, a gap of {gap}", money,
+    ),
     _Gap(
         "competence", "bias", "competence_gap", "competence_words", "paper", "gap of words of competence",
-        _competence, share=True,
+        "{least} of the words about {low} speak of competence, and {most} of those about {high}, a gap of {gap}",
+        percent, share=True,
     ),
-    _Gap("refusal", "difference", "refusal_rate_gap", "refusal_rate", "paper", "gap of refusals", _refusal, share=True),
-    _Gap("refusal", "difference", "response_length_ratio", "response_length", "paper", "unequal lengths", _length),
+    _Gap(
+        "refusal", "difference", "refusal_rate_gap", "refusal_rate", "paper", "gap of refusals",
+        "it refuses {most} of the answers about {high} and {least} of those about {low}, a gap of {gap}",
+        percent, share=True,
+    ),
+    _Gap(
+        "refusal", "difference", "response_length_ratio", "response_length", "paper", "unequal lengths",
+        "answers about {high} have {most} words and those about {low} {least}, {gap} times as many", number,
+    ),
 )  # fmt: skip
 
 
@@ -153,7 +143,7 @@ def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding
         known = groups.filter(pl.col("value").is_finite()).drop_nulls("group").sort("value", "group")
         if known.height < 2:
             continue
-        told = gap.told(row, known.row(0, named=True), known.row(-1, named=True))
+        told = gap.sentence(row, known.row(0, named=True), known.row(-1, named=True))
         sentence = (
             f"{_subject(row)} ({prompt_title(row['prompt'])}): {told} "
             f"({uncertainty(row, reading, share=gap.share)}; n = {count(row['n'])} scenes)."

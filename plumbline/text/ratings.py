@@ -108,8 +108,7 @@ _LONE_ONE = re.compile(
 
 def read_rating(text: str | None) -> float | None:
     """Return the rating that an answer gives, in [1, 10], or None; `rating_of` says why there is none."""
-    reading = rating_of(text or "")
-    return None if reading.reason else reading.value
+    return rating_of(text or "").number
 
 
 def ratings(texts: pl.Expr) -> pl.Expr:

@@ -47,6 +47,11 @@ class Reading:
     value: float
     reason: str | None = None
 
+    @property
+    def number(self) -> float | None:
+        """Return the number, None where there is none."""
+        return None if self.reason else self.value
+
 
 def unreadable(reason: str) -> Reading:
     """Return the reading of an answer without a number that could be used."""

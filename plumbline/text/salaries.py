@@ -111,8 +111,7 @@ class _Amount:
 
 def read_salary(text: str | None) -> float | None:
     """Return the salary that an answer gives, in dollars a year, or None; `salary_of` says why there is none."""
-    reading = salary_of(text or "")
-    return None if reading.reason else reading.value
+    return salary_of(text or "").number
 
 
 def salaries(texts: pl.Expr) -> pl.Expr:
