@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 
 class Canvas:
@@ -40,7 +40,7 @@ class Canvas:
         """Paint an ellipse with the given centre and half axes."""
         rx, ry = np.maximum(self._column(rx), 0.1), np.maximum(self._column(ry), 0.1)
         short = np.minimum(rx, ry)
-        soft = 1 + 0.5 / short
+        soft = 1 + np.float32(0.5) / short
         columns, across = self._window(x, rx * soft)
         rows, down = self._window(y, ry * soft)
         distance = np.sqrt(((across / rx) ** 2)[:, None, :] + ((down / ry) ** 2)[:, :, None])
@@ -60,8 +60,8 @@ class Canvas:
     ) -> None:
         """Paint an upright rectangle with the given centre, half width and half height."""
         rx, ry = self._column(rx), self._column(ry)
-        columns, across = self._window(x, rx + 0.5)
-        rows, down = self._window(y, ry + 0.5)
+        columns, across = self._window(x, rx + np.float32(0.5))
+        rows, down = self._window(y, ry + np.float32(0.5))
         wide = np.clip(rx - np.abs(across) + 0.5, 0, 1)
         high = np.clip(ry - np.abs(down) + 0.5, 0, 1)
         self._paint(rows, columns, wide[:, None, :] * high[:, :, None], colour, alpha)
@@ -87,19 +87,18 @@ class Canvas:
         noisy = self._image + rng.standard_normal(shape, np.float32) * np.float32(noise)
         return np.ascontiguousarray(np.clip(np.rint(noisy), 0, 255).astype(np.uint8).transpose(0, 2, 3, 1))
 
-    def _column(self, value: ArrayLike) -> np.ndarray:
+    def _column(self, value: ArrayLike) -> NDArray[np.float32]:
         return np.broadcast_to(np.asarray(value, np.float32).reshape(-1, 1), (self._n, 1))
 
-    def _window(self, centre: ArrayLike, reach: np.ndarray) -> tuple[slice, np.ndarray]:
+    def _window(self, centre: ArrayLike, reach: NDArray[np.floating]) -> tuple[slice, NDArray[np.float32]]:
         """Return the pixels of one axis that a shape may reach in any image, and how far each is from its centre."""
-        centre = self._column(centre)
+        middle = self._column(centre)
         if not self._n:
-            return slice(0, 0), self._axis[:0] - centre
-        size = len(self._axis)
-        first = np.clip(np.floor((centre - reach).min()) - 1, 0, size)
-        last = np.clip(np.ceil((centre + reach).max()) + 1, 0, size)
-        window = slice(int(first), int(last))
-        return window, self._axis[window] - centre
+            return slice(0, 0), self._axis[:0] - middle
+        first = int(np.floor((middle - reach).min())) - 1
+        last = int(np.ceil((middle + reach).max())) + 1
+        window = slice(*np.clip((first, last), 0, len(self._axis)).tolist())
+        return window, self._axis[window] - middle
 
     def _paint(
         self, rows: slice, columns: slice, cover: np.ndarray, colour: ArrayLike, alpha: ArrayLike
