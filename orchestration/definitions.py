@@ -7,6 +7,7 @@ import dagster as dg
 from assets.adjustments import logit_adjustment
 from assets.answers_checks import ANSWER_CHECKS
 from assets.answers_tracking import tracked_answers
+from assets.audit_record import audit_record
 from assets.checks import ASSET_CHECKS
 from assets.comparison import paper_comparison
 from assets.datasets import extended_records_asset, records_and_quarantine
@@ -49,7 +50,7 @@ def build_definitions(places: Places) -> dg.Definitions:
             text_embeddings, valence_geometry, image_embeddings, probe_logits, *METRIC_ASSETS,
             logit_adjustment, *TEXT_MITIGATIONS, mitigated_metrics, tracked_run,
             pictured_people, generations, toxicity_scores, *LANGUAGE_ASSETS, tracked_answers,
-            metric_table, factor_effects, bias_transfer, paper_comparison, provenance, audit_report,
+            metric_table, factor_effects, bias_transfer, paper_comparison, provenance, audit_record, audit_report,
         ),
     ]  # fmt: skip
     return dg.Definitions(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
 from upath import UPath
 
 from plumbline.audit import Audit
@@ -19,6 +22,7 @@ from plumbline.encoders.loading import checkpoint_files
 from plumbline.errors import ConfigError
 from plumbline.generation_entries import LvlmEntry
 from plumbline.storage import Lake, ShardCache
+from plumbline.storage.record import AuditRecord, RecordedLake
 
 if TYPE_CHECKING:
     from plumbline.lvlm.loading import LvlmFiles
@@ -26,6 +30,23 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).resolve().parent.parent
 PLANTED = "planted:"
 _OF_AN_ENDPOINT = ("model", "send_seed", "send_top_k", "defaults")
+
+
+@lru_cache(maxsize=4)
+def _settings(text: str) -> Audit:
+    return Audit.model_validate_json(text)
+
+
+def _as_it_was(record: AuditRecord) -> Audit:
+    """Return the audit file of a recorded audit; a later version of Plumbline may refuse it."""
+    try:
+        return _settings(json.dumps(record.settings))
+    except ValidationError as error:
+        raise ConfigError(
+            "this version of Plumbline cannot read the settings of that audit",
+            where=record.audit_id,
+            found=f"{error.error_count()} mistake(s), such as {error.errors()[0]['msg']}",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -38,10 +59,13 @@ class Places:
         The audit file.
     home : Path
         `.plumbline` by default: instance, lake, tracking store, planted world, fetched checkpoints.
+    past : AuditRecord or None
+        The audit of the past whose settings and stored things are meant; None for what is now.
     """
 
     audit_path: Path
     home: Path
+    past: AuditRecord | None = None
 
     @classmethod
     def from_environment(cls) -> Places:
@@ -59,12 +83,12 @@ class Places:
     @property
     def audit(self) -> Audit:
         """Read the audit file anew, so that an edit is seen by the next step."""
-        return read_audit(self.audit_path)
+        return read_audit(self.audit_path) if self.past is None else _as_it_was(self.past)
 
     @property
     def lake(self) -> Lake:
-        """Return the lake under `storage.root`."""
-        return Lake(self._storage_root)
+        """Return the lake under `storage.root`, or what was in it for an audit of the past."""
+        return Lake(self._storage_root) if self.past is None else RecordedLake(self._storage_root, self.past)
 
     @property
     def shards(self) -> ShardCache:
@@ -93,7 +117,8 @@ class Places:
 
     @property
     def _storage_root(self) -> UPath:
-        root = self.audit.storage.root
+        # Of now: a record is read from where it lies.
+        root = read_audit(self.audit_path).storage.root
         return UPath(
             root if root and "://" in root else self.home / "lake" if root is None else PROJECT / root
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,14 @@ class Lake:
                 hint=f"materialise `{name}`" + (f" for {partition}" if partition else "") + " first",
             )
         return found
+
+    def all_committed(self, *, without: Collection[str] = ()) -> Iterator[Committed]:
+        """Return every manifest of the lake, in no order, but for things of some names."""
+        for top in self.root.iterdir():
+            for path in top.rglob("manifest.json") if top.name not in without else ():
+                parts = path.parent.relative_to(self.root).parts
+                if made := self.committed(parts[0], partition="|".join(parts[1:])):
+                    yield made
 
     def _write(
         self, name: str, partition: str, kind: str, data: bytes, rows: int, details: Mapping[str, Any] | None

@@ -1,0 +1,51 @@
+"""The record of an audit: what was stored for it, so that it can be compared, explained and exported later."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from assets.results import OWNERS, materialised
+from plumbline.audit import Audit
+from plumbline.storage import Committed
+from plumbline.storage.record import TABLE, write_record
+from resources.places import Places
+
+# Caches beside the lake's own things: what is used of them is named by the manifests.
+_NO_MANIFESTS = ("embeddings", "training", "answers", "scores", "judgements", TABLE)
+
+
+@dg.asset(
+    deps=["metric_table", "factor_effects", "bias_transfer", "paper_comparison", "provenance"],
+    group_name="findings",
+    owners=OWNERS,
+    kinds={"polars", "parquet"},
+    code_version="1",
+)
+def audit_record(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+    """The manifests of everything that this audit is made of, from records and embeddings to the metric table.
+
+    Stored data is never overwritten, so a record is all that it takes to read an audit again as it was, after
+    checkpoints or datasets have been replaced: `plumbline diff`, `plumbline explain` and `plumbline export` do.
+    """
+    lake, audit = places.lake, places.audit
+    table = lake.require("metric_table")
+    things = list(_things(places, audit))
+    made = write_record(
+        lake,
+        things,
+        audit_id=table.details["audit_id"],
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        settings=audit.model_dump(mode="json", exclude_unset=True),
+    )
+    return materialised(made, lake=lake, audit_id=table.details["audit_id"], things=len(things))
+
+
+def _things(places: Places, audit: Audit) -> Iterator[Committed]:
+    """Yield what is stored for the datasets and models of the audit file, and over all of them."""
+    names = {"", *audit.datasets, *audit.encoders, *audit.lvlms}
+    slices = tuple(f"{dataset}." for dataset in audit.datasets)
+    for made in places.lake.all_committed(without=_NO_MANIFESTS):
+        first = made.partition.partition("|")[0]
+        if first in names or first.startswith(slices):
+            yield made
