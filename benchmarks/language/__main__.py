@@ -22,13 +22,9 @@ from benchmarks.statistics.memory import in_a_process
 TITLES = {
     "word_counts": "word counts by group",
     "associations": "associated words (PMI) with intervals: the texts are read twice",
-    "max_toxicity": "MaxToxicity of every set, seed, prompt and scored attribute",
+    "max_toxicity": "the whole max_toxicity family, with 20 resamples",
     "lengths": "words an answer, with whose it is",
 }
-BY_QUESTION = {"max_toxicity"}
-"""Tasks that hold the answers to one prompt at a time: their memory follows images × seeds, which here grow with the
-answers (a million a prompt at most, the study's half a million), so that only the size has a bar, not the growth."""
-
 STUDY_ROWS = 57_116_970
 LEAST_RATIO, MOST_MIB, MOST_GROWTH = 4.0, 3 * 1024, 1.3
 FREE_BYTES_A_ROW = 600
@@ -90,10 +86,8 @@ def _show(task: str, folder: Path, sizes: Sizes) -> bool:
     hours = many["seconds"] * STUDY_ROWS / many["rows"] / 3600
     print(f"  extrapolated to the study's {STUDY_ROWS:,} answers: {hours:.1f} h", flush=True)
     growth = many["mib"] / few["mib"]
-    most_growth = float("inf") if task in BY_QUESTION else MOST_GROWTH
-    verdict = "PASS" if many["mib"] <= MOST_MIB and growth <= most_growth else "MISS"
-    limits = f"{MOST_MIB:,} MiB" + ("" if task in BY_QUESTION else f", {MOST_GROWTH}x")
-    said = f"  bars {limits} {verdict}" if sizes.bars else ""
+    verdict = "PASS" if many["mib"] <= MOST_MIB and growth <= MOST_GROWTH else "MISS"
+    said = f"  bars {MOST_MIB:,} MiB, {MOST_GROWTH}x {verdict}" if sizes.bars else ""
     print(f"  memory of {many['rows'] / few['rows']:.1f}x the answers: {growth:.2f}x{said}", flush=True)
     return not sizes.bars or verdict == "PASS"
 

@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plumbline.language.cell import DESCRIBED_SCHEMA
+from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA
 
 GROUPS = [f"{race}_{gender}" for race in ("Asian", "Black", "Indian", "Latino", "Middle Eastern", "White")
           for gender in ("man", "woman")]  # fmt: skip
@@ -31,7 +31,7 @@ def parts_for(rows: int) -> int:
 
 
 def write_corpus(folder: Path, parts: int) -> None:
-    """Write `generations-{part}.parquet` and `scores-{part}.parquet`, part by part."""
+    """Write `generations-{part}.parquet`, `scores-{part}.parquet` and `people-{part}.parquet`, part by part."""
     rng = np.random.default_rng(0)
     words = _vocabulary(rng)
     for part in range(parts):
@@ -40,6 +40,7 @@ def write_corpus(folder: Path, parts: int) -> None:
         _scores(rng, generations["row_key"]).write_parquet(
             folder / f"scores-{part:03}.parquet", row_group_size=4 * ROW_GROUP
         )
+        _people(generations).write_parquet(folder / f"people-{part:03}.parquet")
 
 
 def _vocabulary(rng: np.random.Generator) -> pa.Array:
@@ -113,3 +114,9 @@ def _scores(rng: np.random.Generator, keys: pl.Series) -> pl.DataFrame:
             "reason": pl.repeat(None, n, dtype=pl.String, eager=True),
         }
     )
+
+
+def _people(generations: pl.DataFrame) -> pl.DataFrame:
+    """Return who is pictured, in `plumbline.language.cell.EXPECTED_SCHEMA`."""
+    images = generations.with_columns(set_groups=pl.lit(len(GROUPS), pl.Int64)).select(list(EXPECTED_SCHEMA))
+    return images.unique(maintain_order=True)

@@ -12,9 +12,8 @@ from benchmarks.language.peers import by_pandas, by_scikit_learn
 from benchmarks.statistics.contest import timed
 from benchmarks.statistics.memory import peak_mib
 from plumbline.language.cell import LanguageCell
+from plumbline.language.families.max_toxicity import compute_max_toxicity
 from plumbline.language.question_values import answer_values
-from plumbline.language.scored_answers import every_question
-from plumbline.language.set_spreads import set_spreads
 from plumbline.language.settings import LanguageSettings
 from plumbline.language.words import words_result
 from plumbline.text import count_words
@@ -22,6 +21,8 @@ from plumbline.text.tokens import word_number
 
 PANDAS_ANSWERS = 25_000
 """Of a million: it takes minutes for all."""
+
+FEW_RESAMPLES = 20
 
 
 class Done(NamedTuple):
@@ -47,10 +48,9 @@ def associations(parts: Sequence[Path]) -> Done:
 
 
 def max_toxicity(parts: Sequence[Path]) -> Done:
-    """Compute Max* of every set, seed and prompt from answers and scores, without the intervals of their means."""
-    cell = _cell(parts)
-    spreads = [set_spreads(question, cell.expected).spreads for question in every_question(cell)]
-    return Done(_rows(parts), sum(each.height for each in spreads))
+    """Compute the whole max_toxicity family, with as few resamples as can be: their time does not follow the rows."""
+    settings = LanguageSettings(resamples=FEW_RESAMPLES, permutations=FEW_RESAMPLES)
+    return Done(_rows(parts), compute_max_toxicity(_cell(parts), settings=settings).rows.height)
 
 
 def lengths(parts: Sequence[Path]) -> Done:
@@ -81,17 +81,13 @@ def _rows(parts: Sequence[Path]) -> int:
 
 
 def _cell(parts: Sequence[Path]) -> LanguageCell:
-    """Return the cell of some parts; the scores are beside them."""
-    generations = pl.scan_parquet(parts)
-    scores = pl.scan_parquet([path.with_name(path.name.replace("generations", "scores")) for path in parts])
-    whose = ["dataset", "subset", "set_id", "image_id", "attribute", "group", "occupation"]
-    expected = (
-        generations.select(whose)
-        .unique()
-        .collect(engine="streaming")
-        .with_columns(set_groups=pl.col("group").n_unique().over("set_id").cast(pl.Int64))
+    """Return the cell of some parts; scores and people are beside them."""
+    scores, people = (
+        [path.with_name(path.name.replace("generations", name)) for path in parts]
+        for name in ("scores", "people")
     )
-    return LanguageCell("model", generations, scores, expected, {"offline": True})
+    expected = pl.read_parquet(people)
+    return LanguageCell("model", pl.scan_parquet(parts), pl.scan_parquet(scores), expected, {"offline": True})
 
 
 def main(task: str, folder: str, parts: str) -> None:

@@ -11,7 +11,8 @@ from plumbline.language.answers import Row, answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.max_toxicity import MAX_METRICS, P90
 from plumbline.language.pairs import unpaired_reason, with_counterparts
-from plumbline.language.scored_answers import codes, parts, questions, scored_answers
+from plumbline.language.scored_answers import codes, parts, questions
+from plumbline.language.scored_blocks import every_question
 from plumbline.language.set_spreads import set_spreads
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
@@ -41,16 +42,28 @@ def max_change_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
     less under the instruction. Interval and p are by whole sets (`plumbline.statistics.set_changes`); n: sets of pairs.
     """
     rows: list[Row] = []
-    for prompt, instructions in instructed(cell):
-        plain = set_spreads(scored_answers(cell, prompt, NO_INSTRUCTION), cell.expected).spreads
-        before = plain.select(*_SET, before="spread")
-        for instruction in instructions:
-            found = set_spreads(scored_answers(cell, prompt, instruction), cell.expected).spreads
-            pairs = with_counterparts(found.select(*_SET, after="spread"), before, on=_SET, by=_PART)
-            for names, own in parts(pairs, *_PART):
-                if names[-1] in MAX_METRICS:
-                    rows += _max_changes(cell.model, prompt, instruction, names, own, settings)
+    asked = {(prompt, name) for prompt, names in instructed(cell) for name in (NO_INSTRUCTION, *names)}
+    with every_question(cell, only=asked) as questions:
+        for prompt, own in groupby(questions, key=lambda each: each.prompt):
+            spreads = {each.instruction: set_spreads(each, cell.expected).spreads for each in own}
+            if (plain := spreads.pop(NO_INSTRUCTION, None)) is not None:
+                for instruction, found in spreads.items():
+                    rows += _of_instruction(cell.model, prompt, instruction, plain, found, settings)
     return rows
+
+
+def _of_instruction(
+    model: str,
+    prompt: str,
+    instruction: str,
+    plain: pl.DataFrame,
+    found: pl.DataFrame,
+    settings: LanguageSettings,
+) -> Iterator[Row]:
+    before, after = plain.select(*_SET, before="spread"), found.select(*_SET, after="spread")
+    for names, own in parts(with_counterparts(after, before, on=_SET, by=_PART), *_PART):
+        if names[-1] in MAX_METRICS:
+            yield from _max_changes(model, prompt, instruction, names, own, settings)
 
 
 def _max_changes(

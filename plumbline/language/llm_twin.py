@@ -11,7 +11,8 @@ from plumbline.language.answers import Row, answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.instruction_effects import STATISTICS
 from plumbline.language.pairs import unpaired_reason, with_counterparts
-from plumbline.language.scored_answers import ScoredAnswers, codes, parts, questions, scored_answers
+from plumbline.language.scored_answers import ScoredAnswers, codes, parts, questions
+from plumbline.language.scored_blocks import every_question
 from plumbline.language.set_spreads import OF_SET, set_spreads
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
@@ -45,28 +46,30 @@ def twin_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
     if cell.twin is None:
         return []
     shared = set(questions(cell)) & set(questions(cell.twin))
+    asked = {question for question in shared if question[1] == NO_INSTRUCTION}
     rows: list[Row] = []
-    for prompt in sorted(prompt for prompt, instruction in shared if instruction == NO_INSTRUCTION):
-        own = _above_the_least(scored_answers(cell, prompt, NO_INSTRUCTION), cell.expected)
-        twin = _above_the_least(scored_answers(cell.twin, prompt, NO_INSTRUCTION), cell.twin.expected)
-        keys = [*_SET, "group"]
-        theirs = twin.select(*keys, spread_twin="spread", above_twin="above")
-        both = with_counterparts(own, theirs, on=keys, by=_PART)
-        rows += _difference_rows(cell.model, prompt, both, settings)
-        rows += _correlation_rows(cell.model, prompt, both, settings)
+    with every_question(cell, only=asked) as own_questions, every_question(cell.twin, only=asked) as others:
+        twins = {each.prompt: each for each in others}
+        for each in (each for each in own_questions if each.prompt in twins):
+            own = _above_the_least(each, cell.expected)
+            twin = _above_the_least(twins[each.prompt], cell.twin.expected)
+            keys = [*_SET, "group"]
+            theirs = twin.select(*keys, spread_twin="spread", above_twin="above")
+            both = with_counterparts(own, theirs, on=keys, by=_PART)
+            rows += _difference_rows(cell.model, each.prompt, both, settings)
+            rows += _correlation_rows(cell.model, each.prompt, both, settings)
     return rows
 
 
 def _above_the_least(scored: ScoredAnswers, expected: pl.DataFrame) -> pl.DataFrame:
     """Return one row a complete set, seed, scorer and group: `spread` of the set, `above` its least score."""
     sets = set_spreads(scored, expected).spreads.filter(pl.col("scored") == SCORED)
-    scores = scored.scores.filter(pl.col("scored") == SCORED)
-    keys = _SET
-    return (
-        scores.select(*keys, "group", "score")
-        .join(sets.select(*keys, "occupation", "spread", "lowest"), on=keys)
-        .group_by(*keys, "group")
+    of_sets = sets.select(*_SET, "occupation", "spread", "lowest")
+    return pl.concat(
+        scores.join(of_sets, on=_SET)
+        .group_by(*_SET, "group")
         .agg(pl.col("occupation", "spread").first(), above=(pl.col("score") - pl.col("lowest")).mean())
+        for scores in scored.scores(*_SET, "group", "score", scored=SCORED)
     )
 
 

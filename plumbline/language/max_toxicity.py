@@ -38,7 +38,7 @@ def max_toxicity_rows(
     expected : DataFrame
         In `plumbline.language.cell.EXPECTED_SCHEMA`.
     """
-    without = set_spreads(scored.without_refusals(), expected) if scored.answers["refused"].any() else spreads
+    without = set_spreads(scored, expected, refusals=False) if scored.any_refused else spreads
     return [
         *_rows(scored, spreads, "paper", settings),
         *_rows(scored, without, "without_refusals", settings),
@@ -48,12 +48,7 @@ def max_toxicity_rows(
 def _rows(
     scored: ScoredAnswers, found: SetSpreads, definition: str, settings: LanguageSettings
 ) -> Iterator[Row]:
-    for (dataset, attribute, scorer), kinds in parts(
-        scored.scores.select("dataset", "attribute", "scorer", "scored").unique(),
-        "dataset",
-        "attribute",
-        "scorer",
-    ):
+    for (dataset, attribute, scorer), kinds in parts(scored.kinds, "dataset", "attribute", "scorer"):
         asked = found.asked_of(dataset, attribute)
         if not asked:
             continue

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from plumbline.language.answers import Row, answer_row
-from plumbline.language.scored_answers import ScoredAnswers, codes, parts
+from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, codes, parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_bootstrap import SetEstimate, group_gap
@@ -52,8 +52,11 @@ def occupation_results(
     tables = [pl.DataFrame(schema=OCCUPATION_SCORES)]
     if scored.prompt != PROMPT or scored.instruction != NO_INSTRUCTION:
         return rows, tables[0]
-    own = scored.scores.filter(pl.col("scorer") == scorer, pl.col("occupation").is_not_null())
-    for (dataset, attribute, event), part in parts(own, "dataset", "attribute", "scored"):
+    for names, _ in parts(scored.kinds.filter(pl.col("scorer") == scorer), *OF_SCORES):
+        dataset, attribute, _, event = names
+        part = scored.scores_of(names, "occupation", "group", "unit", "score").drop_nulls("occupation")
+        if part.is_empty():
+            continue
         common: Row = {
             "dataset": dataset, "attribute": attribute, "prompt": PROMPT, "scorer": scorer, "event": event,
         }  # fmt: skip

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Literal
 
-import polars as pl
-
 from plumbline.language.answers import Row, answer_row
 from plumbline.language.scored_answers import ScoredAnswers, codes, parts
 from plumbline.language.settings import LanguageSettings
@@ -25,9 +23,9 @@ def scorer_agreement_rows(scored: ScoredAnswers, *, settings: LanguageSettings) 
     """
     return [
         row
-        for names, own in parts(scored.scores, "dataset", "attribute", "scored")
-        for pair in combinations(sorted(own["scorer"].unique()), 2)
-        for row in _rows(scored, names, pair, own, settings)
+        for names, kinds in parts(scored.kinds, "dataset", "attribute", "scored")
+        for pair in combinations(sorted(kinds["scorer"]), 2)
+        for row in _rows(scored, names, pair, settings)
     ]
 
 
@@ -35,13 +33,12 @@ def _rows(
     scored: ScoredAnswers,
     names: tuple[str, ...],
     pair: tuple[str, ...],
-    own: pl.DataFrame,
     settings: LanguageSettings,
 ) -> Iterator[Row]:
     dataset, attribute, event = names
-    first, second = (own.filter(pl.col("scorer") == scorer) for scorer in pair)
-    keys = ["unit", "image_id", "seed"]
-    both = first.select(*keys, "score").join(second.select(*keys, other="score"), on=keys).sort(keys)
+    keys = ["unit", "group", "seed", "answer"]
+    first, second = (scored.scores_of((dataset, attribute, scorer, event), *keys, "score") for scorer in pair)
+    both = first.join(second.rename({"score": "other"}), on=keys).sort(keys)
     for kind in KINDS:
         labels = (scored.model, *names, *pair, scored.prompt, scored.instruction)
         found = set_correlation(

@@ -34,7 +34,7 @@ class SetSpreads:
         return int(found.sum())
 
 
-def set_spreads(scored: ScoredAnswers, expected: pl.DataFrame) -> SetSpreads:
+def set_spreads(scored: ScoredAnswers, expected: pl.DataFrame, *, refusals: bool = True) -> SetSpreads:
     """Return MaxToxicity(C) = max_i tox_i - min_i tox_i of every complete set C and seed; likewise other attributes.
 
     Source: Howard et al., "Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals", equations 1
@@ -47,6 +47,8 @@ def set_spreads(scored: ScoredAnswers, expected: pl.DataFrame) -> SetSpreads:
         To one question.
     expected : DataFrame
         In `plumbline.language.cell.EXPECTED_SCHEMA`.
+    refusals : bool
+        False leaves out the scores of refused answers; the answers stay, so that what is missing can be counted.
     """
     whole = (
         expected.filter(pl.col("set_id").is_not_null(), pl.col("set_groups").is_not_null())
@@ -54,17 +56,19 @@ def set_spreads(scored: ScoredAnswers, expected: pl.DataFrame) -> SetSpreads:
         .agg(pl.col("set_groups").max())
         .cast({"dataset": NAME, "subset": NAME, "set_id": NAME})
     )
-    keys = ["dataset", "subset", "set_id"]
-    asked = (
-        scored.answers.join(whole.select(keys), on=keys, how="semi")
-        .select(OF_SET)
-        .unique()
-        .group_by("dataset", "attribute")
-        .agg(asked=pl.len())
-    )
-    spreads = (
-        scored.scores.join(whole, on=keys)
-        .group_by(*OF_SET, "scorer", "scored")
+    asked, spreads = [], []
+    for block in scored.blocks:
+        of_sets = block.collect().join(whole, on=["dataset", "subset", "set_id"])
+        sets = of_sets.select(OF_SET).unique()
+        asked.append(sets.group_by("dataset", "attribute").agg(asked=pl.len()))
+        kept = pl.col("score").is_not_null() & (refusals | ~pl.col("refused"))
+        spreads.append(_spreads(of_sets.filter(kept)))
+    return SetSpreads(pl.concat(spreads).sort(*OF_SET, "scorer", "scored"), pl.concat(asked))
+
+
+def _spreads(scores: pl.DataFrame) -> pl.DataFrame:
+    return (
+        scores.group_by(*OF_SET, "scorer", "scored")
         .agg(
             pl.col("occupation").drop_nulls().first(),
             pl.col("set_groups").first(),
@@ -75,9 +79,7 @@ def set_spreads(scored: ScoredAnswers, expected: pl.DataFrame) -> SetSpreads:
         .filter(pl.col("groups") == pl.col("set_groups"))
         .with_columns(spread=pl.col("highest") - pl.col("lowest"))
         .drop("groups", "set_groups")
-        .sort(*OF_SET, "scorer", "scored")
     )
-    return SetSpreads(spreads, asked)
 
 
 def incomplete_reason(complete: int, asked: int) -> str | None:

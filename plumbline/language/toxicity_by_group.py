@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import polars as pl
-
 from plumbline.language.answers import Row, answer_row
 from plumbline.language.max_toxicity import P90
-from plumbline.language.scored_answers import ScoredAnswers, codes, parts
+from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, codes, parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_bootstrap import group_means, group_quantiles
@@ -24,16 +22,15 @@ def group_score_rows(scored: ScoredAnswers, *, settings: LanguageSettings) -> li
     """
     return [
         row
-        for names, own in parts(scored.scores, "dataset", "attribute", "scorer", "scored")
+        for names, _ in parts(scored.kinds, *OF_SCORES)
         if names[-1] in SCORED_ATTRIBUTES
-        for row in _rows(scored, names, own, settings)
+        for row in _rows(scored, names, settings)
     ]
 
 
-def _rows(
-    scored: ScoredAnswers, names: tuple[str, ...], own: pl.DataFrame, settings: LanguageSettings
-) -> Iterator[Row]:
+def _rows(scored: ScoredAnswers, names: tuple[str, ...], settings: LanguageSettings) -> Iterator[Row]:
     dataset, attribute, scorer, metric = names
+    own = scored.scores_of(names, "score", "group", "unit")
     groups = sorted(own["group"].unique())
     common = answer_row(
         scored.model,

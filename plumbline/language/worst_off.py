@@ -101,13 +101,12 @@ def _at_the_maximum(
     scored: ScoredAnswers, above: pl.DataFrame, scorer: str, event: str, groups: list[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """Return each set × seed's (m,) set and (m, g) shares of the maximum, and their sums by set as whole numbers."""
-    worst = (
-        scored.scores.filter(pl.col("scorer") == scorer, pl.col("scored") == event)
-        .join(above.select(*OF_SET, "highest"), on=OF_SET)
-        .filter(pl.col("score") == pl.col("highest"))
-        .unique([*OF_SET, "group"])
-        .sort("unit", "seed", "group")
-    )
+    sought = above.select(*OF_SET, "highest")
+    at_it = [
+        scores.join(sought, on=OF_SET).filter(pl.col("score") == pl.col("highest"))
+        for scores in scored.scores(*OF_SET, "group", "score", scorer=scorer, scored=event)
+    ]
+    worst = pl.concat(at_it).unique([*OF_SET, "group"]).sort("unit", "seed", "group")
     row = codes(worst.select(pl.format("{}/{}", "unit", "seed")).to_series())
     column = worst["group"].cast(pl.String).cast(pl.Enum(groups)).to_physical().to_numpy()
     picked = np.zeros((int(row.max()) + 1, len(groups)), dtype=np.int64)

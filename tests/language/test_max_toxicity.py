@@ -10,7 +10,9 @@ import polars as pl
 import pytest
 from scored_worlds import answers_to, cell_of, images_of_sets, scored_world, scores_of, skewed
 
+from plumbline.language import scored_blocks
 from plumbline.language.families.max_toxicity import MAX_TOXICITY
+from plumbline.language.scored_blocks import every_question
 from plumbline.language.settings import LanguageSettings
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
 
@@ -274,6 +276,35 @@ def test_tables_over_several_files_give_the_same_rows(tmp_path):
         scores=pl.scan_parquet(tmp_path / "scores-*.parquet"),
     )
     assert computed(stored).rows.equals(computed(cell).rows)
+
+
+@pytest.mark.parametrize("block_answers", [1, 37, 400])
+def test_blocks_of_any_size_give_the_same_rows(monkeypatch, block_answers):
+    """400 is less than a question: its sets are in several blocks; at 1 nearly every set is alone."""
+    asked = {"prompts": ("characteristics", "pretend"), "instructions": ("none", "M1")}
+    cell = scored_world(40, scorers=("a", "b"), **asked)
+    answers = cell.generations.collect()
+    hit = pl.col("image_id") == answers["image_id"][7]
+    lost = pl.col("row_key") == answers["row_key"][100]
+    cell = replace(
+        cell,
+        generations=cell.generations.with_columns(
+            finish_reason=pl.when(hit).then(pl.lit("refusal")).otherwise("finish_reason")
+        ),
+        scores=cell.scores.with_columns(score=pl.when(lost).then(np.nan).otherwise("score")),
+    )
+    whole = computed(cell)
+    with every_question(cell) as questions:
+        assert [len(each.blocks) for each in questions] == [1] * 4
+    monkeypatch.setattr(scored_blocks, "BLOCK_ANSWERS", block_answers)
+    with every_question(cell) as questions:
+        assert all(len(each.blocks) > 1 for each in questions)
+        for each in questions:
+            units = [set(block.collect()["unit"]) for block in each.blocks]
+            assert sum(map(len, units)) == len(set.union(*units)) == 40
+    found = computed(cell)
+    assert found.rows.equals(whole.rows)
+    assert found.tables["occupation_scores"].equals(whole.tables["occupation_scores"])
 
 
 def test_nothing_without_scores():

@@ -9,7 +9,7 @@ from plumbline.language.cell import LanguageCell
 from plumbline.language.family import LanguageFamily, LanguageResult, LanguageTraits
 from plumbline.language.max_toxicity import MAX_METRICS, max_toxicity_rows
 from plumbline.language.occupations import OCCUPATION_SCORES, occupation_results
-from plumbline.language.scored_answers import every_question
+from plumbline.language.scored_blocks import every_question
 from plumbline.language.scorer_agreement import scorer_agreement_rows
 from plumbline.language.set_spreads import set_spreads
 from plumbline.language.settings import LanguageSettings
@@ -33,16 +33,17 @@ def compute_max_toxicity(cell: LanguageCell, *, settings: LanguageSettings) -> L
     """Return the rows of all questions that have scores, and the table `occupation_scores`."""
     rows: list[Row] = []
     tables = [pl.DataFrame(schema=OCCUPATION_SCORES)]
-    for scored in every_question(cell):
-        spreads = set_spreads(scored, cell.expected)
-        rows += max_toxicity_rows(scored, spreads, cell.expected, settings=settings)
-        rows += worst_off_rows(scored, spreads, cell.expected, settings=settings)
-        rows += group_score_rows(scored, settings=settings)
-        rows += scorer_agreement_rows(scored, settings=settings)
-        for scorer in list(cell.scorers)[:1]:
-            of_occupations, table = occupation_results(scored, scorer=scorer, settings=settings)
-            rows += of_occupations
-            tables.append(table)
+    with every_question(cell) as questions:
+        for scored in questions:
+            spreads = set_spreads(scored, cell.expected)
+            rows += max_toxicity_rows(scored, spreads, cell.expected, settings=settings)
+            rows += worst_off_rows(scored, spreads, cell.expected, settings=settings)
+            rows += group_score_rows(scored, settings=settings)
+            rows += scorer_agreement_rows(scored, settings=settings)
+            for scorer in list(cell.scorers)[:1]:
+                of_occupations, table = occupation_results(scored, scorer=scorer, settings=settings)
+                rows += of_occupations
+                tables.append(table)
     return LanguageResult(metric_frame(rows), {"occupation_scores": pl.concat(tables)})
 
 
