@@ -31,14 +31,13 @@ def by_scikit_learn(parts: Sequence[Path]) -> pl.DataFrame:
     )
 
 
-def by_pandas(parts: Sequence[Path], *, answers: int) -> pl.DataFrame:
-    """Explode lists of words of the first answers, count pairs of group and word, and add up the counts of batches."""
+def by_pandas(parts: Sequence[Path]) -> pl.DataFrame:
+    """Explode lists of words, count pairs of group and word, and add up the counts of batches."""
     import pandas as pd
 
     total = None
     for path in parts:
-        frame = pd.read_parquet(path, columns=["group", "text"]).iloc[:answers]
-        answers -= len(frame)
+        frame = pd.read_parquet(path, columns=["group", "text"])
         for start in range(0, len(frame), ANSWERS_AT_ONCE):
             batch = frame.iloc[start : start + ANSWERS_AT_ONCE]
             words = batch.assign(word=batch["text"].str.lower().str.findall(PATTERN)).explode("word")

@@ -19,9 +19,6 @@ from plumbline.language.words import words_result
 from plumbline.text import count_words
 from plumbline.text.tokens import word_number
 
-PANDAS_ANSWERS = 25_000
-"""Of a million: it takes minutes for all."""
-
 FEW_RESAMPLES = 20
 
 
@@ -66,9 +63,9 @@ def scikit_learn(parts: Sequence[Path]) -> Done:
 
 
 def pandas(parts: Sequence[Path]) -> Done:
-    """Count the words of a tenth of the first part in pandas, some answers at a time: all at once would not fit."""
-    counts = by_pandas(parts, answers=PANDAS_ANSWERS)
-    return Done(PANDAS_ANSWERS, counts["count"].sum(), counts)
+    """Count every word of every group in pandas, some answers at a time: all at once would not fit."""
+    counts = by_pandas(parts)
+    return Done(_rows(parts), counts["count"].sum(), counts)
 
 
 TASKS: dict[str, Callable[[Sequence[Path]], Done]] = {
