@@ -241,7 +241,13 @@ class Audit(Part):
     @cached_property
     def digest(self) -> str:
         """Return the sha256 of the resolved file: defaults filled in, what cannot move a number left out."""
-        left_out: Any = {"storage": {"root"}, "engine": {"workers"}, "title": True, "generation": {"limit"}}
+        left_out: Any = {
+            "storage": {"root"},
+            "engine": {"workers"},
+            "title": True,
+            "generation": {"limit"},
+            "thresholds": {"regression"},
+        }
         return digest_json(self.model_dump(mode="json", exclude=left_out))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from plumbline.audit_part import Part
 from plumbline.audit_values import (
@@ -140,3 +141,19 @@ class Thresholds(Part):
         default=0.15, ge=0, le=1, description="largest automatic-label error rate of a group"
     )
     quarantine_rate: float = Field(default=0.05, ge=0, le=1)
+    regression: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default={"max_skew": 0.25, "parity_difference": 0.05, "harm_rate": 0.02, "max_toxicity": 0.05},
+        description="metric -> how far it may move away from what is fair between two audits",
+    )
+
+    @field_validator("regression")
+    @classmethod
+    def _known_metrics(cls, limits: dict[str, float]) -> dict[str, float]:
+        from plumbline.diff.direction import directed_metrics
+
+        known = directed_metrics()
+        if unknown := [name for name in limits if name not in known]:
+            raise PydanticCustomError(
+                "unknown_metric", "{expected}", {"expected": f"for {unknown[0]}: one of {', '.join(known)}"}
+            )
+        return limits

@@ -10,6 +10,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "metric_table": ("metric", "definition", "condition", "statistic", "scorer"),
     "factor_effects": ("metric", "definition"),
     "bias_transfer": ("condition", "kind", "metric", "definition"),
+    "audit_diff": ("metric", "definition", "condition", "statistic", "scorer"),
 }
 """Table of tests -> the columns that bound a family of them.
 
@@ -20,6 +21,7 @@ and scorers of the same texts test the same hypothesis again, and a condition (b
 question; pooled, copies and easy nulls, such as those of an offline stand-in, would change the q-values of real
 findings. Bias transfer asks of one mitigation at a time what it changes, over all encoders and
 datasets; the parity difference of an outcome and that of a Trident probe are of different `kind`, and read apart.
+A diff of two audits is scanned as the metric table is.
 """
 
 

@@ -1,0 +1,1 @@
+"""What changed between two audits, or between two checkpoints of one."""
