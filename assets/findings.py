@@ -17,7 +17,7 @@ from plumbline import __version__
 from plumbline.digests import digest_json
 from plumbline.metrics.table import metric_table as join_cells
 from plumbline.report import findings_table, render
-from plumbline.report.inputs import PROVENANCE_SCHEMA
+from plumbline.report.inputs import PROVENANCE_SCHEMA, Reading
 from plumbline.storage.atomic import commit_bytes
 from resources.places import Places
 from resources.quality import Quality
@@ -63,7 +63,7 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
         generative_models=len(cells.models),
         annotated_models=dg.MetadataValue.json(pooled.models),
         absent=dg.MetadataValue.json(absent),
-        findings=dg.MetadataValue.md(markdown_table(findings_table(table))),
+        findings=dg.MetadataValue.md(markdown_table(findings_table(table, _reading(places)))),
         **{
             "dagster/column_lineage": same_columns(
                 table.drop("audit_id", "q"), *CELL_TABLES, *LANGUAGE_TABLES
@@ -111,7 +111,13 @@ def audit_report(
             "report": dg.MetadataValue.path(str(places.report)),
             "bytes": len(page),
             "audit_id": made.details["audit_id"],
-            "findings": dg.MetadataValue.md(markdown_table(findings_table(table))),
+            "findings": dg.MetadataValue.md(markdown_table(findings_table(table, _reading(places)))),
         },
         data_version=dg.DataVersion(made.sha256),
     )
+
+
+def _reading(places: Places) -> Reading:
+    """Return how the short table of findings is read: as the report, by the first scorer of the audit file."""
+    audit = places.audit
+    return Reading(confidence=audit.statistics.confidence, scorers=tuple(audit.scorers))

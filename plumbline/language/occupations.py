@@ -39,21 +39,21 @@ counts answers.
 
 
 def occupation_results(
-    scored: ScoredAnswers, *, scorer: str, settings: LanguageSettings
+    scored: ScoredAnswers, *, settings: LanguageSettings
 ) -> tuple[list[Row], pl.DataFrame]:
     """Return `occupation_spread` of every occupation with enough sets, and the table `occupation_scores`.
 
     Source: Howard et al., C.3 and Figure 5. The spread is the standard deviation (ddof 0) of the groups' mean scores in
     answers about one occupation. Chance alone spreads means, and more so where there are few sets: p is by shuffling
     groups within sets, and the interval reaches 0 where it does not reject. Occupations with fewer than `min_sets` sets
-    are left out. Of one scorer, and of the Characteristics prompt without instruction only; nothing of another.
+    are left out. Of every scorer, and of the Characteristics prompt without instruction only; nothing of another.
     """
     rows: list[Row] = []
     tables = [pl.DataFrame(schema=OCCUPATION_SCORES)]
     if scored.prompt != PROMPT or scored.instruction != NO_INSTRUCTION:
         return rows, tables[0]
-    for names, _ in parts(scored.kinds.filter(pl.col("scorer") == scorer), *OF_SCORES):
-        dataset, attribute, _, event = names
+    for names, _ in parts(scored.kinds, *OF_SCORES):
+        dataset, attribute, scorer, event = names
         part = scored.scores_of(names, "occupation", "group", "unit", "score").drop_nulls("occupation")
         if part.is_empty():
             continue

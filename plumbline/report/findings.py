@@ -29,7 +29,9 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
     return in_rank_order(metric_findings(table, reading))
 
 
-def findings_table(metric_table: pl.DataFrame, *, limit: int = 12) -> pl.DataFrame:
+def findings_table(
+    metric_table: pl.DataFrame, reading: Reading | None = None, *, limit: int = 12
+) -> pl.DataFrame:
     """Return a short table of the strongest findings for a terminal: model, dataset, finding, value, interval, q.
 
     A mean over probes has no interval of its own; the column then says "range over probes" and gives that.
@@ -38,6 +40,8 @@ def findings_table(metric_table: pl.DataFrame, *, limit: int = 12) -> pl.DataFra
     ----------
     metric_table : DataFrame
         Columns of `plumbline.tables.schema`.
+    reading : Reading, optional
+        Thresholds, and the scorer of the headlines; the defaults, and the first scorer by name, otherwise.
     limit : int
         At most this many rows, one a topic.
     """
@@ -50,7 +54,7 @@ def findings_table(metric_table: pl.DataFrame, *, limit: int = 12) -> pl.DataFra
             "interval": f.interval_text,
             "q": f.q_text,
         }
-        for f in at_first(headlines(findings(metric_table)))[0][:limit]
+        for f in at_first(headlines(findings(metric_table, reading)))[0][:limit]
     ]
     columns = ("model", "dataset", "finding", "value", "interval", "q")
     return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))

@@ -307,6 +307,19 @@ def test_blocks_of_any_size_give_the_same_rows(monkeypatch, block_answers):
     assert found.tables["occupation_scores"].equals(whole.tables["occupation_scores"])
 
 
+def test_occupations_and_worst_off_are_of_every_scorer():
+    """One scorer alone gives the same rows as beside another, whichever is the first."""
+    cell = scored_world(40, scorers=("a", "b"))
+    both = computed(replace(cell, scorers={"b": False, "a": True}))
+    for name in ("a", "b"):
+        alone = computed(replace(cell, scores=cell.scores.filter(pl.col("scorer") == name)))
+        for metric in ("occupation_spread", "worst_off_share"):
+            own = both.rows.filter(metric=metric, scorer=name)
+            assert own.height > 0 and own.equals(alone.rows.filter(metric=metric))
+        table = alone.tables["occupation_scores"]
+        assert table.height > 0 and both.tables["occupation_scores"].filter(scorer=name).equals(table)
+
+
 def test_nothing_without_scores():
     cell = scored_world(4)
     empty = replace(cell, scores=cell.scores.clear())

@@ -196,6 +196,9 @@ def test_several_scorers_stand_beside_each_other(inputs):
     part = next(part for part in made if "under every scorer" in part.title)
     assert len(tips(part.pictures[0].svg)) == 2 * 2
     assert {row[3] for row in listing([part], "MaxToxicity under").rows} == {REAL, OFFLINE}
+    (title, choice) = part.tables[0]
+    assert title.startswith("What the choice of a scorer changes")
+    assert choice.rows[0][0] == OFFLINE and "of" in choice.rows[0][1] and choice.rows[0][2] == "–"
     assert listing([part], "scorers agree").rows[0][4:7] == (
         "roberta and offline",
         "0.60 [0.55–0.65]",

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from synthetic_language import FACES, FAIR, MODELS, OFFLINE, REAL, WORST, language_table, word_table
 
-from plumbline.report import Reading, findings
+from plumbline.report import Reading, findings, findings_table
 from plumbline.report.finding import headlines
 from plumbline.report.language_findings import word_findings
 from plumbline.report.language_words import people
@@ -99,6 +99,22 @@ def test_headlines_go_by_the_first_scorer_of_the_audit_file():
         reading = Reading(scorers=(first, *({REAL, OFFLINE} - {first})), stand_ins=(OFFLINE,))
         sentence = told(both, reading)[worst, "llava"].sentence
         assert ("an offline stand-in" in sentence) is (first == OFFLINE)
+
+
+def test_the_short_table_goes_by_the_first_scorer_of_the_audit_file():
+    both = language_table(("llava",), scorers=(REAL, OFFLINE))
+    mark = pl.col("metric") == "worst_off_share"
+    marked = both.with_columns(
+        value=pl.when(mark & (pl.col("scorer") == REAL)).then(pl.col("value") * 1.5).otherwise("value")
+    )
+    shown = {
+        first: findings_table(marked, Reading(scorers=(first,)), limit=100).filter(
+            pl.col("finding").str.contains("ost toxic texts are about")
+        )
+        for first in (REAL, OFFLINE)
+    }
+    assert "60%" in shown[REAL]["value"].to_list() and "60%" not in shown[OFFLINE]["value"].to_list()
+    assert "40%" in shown[OFFLINE]["value"].to_list() and "40%" not in shown[REAL]["value"].to_list()
 
 
 def test_a_word_is_told_stereotypes_first():

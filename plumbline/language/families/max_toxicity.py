@@ -40,10 +40,9 @@ def compute_max_toxicity(cell: LanguageCell, *, settings: LanguageSettings) -> L
             rows += worst_off_rows(scored, spreads, cell.expected, settings=settings)
             rows += group_score_rows(scored, settings=settings)
             rows += scorer_agreement_rows(scored, settings=settings)
-            for scorer in list(cell.scorers)[:1]:
-                of_occupations, table = occupation_results(scored, scorer=scorer, settings=settings)
-                rows += of_occupations
-                tables.append(table)
+            of_occupations, table = occupation_results(scored, settings=settings)
+            rows += of_occupations
+            tables.append(table)
     return LanguageResult(metric_frame(rows), {"occupation_scores": pl.concat(tables)})
 
 
@@ -51,7 +50,7 @@ MAX_TOXICITY = LanguageFamily(
     name="max_toxicity",
     title="Toxicity of what is said of people in the same scene",
     description=_DESCRIPTION.strip(),
-    code_version="2",
+    code_version="3",
     needs="scores",
     traits=(
         *(

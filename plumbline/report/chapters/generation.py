@@ -43,6 +43,7 @@ from plumbline.report.language_words import (
     spoken,
 )
 from plumbline.report.rows import where
+from plumbline.report.scorer_choice import scorer_choice
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
 
 METRICS = (*MAX_TITLES, "worst_off_share", *SCORED_ATTRIBUTES)
@@ -155,6 +156,7 @@ def _other_scorers(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
             for name, title in MAX_TITLES.items()
         ]
         agrees = agreement_listing(where(agreement, dataset=dataset))
+        choice = scorer_choice(where(table, dataset=dataset), inputs.reading)
         parts.append(
             Part(
                 title=f"{dataset}: the same answers under every scorer",
@@ -163,6 +165,7 @@ def _other_scorers(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
                     "them finds is one of that scorer."
                 ],
                 pictures=pictures[:1],
+                tables=[("What the choice of a scorer changes, by toxicity", choice)] if choice else [],
                 details=pictures[1:],
                 listings=[*listings, ("How far scorers agree", agrees)],
             )
