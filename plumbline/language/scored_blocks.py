@@ -32,7 +32,7 @@ def every_question(
     """Give the scored answers to each question, in order; those without any score are passed over.
 
     Answers and scores lie in any order, each of any number. Both are read once, and dealt to files by the digest of
-    their `row_key`; those of one digest are joined, and dealt to files by question and set. The files, some 60 bytes a
+    their `row_key`; those of one digest are joined, and dealt to files by question and set. The files, some 55 bytes a
     score, are in the system's temporary folder (`TMPDIR`), and gone in the end.
 
     Parameters
