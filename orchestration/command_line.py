@@ -1,6 +1,5 @@
 """The command `plumbline`: thin over Dagster, so that whatever it does can be seen and repeated in the UI."""
 
-import os
 import sys
 import webbrowser
 from pathlib import Path
@@ -8,10 +7,12 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from orchestration.explain_commands import explain_command
+from orchestration.fetch_commands import fetch
+from orchestration.terminal import ConfigOption, console, errors, places_of
 from plumbline.errors import PlumblineError
 from resources.places import Places
 
@@ -30,21 +31,8 @@ assets in Dagster and as runs in MLflow.
 `plumbline fetch ID` if the checkpoint is on a hub, then `plumbline audit`.
 """,
 )
-# Piped output has no width of its own: 80 columns would break every row of a table.
-console = Console(width=None if sys.stdout.isatty() else 120)
-errors = Console(stderr=True)
-
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", "-c", help="Audit file. Default: `audit.yaml` of the checkout.")
-]
-
-
-def _places(config: Path | None) -> Places:
-    if config is not None:
-        os.environ["PLUMBLINE_AUDIT"] = str(config.resolve())
-    # Nothing is downloaded in the middle of a run: only `plumbline fetch` goes to a hub.
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    return Places.from_environment()
+app.command()(fetch)
+app.command("explain")(explain_command)
 
 
 @app.command()
@@ -57,7 +45,7 @@ def audit(config: ConfigOption = None) -> None:
     """
     import time
 
-    start, places = time.monotonic(), _places(config)
+    start, places = time.monotonic(), places_of(config)
     audited = places.audit
     asked = len(dict.fromkeys(model for model, _ in audited.designs))
     console.print(
@@ -151,114 +139,8 @@ def ui(
     if browser:
         webbrowser.open(f"http://127.0.0.1:{dagster_port}")
     raise typer.Exit(
-        serve(_places(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console)
+        serve(places_of(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console)
     )
-
-
-@app.command()
-def fetch(
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Ids of checkpoints and datasets in the audit file; without any, what can be fetched."
-        ),
-    ] = None,
-    archive: Annotated[
-        Path | None,
-        typer.Option(
-            help="An archive of one dataset that you were given: zip, tar, tar.gz, tar.bz2 or tar.xz."
-        ),
-    ] = None,
-    newest: Annotated[
-        bool,
-        typer.Option(
-            "--newest",
-            help="Of an encoder whose address names no commit: get the newest, not that of the first time.",
-        ),
-    ] = False,
-    config: ConfigOption = None,
-) -> None:
-    """Fetch checkpoints and datasets from the hub into `.plumbline`, at their pinned revisions, digests recorded.
-
-    Weights end as safetensors: a repository that has only a pickle is converted once, in a process of its own.
-    Datasets that must be asked for are explained; `--archive` extracts what you were given into the folder that the
-    audit file names. The only command that downloads anything. Repeating it resumes, and keeps to
-    the commit of the first fetch where the address is `ARCHITECTURE/TAG`; `--newest` gets the newest.
-    """
-    places = _places(config)
-    # huggingface_hub reads the variable when it is imported: here, for the first time.
-    os.environ["HF_HUB_OFFLINE"] = "0"
-    from resources.fetching import fetchable, wanted
-
-    chosen = [wanted(places, name) for name in ids or ()]
-    if archive is not None:
-        if [one.kind for one in chosen] != ["dataset"]:
-            raise PlumblineError(
-                "an archive belongs to one dataset", expected="plumbline fetch ID --archive FILE"
-            )
-        _extract(places, chosen[0].id, archive)
-    elif chosen:
-        for one in chosen:
-            _fetch(places, one, newest=newest)
-    else:
-        _print_fetchable(places, fetchable(places))
-
-
-def _fetch(places: Places, one, *, newest: bool) -> None:
-    if one.kind == "encoder":
-        text = _fetch_encoder(places, one.id, newest=newest)
-    elif one.kind in ("lvlm", "scorer") and not newest:
-        from resources.fetching_checkpoints import fetch_checkpoint
-
-        text = f"{one.id}: {fetch_checkpoint(places, one.id, kind=one.kind)}"
-    elif newest:
-        raise PlumblineError(
-            "the address of this one names its commit", found="--newest", hint="leave it out"
-        )
-    else:
-        from plumbline.datasets.obtaining import obtaining
-        from resources.fetching_datasets import fetch_dataset
-
-        folder = fetch_dataset(places, one.id)
-        reader = places.dataset_entry(one.id).reader
-        text = obtaining(reader).instructions(one.id) if folder is None else f"{one.id}: {folder}"
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
-
-
-def _fetch_encoder(places: Places, encoder: str, *, newest: bool) -> str:
-    from resources.fetching_checkpoints import fetch_checkpoint, pinned_commit
-
-    folder = fetch_checkpoint(places, encoder, newest=newest)
-    commit = pinned_commit(places, encoder)
-    if commit is None:
-        return f"{encoder}: {folder}"
-    return f"{encoder}: {folder}\n  at commit {commit}, which later fetches keep to; --newest gets the newest one"
-
-
-def _extract(places: Places, dataset: str, archive: Path) -> None:
-    from resources.fetching_datasets import extract_dataset
-
-    with console.status(f"{escape(archive.name)}: extracting") as shown:
-
-        def show(size: int) -> None:
-            shown.update(f"{escape(archive.name)}: {size / 1e6:,.0f} MB extracted")
-
-        folder, extracted = extract_dataset(places, dataset, archive, progress=show)
-    text = f"{dataset}: {folder} ({extracted.files} files, {extracted.bytes / 1e6:,.0f} MB)"
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
-
-
-def _print_fetchable(places: Places, lines) -> None:
-    if not lines:
-        console.print(
-            f"Everything that {places.audit_path.name} names comes with the checkout.", highlight=False
-        )
-        return
-    table = Table("id", "kind", "comes", "there", "address or folder", box=SIMPLE_HEAD)
-    for line in lines:
-        there = "yes" if line.there else "no"
-        table.add_row(*map(escape, (line.wanted.id, line.wanted.kind, line.how, there, line.source)))
-    console.print(table)
 
 
 @app.command()
@@ -267,7 +149,7 @@ def report(
     browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
     """Write the report again from what is in the lake; no model is loaded. Prints its path."""
-    places = _places(config)
+    places = places_of(config)
     from orchestration.instance import audit_lock, set_up
 
     set_up(places)
@@ -300,7 +182,7 @@ def export_mitigation(
     """
     from assets.mitigation_export import export_from_audit
 
-    for path in export_from_audit(_places(config), encoder, dataset, mitigation, to):
+    for path in export_from_audit(places_of(config), encoder, dataset, mitigation, to):
         console.print(str(path), soft_wrap=True, highlight=False, markup=False)
 
 
@@ -312,7 +194,7 @@ def plan(config: ConfigOption = None) -> None:
     """
     from orchestration.generation_commands import print_plan
 
-    print_plan(_planned(_places(config)), console=console)
+    print_plan(_planned(places_of(config)), console=console)
 
 
 def _planned(places: Places) -> Places:
@@ -350,7 +232,7 @@ def sample_annotations(
     """
     from orchestration.generation_commands import write_annotation_sheets
 
-    written, shortfalls = write_annotation_sheets(_places(config), to, seed=seed)
+    written, shortfalls = write_annotation_sheets(places_of(config), to, seed=seed)
     for line in (*map(str, written), *shortfalls):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
@@ -358,7 +240,7 @@ def sample_annotations(
 @app.command()
 def status(config: ConfigOption = None) -> None:
     """Show what is there and what is not: checkpoints on disk, datasets and their checks, cells and the report."""
-    places = _places(config)
+    places = places_of(config)
     from orchestration.instance import set_up
 
     set_up(places)

@@ -51,6 +51,8 @@ class CheckpointFiles:
         Of every file that decides what the checkpoint computes: weights, configuration, tokenizer.
     family : str
         Name in `plumbline.encoders.families.FAMILIES`: which adapter loads it.
+    deciding : tuple of (str, str)
+        Name and sha256 of each of these files.
     """
 
     folder: Path
@@ -58,6 +60,7 @@ class CheckpointFiles:
     weights_sha256: str
     digest: str
     family: str
+    deciding: tuple[tuple[str, str], ...] = ()
 
 
 def parse_address(text: str, *, project: Path) -> Address:
@@ -126,9 +129,10 @@ def locate(address: Address, *, fetched: Path, encoder: str, family: str | None 
         )
     found = _family(folder, encoder, family)
     contents = open_clip_contents if found.name == "open_clip" else transformers_contents
-    weights, deciding = contents(folder, encoder)
-    shas = {name: digest_file(path) for name, path in deciding.items()}
-    return CheckpointFiles(folder, weights, shas[weights.name], digest_json(shas), found.name)
+    weights, files = contents(folder, encoder)
+    shas = {name: digest_file(path) for name, path in files.items()}
+    deciding = tuple(sorted(shas.items()))
+    return CheckpointFiles(folder, weights, shas[weights.name], digest_json(shas), found.name, deciding)
 
 
 def _family(folder: Path, encoder: str, wanted: str | None) -> Family:

@@ -71,14 +71,14 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
     pages, parts_of = pages_and_parts(table, inputs)
     chapters = [(chapter, parts) for chapter, parts in zip(CHAPTERS, parts_of) if parts]
     return (
-        _environment()
+        page_environment()
         .get_template("report.html.jinja")
         .render(
             inputs=inputs,
             audit=inputs.audit,
             titles=_titles(chapters, encoders=bool(inputs.encoders) or not inputs.lvlms),
             chapters=chapters,
-            style=_style(),
+            style=page_style(),
             headlines=told,
             further=further,
             every=_every(found),
@@ -124,7 +124,8 @@ def _finalize(value: Any) -> Any:
     return value if isinstance(value, Markup) else visible(value, longest=LONGEST_TEXT)
 
 
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """Return what pages are rendered with: every text is escaped, and its unseen characters are shown."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -138,13 +139,16 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     # Only our own drawings and our own style sheet pass unescaped: an XML writer has escaped their text.
+    # Data addresses are Base64 of our own, longer than any text that is shown.
+    environment.filters["picture_source"] = lambda source: Markup(source)  # noqa: S704
     environment.filters["drawn"] = lambda picture: Markup(picture.svg)  # noqa: S704
     environment.filters["counted"] = count
     environment.filters["shortened"] = lambda cell: visible(cell, longest=LONGEST_CELL)
     return environment
 
 
-def _style() -> Any:
+def page_style() -> Any:
+    """Return the style sheet of all pages."""
     from markupsafe import Markup
 
     return Markup((files("plumbline.report") / "templates" / "report.css").read_text("utf-8"))  # noqa: S704

@@ -118,6 +118,16 @@ class Lake:
         """Return committed arrays, as `read_table` does."""
         return arrays_from_bytes(self._read(made or self.require(name, partition=partition)))
 
+    def verify(self, made: Committed) -> None:
+        """Read a data file and compare its bytes with its manifest.
+
+        Raises
+        ------
+        StorageError
+            If it is gone or damaged.
+        """
+        self._read(made)
+
     def committed(self, name: str, *, partition: str = "") -> Committed | None:
         """Return the manifest of a partition, or None where nothing was committed."""
         manifest = self.folder(name, partition) / "manifest.json"

@@ -1,0 +1,180 @@
+"""The chain of an encoder's number, from the metric table back to image files, prompts and weights, verified now."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from assets.cells import StoredCell
+from plumbline.datasets import folder_digest
+from plumbline.digests import digest_json
+from plumbline.errors import PlumblineError, StorageError
+from plumbline.explain.chain import Link, changed_files, compared
+from plumbline.metrics.families.outcome_rows import TASKS
+from plumbline.storage import Committed
+from plumbline.tables.suites import Suite, load_suite
+from plumbline.world.folders import world_version
+from resources.places import PLANTED, Places
+
+
+def stored_link(places: Places, level: int, what: str, made: Committed, note: str = "") -> Link:
+    """Return the link of something stored, whose bytes are read and compared with its manifest."""
+    name = f"{made.name} {made.partition}".strip()
+    try:
+        places.lake.verify(made)
+    except StorageError as error:
+        state = "gone" if "gone" in error.what else "changed"
+        return Link(level, what, name, made.sha256, state, f"{error.what}: {error.where}")
+    return Link(level, what, name, made.sha256, "unchanged", note)
+
+
+def table_links(places: Places, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
+    """Yield the links of the metric table and of the family table that the row comes from."""
+    table = places.lake.require("metric_table")
+    yield stored_link(places, 0, "metric table", table, f"audit {row['audit_id'][:12]}")
+    if family is not None:
+        yield stored_link(places, 1, "table of the metric family", family, _made_by(places, row))
+
+
+def _made_by(places: Places, row: Mapping[str, Any]) -> str:
+    runs = places.lake.read_table("provenance")
+    own = runs.filter(runs["cell_id"] == row["cell_id"]).to_dicts()
+    if not own:
+        return "its runs are not recorded"
+    run = own[0]
+    mlflow = f"MLflow run {run['mlflow_run']}" if run["mlflow_run"] else "no MLflow run"
+    return f"Dagster run {run['dagster_run']}, {mlflow}, finished {run['finished_at']} on {run['device']}"
+
+
+def cell_chain(places: Places, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
+    """Yield the chain of a row of one encoder on one dataset."""
+    stored = StoredCell.find(places, row["dataset"], row["model"])
+    yield from table_links(places, row, family)
+    yield stored_link(places, 2, "responses of the model (probe_logits)", stored.logits)
+    images = places.lake.require("image_embeddings", partition=stored.partition)
+    yield stored_link(places, 3, "image embeddings", images)
+    yield from _shards(places, images)
+    texts = places.lake.require("text_embeddings", partition=stored.model)
+    yield stored_link(places, 3, "text embeddings", texts)
+    yield from prompt_links(row, stored.suites)
+    yield from checkpoint_links(
+        places, 4, stored.model, texts.details["weights_sha256"], texts.details["checkpoint"]
+    )
+    if row["labeller_sha256"] is not None:
+        about = stored.extended.details
+        yield stored_link(places, 2, "automatic labels (extended_records)", stored.extended)
+        yield from checkpoint_links(
+            places, 3, about["labeller"], about["labeller_sha256"], about["labeller_digest"], what="labeller"
+        )
+    yield stored_link(places, 3, "records", stored.records)
+    yield dataset_link(places, 4, stored.dataset, stored.records)
+
+
+def text_chain(places: Places, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
+    """Yield the chain of a row of a text space, which has no images."""
+    yield from table_links(places, row, family)
+    texts = places.lake.require("text_embeddings", partition=row["model"])
+    yield stored_link(places, 2, "text embeddings", texts)
+    yield from prompt_links(row, (load_suite("perception"),))
+    yield from checkpoint_links(
+        places, 3, row["model"], texts.details["weights_sha256"], texts.details["checkpoint"]
+    )
+
+
+def _shards(places: Places, images: Committed) -> Iterator[Link]:
+    listed = images.details.get("shards", [])
+    if not listed:
+        return
+    lost = []
+    for shard in listed:
+        found = places.shards.load(shard["key"])
+        if found is None or found.sha256 != shard["sha256"]:
+            lost.append(shard["key"][:12])
+    note = f"{len(lost)} gone or damaged: {', '.join(lost)}" if lost else ""
+    digest = digest_json([shard["sha256"] for shard in listed])
+    yield Link(
+        4,
+        "shards of image embeddings",
+        f"{len(listed)} shards",
+        digest,
+        "gone" if lost else "unchanged",
+        note,
+    )
+
+
+def prompt_links(row: Mapping[str, Any], suites: tuple[Suite, ...]) -> Iterator[Link]:
+    """Yield the link of the prompts, rendered, as this version of Plumbline has them."""
+    known = {suite.hash: (suite.id, suite.texts) for suite in suites}
+    tasks = [suite for task in TASKS for suite in suites if suite.id == task]
+    together = tuple(text for suite in tasks for text in suite.texts)
+    known[digest_json([suite.hash for suite in tasks])] = (", ".join(TASKS), together)
+    recorded = row["suite_hash"]
+    name, texts = known.get(recorded, (str(row["suite"]), ()))
+    if recorded is None:
+        yield Link(4, "prompts", name, None, "not checked")
+    elif recorded in known:
+        yield Link(
+            4, "prompts", f"suite {name}", recorded, "unchanged", f"{len(texts)} prompts", tuple(texts)
+        )
+    else:
+        note = "no suite of this version has these prompts; they are named in the manifest of the text embeddings"
+        yield Link(4, "prompts", f"suite {name}", recorded, "changed", note)
+
+
+def checkpoint_links(
+    places: Places, level: int, model: str, weights: str, digest: str, *, what: str = "checkpoint"
+) -> Iterator[Link]:
+    """Yield the checkpoint as a whole and file by file, compared with what is on disk."""
+    try:
+        files = places.checkpoint(model)
+    except PlumblineError as error:
+        note = error.what + (f": {error.where}" if error.where else "")
+        yield Link(level, f"{what}: weights", model, weights, "gone", note)
+        return
+    yield Link(
+        level, f"{what}: weights", str(files.weights), weights, compared(weights, files.weights_sha256)
+    )
+    # What was recorded is the digest of the files' names and digests together.
+    whole = digest_json([files.family, files.digest])
+    others = [f"{name} sha256 {sha256}" for name, sha256 in files.deciding]
+    state = compared(digest, whole)
+    note = "all of them as they were" if state == "unchanged" else "at least one of them has changed"
+    yield Link(
+        level,
+        f"{what}: all deciding files",
+        model,
+        digest,
+        state,
+        f"{len(others)} files; {note}",
+        tuple(others),
+    )
+
+
+def dataset_root(places: Places, dataset: str) -> Path:
+    """Return a dataset's folder as it is: a planted one that is gone is not written again."""
+    root = places.dataset_entry(dataset).root
+    if root.startswith(PLANTED):
+        kind = root.removeprefix(PLANTED)
+        return places.home / "world" / f"{kind}-{world_version(kind)}" / kind
+    return places.dataset_root(dataset)
+
+
+def dataset_link(places: Places, level: int, dataset: str, records: Committed) -> Link:
+    """Return the link of a dataset's folder: index and every listed file, compared with what is on disk."""
+    recorded, what = records.details["folder_digest"], "dataset folder: index and images"
+    reader = places.dataset_entry(dataset).open_reader()
+    root = dataset_root(places, dataset)
+    try:
+        now = folder_digest(reader, root)
+        index = ", ".join(reader.index_files(root)) or "the file names"
+    except PlumblineError as error:
+        return Link(
+            level, what, str(root), recorded, "gone", f"{error.what}: {error.found or error.where or ''}"
+        )
+    state = compared(recorded, now)
+    note = f"index: {index}; dataset digest {records.details['dataset_digest']}"
+    if state == "changed":
+        listed = places.lake.read_table("records", made=records).select("path", "image_id")
+        changed = changed_files(root, dict(listed.iter_rows()))
+        note = f"{changed or 'every recorded image is as it was; the index or refused files have changed'}; {note}"
+        state = "gone" if " gone: " in changed and " changed: " not in changed else state
+    return Link(level, what, str(root), recorded, state, note)

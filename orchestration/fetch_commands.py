@@ -1,0 +1,119 @@
+"""The command that gets checkpoints and datasets: the only one that downloads anything."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from orchestration.terminal import ConfigOption, console, places_of
+from plumbline.errors import PlumblineError
+from resources.places import Places
+
+
+def fetch(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Ids of checkpoints and datasets in the audit file; without any, what can be fetched."
+        ),
+    ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            help="An archive of one dataset that you were given: zip, tar, tar.gz, tar.bz2 or tar.xz."
+        ),
+    ] = None,
+    newest: Annotated[
+        bool,
+        typer.Option(
+            "--newest",
+            help="Of an encoder whose address names no commit: get the newest, not that of the first time.",
+        ),
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Fetch checkpoints and datasets from the hub into `.plumbline`, at their pinned revisions, digests recorded.
+
+    Weights end as safetensors: a repository that has only a pickle is converted once, in a process of its own.
+    Datasets that must be asked for are explained; `--archive` extracts what you were given into the folder that the
+    audit file names. The only command that downloads anything. Repeating it resumes, and keeps to
+    the commit of the first fetch where the address is `ARCHITECTURE/TAG`; `--newest` gets the newest.
+    """
+    places = places_of(config)
+    # huggingface_hub reads the variable when it is imported: here, for the first time.
+    os.environ["HF_HUB_OFFLINE"] = "0"
+    from resources.fetching import fetchable, wanted
+
+    chosen = [wanted(places, name) for name in ids or ()]
+    if archive is not None:
+        if [one.kind for one in chosen] != ["dataset"]:
+            raise PlumblineError(
+                "an archive belongs to one dataset", expected="plumbline fetch ID --archive FILE"
+            )
+        _extract(places, chosen[0].id, archive)
+    elif chosen:
+        for one in chosen:
+            _fetch(places, one, newest=newest)
+    else:
+        _print_fetchable(places, fetchable(places))
+
+
+def _fetch(places: Places, one, *, newest: bool) -> None:
+    if one.kind == "encoder":
+        text = _fetch_encoder(places, one.id, newest=newest)
+    elif one.kind in ("lvlm", "scorer") and not newest:
+        from resources.fetching_checkpoints import fetch_checkpoint
+
+        text = f"{one.id}: {fetch_checkpoint(places, one.id, kind=one.kind)}"
+    elif newest:
+        raise PlumblineError(
+            "the address of this one names its commit", found="--newest", hint="leave it out"
+        )
+    else:
+        from plumbline.datasets.obtaining import obtaining
+        from resources.fetching_datasets import fetch_dataset
+
+        folder = fetch_dataset(places, one.id)
+        reader = places.dataset_entry(one.id).reader
+        text = obtaining(reader).instructions(one.id) if folder is None else f"{one.id}: {folder}"
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def _fetch_encoder(places: Places, encoder: str, *, newest: bool) -> str:
+    from resources.fetching_checkpoints import fetch_checkpoint, pinned_commit
+
+    folder = fetch_checkpoint(places, encoder, newest=newest)
+    commit = pinned_commit(places, encoder)
+    if commit is None:
+        return f"{encoder}: {folder}"
+    return f"{encoder}: {folder}\n  at commit {commit}, which later fetches keep to; --newest gets the newest one"
+
+
+def _extract(places: Places, dataset: str, archive: Path) -> None:
+    from resources.fetching_datasets import extract_dataset
+
+    with console.status(f"{escape(archive.name)}: extracting") as shown:
+
+        def show(size: int) -> None:
+            shown.update(f"{escape(archive.name)}: {size / 1e6:,.0f} MB extracted")
+
+        folder, extracted = extract_dataset(places, dataset, archive, progress=show)
+    text = f"{dataset}: {folder} ({extracted.files} files, {extracted.bytes / 1e6:,.0f} MB)"
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def _print_fetchable(places: Places, lines) -> None:
+    if not lines:
+        console.print(
+            f"Everything that {places.audit_path.name} names comes with the checkout.", highlight=False
+        )
+        return
+    table = Table("id", "kind", "comes", "there", "address or folder", box=SIMPLE_HEAD)
+    for line in lines:
+        there = "yes" if line.there else "no"
+        table.add_row(*map(escape, (line.wanted.id, line.wanted.kind, line.how, there, line.source)))
+    console.print(table)

@@ -1,0 +1,28 @@
+"""What all commands share: where they print to, and the audit file that a person names."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from resources.places import Places
+
+# Piped output has no width of its own: 80 columns would break every row of a table.
+console = Console(width=None if sys.stdout.isatty() else 120)
+errors = Console(stderr=True)
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Audit file. Default: `audit.yaml` of the checkout.")
+]
+
+
+def places_of(config: Path | None) -> Places:
+    """Return the places of the audit file that is named; from here on no hub is asked for anything."""
+    if config is not None:
+        os.environ["PLUMBLINE_AUDIT"] = str(config.resolve())
+    # Nothing is downloaded in the middle of a run: only `plumbline fetch` goes to a hub.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    return Places.from_environment()

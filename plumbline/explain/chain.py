@@ -1,0 +1,95 @@
+"""The chain from a number back to its sources: what each link was, and what is there of it now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from plumbline.digests import digest_bytes
+from plumbline.errors import ImageRejected
+from plumbline.images import read_image_file
+
+State = Literal["unchanged", "changed", "gone", "not checked"]
+STATES: dict[State, str] = {
+    "unchanged": "unchanged",
+    "changed": "changed since",
+    "gone": "gone",
+    "not checked": "not checked",
+}
+"""How a state is said to a reader."""
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of the chain.
+
+    Attributes
+    ----------
+    level : int
+        How many steps it lies behind the number.
+    what : str
+        What it is, for a person: `image embeddings`.
+    name : str
+        Which one: an asset's partition, a file, an id.
+    digest : str or None
+        sha256, as the audit recorded it.
+    state : State
+        What is there now, compared with that.
+    note : str
+        What else there is to say, above all what has changed.
+    texts : tuple of str
+        Texts that it consists of, such as prompts.
+    """
+
+    level: int
+    what: str
+    name: str
+    digest: str | None
+    state: State
+    note: str = ""
+    texts: tuple[str, ...] = field(default=(), repr=False)
+
+
+def compared(recorded: str | None, now: str | None) -> State:
+    """Return the state of something whose digest was recorded: None for what is not there now."""
+    if recorded is None:
+        return "not checked"
+    return "gone" if now is None else "unchanged" if recorded == now else "changed"
+
+
+def damaged(chain: Iterable[Link]) -> list[Link]:
+    """Return the links that are no longer what the number was computed from."""
+    return [link for link in chain if link.state in ("changed", "gone")]
+
+
+def changed_files(root: Path, recorded: Mapping[str, str]) -> str:
+    """Say which recorded images of a folder are gone or have other bytes; empty where none is.
+
+    Parameters
+    ----------
+    recorded : mapping of str to str
+        Path in the folder -> sha256.
+    """
+    gone, changed = [], []
+    for path, sha256 in recorded.items():
+        try:
+            found = digest_bytes(read_image_file(root / path))
+        except ImageRejected:
+            gone.append(path)
+            continue
+        if found != sha256:
+            changed.append(path)
+    parts = [
+        f"{len(paths)} {what}: {_few(paths)}"
+        for what, paths in (("gone", gone), ("changed", changed))
+        if paths
+    ]
+    return "; ".join(parts)
+
+
+def _few(paths: list[str]) -> str:
+    more = len(paths) - _NAMED
+    return ", ".join(paths[:_NAMED]) + (f" and {more} more" if more > 0 else "")

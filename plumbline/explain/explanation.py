@@ -1,0 +1,134 @@
+"""Everything that explains one number, and which row of a metric table a person means."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from plumbline.digests import digest_bytes
+from plumbline.errors import ConfigError, ImageRejected
+from plumbline.explain.chain import Link
+from plumbline.explain.influence import Influence
+from plumbline.images import decode, read_image_file
+from plumbline.tables.row_identity import IDENTIFYING, row_id, row_ids
+
+_SIDE = 112
+_CANDIDATES = 12
+_SHORTEST = 6
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """One image as it is shown: `source` is a data address of a small JPEG, None where `missing` says why not."""
+
+    image_id: str
+    path: str
+    source: str | None
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where a number comes from.
+
+    Attributes
+    ----------
+    row : mapping
+        The metric row.
+    chain : tuple of Link
+        From the metric table back to the sources.
+    influence : Influence
+    thumbnails : mapping of str to Thumbnail
+        By sha256 of the image.
+    """
+
+    row: Mapping[str, Any]
+    chain: tuple[Link, ...]
+    influence: Influence
+    thumbnails: Mapping[str, Thumbnail] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Return the name of the row."""
+        return row_id(self.row)
+
+    @property
+    def measured(self) -> dict[str, str]:
+        """Return what the row measures: its columns that are not null."""
+        return {name: str(self.row[name]) for name in IDENTIFYING if self.row[name] is not None}
+
+
+def find_row(table: pl.DataFrame, name: str | None, filters: Mapping[str, str]) -> dict[str, Any]:
+    """Return the one row that is meant.
+
+    Parameters
+    ----------
+    name : str, optional
+        The name of the row, or its first six or more digits.
+    filters : mapping of str to str
+        Column -> value that it must have; together they must fit one row.
+
+    Raises
+    ------
+    ConfigError
+        If none or several rows fit; some of them are then listed.
+    """
+    rows = table
+    for column, value in filters.items():
+        rows = rows.filter(pl.col(column).cast(pl.String) == value)
+    if name is not None:
+        if len(name) < _SHORTEST:
+            raise ConfigError(
+                "the name of a row is too short", found=name, expected=f"{_SHORTEST} or more of its digits"
+            )
+        rows = rows.filter(row_ids(rows).str.starts_with(name.lower()))
+    if rows.height == 1:
+        return rows.to_dicts()[0]
+    said = " ".join([*filter(None, [name]), *(f"--{column} {value!r}" for column, value in filters.items())])
+    if not rows.height:
+        raise ConfigError(
+            "no row of the metric table fits",
+            found=said or "no name and no filter",
+            expected="a name that the report shows, or filters such as --metric max_skew --model ID --dataset ID",
+        )
+    differing = [column for column in IDENTIFYING if rows[column].n_unique() > 1]
+    listed = [_candidate(row, differing) for row in rows.head(_CANDIDATES).to_dicts()]
+    more = f"\n  and {rows.height - _CANDIDATES} more" if rows.height > _CANDIDATES else ""
+    raise ConfigError(
+        f"{rows.height} rows of the metric table fit",
+        found=said or "no name and no filter",
+        expected="one row; take a name, or filter by "
+        + ", ".join(differing)
+        + ":\n  "
+        + "\n  ".join(listed)
+        + more,
+    )
+
+
+def _candidate(row: Mapping[str, Any], differing: list[str]) -> str:
+    told = ", ".join(f"{column}={row[column]}" for column in differing if row[column] is not None)
+    return f"{row_id(row)}  {told}"
+
+
+def thumbnail(path: Path, image_id: str, shown: str) -> Thumbnail:
+    """Return a small picture of a recorded image, or why there is none: it is gone, or has other bytes now."""
+    try:
+        data = read_image_file(path)
+        if digest_bytes(data) != image_id:
+            return Thumbnail(
+                image_id, shown, None, "changed since: it is no longer the image that was recorded"
+            )
+        picture = decode(data)
+    except ImageRejected as error:
+        missing = "gone: the file is not there any more" if error.code == "missing_file" else error.what
+        return Thumbnail(image_id, shown, None, missing)
+    picture.thumbnail((_SIDE, _SIDE))
+    kept = io.BytesIO()
+    picture.save(kept, "JPEG", quality=80)
+    return Thumbnail(image_id, shown, "data:image/jpeg;base64," + base64.b64encode(kept.getvalue()).decode())
