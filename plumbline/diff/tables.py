@@ -91,5 +91,5 @@ def _side_by_side(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str])
 def _as_diff(frame: pl.DataFrame) -> pl.DataFrame:
     """Complete the columns of `DIFF_SCHEMA`; undefined numbers are nan."""
     lacking = [pl.lit(None).alias(name) for name in DIFF_SCHEMA if name not in frame.columns]
-    told = frame.with_columns(worse=worse(pl.col("value_old"), pl.col("value_new"))).with_columns(lacking)
+    told = frame.with_columns(lacking).with_columns(worse=worse(pl.col("value_old"), pl.col("value_new")))
     return told.select(pl.col(name).cast(kind) for name, kind in DIFF_SCHEMA.items())

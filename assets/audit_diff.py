@@ -1,0 +1,94 @@
+"""What changed since the audit before: every number old and new, flipped images, and what got worse."""
+
+import dagster as dg
+import polars as pl
+
+from assets.audit_comparison import AuditDiff, compare_audits
+from assets.results import OWNERS, markdown_table, materialised
+from plumbline.diff.regressions import regressions
+from plumbline.diff.schema import DIFF_SCHEMA, FLIP_SCHEMA
+from plumbline.storage import Committed
+from plumbline.storage.record import recorded_audits
+from resources.places import Places
+
+_SHOWN = ("metric", "model_new", "dataset", "suite", "event", "attribute", "value_old", "value_new", "q")
+
+
+@dg.asset(
+    deps=["audit_record"],
+    group_name="findings",
+    owners=OWNERS,
+    kinds={"numpy", "polars"},
+    code_version="1",
+)
+def audit_diff(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+    """What changed since the audit before this one: per number old, new and their difference, paired where it can be.
+
+    Only cells whose content is another are compared; the images are the same ones unless the dataset changed, so that
+    skews, parity differences, harm rates, Trident rates and MaxToxicity are compared image by image or set by set.
+    The table `audit_flips` lists the images whose winning text is another one now. The check `no_regression` fails
+    where something got worse by more than `thresholds.regression` of the audit file allows. Empty where there was no
+    audit before.
+    """
+    lake = places.lake
+    new, *before = recorded_audits(lake)
+    found = compare_audits(places, before[0], new, log=context.log.info) if before else AuditDiff.nothing()
+    details = {
+        "audit_id": new,
+        "old": before[0] if before else None,
+        "old_made_at": recorded_audits(lake)[before[0]] if before else None,
+        "causes": found.causes,
+        "absent": found.absent,
+    }
+    lake.write_table("audit_flips", found.flips, details=details)
+    made = lake.write_table("audit_diff", found.differences, details=details)
+    worst = found_regressions(places, found.differences)
+    return materialised(
+        made,
+        lake=lake,
+        frame=found.differences,
+        compared_with=before[0] if before else "no audit before this one",
+        causes=dg.MetadataValue.json(found.causes),
+        flipped_images=found.flips.height,
+        regressions=dg.MetadataValue.md(markdown_table(worst.select(_SHOWN))),
+    )
+
+
+def found_regressions(places: Places, differences: pl.DataFrame) -> pl.DataFrame:
+    """Return what got worse by more than the audit file allows."""
+    audit = places.audit
+    return regressions(differences, audit.thresholds.regression, significance=1 - audit.statistics.confidence)
+
+
+def diff_of(places: Places, table: Committed) -> tuple[Committed, pl.DataFrame, pl.DataFrame] | None:
+    """Return the diff that was made of the audit with this metric table, with its flips; None where there is none."""
+    made = places.lake.committed("audit_diff")
+    if made is None or made.details["audit_id"] != table.details["audit_id"] or made.details["old"] is None:
+        return None
+    lake = places.lake
+    return made, lake.read_table("audit_diff", made=made), lake.read_table("audit_flips")
+
+
+@dg.asset_check(
+    asset="audit_diff",
+    blocking=False,
+    description="Nothing got worse than in the audit before by more than `thresholds.regression` allows.",
+)
+def no_regression(places: dg.ResourceParam[Places]) -> dg.AssetCheckResult:
+    """Name what got worse: the metric, of what, from where to where."""
+    worst = found_regressions(places, places.lake.read_table("audit_diff"))
+    said = [
+        f"{row['metric']} of {row['model_new']} on {row['dataset']}"
+        f" ({', '.join(str(row[c]) for c in ('suite', 'event', 'attribute') if row[c])}):"
+        f" {row['value_old']:.3g} to {row['value_new']:.3g}"
+        for row in worst.head(5).iter_rows(named=True)
+    ]
+    more = f"; and {worst.height - 5} more" if worst.height > 5 else ""
+    return dg.AssetCheckResult(
+        passed=worst.is_empty(),
+        description="; ".join(said) + more if said else "nothing got worse by more than is allowed",
+        metadata={"regressions": dg.MetadataValue.md(markdown_table(worst.select(_SHOWN)))},
+    )
+
+
+__all__ = ["DIFF_SCHEMA", "FLIP_SCHEMA", "audit_diff", "diff_of", "found_regressions", "no_regression"]
