@@ -1,9 +1,12 @@
 """The explanation of one row of the metric table of an audit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import polars as pl
+from upath import UPath
 
 from assets.answer_lineage import answer_chain
 from assets.answers import StoredAnswers
@@ -16,11 +19,56 @@ from plumbline.explain.chain import Link
 from plumbline.explain.explanation import Explanation, Thumbnail, thumbnail
 from plumbline.explain.group_influence import encoder_influence, language_influence
 from plumbline.explain.influence import Influence
+from plumbline.explain.page import render_explanation
+from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed
-from plumbline.tables.row_identity import IDENTIFYING
+from plumbline.storage.atomic import commit_bytes
+from plumbline.tables.row_identity import IDENTIFYING, row_ids
 from resources.places import Places
 
 _TEXTS = "text"
+# Functions of counts of answers.
+QUICK = ("max_skew", "parity_difference", "impact_ratio", "harm_rate", "outcome_proportion")
+
+
+def quick_pages(places: Places, table: pl.DataFrame, rows: Sequence[str]) -> set[str]:
+    """Write the pages of those rows whose influence takes no computation of a whole metric family.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The metric table of now.
+    rows : sequence of str
+        Names of rows.
+
+    Returns
+    -------
+    set of str
+        The rows that have a page now, also one that was written for the same audit before.
+    """
+    folder = places.report.parent / explanations_folder(table["audit_id"][0]) if table.height else None
+    if folder is None:
+        return set()
+    quick = table.filter(pl.col("metric").is_in(QUICK), pl.col("condition") == "before")
+    for row in (
+        quick.with_columns(row_ids(quick)).filter(pl.col("row_id").is_in(list(rows))).iter_rows(named=True)
+    ):
+        try:
+            write_page(folder / f"{row['row_id']}.html", explain(places, row), title=places.audit.title)
+        except PlumblineError as error:
+            dg.get_dagster_logger().warning("row %s was not explained: %s", row["row_id"], error)
+    return {path.stem for path in folder.glob("*.html")} & set(rows)
+
+
+def write_page(path: Path, explanation: Explanation, *, title: str) -> None:
+    """Write the page of an explanation; beside others of its audit it links back to the report."""
+    again = f"plumbline explain {explanation.id} --audit {explanation.row['audit_id'][:12]}"
+    beside = path.parent.as_posix().endswith(explanations_folder(explanation.row["audit_id"]))
+    page = render_explanation(
+        explanation, title=title, command=again, report="../../report.html" if beside else None
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    commit_bytes(UPath(path), page.encode())
 
 
 def explain(places: Places, row: Mapping[str, Any]) -> Explanation:

@@ -1,6 +1,7 @@
 """From the cells to what a person reads: one metric table, where every number comes from, and the report."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import dagster as dg
 import polars as pl
@@ -9,6 +10,7 @@ from upath import UPath
 from assets.agreement import agreement_over_models
 from assets.cells import CELL_TABLES
 from assets.currency import sort_cells
+from assets.explanation import quick_pages
 from assets.geometry import stored_geometry
 from assets.language import LANGUAGE_TABLES
 from assets.report_inputs import report_inputs
@@ -103,7 +105,8 @@ def audit_report(
     made = places.lake.require("metric_table")
     table = places.lake.read_table("metric_table", made=made)
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    page = render(table, report_inputs(places, made, created=created)).encode()
+    inputs = report_inputs(places, made, created=created)
+    page = render(table, inputs, explained=partial(quick_pages, places, table)).encode()
     commit_bytes(UPath(places.report), page)
     quality.index()
     return dg.MaterializeResult(

@@ -13,7 +13,7 @@ from rich.table import Table
 from orchestration.terminal import ConfigOption, console, places_of
 from plumbline.explain.chain import STATES, damaged
 from plumbline.explain.explanation import Explanation, find_row
-from plumbline.explain.page import change_text, estimate_text, render_explanation
+from plumbline.explain.page import change_text, estimate_text
 from plumbline.report.visible import visible
 from plumbline.storage.record import named_audit, read_record
 from resources.places import Places
@@ -43,15 +43,13 @@ def explain_row(
     ConfigError
         If not exactly one row is meant.
     """
-    from assets.explanation import explain
+    from assets.explanation import explain, write_page
 
     past = past_places(places, audit)
     explanation = explain(past, find_row(past.lake.read_table("metric_table"), name, filters))
     print_explanation(explanation, console=console)
     if html is not None:
-        again = f"plumbline explain {explanation.id} --audit {explanation.row['audit_id'][:12]}"
-        html.parent.mkdir(parents=True, exist_ok=True)
-        html.write_text(render_explanation(explanation, title=past.audit.title, command=again), "utf-8")
+        write_page(html, explanation, title=past.audit.title)
         console.print(f"Page: {html}", soft_wrap=True, highlight=False, markup=False)
     return explanation
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, finding_of, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, name_of, or_nan, uncertainty
 from plumbline.report.figures.associations import AVERAGED, OTHERS, scale_rows, scale_title
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading
@@ -137,6 +137,7 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         interval_text=interval(row["ci_low"], row["ci_high"]),
         q_text=bare_p(row["q"]),
         strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]) / 100,
+        row=name_of(row),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, or_nan, uncertainty
+from plumbline.report.evidence import evidence, name_of, or_nan, uncertainty
 from plumbline.report.figures.confounds import PROTECTED
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading
@@ -134,4 +134,5 @@ def _finding(
         q_text=bare_p(row["q"]),
         # The end of the interval that is nearest to no effect.
         strength=min(abs(low), abs(high)) if low * high > 0 else 0.0,
+        row=name_of(row),
     )

@@ -8,6 +8,7 @@ from plumbline.report.finding import Finding
 from plumbline.report.inputs import Reading
 from plumbline.report.numbers import bare_p, confidence, interval, number, p_value, percent, percent_interval
 from plumbline.report.rows import Row, defined, significance_level
+from plumbline.tables.row_identity import row_id
 
 
 def evidence(row: Row, reading: Reading) -> bool:
@@ -52,4 +53,10 @@ def finding_of(
         interval_text=ends(row["ci_low"], row["ci_high"]),
         q_text=bare_p(row["q"]),
         strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+        row=name_of(row),
     )
+
+
+def name_of(row: Row) -> str | None:
+    """Return the name of a row of the metric table; None of a row of another table."""
+    return row_id(row) if row.get("metric") and row.get("definition") else None

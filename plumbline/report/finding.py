@@ -82,6 +82,9 @@ class Finding:
         The q-value as text, `–` where the finding has none.
     strength : float
         Orders findings of one tone; the lower end of the interval where there is one.
+    row : str or None
+        Name of the metric row that it tells, see `plumbline.tables.row_identity`; None of what is told of several rows
+        or of none.
     """
 
     tone: str
@@ -95,6 +98,7 @@ class Finding:
     interval_text: str
     strength: float
     q_text: str = "–"
+    row: str | None = None
 
 
 def in_rank_order(found: list[Finding]) -> list[Finding]:

@@ -34,6 +34,7 @@ def findings_table(
 ) -> pl.DataFrame:
     """Return a short table of the strongest findings for a terminal: model, dataset, finding, value, interval, q.
 
+    `explain` names the metric row that a finding tells, for `plumbline explain`.
     A mean over probes has no interval of its own; the column then says "range over probes" and gives that.
 
     Parameters
@@ -53,8 +54,9 @@ def findings_table(
             "value": f.value_text,
             "interval": f.interval_text,
             "q": f.q_text,
+            "explain": f.row,
         }
         for f in at_first(headlines(findings(metric_table, reading)))[0][:limit]
     ]
-    columns = ("model", "dataset", "finding", "value", "interval", "q")
+    columns = ("model", "dataset", "finding", "value", "interval", "q", "explain")
     return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +40,14 @@ SECTIONS = (
     ("provenance", "Where every number comes from"),
 )
 OF_ENCODERS = ("bias", "trident", "mixed", "label-error")
+Explained = Callable[[Sequence[str]], Collection[str]]
 LONGEST_TEXT = 2000
 LONGEST_CELL = 240
 
 
-def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
+def render(
+    metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Explained = lambda rows: frozenset()
+) -> str:
     """Return the report of an audit as one self-contained HTML document.
 
     The same inputs give the same bytes. Every text that comes from outside is escaped, and its unseen characters
@@ -55,6 +59,8 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
         Columns of `plumbline.tables.schema`.
     inputs : ReportInputs
         The audit, its datasets and encoders, and where the numbers come from.
+    explained : callable
+        From the names of the rows of headline findings to those whose explanations are there to be linked.
 
     Raises
     ------
@@ -80,6 +86,8 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
             chapters=chapters,
             style=page_style(),
             headlines=told,
+            explained=explained([finding.row for finding in told if finding.row]),
+            explanations=explanations_folder(inputs.audit.audit_id),
             further=further,
             every=_every(found),
             pages=pages,
@@ -99,6 +107,11 @@ def render(metric_table: pl.DataFrame, inputs: ReportInputs) -> str:
             significance=f"{inputs.audit.significance:g}",
         )
     )
+
+
+def explanations_folder(audit_id: str) -> str:
+    """Return where the explanations of an audit lie, relative to the report."""
+    return f"explanations/{audit_id[:12]}"
 
 
 def _titles(chapters: list[tuple[Chapter, list[Part]]], *, encoders: bool) -> dict[str, str]:

@@ -7,7 +7,7 @@ import math
 import polars as pl
 
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.evidence import evidence, finding_of, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, name_of, or_nan, uncertainty
 from plumbline.report.figures.outcomes import HARM_EVENTS, VARIANT_SUITES
 from plumbline.report.figures.skew import skew_rows
 from plumbline.report.finding import DIFFERENCES, Finding
@@ -194,4 +194,5 @@ def _harm(row: Row, reading: Reading) -> Finding:
         value_text=percent(row["value"]),
         interval_text=ends,
         strength=or_nan(row["value"]),
+        row=name_of(row),
     )

@@ -6,7 +6,7 @@ import math
 
 import polars as pl
 
-from plumbline.report.evidence import or_nan
+from plumbline.report.evidence import name_of, or_nan
 from plumbline.report.figures.robustness import (
     TASK_TITLES,
     TEMPLATES,
@@ -151,6 +151,7 @@ def _finding(
         interval_text=ends,
         strength=math.fabs(or_nan(row["value"])),
         q_text=bare_p(row["q"]),
+        row=name_of(row),
     )
 
 
