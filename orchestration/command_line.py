@@ -108,7 +108,14 @@ def _print_findings(places: Places) -> None:
     from plumbline.report import findings_table
 
     table = Table(title="Findings, the strongest of each kind", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("finding", "value", "interval, or range over probes", "q", "dataset | encoder"):
+    for name in (
+        "finding",
+        "value",
+        "interval, or range over probes",
+        "q",
+        "dataset | encoder",
+        "plumbline explain",
+    ):
         table.add_column(name, overflow="fold")
     for row in findings_table(places.lake.read_table("metric_table")).iter_rows(named=True):
         texts = (
@@ -117,6 +124,7 @@ def _print_findings(places: Places) -> None:
             row["interval"],
             row["q"],
             f"{row['dataset']} | {row['model']}",
+            row["explain"],
         )
         table.add_row(*(escape(text or "") for text in texts))
     console.print(table)
