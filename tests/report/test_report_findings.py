@@ -158,7 +158,7 @@ def test_findings_are_ranked_and_the_first_ones_are_of_every_tone(table, inputs)
 
 def test_findings_table_is_short_and_of_text(table):
     short = findings_table(table, limit=5)
-    assert short.columns == ["model", "dataset", "finding", "value", "interval", "q"]
+    assert short.columns == ["model", "dataset", "finding", "value", "interval", "q", "explain"]
     assert set(short.dtypes) == {pl.String}
     assert 0 < short.height <= 5
     assert short["finding"][0] == "Race skew in crime labels"
