@@ -24,6 +24,7 @@ from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed
 from plumbline.storage.atomic import commit_bytes
 from plumbline.tables.row_identity import IDENTIFYING, row_ids
+from plumbline.tables.suites import all_suites
 from resources.places import Places
 
 _TEXTS = "text"
@@ -49,15 +50,24 @@ def quick_pages(places: Places, table: pl.DataFrame, rows: Sequence[str]) -> set
     folder = places.report.parent / explanations_folder(table["audit_id"][0]) if table.height else None
     if folder is None:
         return set()
-    quick = table.filter(pl.col("metric").is_in(QUICK), pl.col("condition") == "before")
+    quick = table.filter(
+        pl.col("metric").is_in(QUICK), pl.col("suite").is_in(_suites()), pl.col("condition") == "before"
+    )
+    verified: dict[str, Link] = {}
     for row in (
         quick.with_columns(row_ids(quick)).filter(pl.col("row_id").is_in(list(rows))).iter_rows(named=True)
     ):
         try:
-            write_page(folder / f"{row['row_id']}.html", explain(places, row), title=places.audit.title)
+            write_page(
+                folder / f"{row['row_id']}.html", explain(places, row, verified), title=places.audit.title
+            )
         except PlumblineError as error:
             dg.get_dagster_logger().warning("row %s was not explained: %s", row["row_id"], error)
     return {path.stem for path in folder.glob("*.html")} & set(rows)
+
+
+def _suites() -> list[str]:
+    return ["outcomes", *(suite.id for suite in all_suites() if suite.family == "outcomes")]
 
 
 def write_page(path: Path, explanation: Explanation, *, title: str) -> None:
@@ -71,19 +81,21 @@ def write_page(path: Path, explanation: Explanation, *, title: str) -> None:
     commit_bytes(UPath(path), page.encode())
 
 
-def explain(places: Places, row: Mapping[str, Any]) -> Explanation:
+def explain(places: Places, row: Mapping[str, Any], verified: dict[str, Link] | None = None) -> Explanation:
     """Explain a row of the metric table of an audit.
 
     Parameters
     ----------
     places : Places
         Of the audit, with its record as `past`.
+    verified : dict, optional
+        Links of dataset folders by dataset, found and kept here: of many rows a folder is then read once.
 
     Notes
     -----
     Nothing that is missing upstream ends in an error: what cannot be followed is said where it stands in the chain.
     """
-    chain = tuple(_chain(places, row))
+    chain = tuple(_chain(places, row, {} if verified is None else verified))
     try:
         influence = _influence(places, row)
     except PlumblineError as error:
@@ -91,12 +103,12 @@ def explain(places: Places, row: Mapping[str, Any]) -> Explanation:
     return Explanation(row, chain, influence, _thumbnails(places, row, influence))
 
 
-def _chain(places: Places, row: Mapping[str, Any]) -> Iterable[Link]:
+def _chain(places: Places, row: Mapping[str, Any], verified: dict[str, Link]) -> Iterable[Link]:
     kind, family = _kind(places, row), _family_table(places, row)
     found: list[Link] = []
     try:
         if kind == "cell":
-            for link in cell_chain(places, row, family):
+            for link in cell_chain(places, row, family, verified):
                 found.append(link)
             found.extend(_mitigation(places, row))
         elif kind == "answers":

@@ -45,8 +45,10 @@ def _made_by(places: Places, row: Mapping[str, Any]) -> str:
     return f"Dagster run {run['dagster_run']}, {mlflow}, finished {run['finished_at']} on {run['device']}"
 
 
-def cell_chain(places: Places, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
-    """Yield the chain of a row of one encoder on one dataset."""
+def cell_chain(
+    places: Places, row: Mapping[str, Any], family: Committed | None, verified: dict[str, Link]
+) -> Iterator[Link]:
+    """Yield the chain of a row of one encoder on one dataset; `verified` keeps the links of dataset folders."""
     stored = StoredCell.find(places, row["dataset"], row["model"])
     yield from table_links(places, row, family)
     yield stored_link(places, 2, "responses of the model (probe_logits)", stored.logits)
@@ -66,7 +68,9 @@ def cell_chain(places: Places, row: Mapping[str, Any], family: Committed | None)
             places, 3, about["labeller"], about["labeller_sha256"], about["labeller_digest"], what="labeller"
         )
     yield stored_link(places, 3, "records", stored.records)
-    yield dataset_link(places, 4, stored.dataset, stored.records)
+    if stored.dataset not in verified:
+        verified[stored.dataset] = dataset_link(places, 4, stored.dataset, stored.records)
+    yield verified[stored.dataset]
 
 
 def text_chain(places: Places, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.explain_commands import explain_command
+from orchestration.export_commands import export_command, verify_command
 from orchestration.fetch_commands import fetch
 from orchestration.terminal import ConfigOption, console, errors, places_of
 from plumbline.errors import PlumblineError
@@ -33,6 +34,8 @@ assets in Dagster and as runs in MLflow.
 )
 app.command()(fetch)
 app.command("explain")(explain_command)
+app.command("export")(export_command)
+app.command("verify")(verify_command)
 
 
 @app.command()

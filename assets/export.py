@@ -1,0 +1,189 @@
+"""A whole audit as a folder to hand on: what was measured, from what, and checksums of all of it."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from plumbline.errors import ConfigError
+from plumbline.export.checksums import write_checksums
+from plumbline.export.impact_ratios import impact_ratio_page, impact_ratio_table
+from plumbline.export.metric_columns import exported_table
+from plumbline.export.model_card import headline_rows, model_card
+from plumbline.export.statement import Material, provenance_statement
+from plumbline.report.html import explanations_folder
+from plumbline.storage import Committed
+from plumbline.storage.arrays import csv_bytes, table_bytes
+from plumbline.tables.suites import Suite, all_suites
+from resources.places import Places
+
+PROVENANCE, REPORT = "provenance.json", "report.html"
+_SOURCES = (
+    "records",
+    "text_embeddings",
+    "image_embeddings",
+    "generations",
+    "toxicity_scores",
+    "pictured_people",
+)
+
+
+def export_audit(places: Places, folder: Path, *, report: Path | None) -> list[str]:
+    """Write the bundle of an audit of the past.
+
+    Parameters
+    ----------
+    places : Places
+        With the record of the audit as `past`.
+    folder : Path
+        Is made; must be empty if it is there.
+    report : Path or None
+        The report of this audit; None where it is not there any more. Explanations that it links come along.
+
+    Returns
+    -------
+    list of str
+        The files, relative to the folder.
+
+    Raises
+    ------
+    ConfigError
+        If something lies in the folder, which would then be taken for a part of the audit.
+    """
+    assert places.past is not None
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(
+            "the folder to export to is not empty", found=folder, hint="name a new one with --to"
+        )
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    _write_tables(places, partial)
+    _write_cards(places, partial)
+    if report is not None:
+        shutil.copyfile(report, partial / REPORT)
+        explanations = explanations_folder(places.past.audit_id)
+        if (report.parent / explanations).is_dir():
+            shutil.copytree(report.parent / explanations, partial / explanations)
+    (partial / "README.md").write_text(_readme(places, report is not None), "utf-8")
+    _write_provenance(places, partial)
+    write_checksums(partial)
+    if folder.exists():
+        folder.rmdir()
+    partial.rename(folder)
+    return _files(folder)
+
+
+def _write_tables(places: Places, folder: Path) -> None:
+    lake, audit = places.lake, places.audit
+    table = lake.read_table("metric_table")
+    addresses = {name: entry.address for name, entry in audit.encoders.items()}
+    addresses |= {name: entry.address or entry.endpoint.model for name, entry in audit.lvlms.items()}
+    exported = exported_table(table, addresses)
+    (folder / "metric_table.parquet").write_bytes(table_bytes(exported))
+    (folder / "metric_table.csv").write_bytes(csv_bytes(exported))
+    (folder / "runs.csv").write_bytes(csv_bytes(lake.read_table("provenance")))
+    ratios = impact_ratio_table(table, _outcome_suites())
+    (folder / "impact_ratios.csv").write_bytes(csv_bytes(ratios))
+    (folder / "impact_ratios.md").write_text(impact_ratio_page(ratios), "utf-8")
+
+
+def _outcome_suites() -> dict[str, Suite]:
+    return {suite.id: suite for suite in all_suites() if suite.family == "outcomes"}
+
+
+def _write_cards(places: Places, folder: Path) -> None:
+    table = places.lake.read_table("metric_table")
+    cards = folder / "model_cards"
+    for model in (*places.audit.encoders, *places.audit.lvlms):
+        rows = headline_rows(table, model)
+        if not rows.height:
+            continue
+        cards.mkdir(exist_ok=True)
+        about = {"audit": table["audit_id"][0]}
+        # Of an encoder the weights file, of a generative model the version of all its files.
+        if digests := sorted(rows["checkpoint_sha256"].drop_nulls().unique()):
+            about["checkpoint sha256"] = ", ".join(digests)
+        (cards / f"{model}.md").write_text(model_card(model, rows, about=about), "utf-8")
+
+
+def _write_provenance(places: Places, folder: Path) -> None:
+    assert places.past is not None
+    table = places.lake.require("metric_table")
+    statement = provenance_statement(
+        folder,
+        _files(folder),
+        _materials(places, table),
+        audit_id=places.past.audit_id,
+        version=_version(),
+        settings=places.past.settings,
+        runs=places.lake.read_table("provenance").to_dicts(),
+        made_at=places.past.made_at,
+    )
+    text = json.dumps(statement, indent=1, ensure_ascii=False, sort_keys=True)
+    (folder / PROVENANCE).write_text(text + "\n", "utf-8")
+
+
+def _version() -> str:
+    from plumbline import __version__
+
+    return __version__
+
+
+def _materials(places: Places, table: Committed) -> Iterator[Material]:
+    """Yield what the audit was made from, as it was recorded; nothing is read from the sources of now."""
+    assert places.past is not None
+    yield Material("lake/metric_table", {"sha256": table.sha256}, {"rows": table.rows})
+    asked = set(places.lake.read_table("metric_table")["suite_hash"])
+    for suite in all_suites():
+        if suite.hash in asked:
+            yield Material(
+                f"prompts/{suite.id}", {"plumblinePrompts": suite.hash}, {"prompts": len(suite.texts)}
+            )
+    for (name, partition), made in places.past.things.items():
+        if name in _SOURCES:
+            yield Material(f"lake/{name}/{partition}", {"sha256": made.sha256}, {"rows": made.rows})
+        yield from _sources(places, made)
+
+
+def _sources(places: Places, made: Committed) -> Iterator[Material]:
+    details = made.details
+    if made.name == "records":
+        digests = {"plumblineFolder": details["folder_digest"], "plumblineRecords": details["dataset_digest"]}
+        yield Material(
+            f"dataset/{made.partition}", digests, {"reader": details["reader"], "images": made.rows}
+        )
+    if made.name == "text_embeddings":
+        digests = {"sha256": details["weights_sha256"], "plumblineCheckpoint": details["checkpoint"]}
+        entry = places.audit.encoders.get(made.partition)
+        yield Material(f"checkpoint/{made.partition}", digests, {"address": entry.address} if entry else {})
+    if made.name == "generations":
+        digests = {"plumblineCheckpoint": details["version"], "plumblinePrompts": details["prompts"]}
+        yield Material(f"answers/{made.partition}", digests, {"decoding": details["decoding"]})
+
+
+def _readme(places: Places, with_report: bool) -> str:
+    assert places.past is not None
+    report = (
+        "- `report.html`: the report, one page that works offline; `explanations/` explains numbers."
+        if with_report
+        else "- The report is not here: a later audit has taken its place."
+    )
+    return f"""# {places.audit.title}
+
+Audit `{places.past.audit_id}`, made {places.past.made_at} with Plumbline {_version()}.
+
+- `metric_table.parquet`, `metric_table.csv`: every number, one row each. First the columns of CLIP_benchmark (dataset,
+  model, pretrained, task, language, model_fullname), then Plumbline's; `row_id` names a row for `plumbline explain`.
+{report}
+- `{PROVENANCE}`: an in-toto statement (SLSA provenance) of these files and of what they were made from, with digests.
+- `runs.csv`: which Dagster and MLflow runs made each cell.
+- `model_cards/`: for each model a section of a Hugging Face model card, with its numbers as evaluation results.
+- `impact_ratios.md`, `impact_ratios.csv`: selection rates and impact ratios in the form of New York City's Local Law
+  144. It is no bias audit of a hiring tool; the page says why.
+- `SHA256SUMS`: `plumbline verify FOLDER`, or `sha256sum -c SHA256SUMS`.
+"""
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,59 @@
+"""The commands that hand an audit on: a folder with everything, and whether it is still what it was."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestration.explain_commands import past_places
+from orchestration.terminal import ConfigOption, console, errors, places_of
+from resources.places import Places
+
+
+def export_command(
+    audit: Annotated[
+        str, typer.Option(help="Which audit: `newest`, `newest~1`, or the start of an id.")
+    ] = "newest",
+    to: Annotated[
+        Path | None, typer.Option(help="Folder to write; by default `audit-` and the start of the id.")
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Bundle an audit: metric table, report, provenance, model cards, impact ratios, checksums.
+
+    Everything is read from the record of the audit, as it was, whatever has been replaced since.
+    """
+    from assets.export import export_audit
+
+    places = places_of(config)
+    past = past_places(places, audit)
+    assert past.past is not None
+    folder = (to or Path(f"audit-{past.past.audit_id[:12]}")).resolve()
+    for name in export_audit(past, folder, report=report_of(places, past.past.audit_id)):
+        console.print(str(folder / name), soft_wrap=True, highlight=False, markup=False)
+
+
+def report_of(places: Places, audit_id: str) -> Path | None:
+    """Return the report if it is that of the audit; None if it is another's, or not there."""
+    try:
+        page = places.report.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    return places.report if f"audit <code>{audit_id[:12]}</code>" in page else None
+
+
+def verify_command(
+    folder: Annotated[Path, typer.Argument(help="A folder that `plumbline export` wrote.")],
+) -> None:
+    """Compare an exported audit with its checksums; names every file that is missing, changed or extra.
+
+    Exits with 1 if there is one.
+    """
+    from plumbline.export.checksums import verify_folder
+
+    verdict = verify_folder(folder)
+    for what, names in (("missing", verdict.missing), ("changed", verdict.changed), ("extra", verdict.extra)):
+        for name in names:
+            errors.print(f"{what}: {name}", style="red", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{verdict.sound} file(s) as they were exported", highlight=False)
+    raise typer.Exit(0 if verdict.passed else 1)
