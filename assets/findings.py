@@ -93,7 +93,8 @@ def provenance(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
 
 @dg.asset(
     deps=[
-        "metric_table", "factor_effects", "bias_transfer", "paper_comparison", "provenance", "records", "quarantine",
+        "metric_table", "factor_effects", "bias_transfer", "paper_comparison", "provenance", "audit_diff", "records",
+        "quarantine",
     ],
     kinds={"html"},
     **_SPEC,

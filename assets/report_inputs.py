@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from assets.audit_changes import changes_since
 from assets.checks import BLOCKING_CHECKS, label_shares
 from assets.geometry import stored_geometry
 from assets.language_inputs import language_tables, lvlm_summary
@@ -58,6 +59,7 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
         lvlms=tuple(lvlm_summary(places, model) for model, *_ in table.details["models"]),
         language=language_tables(places, {m: families for m, _, families in table.details["models"]}),
         published=_of_this_audit(places, "paper_comparison", table),
+        changes=changes_since(places, table),
     )
 
 

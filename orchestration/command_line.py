@@ -198,6 +198,32 @@ def export_mitigation(
 
 
 @app.command()
+def diff(
+    old: Annotated[
+        str, typer.Argument(help="An audit (`newest~1`, or the start of its id), or a checkpoint.")
+    ],
+    new: Annotated[
+        str, typer.Argument(help="What it is compared with: an audit or a checkpoint too.")
+    ] = "newest",
+    html: Annotated[Path | None, typer.Option(help="Write a page to this file too.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Compare two audits, or two checkpoints of the newest audit: `plumbline diff newest~1`, `plumbline diff ID ID`.
+
+    Per number old, new and their difference, on the same images where it can be; the images that flipped. Exits with
+    1 where something got worse by more than `thresholds.regression` of the audit file allows.
+    """
+    from orchestration.diff_commands import compare, print_changes, write_changes
+
+    changes = compare(places_of(config), old, new, console=console)
+    print_changes(changes, console=console)
+    if html is not None:
+        write_changes(html, changes)
+        console.print(f"Page: {html}", soft_wrap=True, highlight=False, markup=False)
+    raise typer.Exit(1 if changes.worst.height else 0)
+
+
+@app.command()
 def plan(config: ConfigOption = None) -> None:
     """Show what the audit would still ask of generative models: answers, tokens, time and cost; nothing is started.
 

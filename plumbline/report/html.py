@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from plumbline.report import accounting, data_listings
+from plumbline.report.changes import Changes
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.data_findings import coverage_listing, data_findings
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 SECTIONS = (
+    ("changes", "What changed since the last audit"),
     ("audited", "What was audited"),
     ("findings", "Headline findings"),
     ("bias", "How biased, against whom, how sure"),
@@ -82,7 +84,7 @@ def render(
         .render(
             inputs=inputs,
             audit=inputs.audit,
-            titles=_titles(chapters, encoders=bool(inputs.encoders) or not inputs.lvlms),
+            titles=_titles(chapters, inputs),
             chapters=chapters,
             style=page_style(),
             headlines=told,
@@ -109,12 +111,18 @@ def render(
     )
 
 
+def render_changes(found: Changes, *, title: str) -> str:
+    """Return what changed between two sides as one self-contained HTML document; escaped as the report is."""
+    template = page_environment().get_template("changes.html.jinja")
+    return template.render(found=found, title=title, style=page_style())
+
+
 def explanations_folder(audit_id: str) -> str:
     """Return where the explanations of an audit lie, relative to the report."""
     return f"explanations/{audit_id[:12]}"
 
 
-def _titles(chapters: list[tuple[Chapter, list[Part]]], *, encoders: bool) -> dict[str, str]:
+def _titles(chapters: list[tuple[Chapter, list[Part]]], inputs: ReportInputs) -> dict[str, str]:
     """Return anchor -> title in the order of the page: the chapters stand before the labels and the data.
 
     Without encoders there is nothing to say of the labels that they give.
@@ -122,7 +130,10 @@ def _titles(chapters: list[tuple[Chapter, list[Part]]], *, encoders: bool) -> di
     told = [(chapter.anchor, chapter.title) for chapter, _ in chapters]
     before = [anchor for anchor, _ in SECTIONS].index("label-error")
     titles = dict([*SECTIONS[:before], *told, *SECTIONS[before:]])
-    return titles if encoders else {name: titles[name] for name in titles if name not in OF_ENCODERS}
+    left_out = set() if inputs.encoders or not inputs.lvlms else set(OF_ENCODERS)
+    if inputs.changes is None:
+        left_out.add("changes")
+    return {name: title for name, title in titles.items() if name not in left_out}
 
 
 def _every(found: list[Finding]) -> Listing:

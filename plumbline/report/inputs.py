@@ -10,6 +10,7 @@ import polars as pl
 from plumbline.errors import MetricError
 from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
 from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA
+from plumbline.report.changes import Changes
 from plumbline.tables.schema import QUARANTINE_SCHEMA, Schema
 
 LABEL_SHARES_SCHEMA: Schema = {
@@ -262,6 +263,8 @@ class ReportInputs:
         a first column `model`.
     transfer : DataFrame or None
         Columns of `plumbline.metrics.transfer_schema.TRANSFER_SCHEMA`: what each mitigation changes.
+    changes : Changes or None
+        What changed since the audit before; None where there was none.
     """
 
     audit: AuditSummary
@@ -277,6 +280,7 @@ class ReportInputs:
     transfer: pl.DataFrame | None = None
     lvlms: tuple[LvlmSummary, ...] = ()
     language: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    changes: Changes | None = None
 
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""

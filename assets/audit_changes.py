@@ -1,0 +1,56 @@
+"""A comparison made ready to be shown: what got worse, and small pictures of the images that flipped."""
+
+from assets.audit_comparison import AuditDiff, past_places
+from assets.audit_diff import diff_of, found_regressions
+from plumbline.errors import PlumblineError
+from plumbline.explain.explanation import thumbnail
+from plumbline.report.changes import Changes
+from plumbline.storage import Committed
+from resources.places import Places
+
+
+def changes_of(places: Places, found: AuditDiff, *, names: tuple[str, str], old_audit: str) -> Changes:
+    """Return a comparison with what is shown of it.
+
+    Parameters
+    ----------
+    names : (str, str)
+        What the two sides are called.
+    old_audit : str
+        Its datasets have the images that flipped.
+    """
+    changes = Changes(
+        *names,
+        differences=found.differences,
+        flips=found.flips,
+        worst=found_regressions(places, found.differences),
+        causes=found.causes,
+        absent=found.absent,
+    )
+    past = past_places(places, old_audit)
+    previews = {row["image_id"]: _preview(past, row) for row in changes.shown_flips}
+    return Changes(**vars(changes) | {"previews": previews})
+
+
+def changes_since(places: Places, table: Committed) -> Changes | None:
+    """Return what changed since the audit before the one with this metric table; None where there was none."""
+    found = diff_of(places, table)
+    if found is None:
+        return None
+    made, differences, flips = found
+    details = made.details
+    diff = AuditDiff(differences, flips, details["causes"], details["absent"])
+    names = (f"audit {details['old'][:12]} of {details['old_made_at']}", "this audit")
+    return changes_of(places, diff, names=names, old_audit=details["old"])
+
+
+def _preview(places: Places, row: dict[str, str]) -> tuple[str | None, str | None]:
+    try:
+        path = places.dataset_root(row["dataset"]) / row["path"]
+    except PlumblineError as error:
+        return None, error.what
+    seen = thumbnail(path, row["image_id"], row["path"])
+    return seen.source, seen.missing
+
+
+__all__ = ["changes_of", "changes_since"]

@@ -1,0 +1,98 @@
+"""What changed since the audit before, as a page and first in the report."""
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from plumbline.diff.schema import DIFF_SCHEMA, FLIP_SCHEMA
+from plumbline.report import render
+from plumbline.report.changes import LONGEST, Changes
+from plumbline.report.html import render_changes
+
+HOSTILE = "<script>alert(1)</script>"
+PICTURE = "data:image/jpeg;base64," + "A" * 4000
+
+
+def difference(**columns):
+    row = {
+        "model_old": "clip", "model_new": "clip", "metric": "max_skew", "definition": "mean_over_pairs",
+        "dataset": "faces", "suite": "crime", "attribute": "race", "event": "crime", "condition": "before",
+        "statistic": "estimate",
+        "value_old": 0.5, "value_new": 1.5, "value": 1.0, "ci_low": 0.8, "ci_high": 1.2, "p": 0.001, "q": 0.002,
+        "n_old": 90, "n_new": 90, "worse": 1.0, "compared": "paired",
+    }  # fmt: skip
+    return row | columns
+
+
+def changes(rows, *, worst=(), flips=(), **more):
+    frames = [pl.DataFrame(list(each), schema=DIFF_SCHEMA, orient="row") for each in (rows, worst)]
+    flipped = pl.DataFrame(list(flips), schema=FLIP_SCHEMA, orient="row")
+    return Changes("audit aaa", "this audit", frames[0], flipped, frames[1], **more)
+
+
+def flip(image, margin, *, suite="crime", text="a photo of a thief"):
+    return {
+        "dataset": "faces", "model_old": "clip", "model_new": "clip", "suite": suite, "image_id": image,
+        "path": f"{image}.jpg", "text_old": "a photo of a man", "text_new": text, "category_old": "demographic",
+        "category_new": "crime", "margin": margin,
+    }  # fmt: skip
+
+
+def test_regressions_are_named_first_in_the_report(table, inputs):
+    found = changes([difference()], worst=[difference()], causes={"faces|clip": ["the checkpoint"]})
+    page = render(table, replace(inputs, changes=found))
+    at = [page.index(f'<h2 id="{anchor}">') for anchor in ("changes", "audited", "findings")]
+    assert at == sorted(at)
+    assert "1 number is worse than before by more than is allowed" in page and "+1.0 [0.8–1.2]" in page
+    assert "the checkpoint" in page
+
+
+def test_a_report_without_an_audit_before_says_nothing_of_changes(table, inputs):
+    page = render(table, inputs)
+    assert 'id="changes"' not in page and "last audit" not in page
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "Every number is the same."),
+        ([difference(q=0.5)], "Nothing is worse than before by more than is allowed"),
+    ],
+)
+def test_that_nothing_got_worse_is_said(rows, said):
+    assert said in render_changes(changes(rows), title="What changed")
+
+
+def test_flips_are_shown_in_turn_with_their_pictures_or_why_there_is_none():
+    found = changes(
+        [difference()],
+        flips=[*(flip(f"crime{i}", 9 - i) for i in range(20)), flip("agency", 0.1, suite="agency")],
+        previews={"crime0": (PICTURE, None), "agency": (None, "gone: the file is not there any more")},
+    )
+    assert [row["image_id"] for row in found.shown_flips][:3] == ["agency", "crime0", "crime1"]
+    page = render_changes(found, title="What changed")
+    assert PICTURE in page and "gone: the file is not there any more" in page
+    assert "21 answers are another text" in page
+
+
+def test_hostile_text_is_text():
+    found = changes(
+        [difference(dataset=HOSTILE)],
+        worst=[difference(group=HOSTILE)],
+        flips=[flip("x", 1.0, text=HOSTILE)],
+        causes={HOSTILE: ["the checkpoint"]},
+        absent=[HOSTILE],
+    )
+    page = render_changes(found, title=HOSTILE)
+    assert "<script" not in page and "&lt;script&gt;" in page
+
+
+def test_long_listings_are_cut_and_say_so():
+    found = changes([difference(event=f"event {i}") for i in range(LONGEST + 3)])
+    assert len(found.clearest.rows) == LONGEST and str(LONGEST + 3) in found.clearest.note
+
+
+def test_two_checkpoints_are_both_named():
+    listed = changes([difference(model_new="siglip")]).clearest.rows
+    assert listed[0][1] == "clip → siglip"
