@@ -13,6 +13,7 @@ from plumbline.errors import StorageError
 from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.storage import Committed
+from plumbline.tables.answer_words import answer_words_digest
 from plumbline.tables.generation_schema import SCORE_SCHEMA
 from plumbline.tables.schema import LINEAGE_COLUMNS, polars_schema
 from resources.places import Places
@@ -122,6 +123,7 @@ class StoredAnswers:
                     language_files(self.places),
                 ],
                 "code": [__version__, {f.name: f.code_version for f in LANGUAGE_FAMILIES.values()}],
+                "words": answer_words_digest(),
             }
         )
 

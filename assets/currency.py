@@ -15,6 +15,7 @@ from assets.sources import checkpoint_versions, dataset_versions, lvlm_versions
 from plumbline.errors import PlumblineError
 from plumbline.report import AbsentCell
 from plumbline.tables.generation_prompts import prompts_hash
+from plumbline.tables.suites import load_suite
 from resources.lvlms import backend_identity, scorer_version
 from resources.places import Places
 
@@ -128,6 +129,7 @@ def _require_todays(stored: StoredCell, datasets: dict[str, str], checkpoints: d
         **_records_today(places, stored.dataset, records, datasets),
         "checkpoint": (stored.logits.details["checkpoint"], checkpoints.get(stored.model)),
         "labeller": (labels["labeller_digest"], checkpoints.get(labeller)),
+        "prompts of the labeller": (labels["suite_hash"], load_suite("gender_labels").hash),
         "engine": (stored.logits.details["engine"], places.declared_engine),
         "engine of the labeller": (labels.get("engine"), places.declared_engine),
     }

@@ -88,6 +88,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         name="extended_records",
         deps=[
             dg.AssetDep("records"),
+            dg.AssetDep("prompt_suites"),
             dg.AssetDep("encoder_checkpoint", partition_mapping=_labeller_mapping(labeller)),
         ],
         pool="gpu",

@@ -150,7 +150,7 @@ def _described(
 
 
 @dg.asset(
-    deps=["generations"],
+    deps=["generations", "answer_words"],
     partitions_def=ANSWERS,
     group_name="generation",
     owners=OWNERS,

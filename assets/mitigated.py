@@ -43,6 +43,7 @@ Hits = dict[str, NDArray[np.bool_]]
         "probe_logits",
         "image_embeddings",
         "extended_records",
+        "mitigation_texts",
     ],
     kinds={"numpy", "polars"},
     partitions_def=GRID,

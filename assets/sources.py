@@ -1,6 +1,6 @@
 """What the graph starts from, observed by content: dataset folders, checkpoints and prompt suites."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import dagster as dg
 
@@ -10,8 +10,11 @@ from plumbline.digests import digest_json
 from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Encoder
 from plumbline.errors import PlumblineError
+from plumbline.mitigation.methods import words_digest
+from plumbline.tables.answer_words import answer_words_digest
 from plumbline.tables.generation_prompts import prompts_hash
 from plumbline.tables.suites import all_suites
+from resources.endpoints import ask_endpoints
 from resources.places import Places
 
 _SPEC = {"group_name": "sources"}
@@ -54,7 +57,7 @@ def prompt_suites() -> dg.DataVersion:
     partitions_def=LVLMS,
     kinds={"pytorch"},
     description="A generative model: its checkpoint as it lies on disk, weights, processor, template and tokenizer; "
-    "or what an endpoint is asked for.",
+    "or what an endpoint is asked for and says that it is.",
     **_SPEC,
 )
 def lvlm_checkpoint(places: dg.ResourceParam[Places]) -> dg.DataVersionsByPartition:
@@ -73,22 +76,62 @@ def generation_prompts() -> dg.DataVersion:
     return dg.DataVersion(prompts_hash())
 
 
-def dataset_versions(places: Places) -> dict[str, str]:
-    """Return dataset -> content digest; one that cannot be read is warned of and left out."""
+@dg.observable_source_asset(
+    kinds={"yaml"},
+    description="The texts and word lists that mitigations work with: attributes, neutral captions, queries. A changed "
+    "word fits the mitigations of texts anew, from stored embeddings.",
+    **_SPEC,
+)
+def mitigation_texts() -> dg.DataVersion:
+    """Digest the data files of mitigations."""
+    return dg.DataVersion(words_digest())
+
+
+@dg.observable_source_asset(
+    kinds={"yaml"},
+    description="The word lists that answers are read with: people, competence, refusals, stop words, offensive words. "
+    "A changed word counts anew what was answered; nothing is asked again.",
+    **_SPEC,
+)
+def answer_words() -> dg.DataVersion:
+    """Digest the word lists."""
+    return dg.DataVersion(answer_words_digest())
+
+
+SOURCES = [
+    dataset_folder, encoder_checkpoint, lvlm_checkpoint,
+    prompt_suites, mitigation_texts, generation_prompts, answer_words,
+]  # fmt: skip
+"""Everything that the graph starts from."""
+
+
+def dataset_versions(places: Places, names: Iterable[str] | None = None) -> dict[str, str]:
+    """Return dataset -> content digest; one that cannot be read is warned of and left out.
+
+    Parameters
+    ----------
+    names : iterable of str, optional
+        Only these; by default all of the audit file.
+    """
     return _versions(
-        places.audit.datasets,
+        _of(places.audit.datasets, names),
         lambda name: folder_digest(places.dataset_entry(name).open_reader(), places.dataset_root(name)),
     )
 
 
-def checkpoint_versions(places: Places) -> dict[str, str]:
+def checkpoint_versions(places: Places, names: Iterable[str] | None = None) -> dict[str, str]:
     """Return encoder -> content digest; one that is not on disk is warned of and left out."""
-    return _versions(places.audit.encoders, lambda name: files_version(places.checkpoint(name)))
+    return _versions(_of(places.audit.encoders, names), lambda name: files_version(places.checkpoint(name)))
 
 
-def lvlm_versions(places: Places) -> dict[str, str]:
+def lvlm_versions(places: Places, names: Iterable[str] | None = None) -> dict[str, str]:
     """Return generative model -> version; one that is not on disk is warned of and left out."""
-    return _versions(places.audit.lvlms, places.lvlm_version)
+    return _versions(_of(places.audit.lvlms, names), places.lvlm_version)
+
+
+def _of(known: Iterable[str], names: Iterable[str] | None) -> list[str]:
+    wanted = None if names is None else set(names)
+    return [name for name in known if wanted is None or name in wanted]
 
 
 def files_version(files: CheckpointFiles) -> str:
@@ -116,21 +159,59 @@ def _versions(names: Iterable[str], digest: Callable[[str], str]) -> dict[str, s
     return versions
 
 
-def report_sources(instance: dg.DagsterInstance, places: Places) -> None:
-    """Report the version of every source whose content has changed since it was last reported."""
-    observed: dict[str, dict[str | None, str]] = {
-        "dataset_folder": dict(dataset_versions(places)),
-        "encoder_checkpoint": dict(checkpoint_versions(places)),
-        "lvlm_checkpoint": dict(lvlm_versions(places)),
-        "prompt_suites": {None: prompts_version()},
-        "generation_prompts": {None: prompts_hash()},
-    }
-    for asset, versions in observed.items():
-        for partition, version in versions.items():
+_OF_NAMES: dict[str, Callable[[Places, Iterable[str] | None], dict[str, str]]] = {
+    "dataset_folder": dataset_versions,
+    "encoder_checkpoint": checkpoint_versions,
+    "lvlm_checkpoint": lvlm_versions,
+}
+_OF_PACKAGE: dict[str, Callable[[], str]] = {
+    "prompt_suites": prompts_version,
+    "mitigation_texts": words_digest,
+    "generation_prompts": prompts_hash,
+    "answer_words": answer_words_digest,
+}
+
+
+def source_names(places: Places) -> Iterator[tuple[str, str | None]]:
+    """Yield every (source, partition) of the audit file; texts and word lists have no partition."""
+    audit = places.audit
+    for asset, names in zip(_OF_NAMES, (audit.datasets, audit.encoders, audit.lvlms)):
+        for name in names:
+            yield asset, name
+    for asset in _OF_PACKAGE:
+        yield asset, None
+
+
+def report_sources(
+    instance: dg.DagsterInstance, places: Places, only: Collection[tuple[str, str | None]] | None = None
+) -> list[str]:
+    """Report the version of every source whose content has changed since it was last reported.
+
+    Parameters
+    ----------
+    only : collection of (str, str or None), optional
+        Look at these alone, as `source_names` gives them.
+
+    Returns
+    -------
+    list of str
+        What was reported, as `source` or `source partition`.
+    """
+    wanted = list(source_names(places)) if only is None else list(only)
+    if any(asset == "lvlm_checkpoint" for asset, _ in wanted):
+        ask_endpoints(places, [name for asset, name in wanted if asset == "lvlm_checkpoint" and name])
+    changed = []
+    for asset in dict.fromkeys(asset for asset, _ in wanted):
+        names = [name for source, name in wanted if source == asset and name is not None]
+        found: dict[str | None, str]
+        found = dict(_OF_NAMES[asset](places, names)) if asset in _OF_NAMES else {None: _OF_PACKAGE[asset]()}
+        for partition, version in found.items():
             if _reported(instance, asset, partition) != version:
                 instance.report_runless_asset_event(
                     dg.AssetObservation(asset, partition=partition, tags={"dagster/data_version": version})
                 )
+                changed.append(" ".join(filter(None, (asset, partition))))
+    return changed
 
 
 def _reported(instance: dg.DagsterInstance, asset: str, partition: str | None) -> str | None:

@@ -55,7 +55,7 @@ def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
     @dg.asset(
         name=method.name,
         description=_DESCRIPTIONS[method.name],
-        deps=["probe_logits", "image_embeddings", "text_embeddings", "extended_records"],
+        deps=["probe_logits", "image_embeddings", "text_embeddings", "extended_records", "mitigation_texts"],
         partitions_def=GRID,
         group_name="mitigation",
         owners=OWNERS,

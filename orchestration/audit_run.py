@@ -15,6 +15,7 @@ from assets.partitions import answers_key, cell_key
 from assets.slices import asked_slices
 from assets.sources import report_sources
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions, register_slices
+from orchestration.watched_folder import find_checkpoints
 from plumbline.audit import Audit
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.suite_needs import require_suites
@@ -80,6 +81,10 @@ class AuditRun:
             Before anything runs: a checkpoint that is not on disk, another audit in this home, a GPU pool that is
             held by another run.
         """
+        if self._places.audit.watch is not None:
+            self._console.print(
+                f"watched folder: {find_checkpoints(self._places).told}", highlight=False, markup=False
+            )
         audit = self._places.audit
         self._preflight(audit)
         with audit_lock(self._places):

@@ -1,19 +1,92 @@
-"""What the daemon may ask for by itself: what has become stale, and nothing whose blocking checks have not passed."""
+"""What the daemon asks for by itself: what has become stale, where the audit file asks for it, and nothing else."""
+
+from collections.abc import Set
 
 import dagster as dg
 
-CONDITION = dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed()
+from orchestration.conditions import AskedFor, AuditRunning, DepsAboutToStart, RunsUnderWay, UpdatedElsewhere
+from resources.places import Places
+
+_C = dg.AutomationCondition
+_JOINED = "findings"
+# Which slice is of which dataset, and which model was built on which, the audit file says and no mapping of Dagster.
+_PEOPLE = dg.AssetSelection.assets("pictured_people")
+_RECORDS = dg.AssetSelection.assets("records")
 
 
-def automated(*assets: dg.AssetsDefinition) -> list[dg.AssetsDefinition]:
-    """Return the assets with the automation condition of this project."""
+def automated(places: Places, *assets: dg.AssetsDefinition) -> list[dg.AssetsDefinition]:
+    """Return the assets with the automation condition of their group."""
+    by_group = {
+        "slices": _of_slices(places),
+        "language": _of_language(places),
+        _JOINED: _of_findings(places),
+    }
+    common = _each(places)
     return [
-        asset.map_asset_specs(lambda spec: spec.replace_attributes(automation_condition=CONDITION))
+        asset.map_asset_specs(
+            lambda spec: spec.replace_attributes(
+                automation_condition=by_group.get(spec.group_name or "", common)
+            )
+        )
         for asset in assets
     ]
 
 
-# Declared and off: switch it on in the UI under Automation. It acts on what is observed or materialised there.
+def _stale(places: Places, *more: dg.AutomationCondition) -> dg.AutomationCondition:
+    """Return `eager()`, looking only at what the audit file asks for: updated or new since it was last made."""
+    made = _C.newly_updated() & ~_C.executed_with_root_target()
+    trigger = _C.newly_missing() | _C.any_deps_match((made | _C.will_be_requested()) & AskedFor(places))
+    for condition in more:
+        trigger = trigger | condition
+    asked = AskedFor(places) & trigger.since_last_handled()
+    return asked & ~_C.in_progress() & ~DepsAboutToStart() & ~AuditRunning(places)
+
+
+def _ready(places: Places) -> dg.AutomationCondition:
+    lacking = _C.any_deps_match(_C.missing() & ~_C.will_be_requested() & AskedFor(places))
+    return ~lacking & ~_C.any_deps_match(_C.in_progress() & AskedFor(places))
+
+
+def _each(places: Places) -> dg.AutomationCondition:
+    """Return the condition of what is made partition by partition: once all it is made of is there and has passed."""
+    return (_stale(places) & _ready(places) & _C.all_deps_blocking_checks_passed()).with_label("stale")
+
+
+def _of_slices(places: Places) -> dg.AutomationCondition:
+    """Return the condition of slices: stale by the records of their own dataset."""
+
+    def own(slice_id: str, datasets: Set[str]) -> bool:
+        return any(slice_id.startswith(f"{dataset}.") for dataset in datasets)
+
+    condition = _stale(places, UpdatedElsewhere("records", own)) & _ready(places)
+    return condition.ignore(_RECORDS).with_label("stale slice")
+
+
+def _of_language(places: Places) -> dg.AutomationCondition:
+    """Return the condition of what is counted over all slices: stale by its own answers or by those of its twin."""
+
+    def twins(model: str, answered: Set[str]) -> bool:
+        entry = places.audit.lvlms.get(model)
+        return entry is not None and entry.twin in {key.partition("|")[0] for key in answered}
+
+    stale = _stale(places, UpdatedElsewhere("toxicity_scores", twins))
+    return (stale & _ready(places)).ignore(_PEOPLE).with_label("stale language") & ~RunsUnderWay()
+
+
+def _of_findings(places: Places) -> dg.AutomationCondition:
+    """Return the condition of what joins cells: once, after all that has become stale has been done or has failed."""
+    return _stale(places).with_label("stale findings") & ~RunsUnderWay()
+
+
+# Declared and off: switch it on in the UI under Automation. It acts on what is observed or materialised there. One run
+# a cell (docs/decisions, 4): no backfills. Conditions read the audit file, so they are evaluated in the code server.
 automation_sensor = dg.AutomationConditionSensorDefinition(
-    "re_audit_what_changed", target=dg.AssetSelection.all(), default_status=dg.DefaultSensorStatus.STOPPED
+    "re_audit_what_changed",
+    target=dg.AssetSelection.all(),
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    emit_backfills=False,
+    use_user_code_server=True,
+    minimum_interval_seconds=30,
+    description="Asks for what has become stale: a changed checkpoint's column, a changed dataset's row, what follows "
+    "from changed prompts; then the findings, once.",
 )

@@ -7,6 +7,7 @@ import dagster as dg
 from assets.adjustments import logit_adjustment
 from assets.answers_checks import ANSWER_CHECKS
 from assets.answers_tracking import tracked_answers
+from assets.audit_diff import audit_diff, no_regression
 from assets.audit_record import audit_record
 from assets.checks import ASSET_CHECKS
 from assets.comparison import paper_comparison
@@ -21,18 +22,15 @@ from assets.logits import probe_logits
 from assets.metrics import METRIC_ASSETS
 from assets.mitigated import mitigated_metrics
 from assets.slices import pictured_people
-from assets.sources import (
-    dataset_folder,
-    encoder_checkpoint,
-    generation_prompts,
-    lvlm_checkpoint,
-    prompt_suites,
-)
+from assets.sources import SOURCES
 from assets.text_mitigations import TEXT_MITIGATIONS
 from assets.tracking import tracked_run
 from assets.transfer import bias_transfer, no_bias_is_moved
 from orchestration import jobs
 from orchestration.automation import automated, automation_sensor
+from orchestration.observing import observe_sources, watch_sources
+from orchestration.schedules import full_audit, weekly_audit
+from orchestration.watched_folder import watch_folder
 from resources.encoders import EncoderPool
 from resources.lvlms import LvlmPool
 from resources.no_pickles import NoPickles
@@ -44,20 +42,23 @@ from resources.tracking import Tracking
 def build_definitions(places: Places) -> dg.Definitions:
     """Build the definitions for an audit file and a home; tests build their own."""
     assets = [
-        dataset_folder, encoder_checkpoint, prompt_suites, lvlm_checkpoint, generation_prompts,
+        *SOURCES,
         *automated(
+            places,
             records_and_quarantine, extended_records_asset(places.audit.labeller),
             text_embeddings, valence_geometry, image_embeddings, probe_logits, *METRIC_ASSETS,
             logit_adjustment, *TEXT_MITIGATIONS, mitigated_metrics, tracked_run,
             pictured_people, generations, toxicity_scores, *LANGUAGE_ASSETS, tracked_answers,
-            metric_table, factor_effects, bias_transfer, paper_comparison, provenance, audit_record, audit_report,
+            metric_table, factor_effects, bias_transfer, paper_comparison, provenance, audit_record, audit_diff,
+            audit_report,
         ),
     ]  # fmt: skip
     return dg.Definitions(
         assets=assets,
-        asset_checks=[*ASSET_CHECKS, *ANSWER_CHECKS, no_bias_is_moved],
-        jobs=jobs.JOBS,
-        sensors=[automation_sensor],
+        asset_checks=[*ASSET_CHECKS, *ANSWER_CHECKS, no_bias_is_moved, no_regression],
+        jobs=[*jobs.JOBS, observe_sources, full_audit],
+        sensors=[watch_folder, watch_sources, automation_sensor],
+        schedules=[weekly_audit],
         executor=_executor(),
         resources={
             "places": places,

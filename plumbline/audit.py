@@ -24,6 +24,7 @@ from plumbline.digests import digest_json
 from plumbline.generation_entries import GenerateEntry, Generation, Language, LvlmEntry
 from plumbline.mitigation.settings import DEFAULT_MITIGATIONS, MitigationSettings
 from plumbline.scorers.settings import OfflineSettings, ScorerSettings
+from plumbline.watched import Watch
 
 _BASE, _COMPOSITE = "trident", "trident_composite"
 _OF_CLASSES = (_BASE, _COMPOSITE)
@@ -52,6 +53,7 @@ class Audit(Part):
     generate: tuple[GenerateEntry, ...] = ()
     generation: Generation = Generation()
     language: Language = Language()
+    watch: Watch | None = Field(default=None, description="a folder whose checkpoints are audited too")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Audit:
@@ -79,6 +81,9 @@ class Audit(Part):
                     (("audit", i, key, j), name, names)
                     for j, name in enumerate(chosen if chosen != "all" else ())
                 ]
+        if self.watch is not None:
+            here = tuple(name for name, entry in self.lvlms.items() if entry.address is not None)
+            wanted.append((("watch", "like"), self.watch.like, (*self.encoders, *here)))
         wanted += self._names_of_generation()
         for location, name, names in wanted:
             if name not in names:

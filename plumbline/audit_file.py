@@ -33,6 +33,7 @@ from plumbline.generation_entries import (
 from plumbline.lvlm.endpoint_settings import EndpointSettings
 from plumbline.mitigation.settings import SETTINGS
 from plumbline.scorers.settings import scorer_settings
+from plumbline.watched import Watch
 
 _BASE_KEY = "based_on"
 
@@ -41,7 +42,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "storage": Storage, "engine": Engine, "statistics": Statistics, "thresholds": Thresholds,
     "generate": GenerateEntry, "generation": Generation, "generation.decoding": DecodingSettings,
     "generation.limit": Limit, "language": Language, "language.judge": EndpointSettings,
-    "lvlms": LvlmEntry, "lvlms.endpoint": EndpointSettings,
+    "lvlms": LvlmEntry, "lvlms.endpoint": EndpointSettings, "watch": Watch,
     **{f"mitigations.{name}": model for name, model in SETTINGS.items()},
     **{f"scorers.{name}": model for name, model in scorer_settings().items()},
 }  # fmt: skip

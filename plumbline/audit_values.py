@@ -21,7 +21,7 @@ from plumbline.tables.suites import load_suite, suite_names, wordings
 from plumbline.world.folders import KINDS
 from plumbline.world.sources import source_names
 
-_SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
+SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
 JUDGED = ("outcomes", "trident")
 """The families of suites that a mitigation is judged by."""
 _OF_CLASSES = ("trident", "trident_composite")
@@ -37,7 +37,7 @@ _BALANCED = (*LABEL_COLUMNS, *(f"{column}_gender" for column in LABEL_COLUMNS if
 
 
 def _slug(value: str) -> str:
-    if not _SLUG.fullmatch(value):
+    if not SLUG.fullmatch(value):
         raise ValueError(
             "an id is lower-case letters, digits, `.`, `_` and `-`, and starts with a letter or digit"
         )

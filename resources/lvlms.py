@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.encoder import Placement
 from plumbline.errors import CheckpointError
@@ -9,9 +11,19 @@ from plumbline.language.settings import Judge
 from plumbline.lvlm.backend import Backend
 from plumbline.lvlm.endpoint_key import read_key
 from plumbline.scorers.classifier_folder import classifier_files
+from plumbline.scorers.offline import OfflineScorer
 from plumbline.scorers.scorer import Scorer
-from plumbline.scorers.settings import ClassifierSettings, PerspectiveSettings, StoredSettings
+from plumbline.scorers.settings import (
+    ClassifierSettings,
+    OfflineSettings,
+    PerspectiveSettings,
+    StoredSettings,
+)
 from resources.places import PROJECT, Places
+
+if TYPE_CHECKING:
+    from plumbline.lvlm.endpoint import EndpointBackend
+    from plumbline.lvlm.endpoint_settings import EndpointSettings
 
 
 class LvlmPool:
@@ -51,9 +63,7 @@ class LvlmPool:
     def _load(self, model: str) -> Backend:
         entry = self._places.lvlm_entry(model)
         if entry.endpoint is not None:
-            from plumbline.lvlm.endpoint import EndpointBackend
-
-            return EndpointBackend(entry.endpoint, sees=model not in self._places.audit.twins)
+            return endpoint_backend(self._places, model, entry.endpoint)
         from plumbline.lvlm.loading import load_backend
 
         return load_backend(self._places.lvlm_files(model), placement_of(self._places))
@@ -82,13 +92,19 @@ def judge_of(places: Places) -> Judge | None:
     return StereotypeJudge(settings, places.judgements)
 
 
+def endpoint_backend(places: Places, model: str, endpoint: EndpointSettings) -> EndpointBackend:
+    """Return a model behind an endpoint, as it last said that it is."""
+    from plumbline.lvlm.endpoint import EndpointBackend
+
+    changed = places.endpoint_change(model)
+    return EndpointBackend(endpoint, sees=model not in places.audit.twins, changed=changed)
+
+
 def backend_identity(places: Places, model: str) -> str:
     """Return the identity that a generative model's answers are kept under; no weights are loaded."""
     entry = places.lvlm_entry(model)
     if entry.endpoint is not None:
-        from plumbline.lvlm.endpoint import EndpointBackend
-
-        return EndpointBackend(entry.endpoint, sees=model not in places.audit.twins).identity
+        return endpoint_backend(places, model, entry.endpoint).identity
     from plumbline.lvlm.identity import identity_from_files
 
     return identity_from_files(places.lvlm_files(model), placement_of(places))
@@ -108,6 +124,8 @@ def scorer_version(places: Places, name: str) -> str:
         content = classifier_files(settings.address, project=PROJECT, fetched=places.fetched).digest
     elif isinstance(settings, StoredSettings):
         content = digest_file(places.user_file(settings.path))
+    elif isinstance(settings, OfflineSettings):
+        content = OfflineScorer().identity
     return digest_json([settings.model_dump(mode="json"), content])
 
 

@@ -17,12 +17,15 @@ from plumbline.audit_entries import DatasetEntry
 from plumbline.audit_file import read_audit
 from plumbline.datasets.addresses import HUB, dataset_folder
 from plumbline.digests import digest_json
-from plumbline.encoders.addresses import CheckpointFiles
+from plumbline.encoders.addresses import CheckpointFiles, parse_address
 from plumbline.encoders.loading import checkpoint_files
 from plumbline.errors import ConfigError
 from plumbline.generation_entries import LvlmEntry
 from plumbline.storage import Lake, ShardCache
 from plumbline.storage.record import AuditRecord, RecordedLake
+from plumbline.watched import with_watched
+from resources.endpoints import changed_endpoint
+from resources.watched import watched_checkpoints
 
 if TYPE_CHECKING:
     from plumbline.lvlm.loading import LvlmFiles
@@ -82,8 +85,11 @@ class Places:
 
     @property
     def audit(self) -> Audit:
-        """Read the audit file anew, so that an edit is seen by the next step."""
-        return read_audit(self.audit_path) if self.past is None else _as_it_was(self.past)
+        """Read the audit file anew, so that an edit is seen by the next step; watched checkpoints are in it."""
+        if self.past is not None:
+            return _as_it_was(self.past)
+        audit = read_audit(self.audit_path)
+        return audit if audit.watch is None else with_watched(audit, watched_checkpoints(self.home))
 
     @property
     def lake(self) -> Lake:
@@ -188,6 +194,11 @@ class Places:
             return dataset_folder(root, self.home)
         return (PROJECT / Path(root).expanduser()).resolve()
 
+    def checkpoint_folder(self, address: str) -> Path:
+        """Return where the checkpoint of an address lies, whether it is there or not."""
+        parsed = parse_address(address, project=PROJECT)
+        return parsed.folder or self.fetched / parsed.slug
+
     def checkpoint(self, encoder: str) -> CheckpointFiles:
         """Return the files of an encoder's checkpoint with their digests, read from disk now."""
         entry = self.audit.encoders.get(encoder)
@@ -217,12 +228,19 @@ class Places:
             )
         return lvlm_files(model, address, project=PROJECT, fetched=self.fetched)
 
+    def endpoint_change(self, model: str) -> str | None:
+        """Return what tells an endpoint from what it first said that it is; None while it is the same."""
+        endpoint = self.lvlm_entry(model).endpoint
+        return changed_endpoint(self.home, model) if endpoint is not None and endpoint.follow else None
+
     def lvlm_version(self, model: str) -> str:
-        """Return the version of a generative model: its files' content, or what an endpoint is asked for."""
+        """Return the version of a generative model: its files' content, or what an endpoint is asked for and is."""
         entry = self.lvlm_entry(model)
         if entry.endpoint is not None:
             # Where it is served, and at what price, is no part of what answers.
-            return digest_json(entry.endpoint.model_dump(mode="json", include=set(_OF_AN_ENDPOINT)))
+            asked = entry.endpoint.model_dump(mode="json", include=set(_OF_AN_ENDPOINT))
+            changed = self.endpoint_change(model)
+            return digest_json(asked if changed is None else [asked, changed])
         files = self.lvlm_files(model)
         return digest_json([files.family, files.digest])
 

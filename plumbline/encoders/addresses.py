@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.families import FAMILIES, Family, family_of_model_type, find_family
-from plumbline.encoders.folder_contents import read_configuration
+from plumbline.encoders.folder_contents import FolderContents, read_configuration
 from plumbline.encoders.open_clip_folder import CONFIG as OPEN_CLIP_CONFIG
 from plumbline.encoders.open_clip_folder import open_clip_contents
 from plumbline.encoders.transformers_folder import CONFIG as TRANSFORMERS_CONFIG
@@ -127,12 +127,24 @@ def locate(address: Address, *, fetched: Path, encoder: str, family: str | None 
             if address.folder is None
             else "correct the path in the audit file",
         )
+    found, (weights, deciding) = checkpoint_contents(folder, encoder=encoder, family=family)
+    shas = {name: digest_file(path) for name, path in deciding.items()}
+    return CheckpointFiles(folder, weights, shas[weights.name], digest_json(shas), found.name)
+
+
+def checkpoint_contents(
+    folder: Path, *, encoder: str, family: str | None = None
+) -> tuple[Family, FolderContents]:
+    """Return the family of a checkpoint folder and the files that decide what it computes; no weights are read.
+
+    Raises
+    ------
+    CheckpointError
+        As `locate` does.
+    """
     found = _family(folder, encoder, family)
     contents = open_clip_contents if found.name == "open_clip" else transformers_contents
-    weights, files = contents(folder, encoder)
-    shas = {name: digest_file(path) for name, path in files.items()}
-    deciding = tuple(sorted(shas.items()))
-    return CheckpointFiles(folder, weights, shas[weights.name], digest_json(shas), found.name, deciding)
+    return found, contents(folder, encoder)
 
 
 def _family(folder: Path, encoder: str, wanted: str | None) -> Family:

@@ -28,16 +28,18 @@ class EndpointBackend:
     `identity` is the digest of the model's name, how images are encoded, whether it gets any, and which values of the
     decoding are sent (`sent`). It does not follow the addresses: one model may be served from several and moved
     between them, and no finished row should be asked again for that. What each address said it was is in the column
-    `source`. The values of the decoding themselves are in every row's key, as for local models, those that are not
-    sent too: changing one of these asks anew. Whether the same seed gives the same text again is the endpoint's
-    matter; so is what it makes of a temperature (`transformers serve` draws only where the checkpoint's own
-    configuration says so).
+    `source`; where that is no longer what it was, `changed` asks anew. The values of the decoding themselves are in
+    every row's key, as for local models, those that are not sent too: changing one of these asks anew. Whether the
+    same seed gives the same text again is the endpoint's matter; so is what it makes of a temperature (`transformers
+    serve` draws only where the checkpoint's own configuration says so).
 
     Parameters
     ----------
     settings : EndpointSettings
     sees : bool
         False for a language model that is asked with words in place of images.
+    changed : str, optional
+        What tells it from the model that first answered under this name; part of `identity`.
     client : ChatClient, optional
         For tests.
 
@@ -51,7 +53,12 @@ class EndpointBackend:
     device = "endpoint"
 
     def __init__(
-        self, settings: EndpointSettings, *, sees: bool = True, client: ChatClient | None = None
+        self,
+        settings: EndpointSettings,
+        *,
+        sees: bool = True,
+        changed: str | None = None,
+        client: ChatClient | None = None,
     ) -> None:
         self.settings, self.sees = settings, sees
         self.sent = _sent(settings)
@@ -64,6 +71,7 @@ class EndpointBackend:
                 "images": ENCODING_VERSION if sees else None,
                 "sent": self.sent,
             }
+            | ({} if changed is None else {"changed": changed})
         )
         self._client = client or ChatClient(settings)
         # The rows of one image come one after the other, so only those under way are looked for again.

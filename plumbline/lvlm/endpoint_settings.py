@@ -58,6 +58,10 @@ class EndpointSettings(BaseModel):
         default=False,
         description="the endpoint's own decoding: only the most new tokens are sent, as the study did with GPT-4o",
     )
+    follow: bool = Field(
+        default=True,
+        description="when it says that it is another model or has another fingerprint, everything is asked anew",
+    )
     length_field: Literal["max_tokens", "max_completion_tokens"] = Field(
         default="max_tokens",
         description="how the most new tokens are called; newer OpenAI models take the second only",

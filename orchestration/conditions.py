@@ -1,0 +1,152 @@
+"""Conditions of this project beside those of Dagster: what the audit file asks for, and whether something is under way.
+
+They are evaluated where the audit file can be read, in the code server, not in the daemon.
+"""
+
+from collections.abc import Callable, Set
+
+import dagster as dg
+from dagster._core.definitions.declarative_automation.automation_context import AutomationContext
+
+from assets.slices import asked_slices
+from orchestration.instance import audit_is_running
+from plumbline.errors import PlumblineError
+from resources.places import Places
+
+_UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def asked_partitions(places: Places) -> dict[str, set[str]]:
+    """Return the partitions that the audit file asks for now, by the name of their definition, such as `lvlm|slice`.
+
+    The grid is not full, and a home may know partitions of other audit files. Slices are known once the records of
+    their dataset are.
+    """
+    audit = places.audit
+    slices: dict[str, list[str]] = {}
+    for model in dict.fromkeys(model for model, _ in audit.designs):
+        try:
+            slices[model] = list(asked_slices(places, model))
+        except PlumblineError:
+            slices[model] = []
+    return {
+        "dataset": {d for d, _ in audit.cells} | {d for _, d in audit.designs},
+        "encoder": {model for _, model in audit.cells},
+        "dataset|encoder": {f"{dataset}|{model}" for dataset, model in audit.cells},
+        "lvlm": set(slices),
+        "slice": {name for names in slices.values() for name in names},
+        "lvlm|slice": {f"{model}|{name}" for model, names in slices.items() for name in names},
+    }
+
+
+class AskedFor(dg.AutomationCondition):
+    """True for what the audit file asks for; for sources and for what has no partitions always."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
+        """Keep the candidates that the audit file asks for."""
+        found = context.candidate_subset
+        if context.partitions_def is not None and context.asset_graph.get(context.key).is_materializable:
+            asked = asked_partitions(self._places)[_name(context.partitions_def)]
+            found = _only(found, lambda key: key in asked)
+        return dg.AutomationResult(context=context, true_subset=found)
+
+
+class UpdatedElsewhere(dg.AutomationCondition):
+    """True for partitions that depend on updated ones of another asset in a way that Dagster's mappings do not say.
+
+    Parameters
+    ----------
+    of : str
+        The other asset.
+    concerns : callable
+        (own key, updated keys) -> whether one of them concerns it.
+    """
+
+    def __init__(self, of: str, concerns: Callable[[str, Set[str]], bool]) -> None:
+        self._of, self._concerns = dg.AssetKey(of), concerns
+
+    @property
+    def name(self) -> str:
+        """Return a name that tells the asset."""
+        return f"updated_elsewhere({self._of.to_user_string()})"
+
+    async def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
+        """Keep the candidates that an update since the last tick concerns."""
+        found, before = context.get_empty_subset(), context.previous_temporal_context
+        if before is not None:
+            updated = await context.asset_graph_view.compute_updated_since_temporal_context_subset(
+                key=self._of, temporal_context=before
+            )
+            keys = set(updated.expensively_compute_partition_keys())
+            if keys:
+                found = _only(context.candidate_subset, lambda key: self._concerns(key, keys))
+        return dg.AutomationResult(context=context, true_subset=found)
+
+
+class DepsAboutToStart(dg.AutomationCondition):
+    """True where this tick asks for something that it is made of, in other runs than its own: it comes after them."""
+
+    def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
+        """Return all candidates or none: to wait for the next tick costs half a minute, and no more."""
+        graph, key = context.asset_graph, context.root_context.key
+        own, before = graph.get(key).partitions_def, graph.get_ancestor_asset_keys(key)
+        # What has the same partitions goes into the same run.
+        waits = any(
+            not subset.is_empty
+            for asked, subset in context.request_subsets_by_key.items()
+            if asked in before and graph.get(asked).partitions_def != own
+        )
+        found = context.candidate_subset if waits else context.get_empty_subset()
+        return dg.AutomationResult(context=context, true_subset=found)
+
+
+class RunsUnderWay(dg.AutomationCondition):
+    """True while any run is under way, or ended since this tick began, so that the tick has not seen what it made.
+
+    What joins cells would otherwise run once for every cell of a column, not once after all of them.
+    """
+
+    def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
+        """Return all candidates or none."""
+        instance = context.asset_graph_view.instance
+        waits = any(
+            instance.get_run_records(filters, limit=1)
+            for filters in (
+                dg.RunsFilter(statuses=_UNFINISHED),
+                dg.RunsFilter(updated_after=context.evaluation_time),
+            )
+        )
+        found = context.candidate_subset if waits else context.get_empty_subset()
+        return dg.AutomationResult(context=context, true_subset=found)
+
+
+class AuditRunning(dg.AutomationCondition):
+    """True while `plumbline audit` runs in this home: it does all there is to do itself."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
+        """Return all candidates or none."""
+        found = context.candidate_subset if audit_is_running(self._places) else context.get_empty_subset()
+        return dg.AutomationResult(context=context, true_subset=found)
+
+
+def _name(partitions: dg.PartitionsDefinition) -> str:
+    if isinstance(partitions, dg.MultiPartitionsDefinition):
+        return "|".join(partitions.partition_dimension_names)
+    return str(getattr(partitions, "name", None))
+
+
+def _only(subset, keep: Callable[[str], bool]):
+    keys = {key for key in subset.expensively_compute_partition_keys() if keep(key)}
+    return subset.compute_intersection_with_partition_keys(keys)

@@ -1,0 +1,123 @@
+"""New checkpoints in the watched folder: found once they are complete, and audited like one that is known."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+
+from assets.cells import cell_suites, require_mitigations
+from orchestration.observing import new_partitions
+from plumbline.audit_values import SLUG
+from plumbline.encoders.addresses import checkpoint_contents
+from plumbline.encoders.complete_weights import require_complete
+from plumbline.encoders.suite_needs import require_suites
+from plumbline.errors import ConfigError, PlumblineError
+from plumbline.lvlm.lvlm_folder import lvlm_contents
+from plumbline.watched import Watch
+from resources.places import PROJECT, Places
+from resources.watched import keep_watched, watched_checkpoints
+
+
+@dataclass
+class Found:
+    """What is in the watched folder.
+
+    Attributes
+    ----------
+    checkpoints : dict of str to str
+        Id -> folder, of those that are complete and can be audited.
+    added : list of str
+        Those among them that were not known.
+    refused : dict of str to str
+        Name of a folder -> why it is not audited.
+    """
+
+    checkpoints: dict[str, str] = field(default_factory=dict)
+    added: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def told(self) -> str:
+        """Return it in words."""
+        lines = [f"{name} is audited now" for name in self.added]
+        lines += [f"{name} is not audited: {why}" for name, why in self.refused.items()]
+        return "; ".join(lines) or f"{len(self.checkpoints)} checkpoint(s), all known"
+
+
+def find_checkpoints(places: Places) -> Found:
+    """Look into the watched folder and keep what is in it; without one nothing is found.
+
+    Raises
+    ------
+    ConfigError
+        If the folder is not there.
+    """
+    audit, found = places.audit, Found()
+    if audit.watch is None:
+        return found
+    folder = (PROJECT / Path(audit.watch.folder).expanduser()).resolve()
+    if not folder.is_dir():
+        raise ConfigError(
+            "the watched folder is not there",
+            where=places.audit_path,
+            found=str(folder),
+            expected="a folder that holds a folder for each checkpoint",
+        )
+    known = watched_checkpoints(places.home)
+    for path in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
+        name = path.name
+        if known.get(name) == str(path):
+            found.checkpoints[name] = str(path)
+            continue
+        try:
+            _require_usable(places, audit.watch, path)
+        except PlumblineError as error:
+            found.refused[name] = str(error)
+            continue
+        found.checkpoints[name] = str(path)
+        found.added.append(name)
+    if found.checkpoints != known:
+        keep_watched(places.home, found.checkpoints)
+    return found
+
+
+def _require_usable(places: Places, watch: Watch, path: Path) -> None:
+    name, audit = path.name, places.audit
+    if not SLUG.fullmatch(name):
+        raise ConfigError("not an id", found=name, expected="lower-case letters, digits, `.`, `_` and `-`")
+    if name in audit.encoders or name in audit.lvlms:
+        raise ConfigError("the audit file has a model of this name", found=name, expected="another name")
+    if watch.like in audit.lvlms:
+        weights = lvlm_contents(path, name).weights
+    else:
+        family, contents = checkpoint_contents(path, encoder=name, family=audit.encoders[watch.like].family)
+        weights = (contents.weights,)
+        # It must answer what the other one is asked by name.
+        for dataset, model in audit.cells:
+            if model == watch.like:
+                require_suites(family.name, cell_suites(places, dataset, model, family=family))
+                require_mitigations(places, dataset, model, family=family)
+    for each in weights:
+        require_complete(each)
+
+
+@dg.sensor(
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    description="Adds checkpoints that were dropped into the watched folder of the audit file, once they are complete. "
+    "What is not audited is said here with the reason.",
+)
+def watch_folder(context: dg.SensorEvaluationContext, places: dg.ResourceParam[Places]) -> dg.SensorResult:
+    """Look into the watched folder."""
+    try:
+        found = find_checkpoints(places)
+    except PlumblineError as error:
+        return dg.SensorResult(skip_reason=dg.SkipReason(str(error)))
+    if places.audit.watch is None:
+        return dg.SensorResult(skip_reason=dg.SkipReason("the audit file has no `watch`"))
+    for name, why in found.refused.items():
+        context.log.warning("%s is not audited: %s", name, why)
+    return dg.SensorResult(
+        skip_reason=dg.SkipReason(found.told),
+        dynamic_partitions_requests=new_partitions(context.instance, places),
+    )
