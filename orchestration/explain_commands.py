@@ -96,11 +96,11 @@ def _chain(explanation: Explanation) -> Table:
 
 
 def _moved(explanation: Explanation) -> Table:
-    table = Table("change", "left out", "images", "such as", box=SIMPLE_HEAD)
+    table = Table("change", "left out", "such as", box=SIMPLE_HEAD)
     for moved in explanation.influence.moved:
         found = [explanation.thumbnails.get(image) for image in moved.images[:2]]
         names = [f"{one.path}{' (' + one.missing + ')' if one.missing else ''}" for one in found if one]
-        table.add_row(change_text(moved.change), _safe(moved.name), f"{moved.of:,}", _safe(", ".join(names)))
+        table.add_row(change_text(moved.change), _safe(moved.told), _safe(", ".join(names)))
     return table
 
 

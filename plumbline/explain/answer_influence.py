@@ -137,7 +137,9 @@ def _of_images(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influen
         own = own[np.argsort(-counted.surest[own], kind="stable")]
         without = float(left.values[group, outcome])
         name = f"{seen.groups.names[group]}, {counted.outcomes[outcome]}"
-        found.append(Moved(name, without, without - row["value"], tuple(ids[own[:MOST_IMAGES]]), len(own)))
+        found.append(
+            Moved(name, without, without - row["value"], tuple(ids[own[:MOST_IMAGES]]), len(own), alike=True)
+        )
     method = (
         "One image is left out at a time; exact, for every image. Images of one group with the same answer move the "
         "number equally, so they are told together: the change is that of leaving out any single one of them. Shown "

@@ -32,6 +32,8 @@ class Moved:
         sha256 of images that are left out, those to be shown.
     of : int
         How many images the name stands for.
+    alike : bool
+        Whether any single one of them is left out, and not all of them together.
     """
 
     name: str
@@ -39,6 +41,16 @@ class Moved:
     change: float
     images: tuple[str, ...]
     of: int
+    alike: bool = False
+
+    @property
+    def told(self) -> str:
+        """Return what is left out, in words."""
+        if self.alike:
+            return (
+                f"one of {self.of:,} images alike: {self.name}" if self.of > 1 else f"one image: {self.name}"
+            )
+        return self.name if self.of == 1 else f"{self.name}: {self.of:,} images"
 
 
 @dataclass(frozen=True)

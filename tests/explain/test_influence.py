@@ -142,3 +142,9 @@ def test_what_changes_nothing_is_not_told_and_the_undefined_comes_last():
 )
 def test_numbers_agree_up_to_rounding(one, other, same):
     assert same_number(one, other) is same
+
+
+def test_what_is_left_out_is_told_as_one_or_as_all():
+    alike, whole = Moved("Black", 1.0, 0.1, (), 1200, alike=True), Moved("set 3", 1.0, 0.1, (), 12)
+    assert alike.told == "one of 1,200 images alike: Black" and whole.told == "set 3: 12 images"
+    assert replace(alike, of=1).told == "one image: Black" and replace(whole, of=1).told == "set 3"
