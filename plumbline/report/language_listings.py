@@ -41,7 +41,8 @@ def capped(
 
 
 def lvlm_listing(inputs: ReportInputs) -> Listing:
-    """List the generative models: what was asked where, how tokens were drawn, who scored and judged."""
+    """List the generative models: what was asked where, how tokens were drawn, who scored, and any judge."""
+    judged = any(one.judge for one in inputs.lvlms)
     rows = [
         (
             f"{one.id} ({'; '.join(_kinds(one))})" if _kinds(one) else one.id,
@@ -50,15 +51,21 @@ def lvlm_listing(inputs: ReportInputs) -> Listing:
             count(one.rows),
             one.decoding,
             _scorers(one),
-            one.judge or "none",
             f"{one.checks['passed'].sum()} of {one.checks.height}" if one.checks.height else "none run",
+            *([one.judge or "none"] if judged else []),
         )
         for one in inputs.lvlms
     ]
     heads = (
-        "Generative model", "From", "Version", "Answers", "How tokens are drawn", "Scorers", "Judge", "Checks passed",
-    )  # fmt: skip
-    return Listing(heads, rows, frozenset({3, 7}))
+        "Generative model",
+        "From",
+        "Version",
+        "Answers",
+        "How tokens are drawn",
+        "Scorers",
+        "Checks passed",
+    )
+    return Listing((*heads, "Judge") if judged else heads, rows, frozenset({3, 6}))
 
 
 def _kinds(one: LvlmSummary) -> list[str]:
