@@ -1,0 +1,201 @@
+"""What the sensors see: sources that look different and have come to rest, and checkpoints dropped into a folder."""
+
+import json
+import shutil
+
+import dagster as dg
+import pytest
+import yaml
+
+from orchestration.observing import watch_sources
+from orchestration.stamps import folder_stamp, source_stamps
+from orchestration.watched_folder import find_checkpoints, watch_folder
+from plumbline.errors import ConfigError
+from resources.places import PROJECT, Places
+
+TINY = PROJECT / "plumbline" / "world" / "checkpoints"
+WEIGHTS = "open_clip_model.safetensors"
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Return a home whose audit file watches a folder."""
+    (tmp_path / "dropped").mkdir()
+    (tmp_path / "home").mkdir()
+    shutil.copytree(TINY / "small-control-3k", tmp_path / "mine")
+    audit = {
+        "labeller": "known",
+        "datasets": {
+            "one": {"reader": "fairface", "root": str(tmp_path / "one")},
+            "people": {"reader": "socialcounterfactuals", "root": str(tmp_path / "people")},
+        },
+        "encoders": {
+            "known": {"address": f"local-dir:{TINY / 'small-bazaar-3k'}", "factors": {"size": "small"}},
+            "mine": {"address": f"local-dir:{tmp_path / 'mine'}"},
+        },
+        "audit": [
+            {"encoders": ["known"], "suites": ["crime"]},
+            {"encoders": ["known"], "datasets": ["one"], "suites": ["perception"]},
+            {"encoders": ["mine"], "datasets": ["one"], "suites": ["communion"]},
+        ],
+        "watch": {"folder": str(tmp_path / "dropped"), "like": "known"},
+    }
+    path = tmp_path / "audit.yaml"
+    path.write_text(yaml.safe_dump(audit))
+    return Places(audit_path=path, home=tmp_path / "home")
+
+
+@pytest.fixture
+def instance(tmp_path):
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as found:
+        yield found
+
+
+def drop(places, name, *, like="small-atlas-3k"):
+    folder = places.home.parent / "dropped" / name
+    shutil.copytree(TINY / like, folder)
+    return folder
+
+
+def look(sensor, places, instance, *, cursor=None):
+    with dg.build_sensor_context(instance=instance, cursor=cursor, resources={"places": places}) as context:
+        return sensor(context)
+
+
+def added(result):
+    return {
+        request.partitions_def_name: list(request.partition_keys)
+        for request in result.dynamic_partitions_requests
+    }
+
+
+def test_a_dropped_checkpoint_is_audited_like_the_one_that_is_named(places, instance):
+    folder = drop(places, "fresh-7")
+    result = look(watch_folder, places, instance)
+    assert result.skip_reason.skip_message == "fresh-7 is audited now"
+    assert "fresh-7" in added(result)["encoder"]
+    audit = places.audit
+    assert audit.cells["one", "fresh-7"] == audit.cells["one", "known"] == ("crime", "perception")
+    assert audit.cells["people", "fresh-7"] == ("crime",)
+    assert places.checkpoint("fresh-7").folder == folder
+    assert audit.encoders["fresh-7"].factors == {}, "they are facts of the other one"
+    assert "1 checkpoint(s), all known" in look(watch_folder, places, instance).skip_reason.skip_message
+
+
+def test_a_checkpoint_that_is_still_being_copied_waits(places, instance):
+    folder = drop(places, "fresh")
+    whole = (folder / WEIGHTS).read_bytes()
+    for part in (whole[:4], whole[:500], whole[:-1]):
+        (folder / WEIGHTS).write_bytes(part)
+        result = look(watch_folder, places, instance)
+        assert "fresh is not audited: the weights are not complete" in result.skip_reason.skip_message
+        assert "fresh" not in places.audit.encoders
+    (folder / WEIGHTS).write_bytes(whole)
+    assert look(watch_folder, places, instance).skip_reason.skip_message == "fresh is audited now"
+
+
+@pytest.mark.parametrize(
+    ("name", "like", "why"),
+    [
+        ("Fresh One", "small-atlas-3k", "not an id"),
+        ("mine", "small-atlas-3k", "a model of this name"),
+        ("llava", "llava-bazaar", "of no family that can be audited"),
+        ("pairs", "bridgetower-bazaar-3k", "perception"),
+    ],
+)
+def test_what_cannot_be_audited_is_said_with_the_reason(places, instance, name, like, why):
+    drop(places, name, like=like)
+    result = look(watch_folder, places, instance)
+    assert result.skip_reason.skip_message.startswith(f"{name} is not audited: ")
+    assert why in result.skip_reason.skip_message
+    assert set(places.audit.encoders) == {"known", "mine"}
+
+
+def test_a_folder_that_is_not_there_is_said_by_the_sensor_and_refused_by_an_audit(places, instance):
+    (places.home.parent / "dropped").rmdir()
+    assert "the watched folder is not there" in look(watch_folder, places, instance).skip_reason.skip_message
+    with pytest.raises(ConfigError, match="the watched folder is not there"):
+        find_checkpoints(places)
+
+
+def test_a_checkpoint_that_is_taken_away_is_no_longer_audited(places):
+    folder = drop(places, "fresh")
+    find_checkpoints(places)
+    assert "fresh" in places.audit.encoders
+    shutil.rmtree(folder)
+    assert "fresh" not in places.audit.encoders
+
+
+def test_the_digest_of_the_audit_is_of_what_is_audited_not_of_the_folder(places):
+    before = places.audit.digest
+    drop(places, "fresh")
+    assert places.audit.digest == before
+    find_checkpoints(places)
+    assert places.audit.digest != before
+
+
+def test_a_source_is_read_once_it_has_been_seen_twice_the_same(places, instance):
+    first = look(watch_sources, places, instance)
+    assert not first.run_requests
+    second = look(watch_sources, places, instance, cursor=first.cursor)
+    (request,) = second.run_requests
+    read = request.run_config["ops"]["read_sources"]["config"]["sources"]
+    assert set(read) == set(source_stamps(places))
+    third = look(watch_sources, places, instance, cursor=second.cursor)
+    assert not third.run_requests
+
+    weights = places.home.parent / "mine" / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-1])
+    writing = look(watch_sources, places, instance, cursor=third.cursor)
+    assert not writing.run_requests
+    weights.write_bytes(weights.read_bytes() + b"x")
+    still = look(watch_sources, places, instance, cursor=writing.cursor)
+    assert not still.run_requests
+    done = look(watch_sources, places, instance, cursor=still.cursor)
+    (request,) = done.run_requests
+    assert request.run_config["ops"]["read_sources"]["config"]["sources"] == ["encoder_checkpoint mine"]
+    assert (
+        json.loads(done.cursor)["encoder_checkpoint mine"]["seen"]
+        == source_stamps(places)["encoder_checkpoint mine"]
+    )
+
+
+def test_partitions_that_the_audit_file_names_are_registered_by_the_look(places, instance):
+    instance.add_dynamic_partitions("encoder", ["known"])
+    assert added(look(watch_sources, places, instance)) == {"dataset": ["one", "people"], "encoder": ["mine"]}
+
+
+def test_a_stamp_sees_what_size_and_name_do_not_tell(tmp_path):
+    (tmp_path / "inside").mkdir()
+    file = tmp_path / "inside" / "a"
+    file.write_bytes(b"one")
+    before = folder_stamp(tmp_path)
+    assert folder_stamp(tmp_path) == before
+    other = tmp_path / "b"
+    other.write_bytes(b"two")
+    other.replace(file)
+    assert folder_stamp(tmp_path) != before
+
+
+def test_the_job_reports_only_what_has_changed(places, instance):
+    from orchestration.observing import observe_sources
+
+    def observed():
+        config = {"sources": ["encoder_checkpoint mine", "prompt_suites"]}
+        result = observe_sources.execute_in_process(
+            instance=instance,
+            resources={"places": places},
+            run_config={"ops": {"read_sources": {"config": config}}},
+        )
+        assert result.success
+        keys = (
+            dg.AssetKey("encoder_checkpoint"),
+            dg.AssetKey("prompt_suites"),
+            dg.AssetKey("dataset_folder"),
+        )
+        return [len(instance.fetch_observations(key, limit=10).records) for key in keys]
+
+    assert observed() == [1, 1, 0]
+    assert observed() == [1, 1, 0]
+    shutil.copy(TINY / "small-bazaar-3k" / WEIGHTS, places.home.parent / "mine" / WEIGHTS)
+    assert observed() == [2, 1, 0]
