@@ -66,7 +66,7 @@ def error(
 
 
 class FaultServer(ThreadingHTTPServer):
-    """Answers with `answer(sent)`; remembers what it got and how many requests were under way at once."""
+    """Answers with `answer(sent)`, lists `listed`; remembers what it got and how many requests were at once."""
 
     daemon_threads = True
     block_on_close = False
@@ -75,6 +75,7 @@ class FaultServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer
         self.sent: list[Sent] = []
+        self.listed: dict[str, Any] | None = None
         self.under_way = self.peak = 0
         self.closing = threading.Event()
         self.lock = threading.Lock()
@@ -94,7 +95,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Do what the test says."""
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def do_GET(self) -> None:
+        """Do what the test says of what is listed; by default nothing is."""
+        listed = self.server.listed
+        self._give(Reply(404) if listed is None else Reply(body=json.dumps(listed).encode()))
+
+    def _answer(self, body: dict[str, Any]) -> None:
         server = self.server
         with server.lock:
             sent = Sent(len(server.sent), self.path, dict(self.headers), body)
