@@ -12,6 +12,7 @@ from typing import IO
 import dagster as dg
 
 from plumbline.errors import PlumblineError
+from plumbline.storage.atomic import require_reachable
 from resources.places import PROJECT, Places
 from resources.tracking import Tracking, TrackingUnavailable
 
@@ -33,6 +34,7 @@ def set_up(places: Places) -> None:
     Sets `DAGSTER_HOME`: without it Dagster keeps its runs in a folder that it deletes on exit. A `dagster.yaml`
     that someone put into the home themselves is left alone.
     """
+    require_reachable(places.lake.root)
     places.dagster_home.mkdir(parents=True, exist_ok=True)
     link = places.dagster_home / "dagster.yaml"
     if link.is_symlink() or not link.exists():

@@ -125,9 +125,10 @@ class Places:
     def _storage_root(self) -> UPath:
         # Of now: a record is read from where it lies.
         root = read_audit(self.audit_path).storage.root
-        return UPath(
-            root if root and "://" in root else self.home / "lake" if root is None else PROJECT / root
-        )
+        if root and "://" in root:
+            # Another process or machine writes there too: what was listed once is not the truth.
+            return UPath(root, use_listings_cache=False)
+        return UPath(self.home / "lake" if root is None else PROJECT / root)
 
     @property
     def fetched(self) -> Path:

@@ -25,13 +25,14 @@ def commit_bytes(path: UPath, data: bytes) -> None:
     Raises
     ------
     StorageError
-        If the disk is full, read-only or failing; the old content is intact and the temporary file is gone.
+        If the disk is full, read-only or failing, or the object store refuses or cannot be reached; the old content is
+        intact and the temporary file is gone.
     """
     try:
         if path.protocol in ("", "file"):
             _commit_local(Path(path.path), data)
         else:
-            path.write_bytes(data)
+            _commit_remote(path, data)
     except OSError as error:
         raise StorageError(
             "could not be written; what was there before is intact",
@@ -77,6 +78,37 @@ def _commit_local(path: Path, data: bytes) -> None:
             temporary.unlink()
         raise
     _sync_folder(path.parent)
+
+
+def _commit_remote(path: UPath, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError:
+        raise
+    except Exception as error:
+        # What a store's client raises where there are no keys, or no server, is of its own making.
+        raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+def require_reachable(root: UPath) -> None:
+    """Refuse a storage root on an object store that does not answer, before anything is computed for it.
+
+    Raises
+    ------
+    StorageError
+        If its client is not installed, it has no keys, or it cannot be reached.
+    """
+    if root.protocol in ("", "file"):
+        return
+    try:
+        root.exists()
+    except Exception as error:
+        raise StorageError(
+            "the storage root cannot be reached",
+            where=root,
+            found=f"{type(error).__name__}: {error}",
+            hint="keys and endpoint of an object store are read from the environment: see docs/scale.md",
+        ) from error
 
 
 def _sync_files_below(folder: Path) -> None:

@@ -1,0 +1,142 @@
+"""Every kind of storage on a real S3 server keeps the rules that it keeps on a disk."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from homes import make_home
+from upath import UPath
+
+from plumbline.errors import StorageError
+from plumbline.lvlm.judgements import Judged, Judgements
+from plumbline.storage import Lake, ShardCache
+from plumbline.storage.atomic import commit_bytes, require_reachable
+from plumbline.storage.kept_rows import KeptRows
+from plumbline.storage.record import RecordedLake, named_audit, read_record, recorded_audits, write_record
+
+FRAME = pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"], "c": [0.5, float("nan"), -1.0]})
+ROWS = {"key": pl.String, "score": pl.Float64}
+
+
+@pytest.fixture
+def places(s3, monkeypatch, tmp_path):
+    """Return the places of an audit file with an S3 address, a prefix of its own for each test."""
+    for name, value in s3.items():
+        monkeypatch.setenv(name, value)
+    return make_home(tmp_path, storage={"root": f"s3://audits/{tmp_path.name}"}).places
+
+
+def test_tables_and_arrays_are_those_of_a_disk(places, tmp_path):
+    local, lake = Lake(UPath(tmp_path / "lake")), places.lake
+    arrays = {"dot": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    assert lake.write_table("t", FRAME, partition="d|e") == local.write_table("t", FRAME, partition="d|e")
+    assert lake.write_arrays("x", arrays) == local.write_arrays("x", arrays)
+    made = lake.require("t", partition="d|e")
+    assert lake.read_table("t", partition="d|e").equals(FRAME)
+    assert lake.scan_table(made).filter(pl.col("a") > 1).collect().equals(FRAME.filter(pl.col("a") > 1))
+    np.testing.assert_array_equal(lake.read_arrays("x")["dot"], arrays["dot"])
+    assert {(each.name, each.partition) for each in lake.all_committed()} == {("t", "d|e"), ("x", "")}
+    assert [each.name for each in lake.all_committed(without={"x"})] == ["t"]
+
+
+def test_damaged_and_missing_data_are_noticed(places):
+    lake = places.lake
+    made = lake.write_table("t", FRAME)
+    data = lake.folder("t") / f"{made.sha256}.parquet"
+    data.write_bytes(b"PAR1 something else PAR1")
+    with pytest.raises(StorageError, match="damaged"):
+        lake.read_table("t")
+    data.unlink()
+    with pytest.raises(StorageError, match="gone"):
+        lake.scan_table(made)
+    assert lake.committed("never made") is None
+
+
+def test_shards_are_found_again_and_damaged_ones_are_not(places):
+    cache = places.shards
+    made = cache.commit("ab12", {"x": np.ones(3)}, details={"batches": 1})
+    assert cache.is_listed("ab12")
+    assert ShardCache(cache.root).load("ab12").sha256 == made.sha256
+    (cache.root / "ab" / f"{made.sha256}.safetensors").write_bytes(b"no")
+    assert cache.load("ab12") is None
+    assert not cache.is_listed("ab13")
+
+
+def test_kept_rows_are_found_again_and_damaged_parts_are_removed(places):
+    def opened():
+        return KeptRows(places.scores / "scorer", ROWS, key="key")
+
+    first = pl.DataFrame({"key": ["a", "b"], "score": [0.1, 0.2]})
+    second = pl.DataFrame({"key": ["b", "c"], "score": [0.9, 0.3]})
+    kept = opened()
+    assert [kept.keep(first), kept.keep(second)] == [2, 1]
+    again = opened()
+    assert (len(again), again.parts, again.damaged) == (3, 2, 0)
+    high = again.scan().filter(pl.col("score") > 0.15).sort("key")
+    assert high.select("key").collect()["key"].to_list() == ["b", "c"]
+    some = next(iter((places.scores / "scorer").glob("*.parquet")))
+    some.write_bytes(b"no")
+    assert opened().damaged == 1
+    assert len(opened()) < 3
+
+
+def test_judgements_are_found_again(places):
+    kept = Judgements(places.judgements, "judge")
+    judged = Judged(("kind",), runs=1, unreadable=0, invented=0)
+    assert kept.find("man", ["kind", "tall"]) is None
+    kept.keep("man", ["kind", "tall"], judged, [])
+    assert Judgements(places.judgements, "judge").find("man", ["kind", "tall"]) == judged
+
+
+def test_an_audit_of_the_past_is_found_by_its_record(places):
+    lake = places.lake
+    assert recorded_audits(lake) == {}
+    old = lake.write_table("t", FRAME)
+    write_record(lake, [old], audit_id="a" * 64, made_at="2026-01-01T00:00:00+00:00", settings={"title": "t"})
+    new = lake.write_table("t", FRAME.head(1))
+    write_record(lake, [new], audit_id="b" * 64, made_at="2026-01-02T00:00:00+00:00", settings={"title": "t"})
+    assert list(recorded_audits(lake)) == ["b" * 64, "a" * 64]
+    then = RecordedLake(lake.root, read_record(lake, named_audit(lake, "newest~1")))
+    assert then.read_table("t").equals(FRAME)
+
+
+def test_what_another_process_writes_is_seen_at_once(places, s3):
+    """A client that remembers what it listed would go on without the other machine's rows."""
+    folder = places.scores / "scorer"
+    kept = KeptRows(folder, ROWS, key="key")
+    kept.keep(pl.DataFrame({"key": ["a"], "score": [0.1]}))
+    assert len(list(folder.glob("*.parquet"))) == 1
+    script = (
+        "import polars as pl, sys; from upath import UPath; from plumbline.storage.kept_rows import KeptRows;"
+        "KeptRows(UPath(sys.argv[1]), {'key': pl.String, 'score': pl.Float64}, key='key')"
+        ".keep(pl.DataFrame({'key': ['b'], 'score': [0.2]}))"
+    )
+    subprocess.run([sys.executable, "-c", script, str(folder)], check=True, env=os.environ | s3)
+    assert len(KeptRows(folder, ROWS, key="key")) == 2
+
+
+def test_a_put_replaces_whole_and_lists_once(places):
+    path = places.lake.root / "one" / "manifest.json"
+    for number in range(3):
+        commit_bytes(path, json.dumps(number).encode())
+    assert path.read_text() == "2"
+    assert [each.name for each in path.parent.iterdir()] == ["manifest.json"]
+
+
+def test_a_store_that_cannot_be_written_or_reached_is_said(places, monkeypatch):
+    with pytest.raises(StorageError, match="could not be written"):
+        commit_bytes(UPath("s3://no-such-bucket/x"), b"1")
+    require_reachable(places.lake.root)
+    nobody = UPath(
+        "s3://audits/x",
+        client_kwargs={"endpoint_url": "http://127.0.0.1:9"},
+        config_kwargs={"retries": {"max_attempts": 1}},
+    )
+    with pytest.raises(StorageError, match=r"(?s)cannot be reached.*Could not connect.*docs/scale\.md"):
+        require_reachable(nobody)
+    with pytest.raises(StorageError, match=r"(?s)could not be written.*Could not connect"):
+        commit_bytes(nobody / "x", b"1")
