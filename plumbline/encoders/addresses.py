@@ -127,9 +127,10 @@ def locate(address: Address, *, fetched: Path, encoder: str, family: str | None 
             if address.folder is None
             else "correct the path in the audit file",
         )
-    found, (weights, deciding) = checkpoint_contents(folder, encoder=encoder, family=family)
-    shas = {name: digest_file(path) for name, path in deciding.items()}
-    return CheckpointFiles(folder, weights, shas[weights.name], digest_json(shas), found.name)
+    found, (weights, files) = checkpoint_contents(folder, encoder=encoder, family=family)
+    shas = {name: digest_file(path) for name, path in files.items()}
+    deciding = tuple(sorted(shas.items()))
+    return CheckpointFiles(folder, weights, shas[weights.name], digest_json(shas), found.name, deciding)
 
 
 def checkpoint_contents(

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from orchestration.explain_commands import print_explanation
+from orchestration.explained import print_explanation
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError
 from plumbline.explain.chain import Link, changed_files, compared, damaged

@@ -1,0 +1,125 @@
+"""Explaining numbers of a finished audit and handing it on, through the real command line."""
+
+import json
+import shutil
+
+import polars as pl
+import pytest
+from homes import Home
+
+from orchestration.explain_commands import past_places
+from plumbline.export.checksums import verify_folder
+from plumbline.tables.row_identity import row_ids
+
+SKEW = (
+    *("--metric", "max_skew", "--definition", "mean_over_pairs", "--model", "small-bazaar-3k"),
+    *("--dataset", "fairface", "--suite", "crime", "--attribute", "race", "--condition", "before"),
+)
+SOUND = "Everything that could be checked is what this number was computed from."
+
+
+@pytest.fixture
+def copied(audited, tmp_path):
+    """Return a copy of the audited home that may be damaged."""
+    home, _, _ = audited
+    shutil.copytree(home.folder, tmp_path / "copy", ignore=shutil.ignore_patterns("quality", "artifacts"))
+    return Home(tmp_path / "copy")
+
+
+def test_a_number_is_followed_to_its_sources_and_the_report_links_it(audited, tmp_path):
+    home, _, _ = audited
+    code, told = home.run("explain", *SKEW, "--html", str(tmp_path / "page.html"))
+    assert code == 0, told
+    for what in (
+        "probe_logits",
+        "image embeddings",
+        "text embeddings",
+        "checkpoint: weights",
+        "dataset folder",
+        "Dagster",
+    ):
+        assert what in told, what
+    assert SOUND in told and "One image is left out at a time" in told
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert (
+        home.places.checkpoint("small-bazaar-3k").weights_sha256 in page and "data:image/jpeg;base64," in page
+    )
+    report = home.places.report.read_text("utf-8")
+    table = home.places.lake.read_table("metric_table")
+    names = row_ids(table)
+    told_rows = [name for name in names if f"plumbline explain {name}" in report]
+    assert told_rows
+    pages = list((home.places.home / "explanations").rglob("*.html"))
+    assert pages and all(f'href="explanations/{p.parent.name}/{p.name}"' in report for p in pages)
+
+
+def test_whatever_is_deleted_upstream_is_noticed_and_said(copied):
+    places, lake = copied.places, copied.places.lake
+    root = places.dataset_root("fairface")
+    image = lake.read_table("records", partition="fairface").row(5, named=True)["path"]
+    (root / image).unlink()
+    texts = lake.require("text_embeddings", partition="small-bazaar-3k")
+    (lake.folder("text_embeddings", "small-bazaar-3k") / f"{texts.sha256}.safetensors").unlink()
+    for shard in lake.require("image_embeddings", partition="fairface|small-bazaar-3k").details["shards"][:1]:
+        for path in places.home.glob(f"lake/embeddings/*/{shard['sha256']}.safetensors"):
+            path.unlink()
+    code, told = copied.run("explain", *SKEW)
+    assert code == 0 and SOUND not in told, told
+    flat = " ".join(told.split())
+    assert f"1 gone: {image}" in flat
+    assert "gone: text embeddings" in flat and "gone: shards of image embeddings" in flat
+
+
+def test_missing_answers_of_the_model_leave_an_explanation_that_says_so(copied):
+    lake = copied.places.lake
+    logits = lake.require("probe_logits", partition="fairface|small-bazaar-3k")
+    (lake.folder("probe_logits", "fairface|small-bazaar-3k") / f"{logits.sha256}.safetensors").unlink()
+    shutil.rmtree(copied.places.home / "world")
+    code, told = copied.run("explain", *SKEW)
+    flat = " ".join(told.split())
+    assert code == 0 and "gone: responses of the model" in flat and "gone: dataset folder" in flat, told
+    assert "Not available: what it would be computed from cannot be read" in flat
+    assert not (copied.places.home / "world").exists(), "a planted folder that is gone is not written again"
+
+
+def test_an_audit_is_exported_and_verified(audited, tmp_path):
+    home, _, _ = audited
+    folder = tmp_path / "bundle"
+    code, told = home.run("export", "--to", str(folder))
+    assert code == 0, told
+    table = pl.read_parquet(folder / "metric_table.parquet")
+    stored = home.places.lake.read_table("metric_table")
+    assert table.height == stored.height and table["value"].equals(stored["value"])
+    assert pl.read_csv(folder / "metric_table.csv", infer_schema_length=None).height == stored.height
+    statement = json.loads((folder / "provenance.json").read_text())
+    made_from = {
+        m["name"]: m["digest"] for m in statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    }
+    weights = home.places.checkpoint("small-bazaar-3k").weights_sha256
+    assert made_from["checkpoint/small-bazaar-3k"]["sha256"] == weights
+    assert "dataset/fairface" in made_from and "prompts/crime" in made_from
+    subjects = {s["name"] for s in statement["subject"]}
+    assert {
+        "metric_table.parquet",
+        "report.html",
+        "impact_ratios.csv",
+        "model_cards/small-bazaar-3k.md",
+    } <= subjects
+    assert verify_folder(folder).passed and home.run("verify", str(folder))[0] == 0
+    (folder / "report.html").write_text("another")
+    (folder / "runs.csv").unlink()
+    (folder / "more").touch()
+    code, told = home.run("verify", str(folder))
+    assert code == 1 and {"changed: report.html", "missing: runs.csv", "extra: more"} <= set(
+        told.splitlines()
+    )
+    code, told = home.run("export", "--to", str(folder))
+    assert code == 2 and "not empty" in told
+
+
+def test_the_past_is_named_or_refused(audited):
+    home, _, _ = audited
+    newest = past_places(home.places, "newest").past.audit_id
+    assert past_places(home.places, newest[:8]).past.audit_id == newest
+    code, told = home.run("explain", *SKEW, "--audit", "newest~1")
+    assert code == 2 and "there is no such audit" in told
