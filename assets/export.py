@@ -101,9 +101,13 @@ def _write_cards(places: Places, folder: Path) -> None:
             continue
         cards.mkdir(exist_ok=True)
         about = {"audit": table["audit_id"][0]}
-        # Of an encoder the weights file, of a generative model the version of all its files.
+        what = (
+            "weights sha256"
+            if model in places.audit.encoders
+            else "version (digest of all files that decide)"
+        )
         if digests := sorted(rows["checkpoint_sha256"].drop_nulls().unique()):
-            about["checkpoint sha256"] = ", ".join(digests)
+            about[what] = ", ".join(digests)
         (cards / f"{model}.md").write_text(model_card(model, rows, about=about), "utf-8")
 
 
