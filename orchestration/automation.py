@@ -4,7 +4,7 @@ from collections.abc import Set
 
 import dagster as dg
 
-from orchestration.conditions import AskedFor, AuditRunning, DepsAboutToStart, RunsUnderWay, UpdatedElsewhere
+from orchestration.conditions import AncestorsUnderWay, AskedFor, AuditRunning, RunsUnderWay, UpdatedElsewhere
 from resources.places import Places
 
 _C = dg.AutomationCondition
@@ -39,12 +39,11 @@ def _stale(places: Places, *more: dg.AutomationCondition) -> dg.AutomationCondit
     for condition in more:
         trigger = trigger | condition
     asked = AskedFor(places) & trigger.since_last_handled()
-    return asked & ~_C.in_progress() & ~DepsAboutToStart() & ~AuditRunning(places)
+    return asked & ~_C.in_progress() & ~AncestorsUnderWay() & ~AuditRunning(places)
 
 
 def _ready(places: Places) -> dg.AutomationCondition:
-    lacking = _C.any_deps_match(_C.missing() & ~_C.will_be_requested() & AskedFor(places))
-    return ~lacking & ~_C.any_deps_match(_C.in_progress() & AskedFor(places))
+    return ~_C.any_deps_match(_C.missing() & ~_C.will_be_requested() & AskedFor(places))
 
 
 def _each(places: Places) -> dg.AutomationCondition:

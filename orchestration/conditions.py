@@ -92,21 +92,49 @@ class UpdatedElsewhere(dg.AutomationCondition):
         return dg.AutomationResult(context=context, true_subset=found)
 
 
-class DepsAboutToStart(dg.AutomationCondition):
-    """True where this tick asks for something that it is made of, in other runs than its own: it comes after them."""
+class AncestorsUnderWay(dg.AutomationCondition):
+    """True for partitions some of whose ancestors are being made, or are asked for in this look in other runs.
 
-    def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
-        """Return all candidates or none: to wait for the next tick costs half a minute, and no more."""
-        graph, key = context.asset_graph, context.root_context.key
-        own, before = graph.get(key).partitions_def, graph.get_ancestor_asset_keys(key)
-        # What has the same partitions goes into the same run.
-        waits = any(
-            not subset.is_empty
-            for asked, subset in context.request_subsets_by_key.items()
-            if asked in before and graph.get(asked).partitions_def != own
-        )
-        found = context.candidate_subset if waits else context.get_empty_subset()
-        return dg.AutomationResult(context=context, true_subset=found)
+    To look at dependencies alone is not enough: what stands between may be stale, and wait itself.
+    """
+
+    async def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
+        """Keep the candidates that have to wait."""
+        graph, view, key = context.asset_graph, context.asset_graph_view, context.root_context.key
+        own, waiting = graph.get(key).partitions_def, context.get_empty_subset()
+        for before in graph.get_ancestor_asset_keys(key):
+            node = graph.get(before)
+            if not node.is_materializable:
+                continue
+            everything = view.get_full_subset(key=before)
+            busy = [await view.compute_run_in_progress_subset(key=before, from_subset=everything)]
+            asked = context.request_subsets_by_key.get(before)
+            # What has the same partitions goes into the same run.
+            if asked is not None and node.partitions_def != own:
+                busy.append(asked)
+            for subset in busy:
+                if not subset.is_empty:
+                    waiting = waiting.compute_union(_concerned(context.candidate_subset, own, subset, node))
+        return dg.AutomationResult(context=context, true_subset=waiting)
+
+
+def _concerned(candidates, own, busy, node):
+    """Return the candidates whose dataset, encoder, model or slice is that of something busy."""
+    mine, theirs = _dimensions(own), _dimensions(node.partitions_def)
+    shared = [name for name in mine if name in theirs]
+    if not shared:
+        return candidates
+
+    def part(key: str, dimensions: list[str]) -> tuple[str, ...]:
+        values = dict(zip(dimensions, key.split("|")))
+        return tuple(values[name] for name in shared)
+
+    keys = {part(key, theirs) for key in busy.expensively_compute_partition_keys()}
+    return _only(candidates, lambda key: part(key, mine) in keys)
+
+
+def _dimensions(partitions: dg.PartitionsDefinition | None) -> list[str]:
+    return [] if partitions is None else _name(partitions).split("|")
 
 
 class RunsUnderWay(dg.AutomationCondition):

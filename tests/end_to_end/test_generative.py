@@ -113,7 +113,8 @@ def test_a_second_audit_asks_nothing_and_gives_the_same_table(poisoned):
     asked, before = len(server.sent), home.table_sha256()
     code, output = home.run("audit")
     assert code == 0, output
-    assert len(server.sent) == asked
+    (looked,) = server.sent[asked:]
+    assert looked.text == "Hello" and looked.body["max_tokens"] == 1, "what the endpoint is, and nothing else"
     assert home.table_sha256() == before
     assert "0 answers generated" in output
 

@@ -1,0 +1,229 @@
+"""What the daemon asks for when something changes: all of what follows from it, once, and nothing else."""
+
+import pytest
+from living import AUDIT, JOINED, SLICES, LivingHome, joined
+
+CELL_ASSETS = {
+    "probe_logits",
+    "outcome_metrics",
+    "trident_metrics",
+    "saner",
+    "mitigated_metrics",
+    "tracked_run",
+}
+LANGUAGE = {"max_toxicity", "words", "llm_twin", "tracked_answers"}
+
+
+@pytest.fixture(autouse=True)
+def known_slices(monkeypatch):
+    """Let the dataset of the generative models have two slices: there is no lake to read them from."""
+    monkeypatch.setattr("orchestration.conditions.asked_slices", lambda places, model: dict.fromkeys(SLICES))
+
+
+@pytest.fixture
+def home(tmp_path):
+    return LivingHome(tmp_path)
+
+
+def require_findings_last(asked):
+    """The findings are asked for once, alone, after everything else."""
+    assert set(asked[-1]) >= JOINED
+    assert all(partitions == {None} for partitions in asked[-1].values())
+    for earlier in asked[:-1]:
+        assert not JOINED & set(earlier)
+
+
+def test_a_changed_checkpoint_re_audits_its_column_alone(home):
+    home.observe("encoder_checkpoint", "old")
+    asked = home.follow()
+    total = joined(asked)
+    assert total["text_embeddings"] == total["valence_geometry"] == {"old"}
+    for name in {"image_embeddings", *CELL_ASSETS}:
+        assert total[name] == {"one|old", "two|old"}, name
+    assert not {"records", "extended_records", "generations", *LANGUAGE} & set(total)
+    require_findings_last(asked)
+
+
+def test_logits_wait_for_prompts_and_images_of_the_same_checkpoint(home):
+    home.observe("encoder_checkpoint", "old")
+    first, second, *_ = home.follow()
+    assert set(first) == {"text_embeddings", "valence_geometry", "image_embeddings"}
+    assert set(second) >= CELL_ASSETS
+
+
+def test_nothing_of_a_cell_starts_before_both_its_prompts_and_its_images_are_there(home):
+    home.observe("encoder_checkpoint", "old")
+    asked = home.tick()
+    running = home.start({"text_embeddings"}, "old")
+    home.make({"image_embeddings": asked["image_embeddings"]})
+    assert home.tick() == {}
+    home.end(running)
+    home.make({name: {"old"} for name in ("text_embeddings", "valence_geometry")})
+    second, *_ = home.follow()
+    assert set(second) >= CELL_ASSETS
+
+
+def test_the_findings_wait_for_the_last_cell_of_a_column(home):
+    home.observe("encoder_checkpoint", "old")
+    home.make(home.tick())
+    cells = home.tick()
+    running = home.start({"probe_logits", "tracked_run"}, "two|old")
+    home.make({name: {"one|old"} for name in cells})
+    assert home.tick() == {}
+    home.end(running)
+    home.make({name: {"two|old"} for name in cells})
+    assert all(set(asked) >= JOINED for asked in home.follow())
+
+
+def test_a_cell_that_failed_holds_nothing_up_and_is_not_tried_for_ever(home):
+    home.observe("encoder_checkpoint", "old")
+    home.make(home.tick())
+    cells = home.tick()
+    home.make({name: {"one|old"} for name in cells})
+    last = home.tick()
+    assert set(last) >= JOINED
+    assert not CELL_ASSETS & set(last)
+    home.make(last)
+    assert home.follow() == []
+
+
+def test_a_checkpoint_that_no_audit_names_starts_nothing(home):
+    home.observe("encoder_checkpoint", "spare")
+    home.observe("encoder_checkpoint", "of-another-file")
+    assert home.follow() == []
+
+
+def test_a_changed_labeller_labels_anew_and_passes_no_image_of_an_audited_checkpoint(home):
+    home.observe("encoder_checkpoint", "labels")
+    asked = home.follow()
+    total = joined(asked)
+    assert total["extended_records"] == {"one", "two", "people"}
+    assert total["tracked_run"] == {"one|old", "two|old", "one|new"}
+    assert not {"image_embeddings", "text_embeddings", "records"} & set(total)
+    require_findings_last(asked)
+
+
+def test_changed_prompts_embed_texts_anew_and_no_image(home):
+    home.observe("prompt_suites")
+    asked = home.follow()
+    total = joined(asked)
+    assert total["text_embeddings"] == total["valence_geometry"] == {"old", "new"}
+    for name in CELL_ASSETS:
+        assert total[name] == {"one|old", "two|old", "one|new"}, name
+    assert not {"image_embeddings", "records", "pictured_people", "generations"} & set(total)
+    require_findings_last(asked)
+
+
+def test_changed_texts_of_mitigations_fit_those_anew_and_nothing_before_them(home):
+    home.observe("mitigation_texts")
+    total = joined(home.follow())
+    for name in ("saner", "bias_prompts", "prompt_array", "mitigated_metrics", "tracked_run"):
+        assert total[name] == {"one|old", "two|old", "one|new"}, name
+    assert not {"image_embeddings", "text_embeddings", "probe_logits", "logit_adjustment"} & set(total)
+
+
+def test_changed_word_lists_read_the_same_answers_anew(home):
+    home.observe("answer_words")
+    asked = home.follow()
+    total = joined(asked)
+    for name in LANGUAGE:
+        assert total[name] == {"seer", "reader", "other"}, name
+    assert not {"generations", "image_embeddings", *CELL_ASSETS} & set(total)
+    require_findings_last(asked)
+
+
+def test_a_changed_dataset_re_does_its_row(home):
+    home.observe("dataset_folder", "one")
+    asked = home.follow()
+    total = joined(asked)
+    for name in ("records", "quarantine", "extended_records"):
+        assert total[name] == {"one"}, name
+    for name in {"image_embeddings", *CELL_ASSETS}:
+        assert total[name] == {"one|old", "one|new"}, name
+    assert not {"text_embeddings", "pictured_people", "generations"} & set(total)
+    require_findings_last(asked)
+
+
+def test_a_changed_dataset_of_counterfactuals_asks_about_its_slices(home):
+    home.observe("dataset_folder", "people")
+    asked = home.follow()
+    total = joined(asked)
+    assert total["pictured_people"] == set(SLICES)
+    assert total["generations"] == {f"{m}|{s}" for m in ("seer", "reader", "other") for s in SLICES}
+    assert total["words"] == {"seer", "reader", "other"}
+    assert not {"image_embeddings", *CELL_ASSETS} & set(total)
+    require_findings_last(asked)
+
+
+def test_a_dataset_whose_checks_fail_stops_there_and_is_not_tried_for_ever(home):
+    home.refused = frozenset({"one"})
+    home.observe("dataset_folder", "one")
+    total = joined(home.follow())
+    assert total["records"] == {"one"}
+    assert not {"image_embeddings", *CELL_ASSETS} & set(total)
+    assert set(total) >= JOINED, "the table has to leave its numbers out"
+    home.refused = frozenset()
+    home.observe("dataset_folder", "one")
+    assert joined(home.follow())["tracked_run"] == {"one|old", "one|new"}
+
+
+def test_a_changed_generative_model_is_asked_anew_alone(home):
+    home.observe("lvlm_checkpoint", "other")
+    asked = home.follow()
+    total = joined(asked)
+    assert total["generations"] == total["toxicity_scores"] == {f"other|{s}" for s in SLICES}
+    for name in LANGUAGE:
+        assert total[name] == {"other"}, name
+    assert not {"pictured_people", "records", *CELL_ASSETS} & set(total)
+    require_findings_last(asked)
+
+
+def test_a_changed_language_model_concerns_the_models_that_were_built_on_it(home):
+    home.observe("lvlm_checkpoint", "reader")
+    total = joined(home.follow())
+    assert total["generations"] == {f"reader|{s}" for s in SLICES}
+    assert total["llm_twin"] == {"reader", "seer"}
+
+
+def test_a_new_encoder_waits_until_it_has_been_observed_and_is_audited_once(home):
+    audit = [*AUDIT["audit"], {"encoders": ["fresh"], "datasets": ["two"], "suites": ["crime"]}]
+    home.write(
+        {**AUDIT, "audit": audit, "encoders": AUDIT["encoders"] | {"fresh": {"address": "local-dir:fresh"}}}
+    )
+    home.instance.add_dynamic_partitions("encoder", ["fresh"])
+    assert home.follow() == []
+    home.observe("encoder_checkpoint", "fresh")
+    asked = home.follow()
+    total = joined(asked)
+    assert total["text_embeddings"] == {"fresh"}
+    assert total["image_embeddings"] == total["tracked_run"] == {"two|fresh"}
+    require_findings_last(asked)
+    home.write(AUDIT)
+
+
+def test_what_is_observed_again_and_is_the_same_starts_nothing(home):
+    home.observe("encoder_checkpoint", "old", version="same")
+    assert home.follow()
+    home.observe("encoder_checkpoint", "old", version="same")
+    assert home.follow() == []
+
+
+def test_while_an_audit_runs_the_daemon_asks_for_nothing(home):
+    from orchestration.instance import audit_lock
+
+    with audit_lock(home.places):
+        home.observe("encoder_checkpoint", "old")
+        assert home.tick() == {}
+    assert joined(home.follow())["tracked_run"] == {"one|old", "two|old"}
+
+
+def test_what_an_audit_has_done_itself_is_not_done_again(home):
+    from orchestration.instance import audit_lock
+
+    with audit_lock(home.places):
+        home.observe("encoder_checkpoint", "old")
+        home.tick()
+        home.make({"text_embeddings": {"old"}, "valence_geometry": {"old"}, "image_embeddings": {"one|old"}})
+        home.tick()
+        home.make(home.everything())
+    assert home.follow() == []
