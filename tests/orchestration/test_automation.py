@@ -44,6 +44,7 @@ def test_a_changed_checkpoint_re_audits_its_column_alone(home):
     require_findings_last(asked)
 
 
+@pytest.mark.slow
 def test_logits_wait_for_prompts_and_images_of_the_same_checkpoint(home):
     home.observe("encoder_checkpoint", "old")
     first, second, *_ = home.follow()
@@ -75,6 +76,7 @@ def test_the_findings_wait_for_the_last_cell_of_a_column(home):
     assert all(set(asked) >= JOINED for asked in home.follow())
 
 
+@pytest.mark.slow
 def test_a_cell_that_failed_holds_nothing_up_and_is_not_tried_for_ever(home):
     home.observe("encoder_checkpoint", "old")
     home.make(home.tick())
@@ -93,6 +95,7 @@ def test_a_checkpoint_that_no_audit_names_starts_nothing(home):
     assert home.follow() == []
 
 
+@pytest.mark.slow
 def test_a_changed_labeller_labels_anew_and_passes_no_image_of_an_audited_checkpoint(home):
     home.observe("encoder_checkpoint", "labels")
     asked = home.follow()
@@ -114,6 +117,7 @@ def test_changed_prompts_embed_texts_anew_and_no_image(home):
     require_findings_last(asked)
 
 
+@pytest.mark.slow
 def test_changed_texts_of_mitigations_fit_those_anew_and_nothing_before_them(home):
     home.observe("mitigation_texts")
     total = joined(home.follow())
@@ -122,6 +126,7 @@ def test_changed_texts_of_mitigations_fit_those_anew_and_nothing_before_them(hom
     assert not {"image_embeddings", "text_embeddings", "probe_logits", "logit_adjustment"} & set(total)
 
 
+@pytest.mark.slow
 def test_changed_word_lists_read_the_same_answers_anew(home):
     home.observe("answer_words")
     asked = home.follow()
@@ -144,6 +149,7 @@ def test_a_changed_dataset_re_does_its_row(home):
     require_findings_last(asked)
 
 
+@pytest.mark.slow
 def test_a_changed_dataset_of_counterfactuals_asks_about_its_slices(home):
     home.observe("dataset_folder", "people")
     asked = home.follow()
@@ -178,6 +184,7 @@ def test_a_changed_generative_model_is_asked_anew_alone(home):
     require_findings_last(asked)
 
 
+@pytest.mark.slow
 def test_a_changed_language_model_concerns_the_models_that_were_built_on_it(home):
     home.observe("lvlm_checkpoint", "reader")
     total = joined(home.follow())
@@ -201,6 +208,7 @@ def test_a_new_encoder_waits_until_it_has_been_observed_and_is_audited_once(home
     home.write(AUDIT)
 
 
+@pytest.mark.slow
 def test_what_is_observed_again_and_is_the_same_starts_nothing(home):
     home.observe("encoder_checkpoint", "old", version="same")
     assert home.follow()
@@ -208,6 +216,7 @@ def test_what_is_observed_again_and_is_the_same_starts_nothing(home):
     assert home.follow() == []
 
 
+@pytest.mark.slow
 def test_while_an_audit_runs_the_daemon_asks_for_nothing(home):
     from orchestration.instance import audit_lock
 
@@ -217,6 +226,7 @@ def test_while_an_audit_runs_the_daemon_asks_for_nothing(home):
     assert joined(home.follow())["tracked_run"] == {"one|old", "two|old"}
 
 
+@pytest.mark.slow
 def test_what_an_audit_has_done_itself_is_not_done_again(home):
     from orchestration.instance import audit_lock
 
