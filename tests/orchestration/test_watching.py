@@ -118,6 +118,21 @@ def test_a_folder_that_is_not_there_is_said_by_the_sensor_and_refused_by_an_audi
         find_checkpoints(places)
 
 
+@pytest.mark.parametrize(
+    ("watch", "said"),
+    [
+        ({"folder": "x", "like": "knwon"}, r"key watch\.like\n.*'knwon'\n.*mean `known`"),
+        ({"folder": "x"}, r"key watch\.like\n"),
+        ({"folder": "x", "like": "known", "every": 3}, r"key watch\.every\n"),
+    ],
+)
+def test_a_mistake_in_the_audit_file_is_said_with_its_key(places, watch, said):
+    audit = yaml.safe_load(places.audit_path.read_text())
+    places.audit_path.write_text(yaml.safe_dump(audit | {"watch": watch}))
+    with pytest.raises(ConfigError, match=said):
+        places.audit  # noqa: B018
+
+
 def test_a_checkpoint_that_is_taken_away_is_no_longer_audited(places):
     folder = drop(places, "fresh")
     find_checkpoints(places)
