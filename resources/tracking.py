@@ -1,6 +1,7 @@
 """MLflow: one run a cell and condition, found again by its tag, over the plain client."""
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ for _name, _value in (
     ("MLFLOW_DISABLE_TELEMETRY", "true"),
     ("DO_NOT_TRACK", "true"),
     ("MLFLOW_LOGGING_LEVEL", "WARNING"),
+    # MLflow's own are 120 s and 7: a server that hangs would hold an audit for a quarter of an hour a cell.
+    ("MLFLOW_HTTP_REQUEST_TIMEOUT", "20"),
+    ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2"),
 ):
     os.environ.setdefault(_name, _value)
 
@@ -22,6 +26,8 @@ CELL_TAG = "plumbline.cell"
 _MOST_METRICS, _MOST_PARAMETERS = 1000, 100
 # Of a curve: enough to see it. A store writes each point.
 _MOST_POINTS = 500
+# After a store failed it is not asked for so long: the cells of an audit do not each wait for the same time-outs.
+_REST_S = 60.0
 _TAGS_OF_THE_NEWEST_RUN = {"plumbline.dagster_run", "mlflow.note.content"}
 # Without it MLflow shows its pages for chat traces instead of metrics and comparisons.
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
@@ -62,6 +68,7 @@ class Tracking:
 
     def __init__(self, places: Places) -> None:
         self._places = places
+        self._failed: tuple[float, TrackingUnavailable] | None = None
 
     def client(self) -> Any:
         """Return a client of the store; set-up of a fresh SQLite store happens here, once."""
@@ -77,7 +84,7 @@ class Tracking:
         TrackingUnavailable
             If the store cannot be used.
         """
-        with _unavailable_on_error():
+        with self._resting_on_error():
             client = self.client()
             found = client.get_experiment_by_name(EXPERIMENT)
             if found:
@@ -99,22 +106,31 @@ class Tracking:
         Raises
         ------
         TrackingUnavailable
-            If the store cannot be used. A half-written run is marked as failed and never found again.
+            If the store cannot be used, or could not a moment ago. The next delivery deletes what is half written.
         """
-        with _unavailable_on_error():
+        with self._resting_on_error():
             return self._write(cell)
+
+    @contextmanager
+    def _resting_on_error(self) -> Iterator[None]:
+        if self._failed is not None and time.monotonic() < self._failed[0] + _REST_S:
+            raise TrackingUnavailable(*self._failed[1].args)
+        try:
+            with _unavailable_on_error():
+                yield
+        except TrackingUnavailable as error:
+            self._failed = (time.monotonic(), error)
+            raise
+        self._failed = None
 
     def _write(self, cell: TrackedCell) -> tuple[str, bool]:
         client, experiment = self.client(), self.experiment()
-        # What a killed process left open is closed before the cell is written again.
-        for left in client.search_runs(
-            [experiment], f"tags.`{CELL_TAG}` = '{cell.cell}' and attributes.status = 'RUNNING'"
-        ):
-            client.set_terminated(left.info.run_id, status="KILLED")
+        own = f"tags.`{CELL_TAG}` = '{cell.cell}'"
+        # What a killed process, or a store that went away, left half written.
+        for left in client.search_runs([experiment], f"{own} and attributes.status != 'FINISHED'"):
+            client.delete_run(left.info.run_id)
         finished = client.search_runs(
-            [experiment],
-            f"tags.`{CELL_TAG}` = '{cell.cell}' and attributes.status = 'FINISHED'",
-            max_results=1,
+            [experiment], f"{own} and attributes.status = 'FINISHED'", max_results=1
         )
         if finished:
             run = finished[0].info.run_id
@@ -124,11 +140,7 @@ class Tracking:
         run = client.create_run(
             experiment, run_name=cell.name, tags={CELL_TAG: cell.cell, **cell.tags}
         ).info.run_id
-        try:
-            self._log(client, run, cell)
-        except BaseException:
-            client.set_terminated(run, status="FAILED")
-            raise
+        self._log(client, run, cell)
         client.set_terminated(run, status="FINISHED")
         return str(run), True
 
@@ -159,7 +171,9 @@ def _unavailable_on_error() -> Iterator[None]:
     try:
         yield
     except (MlflowException, SQLAlchemyError, OSError) as error:
-        raise TrackingUnavailable(f"{type(error).__name__}: {str(error).splitlines()[0][:300]}") from error
+        # SQLAlchemy puts advice to programmers before what the store said.
+        said = [line for line in str(error).splitlines() if not line.startswith("(raised as a result")]
+        raise TrackingUnavailable(f"{type(error).__name__}: {' '.join(said[:1])[:300]}") from error
 
 
 def _log_file(client: Any, run: str, path: str, content: bytes) -> None:

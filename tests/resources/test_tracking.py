@@ -1,6 +1,9 @@
 """Tracking: one run a cell, found again; a store that cannot be written costs no computation."""
 
+import contextlib
 import sqlite3
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -44,21 +47,28 @@ def test_another_cell_is_another_run(tracking):
     assert tracking.write(CELL)[0] != tracking.write(TrackedCell("c2", "y"))[0]
 
 
-def test_a_run_that_died_halfway_is_never_taken_for_a_finished_one(tracking, monkeypatch):
-    def die(*_):
+def runs_of(tracking, cell):
+    client = tracking.client()
+    experiment = client.get_experiment_by_name(EXPERIMENT).experiment_id
+    return client.search_runs([experiment], f"tags.`{CELL_TAG}` = '{cell}'")
+
+
+@pytest.mark.parametrize("cut", ["log_batch", "log_artifact", "set_terminated"])
+def test_a_delivery_that_was_cut_leaves_one_whole_run_after_the_next(tracking, monkeypatch, cut):
+    from mlflow import MlflowClient
+
+    def die(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Tracking, "_log", staticmethod(die))
+        patch.setattr(MlflowClient, cut, die)
         with pytest.raises(KeyboardInterrupt):
             tracking.write(CELL)
+    assert [run.info.status for run in runs_of(tracking, "c1")] == ["RUNNING"]
     run, written = tracking.write(CELL)
     assert written
-    client = tracking.client()
-    runs = client.search_runs(
-        [client.get_experiment_by_name(EXPERIMENT).experiment_id], f"tags.`{CELL_TAG}` = 'c1'"
-    )
-    assert {r.info.status for r in runs} == {"FAILED", "FINISHED"} and run in {r.info.run_id for r in runs}
+    [found] = runs_of(tracking, "c1")
+    assert (found.info.run_id, found.info.status, len(found.data.metrics)) == (run, "FINISHED", 1200)
 
 
 def test_a_store_that_cannot_be_written_is_said_and_loses_nothing(tracking, tmp_path, monkeypatch):
@@ -69,8 +79,73 @@ def test_a_store_that_cannot_be_written_is_said_and_loses_nothing(tracking, tmp_
         tracking.write(TrackedCell("c3", "z"))
 
 
-def test_an_unreachable_server_is_said(tracking, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with pytest.raises(TrackingUnavailable):
-        tracking.write(CELL)
+@pytest.mark.slow
+def test_a_locked_store_is_said_and_takes_the_cell_when_it_is_free(tracking, tmp_path, monkeypatch):
+    tracking.write(TrackedCell("c0", "first"))
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(TrackingUnavailable, match="locked"):
+            tracking.write(CELL)
+        other.execute("ROLLBACK")
+    monkeypatch.setattr("resources.tracking._REST_S", 0.0)
+    assert tracking.write(CELL)[1] and len(runs_of(tracking, "c1")) == 1
+
+
+@contextlib.contextmanager
+def server(answer):
+    """Serve every request with `answer(handler)`; gives the address and the list of requests."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            answer(self)
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{httpd.server_port}", asked
+    finally:
+        httpd.shutdown()
+        thread.join()
+        httpd.server_close()
+
+
+def fails(handler):
+    handler.send_response(500)
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()
+
+
+def hangs(handler):
+    handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+    # Until the client gives up and hangs up.
+    handler.connection.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "requests"), [(fails, 2), (hangs, 2), (None, 0)], ids=["500", "hangs", "down"]
+)
+def test_a_server_that_does_not_serve_is_said_and_then_left_alone(tracking, monkeypatch, answer, requests):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    with server(answer or fails) as (address, asked):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address if answer else "http://127.0.0.1:9")
+        for _ in range(3):
+            with pytest.raises(TrackingUnavailable):
+                tracking.write(CELL)
+        assert len(asked) == requests
+
+
+def test_a_server_may_not_hold_a_cell_for_minutes():
+    from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW_HTTP_REQUEST_TIMEOUT
+
+    assert (1 + MLFLOW_HTTP_REQUEST_MAX_RETRIES.get()) * MLFLOW_HTTP_REQUEST_TIMEOUT.get() <= 60
