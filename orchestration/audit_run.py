@@ -14,7 +14,9 @@ from assets.generation_plan import plan_generation
 from assets.partitions import answers_key, cell_key
 from assets.slices import asked_slices
 from assets.sources import report_sources
+from orchestration.executors import Executed, execute
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions, register_slices
+from orchestration.time_limit import time_limit
 from orchestration.watched_folder import find_checkpoints
 from plumbline.audit import Audit
 from plumbline.encoders.families import FAMILIES
@@ -179,7 +181,7 @@ class AuditRun:
         self._account(result, partition)
         return reason
 
-    def _account(self, result: dg.ExecuteInProcessResult, partition: str | None) -> None:
+    def _account(self, result: Executed, partition: str | None) -> None:
         for event in result.get_asset_materialization_events():
             metadata = event.materialization.metadata
             if event.asset_key != dg.AssetKey("provenance") and "forward_passes" in metadata:
@@ -192,19 +194,21 @@ class AuditRun:
 
 def run_job(
     definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, partition: str | None
-) -> tuple[dg.ExecuteInProcessResult, str | None]:
-    """Execute one run in this process; returns its result, and why it failed or None.
+) -> tuple[Executed, str | None]:
+    """Execute one run, and wait for it; returns its result, and why it failed or None.
 
     Raises
     ------
     KeyboardInterrupt
         If it was interrupted: Dagster ends the run and swallows the signal, and the rest must not go on.
     """
-    result = definitions.resolve_job_def(job).execute_in_process(
-        instance=instance, partition_key=partition, tags=OWNER, run_config=_QUIET, raise_on_error=False
-    )
+    with time_limit(instance.run_monitoring_max_runtime_seconds) as limit:
+        result = execute(definitions, instance, job, partition, tags=OWNER, run_config=_QUIET)
     failures = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    failures += [event.job_failure_data.error for event in result.all_events if event.is_job_failure]
     if any(error.cls_name in _INTERRUPTED for failure in failures for error in _chain(failure)):
+        if limit.passed:
+            return result, limit.told
         raise KeyboardInterrupt
     return result, None if result.success else _reason(result)
 
@@ -215,7 +219,7 @@ def _chain(error: SerializableErrorInfo | None) -> Iterator[SerializableErrorInf
         error = error.cause
 
 
-def _reason(result: dg.ExecuteInProcessResult) -> str:
+def _reason(result: Executed) -> str:
     """Return the innermost messages of what failed, checks included, one a line."""
     reasons = []
     for event in result.all_events:
@@ -229,4 +233,7 @@ def _reason(result: dg.ExecuteInProcessResult) -> str:
             if error.cls_name != "DagsterAssetCheckFailedError":  # said by the check itself, better
                 said = failure.user_failure_data
                 reasons.append(said.description if said and said.description else error.message.strip())
+        elif event.is_job_failure and event.job_failure_data.error is not None:
+            *_, error = _chain(event.job_failure_data.error)
+            reasons.append(error.message.strip())
     return "\n        ".join(dict.fromkeys(reasons)) or "the run failed; see `plumbline ui`"

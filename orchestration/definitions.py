@@ -1,7 +1,5 @@
 """What Dagster loads: assets, checks, jobs and resources of the audit file in force."""
 
-import os
-
 import dagster as dg
 
 from assets.adjustments import logit_adjustment
@@ -28,6 +26,7 @@ from assets.tracking import tracked_run
 from assets.transfer import bias_transfer, no_bias_is_moved
 from orchestration import jobs
 from orchestration.automation import automated, automation_sensor
+from orchestration.executors import chosen_executor
 from orchestration.observing import observe_sources, watch_sources
 from orchestration.schedules import full_audit, weekly_audit
 from orchestration.watched_folder import watch_folder
@@ -59,7 +58,7 @@ def build_definitions(places: Places) -> dg.Definitions:
         jobs=[*jobs.JOBS, observe_sources, full_audit],
         sensors=[watch_folder, watch_sources, automation_sensor],
         schedules=[weekly_audit],
-        executor=_executor(),
+        executor=chosen_executor(),
         resources={
             "places": places,
             "encoders": EncoderPool(places),
@@ -69,12 +68,6 @@ def build_definitions(places: Places) -> dg.Definitions:
             "io_manager": NoPickles(),
         },
     )
-
-
-def _executor() -> dg.ExecutorDefinition:
-    # Starting a process per step costs more than a cell; a cluster sets the variable (docs/decisions).
-    chosen = os.environ.get("PLUMBLINE_EXECUTOR", "in_process")
-    return dg.multiprocess_executor if chosen == "multiprocess" else dg.in_process_executor
 
 
 defs = build_definitions(Places.from_environment())

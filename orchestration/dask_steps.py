@@ -1,0 +1,114 @@
+"""Steps on a Dask cluster, which Dagster's own executor runs past the pools of an instance and past failed steps."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.reconstruct import ReconstructableJob
+from dagster._core.errors import raise_execution_interrupts
+from dagster._core.execution.api import create_execution_plan, execute_plan
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.plan.state import KnownExecutionState
+from dagster._core.instance.ref import InstanceRef
+from dagster._utils import iterate_with_context
+from dagster_dask.executor import DaskExecutor
+from distributed import Client, LocalCluster, as_completed
+
+from plumbline.errors import ConfigError
+
+Events = Sequence[dg.DagsterEvent] | None
+"""Of one step; None where it was not executed because a step before it failed."""
+
+
+class DaskSteps(DaskExecutor):
+    """Dagster's Dask executor for graphs with pools and blocking checks, on a scheduler that runs share.
+
+    A step of a pool goes to a worker that declares a Dask resource of the pool's name, and takes one of it: a worker
+    started with `--resources gpu=1` has one step of the pool `gpu` at a time. A step is not executed when one before it
+    failed. Tasks are named by run, since Dask takes two of one name for the same work.
+    """
+
+    def execute(
+        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
+    ) -> Iterator[dg.DagsterEvent]:
+        """Submit all steps at once, each after those that it needs, and yield their events."""
+        steps = [step for level in execution_plan.get_steps_to_execute_by_level() for step in level]
+        with self._client() as client:
+            _require_workers(client, {step.pool for step in steps if step.pool})
+            futures: dict[str, Any] = {}
+            for step in steps:
+                keys = {key for each in step.step_inputs for key in each.dependency_keys}
+                futures[step.key] = client.submit(
+                    execute_step,
+                    [futures[key] for key in sorted(keys) if key in futures],
+                    plan_context.reconstructable_job,
+                    plan_context.run_id,
+                    step.key,
+                    plan_context.instance.get_ref(),
+                    execution_plan.known_state,
+                    key=f"{plan_context.run_id}.{step.key}",
+                    resources={step.pool: 1} if step.pool else {},
+                )
+            done = as_completed(list(futures.values()), with_results=True)
+            for _, events in iterate_with_context(raise_execution_interrupts, done):
+                yield from events or ()
+
+    def _client(self) -> Client:
+        if self.cluster_type == "existing":
+            return Client(self.cluster_configuration["address"])
+        return Client(LocalCluster(**self.build_dict("")))
+
+
+def execute_step(
+    before: Sequence[Events],
+    job: ReconstructableJob,
+    run_id: str,
+    step: str,
+    instance: InstanceRef,
+    known_state: KnownExecutionState | None,
+) -> Events:
+    """Execute one step on a worker, unless one before it failed or was not executed."""
+    if any(events is None or any(event.is_step_failure for event in events) for events in before):
+        return None
+    with dg.DagsterInstance.from_ref(instance) as opened:
+        # Asked for here: Dask looks for futures inside its arguments, and cannot look into a run that has pools.
+        run = opened.get_run_by_id(run_id)
+        assert run is not None
+        plan = create_execution_plan(
+            job, run_config=run.run_config, step_keys_to_execute=[step], known_state=known_state
+        )
+        return execute_plan(plan, job, opened, run, run_config=run.run_config)
+
+
+def _require_workers(client: Client, pools: set[str]) -> None:
+    """Refuse a cluster without a worker for some pool: its steps would wait for ever."""
+    workers: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    declared = {name for worker in workers.values() for name in worker["resources"]}
+    if lacking := sorted(pools - declared):
+        raise ConfigError(
+            f"no worker of this Dask cluster takes steps of the pool `{lacking[0]}`",
+            where=client.scheduler.address,
+            found=f"{len(workers)} worker(s) with the resources {', '.join(sorted(declared)) or 'none'}",
+            hint=f"start a worker for each device with `--resources {lacking[0]}=1`",
+        )
+
+
+@dg.executor(
+    name="dask",
+    config_schema={
+        "cluster": dg.Field(
+            dg.Selector(
+                {
+                    "existing": dg.Field({"address": dg.StringSource}, description="Address of a scheduler."),
+                    "local": dg.Field(dg.Permissive(), description="What `distributed.LocalCluster` takes."),
+                }
+            )
+        )
+    },
+    requirements=dg.multiple_process_executor_requirements(),
+)
+def dask_executor(context: dg.InitExecutorContext) -> DaskSteps:
+    """Execute each step on a worker of a Dask cluster; see `DaskSteps`."""
+    ((kind, settings),) = context.executor_config["cluster"].items()
+    return DaskSteps(kind, settings)

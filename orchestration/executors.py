@@ -1,0 +1,92 @@
+"""Where the steps of a run are executed: this process by default, other processes or machines by configuration."""
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import yaml
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+
+from plumbline.errors import ConfigError
+from resources.places import PROJECT
+
+VARIABLE, CONFIG_VARIABLE = "PLUMBLINE_EXECUTOR", "PLUMBLINE_EXECUTOR_CONFIG"
+IN_PROCESS = "in_process"
+Executed = dg.ExecuteInProcessResult | dg.JobExecutionResult
+EXECUTORS = {
+    IN_PROCESS: ("dagster", "in_process_executor"),
+    "multiprocess": ("dagster", "multiprocess_executor"),
+    "dask": ("orchestration.dask_steps", "dask_executor"),
+    "k8s": ("dagster_k8s", "k8s_job_executor"),
+}
+
+
+def chosen_executor() -> dg.ExecutorDefinition:
+    """Return the executor that `PLUMBLINE_EXECUTOR` names, with the YAML file of `PLUMBLINE_EXECUTOR_CONFIG`.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such executor, it is not installed, or its file cannot be read or does not fit it.
+    """
+    name = os.environ.get(VARIABLE, IN_PROCESS)
+    if name not in EXECUTORS:
+        raise ConfigError(
+            "there is no such executor", where=VARIABLE, found=name, expected=", ".join(EXECUTORS)
+        )
+    module, attribute = EXECUTORS[name]
+    try:
+        executor = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "what this executor needs is not installed",
+            where=VARIABLE,
+            found=f"{name}: {error}",
+            hint="pip install -c constraints.txt -e '.[scale]'",
+        ) from error
+    settings = _settings()
+    try:
+        return executor if settings is None else executor.configured(settings)
+    except dg.DagsterInvalidConfigError as error:
+        raise ConfigError(
+            f"the configuration does not fit the executor `{name}`",
+            where=os.environ[CONFIG_VARIABLE],
+            found="; ".join(mistake.message for mistake in error.errors),
+        ) from error
+
+
+def _settings() -> dict[str, Any] | None:
+    named = os.environ.get(CONFIG_VARIABLE)
+    if not named:
+        return None
+    path = PROJECT / Path(named).expanduser()
+    try:
+        return yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(
+            "the configuration of the executor cannot be read", where=path, found=str(error)
+        ) from error
+
+
+def execute(
+    definitions: dg.Definitions,
+    instance: dg.DagsterInstance,
+    job: str,
+    partition: str | None,
+    *,
+    tags: dict[str, str],
+    run_config: dict[str, Any],
+) -> Executed:
+    """Execute one run and wait for it: in this process, or by the chosen executor from the project's definitions."""
+    common: dict[str, Any] = {"instance": instance, "run_config": run_config, "raise_on_error": False}
+    resolved = definitions.resolve_job_def(job)
+    if os.environ.get(VARIABLE, IN_PROCESS) == IN_PROCESS:
+        return resolved.execute_in_process(partition_key=partition, tags=tags, **common)
+    if partition is not None:
+        tags = {**tags, **resolved.get_tags_for_partition_key(partition, selected_asset_keys=None)}
+    repository = ReconstructableRepository.for_module(
+        "orchestration.definitions", "defs", working_directory=str(PROJECT)
+    )
+    return dg.execute_job(repository.get_reconstructable_job(job), tags=tags, **common)
