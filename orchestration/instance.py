@@ -11,6 +11,7 @@ from typing import IO
 
 import dagster as dg
 
+from orchestration.run_processes import is_gone
 from plumbline.errors import PlumblineError
 from plumbline.storage.atomic import require_reachable
 from resources.places import PROJECT, Places
@@ -116,7 +117,10 @@ def close_orphans(instance: dg.DagsterInstance) -> int:
     for pool in instance.event_log_storage.get_concurrency_keys():
         for slot in instance.event_log_storage.get_concurrency_info(pool).claimed_slots:
             run = instance.get_run_by_id(slot.run_id)
-            if run is not None and not run.is_finished:
+            if run is not None and not run.is_finished and is_gone(instance, run):
+                instance.report_run_failed(run, "its process is gone")
+                orphans.append(run)
+            elif run is not None and not run.is_finished:
                 raise PoolHeld(
                     f"the pool `{pool}` is held by another run",
                     where=f"run {run.run_id}, {run.status.value.lower()}",

@@ -1,0 +1,167 @@
+"""Whole audits that meet a hanging step, a store that is away, a full disk and one another."""
+
+import os
+import subprocess
+import sys
+import time
+
+import dagster as dg
+import pytest
+from homes import forward_passes, make_home
+from mlflow import MlflowClient
+
+from assets.partitions import cell_key
+from orchestration.audit_run import run_job
+from orchestration.instance import close_orphans
+from resources.places import PROJECT
+
+MODEL = "small-control-3k"
+SMALL = {
+    "encoders": {MODEL: {"address": f"local-dir:plumbline/world/checkpoints/{MODEL}"}},
+    "mitigations": {},
+    "audit": [{"suites": ["crime"]}],
+}
+
+
+def test_a_step_that_hangs_is_ended_and_the_rest_goes_on():
+    @dg.asset
+    def hangs() -> None:
+        time.sleep(600)
+
+    @dg.asset
+    def works() -> None: ...
+
+    definitions = dg.Definitions(
+        [hangs, works], jobs=[dg.define_asset_job("hang", "hangs"), dg.define_asset_job("work", "works")]
+    )
+    limits = {"run_monitoring": {"enabled": True, "max_runtime_seconds": 1}}
+    with dg.instance_for_test(overrides=limits) as instance:
+        result, reason = run_job(definitions, instance, "hang", None)
+        assert "longer than 1 s" in reason and "max_runtime_seconds" in reason
+        assert instance.get_run_by_id(result.run_id).is_finished
+        assert run_job(definitions, instance, "work", None)[1] is None
+
+
+@pytest.mark.parametrize("tags", [{"plumbline/owner": "cli"}, {}], ids=["an audit's", "the daemon's"])
+def test_the_slot_of_a_run_whose_process_is_gone_is_freed_by_the_next_audit(tags):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    with dg.instance_for_test(overrides={"concurrency": {"pools": {"default_limit": 1}}}) as instance:
+        run = instance.create_run_for_job(
+            dg.define_asset_job("one").resolve(
+                asset_graph=dg.Definitions([_in_the_pool]).resolve_asset_graph()
+            ),
+            status=dg.DagsterRunStatus.STARTED,
+            tags=tags,
+        )
+        instance.report_engine_event(f"Executing steps in process (pid: {gone.pid})", run)
+        storage = instance.event_log_storage
+        storage.initialize_concurrency_limit_to_default("gpu")
+        assert storage.claim_concurrency_slot("gpu", run.run_id, "step").is_claimed
+        assert close_orphans(instance) == 1
+        assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.FAILURE
+        assert storage.get_concurrency_info("gpu").active_slot_count == 0
+
+
+@dg.asset(pool="gpu")
+def _in_the_pool() -> None: ...
+
+
+def test_what_mlflow_could_not_take_is_delivered_by_the_next_audit(tmp_path, monkeypatch):
+    home = make_home(tmp_path, **SMALL)
+    with monkeypatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+        code, output = home.run("audit")
+    assert code == 0, output
+    assert output.count("MLflow could not be written for 1 cell(s)") == 1 and "Traceback" not in output
+    numbers = home.table_sha256()
+    assert home.places.lake.read_table("provenance")["mlflow_run"].to_list() == [None]
+
+    for _ in range(2):
+        code, output = home.run("audit")
+        assert code == 0 and "MLflow could not" not in output, output
+        assert forward_passes(output) == 0 and home.table_sha256() == numbers
+        client = MlflowClient(home.places.tracking_uri)
+        [run] = client.search_runs([client.get_experiment_by_name("plumbline").experiment_id])
+        assert home.places.lake.read_table("provenance")["mlflow_run"].to_list() == [run.info.run_id]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Return a folder with a disk of its own, and what gives that disk another size; needs leave to mount."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(*options: str) -> bool:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", folder], capture_output=True
+        )
+        return done.returncode == 0
+
+    if not mount("size=400k"):
+        pytest.skip("this user may not mount")
+    yield folder, lambda size: mount("remount", f"size={size}")
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("full", ["lake", "home"])
+def test_a_full_disk_is_named_and_the_next_audit_goes_on(tmp_path, small_disk, full):
+    disk, resize = small_disk
+    if full == "lake":
+        home = make_home(tmp_path, **SMALL, storage={"shard_rows": 256, "root": str(disk)})
+    else:
+        home = make_home(disk, **SMALL)
+        resize("6m")
+    code, output = home.run("audit")
+    assert code in (1, 2), output
+    assert "No space left" in output or "disk is full" in output, output
+    assert str(disk) in output and "free some space" in output and "Traceback" not in output, output
+
+    assert resize("300m")
+    code, output = home.run("audit")
+    assert code == 0, output
+    lake = home.places.lake
+    for made in lake.all_committed(without=("embeddings", "training")):
+        lake.verify(made)
+    assert not list(disk.rglob("*.tmp"))
+
+
+def test_a_second_audit_of_a_home_is_refused_and_two_writers_of_a_cell_leave_one_result(tmp_path):
+    home = make_home(tmp_path, **SMALL)
+    first = home.start("audit")
+    lock = home.places.home / "audit.lock"
+    while first.poll() is None and not lock.exists():
+        time.sleep(0.01)
+    code, output = home.run("audit")
+    assert code == 2 and "another audit is running in this home" in output and "Traceback" not in output
+    output, _ = first.communicate(timeout=300)
+    assert first.returncode == 0, output
+    numbers = home.table_sha256()
+
+    # As runs of the daemon do, which know nothing of the lock.
+    writers = [
+        subprocess.Popen([sys.executable, "-c", _WRITER], cwd=PROJECT, env=_daemon(home)) for _ in range(2)
+    ]
+    assert [writer.wait(300) for writer in writers] == [0, 0]
+    code, output = home.run("audit")
+    assert code == 0 and forward_passes(output) == 0, output
+    assert home.table_sha256() == numbers
+    client = MlflowClient(home.places.tracking_uri)
+    assert len(client.search_runs([client.get_experiment_by_name("plumbline").experiment_id])) == 1
+    for made in home.places.lake.all_committed(without=("embeddings", "training")):
+        home.places.lake.verify(made)
+
+
+def _daemon(home) -> dict[str, str]:
+    return {**os.environ, **home.environment, "DAGSTER_HOME": str(home.places.dagster_home)}
+
+
+_WRITER = f"""
+import dagster as dg
+from orchestration.audit_run import run_job
+from orchestration.definitions import defs
+with dg.DagsterInstance.get() as instance:
+    for _ in range(2):
+        reason = run_job(defs, instance, "cells", {cell_key("fairface", MODEL)!r})[1]
+        assert reason is None, reason
+"""
