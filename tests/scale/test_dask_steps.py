@@ -1,0 +1,83 @@
+"""Steps on a Dask cluster: where those of a pool go, what a failed one stops, what tasks are called."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+from distributed import Scheduler, SpecCluster, Worker
+
+HERE = Path(__file__).parent
+
+
+def cluster_of(*resources):
+    """Start a scheduler with a worker for each of the resources, all in this process."""
+    workers = {
+        number: {"cls": Worker, "options": {"nthreads": 1, "resources": each, "dashboard": False}}
+        for number, each in enumerate(resources)
+    }
+    return SpecCluster(
+        workers=workers,
+        scheduler={"cls": Scheduler, "options": {"dashboard": False, "host": "127.0.0.1", "port": 0}},
+    )
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Return a function that executes the small graph for a partition on a cluster."""
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    file = tmp_path / "executor.yaml"
+    file.write_text(yaml.safe_dump({"cluster": {"existing": {"address": {"env": "SCHEDULER"}}}}))
+    monkeypatch.setenv("PLUMBLINE_EXECUTOR", "dask")
+    monkeypatch.setenv("PLUMBLINE_EXECUTOR_CONFIG", str(file))
+
+    def execute(cluster, partition):
+        monkeypatch.setenv("SCHEDULER", cluster.scheduler_address)
+        repository = ReconstructableRepository.for_module("small_graph", "defs", working_directory=str(HERE))
+        with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+            return dg.execute_job(
+                repository.get_reconstructable_job("all_of_it"),
+                instance=instance,
+                tags={"dagster/partition": partition},
+            )
+
+    return execute
+
+
+def materialized(result):
+    return {
+        event.asset_key.to_user_string(): {k: v.value for k, v in event.materialization.metadata.items()}
+        for event in result.get_asset_materialization_events()
+    }
+
+
+def test_steps_of_a_pool_go_to_workers_that_declare_it(run):
+    with cluster_of({"gpu": 1}, {}, {}) as cluster:
+        result = run(cluster, "a")
+    assert result.success
+    found = materialized(result)
+    assert set(found) == {"made", "on_a_device", "last"}
+    assert found["on_a_device"]["resources"] == ["gpu"]
+    assert all(each["partition"] == "a" for each in found.values())
+    # Dask takes two tasks of one name for the same work: those of two cells must not be.
+    assert {each["task"] for each in found.values()} == {f"{result.run_id}.{name}" for name in found}
+
+
+def test_nothing_is_made_of_what_a_blocking_check_refused(run):
+    with cluster_of({"gpu": 1}, {}) as cluster:
+        result = run(cluster, "b")
+    assert not result.success
+    assert set(materialized(result)) == {"made"}
+
+
+def test_a_cluster_without_workers_for_a_pool_is_refused_at_once(run):
+    with cluster_of({}, {"cpu": 1}) as cluster:
+        result = run(cluster, "a")
+    assert not result.success
+    said = next(
+        event.job_failure_data.error.to_string() for event in result.all_events if event.is_job_failure
+    )
+    assert "no worker of this Dask cluster takes steps of the pool `gpu`" in said
+    assert "2 worker(s) with the resources cpu" in said
+    assert materialized(result) == {}
