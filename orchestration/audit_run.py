@@ -15,6 +15,7 @@ from assets.partitions import answers_key, cell_key
 from assets.slices import asked_slices
 from assets.sources import report_sources
 from orchestration.executors import Executed, execute
+from orchestration.full_disk import full_disk_named
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions, register_slices
 from orchestration.time_limit import time_limit
 from orchestration.watched_folder import find_checkpoints
@@ -89,7 +90,7 @@ class AuditRun:
             )
         audit = self._places.audit
         self._preflight(audit)
-        with audit_lock(self._places):
+        with full_disk_named(self._places), audit_lock(self._places):
             if closed := close_orphans(self._instance):
                 self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
             register_partitions(self._instance, self._places)
@@ -219,8 +220,14 @@ def _chain(error: SerializableErrorInfo | None) -> Iterator[SerializableErrorInf
         error = error.cause
 
 
+def _said(error: SerializableErrorInfo) -> SerializableErrorInfo:
+    """Return what the step raised: under Dagster's own wrapping, above what it was raised from."""
+    chain = list(_chain(error))
+    return next((one for one in chain if not (one.cls_name or "").startswith("Dagster")), chain[-1])
+
+
 def _reason(result: Executed) -> str:
-    """Return the innermost messages of what failed, checks included, one a line."""
+    """Return the messages of what failed, checks included, one a line."""
     reasons = []
     for event in result.all_events:
         if event.event_type_value == "ASSET_CHECK_EVALUATION":
@@ -229,11 +236,10 @@ def _reason(result: Executed) -> str:
                 reasons.append(f"check {check.check_name} failed: {check.description}")
         elif event.is_step_failure:
             failure = event.step_failure_data
-            *_, error = _chain(failure.error)
+            error = _said(failure.error)
             if error.cls_name != "DagsterAssetCheckFailedError":  # said by the check itself, better
                 said = failure.user_failure_data
                 reasons.append(said.description if said and said.description else error.message.strip())
         elif event.is_job_failure and event.job_failure_data.error is not None:
-            *_, error = _chain(event.job_failure_data.error)
-            reasons.append(error.message.strip())
+            reasons.append(_said(event.job_failure_data.error).message.strip())
     return "\n        ".join(dict.fromkeys(reasons)) or "the run failed; see `plumbline ui`"
