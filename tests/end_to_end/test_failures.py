@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import dagster as dg
 import pytest
@@ -12,7 +13,7 @@ from mlflow import MlflowClient
 
 from assets.partitions import cell_key
 from orchestration.audit_run import run_job
-from orchestration.instance import close_orphans
+from orchestration.instance import PoolHeld, close_orphans
 from resources.places import PROJECT
 
 MODEL = "small-control-3k"
@@ -34,10 +35,10 @@ def test_a_step_that_hangs_is_ended_and_the_rest_goes_on():
     definitions = dg.Definitions(
         [hangs, works], jobs=[dg.define_asset_job("hang", "hangs"), dg.define_asset_job("work", "works")]
     )
-    limits = {"run_monitoring": {"enabled": True, "max_runtime_seconds": 1}}
+    limits = {"run_monitoring": {"enabled": True, "max_runtime_seconds": 5}}
     with dg.instance_for_test(overrides=limits) as instance:
         result, reason = run_job(definitions, instance, "hang", None)
-        assert "longer than 1 s" in reason and "max_runtime_seconds" in reason
+        assert "longer than 5 s" in reason and "max_runtime_seconds" in reason
         assert instance.get_run_by_id(result.run_id).is_finished
         assert run_job(definitions, instance, "work", None)[1] is None
 
@@ -46,21 +47,33 @@ def test_a_step_that_hangs_is_ended_and_the_rest_goes_on():
 def test_the_slot_of_a_run_whose_process_is_gone_is_freed_by_the_next_audit(tags):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
+    with _held_by(gone.pid, tags) as (instance, run):
+        assert close_orphans(instance) == 1
+        assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.FAILURE
+        assert instance.event_log_storage.get_concurrency_info("gpu").active_slot_count == 0
+
+
+def test_a_slot_of_the_daemon_is_left_to_a_run_that_is_alive():
+    with _held_by(os.getpid(), {}) as (instance, run):
+        with pytest.raises(PoolHeld, match=run.run_id):
+            close_orphans(instance)
+        assert instance.event_log_storage.get_concurrency_info("gpu").active_slot_count == 1
+
+
+@contextmanager
+def _held_by(process: int, tags: dict[str, str]):
+    """A started run of a process that holds the one slot of the pool."""
+    graph = dg.Definitions([_in_the_pool]).resolve_asset_graph()
     with dg.instance_for_test(overrides={"concurrency": {"pools": {"default_limit": 1}}}) as instance:
         run = instance.create_run_for_job(
-            dg.define_asset_job("one").resolve(
-                asset_graph=dg.Definitions([_in_the_pool]).resolve_asset_graph()
-            ),
+            dg.define_asset_job("one").resolve(asset_graph=graph),
             status=dg.DagsterRunStatus.STARTED,
             tags=tags,
         )
-        instance.report_engine_event(f"Executing steps in process (pid: {gone.pid})", run)
-        storage = instance.event_log_storage
-        storage.initialize_concurrency_limit_to_default("gpu")
-        assert storage.claim_concurrency_slot("gpu", run.run_id, "step").is_claimed
-        assert close_orphans(instance) == 1
-        assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.FAILURE
-        assert storage.get_concurrency_info("gpu").active_slot_count == 0
+        instance.report_engine_event(f"Executing steps in process (pid: {process})", run)
+        instance.event_log_storage.initialize_concurrency_limit_to_default("gpu")
+        assert instance.event_log_storage.claim_concurrency_slot("gpu", run.run_id, "step").is_claimed
+        yield instance, run
 
 
 @dg.asset(pool="gpu")
