@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 import yaml
+from dagster._config import process_config
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 
 from plumbline.errors import ConfigError
@@ -47,14 +48,17 @@ def chosen_executor() -> dg.ExecutorDefinition:
             hint="pip install -c constraints.txt -e '.[scale]'",
         ) from error
     settings = _settings()
-    try:
-        return executor if settings is None else executor.configured(settings)
-    except dg.DagsterInvalidConfigError as error:
+    if settings is None:
+        return executor
+    # Dagster would say it when the first run starts.
+    checked = process_config(executor.config_schema.config_type, settings)
+    if not checked.success:
         raise ConfigError(
             f"the configuration does not fit the executor `{name}`",
             where=os.environ[CONFIG_VARIABLE],
-            found="; ".join(mistake.message for mistake in error.errors),
-        ) from error
+            found="; ".join(mistake.message for mistake in checked.errors or ()),
+        )
+    return executor.configured(settings)
 
 
 def _settings() -> dict[str, Any] | None:

@@ -1,5 +1,7 @@
 """An S3 server of the tests' own; credentials and endpoint come from the environment, as they do for a person."""
 
+import logging
+
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
@@ -8,6 +10,7 @@ from moto.server import ThreadedMotoServer
 @pytest.fixture(scope="session")
 def s3():
     """Return what a process needs in its environment to reach a server with an empty bucket `audits`."""
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for every request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()

@@ -1,0 +1,93 @@
+"""An audit on an S3 root and a Dask cluster, as docs/scale.md says it, has the metric table of one machine."""
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from homes import make_home
+from upath import UPath
+
+from plumbline.storage import Lake
+from resources.places import PROJECT
+
+DOCUMENT = (PROJECT / "docs" / "scale.md").read_text("utf-8")
+PORT = "8786"
+STATISTICS = {"resamples": 500, "permutations": 500}
+
+
+def snippet(language: str, holding: str) -> str:
+    blocks = re.findall(rf"```{language}\n(.*?)```", DOCUMENT, flags=re.DOTALL)
+    (found,) = (block for block in blocks if holding in block)
+    return found
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.fixture
+def cluster(monkeypatch, tmp_path):
+    """Start the scheduler and the two workers of the document, and set the variables that it names."""
+    port, started = free_port(), []
+
+    def start(environment):
+        for line in snippet("bash", "dask scheduler").replace(PORT, port).splitlines():
+            command = [str(Path(sys.executable).parent / "dask"), *shlex.split(line)[1:]]
+            with (tmp_path / f"dask-{len(started)}.log").open("w") as log:
+                process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+            started.append(process)
+
+    for line in snippet("bash", "PLUMBLINE_EXECUTOR=").replace(PORT, port).splitlines():
+        if line.startswith("export "):
+            for setting in shlex.split(line)[1:]:
+                monkeypatch.setenv(*setting.split("=", 1))
+    yield start
+    for process in reversed(started):
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def audited(home):
+    output, _ = (process := home.start("audit")).communicate(timeout=1800)
+    assert process.returncode == 0, output
+    return home.table_sha256()
+
+
+@pytest.mark.slow
+def test_a_scaled_audit_has_the_metric_table_of_one_machine(s3, cluster, monkeypatch, tmp_path):
+    alone = make_home(tmp_path / "alone", statistics=STATISTICS)
+    with monkeypatch.context() as context:
+        for name in [name for name in os.environ if name.startswith("PLUMBLINE_")]:
+            context.delenv(name)
+        expected = audited(alone)
+    for name, value in s3.items():
+        monkeypatch.setenv(name, value)
+    storage = yaml.safe_load(snippet("yaml", "storage:"))["storage"]
+    scaled = make_home(tmp_path / "scaled", statistics=STATISTICS, storage={"shard_rows": 256, **storage})
+    cluster(scaled.environment)
+    assert audited(scaled) == expected
+    assert not (scaled.places.home / "lake").exists()
+    made = {each.name: each for each in Lake(UPath(storage["root"])).all_committed()}
+    assert {"records", "image_embeddings", "probe_logits", "metric_table"} <= set(made)
+    assert {path.suffix for path in scaled.places.shards.root.rglob("*.*")} == {".json", ".safetensors"}
+
+
+def test_a_model_behind_the_endpoints_of_the_document_is_the_same_behind_one(tmp_path):
+    lvlms = yaml.safe_load(snippet("yaml", "lvlms:"))["lvlms"]
+    several = make_home(tmp_path / "several", lvlms=lvlms).places
+    assert len(several.lvlm_entry("llava").endpoint.urls) == 2
+    lvlms["llava"]["endpoint"]["urls"] = ["https://gpu-1:8000/v1"]
+    one = make_home(tmp_path / "one", lvlms=lvlms).places
+    assert several.lvlm_version("llava") == one.lvlm_version("llava")
+    lvlms["llava"]["endpoint"]["model"] = "another"
+    assert make_home(tmp_path / "another", lvlms=lvlms).places.lvlm_version("llava") != one.lvlm_version(
+        "llava"
+    )
