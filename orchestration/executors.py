@@ -48,17 +48,16 @@ def chosen_executor() -> dg.ExecutorDefinition:
             hint="pip install -c constraints.txt -e '.[scale]'",
         ) from error
     settings = _settings()
-    if settings is None:
-        return executor
     # Dagster would say it when the first run starts.
-    checked = process_config(executor.config_schema.config_type, settings)
+    checked = process_config(executor.config_schema.config_type, settings or {})
     if not checked.success:
         raise ConfigError(
             f"the configuration does not fit the executor `{name}`",
-            where=os.environ[CONFIG_VARIABLE],
+            where=os.environ.get(CONFIG_VARIABLE) or f"{CONFIG_VARIABLE}, which is not set",
             found="; ".join(mistake.message for mistake in checked.errors or ()),
+            hint="docs/scale.md",
         )
-    return executor.configured(settings)
+    return executor if settings is None else executor.configured(settings)
 
 
 def _settings() -> dict[str, Any] | None:

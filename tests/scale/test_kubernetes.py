@@ -15,8 +15,6 @@ from dagster_postgres import DagsterPostgresStorage
 from homes import make_home
 
 from orchestration.definitions import build_definitions
-from orchestration.executors import chosen_executor
-from plumbline.errors import ConfigError
 from resources.places import PROJECT
 
 FOLDER = PROJECT / "deploy" / "kubernetes"
@@ -89,29 +87,3 @@ def test_every_document_is_what_its_kind_says(document):
         assert all(
             {env.name for env in each.env} >= {"DAGSTER_HOME", "DAGSTER_PG_PASSWORD"} for each in containers
         )
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("max_concurent: 8", "max_concurent"),
-        ("per_step_k8s_config: {image_embeddings: {container_config: 3}}", "container_config"),
-        ("[", "cannot be read"),
-    ],
-)
-def test_a_mistake_in_an_executors_file_is_said(monkeypatch, tmp_path, content, said):
-    file = tmp_path / "executor.yaml"
-    file.write_text(content)
-    monkeypatch.setenv("PLUMBLINE_EXECUTOR", "k8s")
-    monkeypatch.setenv("PLUMBLINE_EXECUTOR_CONFIG", str(file))
-    with pytest.raises(ConfigError, match=said) as raised:
-        chosen_executor()
-    assert str(file) in str(raised.value)
-
-
-def test_an_executor_that_is_none_is_refused(monkeypatch):
-    monkeypatch.setenv("PLUMBLINE_EXECUTOR", "slurm")
-    with pytest.raises(
-        ConfigError, match=r"(?s)no such executor.*slurm.*in_process, multiprocess, dask, k8s"
-    ):
-        chosen_executor()
