@@ -67,7 +67,7 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
         generative_models=len(cells.models),
         annotated_models=dg.MetadataValue.json(pooled.models),
         absent=dg.MetadataValue.json(absent),
-        findings=dg.MetadataValue.md(markdown_table(findings_table(table, _reading(places)))),
+        findings=dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(places)))),
         **{
             "dagster/column_lineage": same_columns(
                 table.drop("audit_id", "q"), *CELL_TABLES, *LANGUAGE_TABLES
@@ -117,13 +117,13 @@ def audit_report(
             "report": dg.MetadataValue.path(str(places.report)),
             "bytes": len(page),
             "audit_id": made.details["audit_id"],
-            "findings": dg.MetadataValue.md(markdown_table(findings_table(table, _reading(places)))),
+            "findings": dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(places)))),
         },
         data_version=dg.DataVersion(made.sha256),
     )
 
 
-def _reading(places: Places) -> Reading:
+def headline_reading(places: Places) -> Reading:
     """Return how the short table of findings is read: as the report, by the first scorer of the audit file."""
     audit = places.audit
     return Reading(confidence=audit.statistics.confidence, scorers=tuple(audit.scorers))

@@ -10,6 +10,7 @@ from assets.cells import declaration_of
 from assets.gates import require_passed
 from assets.partitions import SLICES
 from assets.results import OWNERS, materialised
+from plumbline.audit_values import suggestion
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
 from plumbline.generation_entries import GenerateEntry
@@ -63,20 +64,37 @@ def asked_slices(places: Places, model: str) -> dict[str, AskedSlice]:
     Raises
     ------
     ConfigError
-        If an entry chooses no image of a dataset: a subset or an occupation that there is not.
+        If an entry names a subset or an occupation that none of its datasets has, or chooses no image of one.
     """
     found: dict[str, AskedSlice] = {}
+    people: dict[GenerateEntry, list[pl.DataFrame]] = {}
     for (name, dataset), entries in places.audit.designs.items():
         if name != model:
             continue
         cut = dataset_slices(places, dataset)
         for entry in entries:
             _require_images(entry, dataset, cut)
+            people.setdefault(entry, []).extend(cut.values())
         for slice_id, rows in cut.items():
             asking = tuple(entry for entry in entries if chosen(rows, entry).height)
             if asking:
                 found[slice_id] = AskedSlice(slice_id, dataset, rows, asking)
+    for entry, frames in people.items():
+        _require_names(entry, pl.concat(frames))
     return found
+
+
+def _require_names(entry: GenerateEntry, people: pl.DataFrame) -> None:
+    """Refuse a name that is in none of the entry's datasets: beside a good one it would go unnoticed."""
+    for column, wanted in (("subset", entry.subsets), ("occupation", entry.occupations)):
+        known = people[column].drop_nulls().unique().sort().to_list()
+        for name in wanted if isinstance(wanted, tuple) else ():
+            if name not in known:
+                raise ConfigError(
+                    f"an entry of `generate` names a value of `{column}` that none of its datasets has",
+                    found=name,
+                    expected=f"one of {', '.join(known)}{suggestion(name, known)}",
+                )
 
 
 def _require_images(entry: GenerateEntry, dataset: str, cut: dict[str, pl.DataFrame]) -> None:

@@ -1,10 +1,12 @@
 """What the graph starts from, observed by content: dataset folders, checkpoints and prompt suites."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 
 import dagster as dg
 
 from assets.partitions import DATASETS, ENCODERS, LVLMS
+from plumbline.cores import side_by_side
 from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
 from plumbline.encoders.addresses import CheckpointFiles
@@ -150,13 +152,18 @@ def prompts_version() -> str:
 
 
 def _versions(names: Iterable[str], digest: Callable[[str], str]) -> dict[str, str]:
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = digest(name)
-        except PlumblineError as error:
-            dg.get_dagster_logger().warning("%s was not observed: %s", name, error)
-    return versions
+    """Digest several sources, as many at once as there are cores; planted ones are drawn then too."""
+    listed = list(names)
+    found = side_by_side([partial(_version, name, digest) for name in listed])
+    return {name: version for name, version in zip(listed, found) if version is not None}
+
+
+def _version(name: str, digest: Callable[[str], str]) -> str | None:
+    try:
+        return digest(name)
+    except PlumblineError as error:
+        dg.get_dagster_logger().warning("%s was not observed: %s", name, error)
+        return None
 
 
 _OF_NAMES: dict[str, Callable[[Places, Iterable[str] | None], dict[str, str]]] = {

@@ -81,6 +81,8 @@ def audit(config: ConfigOption = None) -> None:
 
 def _conclude(places: Places, outcome, *, seconds: float) -> None:
     if "findings" not in outcome.failures:
+        if outcome.failures:
+            errors.print("\nNot everything below is of this audit: some steps failed.", style="red")
         _print_findings(places)
         console.print(f"\nReport:  {places.report}", soft_wrap=True, highlight=False)
         console.print(
@@ -108,19 +110,24 @@ def _ui_command(places: Places) -> str:
 
 
 def _print_findings(places: Places) -> None:
+    from assets.findings import headline_reading
     from plumbline.report import findings_table
 
+    found = findings_table(places.lake.read_table("metric_table"), headline_reading(places))
+    if found.is_empty():
+        console.print("No finding: nothing that this audit measured shows evidence of a difference.")
+        return
     table = Table(title="Findings, the strongest of each kind", title_justify="left", box=SIMPLE_HEAD)
     for name in (
         "finding",
         "value",
         "interval, or range over probes",
         "q",
-        "dataset | encoder",
+        "dataset | model",
         "plumbline explain",
     ):
         table.add_column(name, overflow="fold")
-    for row in findings_table(places.lake.read_table("metric_table")).iter_rows(named=True):
+    for row in found.iter_rows(named=True):
         texts = (
             row["finding"],
             row["value"],

@@ -37,7 +37,8 @@ def ask_endpoints(places: Places, models: Iterable[str]) -> None:
         try:
             keep_report(places.home, model, ask_what_it_is(endpoint))
         except PlumblineError as error:
-            _LOG.warning("%s did not say what it is, its old version stands: %s", model, error)
+            stands = ", so that what it said before stands" if _kept(places.home, model) else ""
+            _LOG.warning("%s did not say what it is%s: %s", model, stands, error)
 
 
 def keep_report(home: Path, model: str, report: EndpointReport) -> None:

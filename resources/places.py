@@ -256,6 +256,9 @@ class Places:
         found = (PROJECT / Path(path).expanduser()).resolve()
         if not found.is_file():
             raise ConfigError(
-                "a file that the audit file names is not there", where=self.audit_path, found=path
+                "a file that the audit file names is not there",
+                where=self.audit_path,
+                found=path,
+                expected=f"a file at {found}: relative paths start at the checkout",
             )
         return found

@@ -20,6 +20,7 @@ from plumbline.tables.row_identity import IDENTIFYING, row_id, row_ids
 
 _SIDE = 112
 _CANDIDATES = 12
+_NOTHING = "none"
 _SHORTEST = 6
 
 
@@ -72,7 +73,7 @@ def find_row(table: pl.DataFrame, name: str | None, filters: Mapping[str, str]) 
     name : str, optional
         The name of the row, or its first six or more digits.
     filters : mapping of str to str
-        Column -> value that it must have; together they must fit one row.
+        Column -> value that it must have, `none` for nothing; together they must fit one row.
 
     Raises
     ------
@@ -81,7 +82,8 @@ def find_row(table: pl.DataFrame, name: str | None, filters: Mapping[str, str]) 
     """
     rows = table
     for column, value in filters.items():
-        rows = rows.filter(pl.col(column).cast(pl.String) == value)
+        own = pl.col(column).cast(pl.String)
+        rows = rows.filter((own == value) | (own.is_null() if value == _NOTHING else pl.lit(False)))
     if name is not None:
         if len(name) < _SHORTEST:
             raise ConfigError(
@@ -112,7 +114,7 @@ def find_row(table: pl.DataFrame, name: str | None, filters: Mapping[str, str]) 
 
 
 def _candidate(row: Mapping[str, Any], differing: list[str]) -> str:
-    told = ", ".join(f"{column}={row[column]}" for column in differing if row[column] is not None)
+    told = ", ".join(f"{column}={_NOTHING if row[column] is None else row[column]}" for column in differing)
     return f"{row_id(row)}  {told}"
 
 

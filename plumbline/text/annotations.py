@@ -106,7 +106,7 @@ def _checked(row: dict[str, str], where: str) -> tuple[str, str, str, int]:
             raise ConfigError("a cell of the annotations is empty", where=f"{where}, column {name}")
     if label not in ("0", "1"):
         raise ConfigError(
-            "a label must say yes or no",
+            "a label must be 0 or 1",
             where=f"{where}, column label",
             found=label or "nothing",
             expected="0 (no) or 1 (yes)",
