@@ -80,6 +80,7 @@ def _held_by(process: int, tags: dict[str, str]):
 def _in_the_pool() -> None: ...
 
 
+@pytest.mark.slow
 def test_what_mlflow_could_not_take_is_delivered_by_the_next_audit(tmp_path, monkeypatch):
     home = make_home(tmp_path, **SMALL)
     with monkeypatch.context() as patch:
@@ -117,7 +118,8 @@ def small_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
-@pytest.mark.parametrize("full", ["lake", pytest.param("home", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("full", ["lake", "home"])
 def test_a_full_disk_is_named_and_the_next_audit_goes_on(tmp_path, small_disk, full):
     disk, resize = small_disk
     if full == "lake":

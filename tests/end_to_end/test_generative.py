@@ -127,11 +127,14 @@ def test_a_prompt_that_is_added_asks_its_own_rows_only(poisoned):
     (home.folder / "audit.yaml").write_text(yaml.safe_dump(audit, sort_keys=False))
     code, output = home.run("audit")
     assert code == 0, output
-    assert len(server.sent) - asked == 2 * 2 * 12 * 2 * 2
-    new = server.sent[asked:]
+    new = [sent for sent in server.sent[asked:] if sent.text != "Hello"]
+    assert len(new) == 2 * 2 * 12 * 2 * 2 and len(server.sent) - asked == len(new) + 1, (
+        "and what the endpoint is"
+    )
     assert {("Describe the image" in sent.text) for sent in new} == {True}
 
 
+@pytest.mark.slow
 def test_a_plan_above_its_limit_is_refused_before_anything_is_asked(poisoned):
     home, *_, server = poisoned
     asked, audit = len(server.sent), yaml.safe_load((home.folder / "audit.yaml").read_text())

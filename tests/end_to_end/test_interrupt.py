@@ -4,9 +4,11 @@ import os
 import signal
 import time
 
+import pytest
 from homes import forward_passes, make_home
 
 
+@pytest.mark.slow
 def test_an_interrupted_audit_stops_and_can_go_on(tmp_path):
     home = make_home(tmp_path / "interrupted", audit=[{"suites": ["crime"]}])
     process = home.start("audit")

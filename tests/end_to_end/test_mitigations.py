@@ -162,6 +162,7 @@ def test_moved_bias_is_a_warning_and_blocks_nothing(mitigated, monkeypatch):
     assert mitigated.places.report.is_file()
 
 
+@pytest.mark.slow
 def test_a_second_audit_trains_nothing_and_changes_no_byte(mitigated):
     before = mitigated.table_sha256()
     transfer = mitigated.places.lake.require("bias_transfer").sha256
@@ -230,6 +231,7 @@ def test_what_cannot_be_tried_is_refused(tmp_path, model, suites, mitigation, sa
         require_mitigations(home.places, DATASET, model, family=family)
 
 
+@pytest.mark.slow
 def test_a_named_mitigation_that_cannot_be_trained_fails_and_says_why(mitigated):
     content = yaml.safe_load(mitigated.places.audit_path.read_text())
     content["audit"][1]["mitigations"] = ["neutral"]

@@ -30,8 +30,8 @@ PERCEPTION = {"sc_weat_effect", "markedness", "skew_at_k", "ndkl", "directional_
 @pytest.mark.parametrize(
     ("suites", "metrics"),
     [
-        (["crime"], {"max_skew"}),
-        (["trident"], {"probe_rate_gap"}),
+        pytest.param(["crime"], {"max_skew"}, marks=pytest.mark.slow),
+        pytest.param(["trident"], {"probe_rate_gap"}, marks=pytest.mark.slow),
         (["perception", "markedness", "templates"], PERCEPTION),
     ],
     ids=["crime", "trident", "social perception"],

@@ -22,6 +22,8 @@ from plumbline.mitigation.training_rows import is_training_row, training_rows
 from resources.encoders import EncoderPool
 from resources.places import PROJECT
 
+pytestmark = pytest.mark.slow
+
 MODEL = "small-bazaar-3k"
 SEED = 20260801
 SETTINGS = MetricSettings(seed=SEED, resamples=1000, permutations=1000)
