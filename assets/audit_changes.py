@@ -1,6 +1,6 @@
 """A comparison made ready to be shown: what got worse, and small pictures of the images that flipped."""
 
-from assets.audit_comparison import AuditDiff, past_places
+from assets.audit_comparison import AuditDiff
 from assets.audit_diff import diff_of, found_regressions
 from plumbline.errors import PlumblineError
 from plumbline.explain.explanation import thumbnail
@@ -27,7 +27,7 @@ def changes_of(places: Places, found: AuditDiff, *, names: tuple[str, str], old_
         causes=found.causes,
         absent=found.absent,
     )
-    past = past_places(places, old_audit)
+    past = places.of_audit(old_audit)
     previews = {row["image_id"]: _preview(past, row) for row in changes.shown_flips}
     return Changes(**vars(changes) | {"previews": previews})
 

@@ -1,7 +1,7 @@
 """Two audits, or two checkpoints of one, cell by cell: which cells differ, and how."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -15,7 +15,6 @@ from plumbline.diff.schema import DIFF_SCHEMA, FLIP_SCHEMA
 from plumbline.diff.tables import table_differences, with_q
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.metrics.families.rows import Row
-from plumbline.storage.record import read_record
 from resources.places import Places
 
 _CAUSES = {
@@ -67,11 +66,6 @@ class _Side:
     rows: pl.DataFrame
 
 
-def past_places(places: Places, audit_id: str) -> Places:
-    """Return the places as they were for an audit of the past."""
-    return replace(places, past=read_record(places.lake, audit_id))
-
-
 def compare_audits(
     places: Places, old: str, new: str, *, log: Callable[[str], None] = lambda _: None
 ) -> AuditDiff:
@@ -84,7 +78,7 @@ def compare_audits(
     log : callable
         Is told of each cell before it is compared.
     """
-    then, now = past_places(places, old), past_places(places, new)
+    then, now = places.of_audit(old), places.of_audit(new)
     tables = [side.lake.read_table("metric_table") for side in (then, now)]
     grouped = [dict(table.group_by("dataset", "model")) for table in tables]
     pairs = []
@@ -105,7 +99,7 @@ def compare_checkpoints(
     ConfigError
         If they have no dataset in common.
     """
-    then = past_places(places, audit_id)
+    then = places.of_audit(audit_id)
     table = then.lake.read_table("metric_table")
     of = {
         name: {key[0]: rows for key, rows in table.filter(pl.col("model") == name).group_by("dataset")}

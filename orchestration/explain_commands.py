@@ -1,13 +1,12 @@
 """The command that looks back at an audit: where a number comes from."""
 
-import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from orchestration.terminal import ConfigOption, console, places_of
-from plumbline.storage.record import named_audit, read_record
+from plumbline.storage.record import named_audit
 from resources.places import Places
 
 Filter = Annotated[str | None, typer.Option(help="Only rows with this in the column of that name.")]
@@ -15,7 +14,7 @@ Filter = Annotated[str | None, typer.Option(help="Only rows with this in the col
 
 def past_places(places: Places, audit: str) -> Places:
     """Return the places of a recorded audit that a person names."""
-    return dataclasses.replace(places, past=read_record(places.lake, named_audit(places.lake, audit)))
+    return places.of_audit(named_audit(places.lake, audit))
 
 
 def explain_command(

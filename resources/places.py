@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from plumbline.encoders.loading import checkpoint_files
 from plumbline.errors import ConfigError
 from plumbline.generation_entries import LvlmEntry
 from plumbline.storage import Lake, ShardCache
-from plumbline.storage.record import AuditRecord, RecordedLake
+from plumbline.storage.record import AuditRecord, RecordedLake, read_record
 from plumbline.watched import with_watched
 from resources.endpoints import changed_endpoint
 from resources.watched import watched_checkpoints
@@ -82,6 +82,10 @@ class Places:
     def standard(cls) -> Places:
         """Return the places of the checkout itself: `audit.yaml` and `.plumbline`."""
         return cls(audit_path=PROJECT / "audit.yaml", home=PROJECT / ".plumbline")
+
+    def of_audit(self, audit_id: str) -> Places:
+        """Return the places as they were for a recorded audit."""
+        return replace(self, past=read_record(self.lake, audit_id))
 
     @property
     def audit(self) -> Audit:
