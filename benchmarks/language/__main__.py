@@ -23,8 +23,11 @@ TITLES = {
     "word_counts": "word counts by group",
     "associations": "associated words (PMI) with intervals: the texts are read twice",
     "max_toxicity": "the whole max_toxicity family, with 20 resamples",
-    "lengths": "words an answer, with whose it is",
+    "lengths": "the whole refusals_and_lengths family, with 20 resamples",
 }
+KEEPS_A_NUMBER_AN_ANSWER = ("lengths",)
+"""Tests by group need every answer's number, of one question at a time: some 80 bytes an answer, under the bar in MiB;
+what streams texts and scores has a bar of growth too."""
 PEERS = ("scikit_learn", "pandas")
 STUDY_ROWS = 57_116_970
 LEAST_RATIO, MOST_MIB, MOST_GROWTH = 4.0, 3 * 1024, 1.3
@@ -87,8 +90,10 @@ def _show(task: str, folder: Path, sizes: Sizes) -> bool:
     hours = many["seconds"] * STUDY_ROWS / many["rows"] / 3600
     print(f"  extrapolated to the study's {STUDY_ROWS:,} answers: {hours:.1f} h", flush=True)
     growth = many["mib"] / few["mib"]
-    verdict = "PASS" if many["mib"] <= MOST_MIB and growth <= MOST_GROWTH else "MISS"
-    said = f"  bars {MOST_MIB:,} MiB, {MOST_GROWTH}x {verdict}" if sizes.bars else ""
+    streams = task not in KEEPS_A_NUMBER_AN_ANSWER
+    verdict = "PASS" if many["mib"] <= MOST_MIB and (growth <= MOST_GROWTH or not streams) else "MISS"
+    bars = f"bars {MOST_MIB:,} MiB, {MOST_GROWTH}x" if streams else f"bar {MOST_MIB:,} MiB"
+    said = f"  {bars} {verdict}" if sizes.bars else ""
     print(f"  memory of {many['rows'] / few['rows']:.1f}x the answers: {growth:.2f}x{said}", flush=True)
     return not sizes.bars or verdict == "PASS"
 

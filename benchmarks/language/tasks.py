@@ -13,11 +13,10 @@ from benchmarks.statistics.contest import timed
 from benchmarks.statistics.memory import peak_mib
 from plumbline.language.cell import LanguageCell
 from plumbline.language.families.max_toxicity import compute_max_toxicity
-from plumbline.language.question_values import answer_values
+from plumbline.language.refusals_and_lengths import refusals_and_lengths_result
 from plumbline.language.settings import LanguageSettings
 from plumbline.language.words import words_result
 from plumbline.text import count_words
-from plumbline.text.tokens import word_number
 
 FEW_RESAMPLES = 20
 
@@ -51,9 +50,9 @@ def max_toxicity(parts: Sequence[Path]) -> Done:
 
 
 def lengths(parts: Sequence[Path]) -> Done:
-    """Count the words of every answer and keep them with whose it is, as tests by group need them."""
-    values = answer_values(pl.scan_parquet(parts), words=word_number(pl.col("text")))
-    return Done(values.height, values["words"].sum())
+    """Compute the whole refusals_and_lengths family: a number an answer is kept, of one question after the other."""
+    settings = LanguageSettings(resamples=FEW_RESAMPLES, permutations=FEW_RESAMPLES)
+    return Done(_rows(parts), refusals_and_lengths_result(_cell(parts), settings=settings).rows.height)
 
 
 def scikit_learn(parts: Sequence[Path]) -> Done:
