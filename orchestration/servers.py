@@ -7,16 +7,21 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import IO
 
 from rich.console import Console
 
 from orchestration.instance import register_partitions, set_up
 from plumbline.errors import PlumblineError
 from resources.places import PROJECT, Places
-from resources.tracking import Tracking
+from resources.tracking import Tracking, TrackingUnavailable
 
 _LOOPBACK = "127.0.0.1"
 _STOP_S = 10.0
+# Between two tries to start MLflow over a store that another program holds.
+_AGAIN_S = 15.0
 
 
 class PortTaken(PlumblineError):
@@ -33,31 +38,16 @@ def serve(places: Places, *, dagster_port: int, mlflow_port: int, console: Conso
 
     with dg.DagsterInstance.get() as instance:
         register_partitions(instance, places)
-    environment = {
-        **os.environ,
-        # Without it the server starts seven consumers of about 260 MB each.
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "DO_NOT_TRACK": "true",
-    }
-    commands = {
-        "Dagster": [
-            sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", _LOOPBACK, "-p", str(dagster_port),
-        ],
-        "MLflow": [
-            sys.executable, "-m", "mlflow", "server", "--host", _LOOPBACK, "--port", str(mlflow_port),
-            "--workers", "1", "--backend-store-uri", places.tracking_uri,
-            "--artifacts-destination", places.tracking_artifacts.as_uri(),
-        ],
-    }  # fmt: skip
+    commands = {"Dagster": _dagster(dagster_port)}
     pages = {"Dagster": (dagster_port, f"http://{_LOOPBACK}:{dagster_port}")}
+    held = None
     if local:
-        pages["MLflow"] = (
-            mlflow_port,
-            f"http://{_LOOPBACK}:{mlflow_port}/#/experiments/{Tracking(places).experiment()}/runs",
-        )
+        commands["MLflow"] = _mlflow(places, mlflow_port)
+        page, held = _mlflow_page(places, mlflow_port)
+        pages["MLflow"] = (mlflow_port, page)
+        if held is not None:
+            console.print(held, style="yellow", soft_wrap=True, highlight=False, markup=False)
     else:  # A tracking server of one's own needs none beside it.
-        del commands["MLflow"]
         console.print(f"MLflow   {places.tracking_uri}")
     # A script's background processes ignore SIGINT unless they ask for it.
     signal.signal(signal.SIGINT, _interrupt)
@@ -65,27 +55,70 @@ def serve(places: Places, *, dagster_port: int, mlflow_port: int, console: Conso
     log = places.home / "ui.log"
     console.print(f"starting; what the servers say goes to {log}", style="dim", soft_wrap=True)
     with log.open("w") as output:
-        processes = {
-            # Own process groups, so that the children of each server end with it.
-            name: subprocess.Popen(  # noqa: S603
-                command, cwd=PROJECT, env=environment, stdout=output, stderr=output, start_new_session=True
-            )
-            for name, command in commands.items()
-        }
+        start = {name: partial(_start, command, output) for name, command in commands.items()}
+        processes = {name: begin() for name, begin in start.items()}
+        try:
+            return _watch(processes, pages, console, again={"MLflow": start["MLflow"]} if held else {})
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            _stop(list(processes.values()))
+
+
+def _dagster(port: int) -> list[str]:
+    return [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", _LOOPBACK, "-p", str(port)]
+
+
+def _mlflow(places: Places, port: int) -> list[str]:
+    return [
+        sys.executable, "-m", "mlflow", "server", "--host", _LOOPBACK, "--port", str(port), "--workers", "1",
+        "--backend-store-uri", places.tracking_uri,
+        "--artifacts-destination", places.tracking_artifacts.as_uri(),
+    ]  # fmt: skip
+
+
+def _mlflow_page(places: Places, port: int) -> tuple[str, str | None]:
+    """Return the page with the runs, and what to say where the store cannot be used now, or None."""
+    page = f"http://{_LOOPBACK}:{port}"
     try:
-        return _watch(processes, pages, console)
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        _stop(list(processes.values()))
+        return f"{page}/#/experiments/{Tracking(places).experiment()}/runs", None
+    except TrackingUnavailable as error:
+        return page, (
+            f"MLflow's store {places.home / 'mlflow.db'} cannot be used now ({error}): end the program that holds it; "
+            f"Dagster works meanwhile, and MLflow is tried again every {_AGAIN_S:.0f} s until it starts."
+        )
+
+
+def _start(command: list[str], output: IO[str]) -> subprocess.Popen:
+    environment = {
+        **os.environ,
+        # Without it the server starts seven consumers of about 260 MB each.
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+    }
+    # Own process groups, so that the children of each server end with it.
+    return subprocess.Popen(  # noqa: S603
+        command, cwd=PROJECT, env=environment, stdout=output, stderr=output, start_new_session=True
+    )
 
 
 def _watch(
-    processes: dict[str, subprocess.Popen], pages: dict[str, tuple[int, str]], console: Console
+    processes: dict[str, subprocess.Popen],
+    pages: dict[str, tuple[int, str]],
+    console: Console,
+    *,
+    again: Mapping[str, Callable[[], subprocess.Popen]],
 ) -> int:
-    """Print each page once it answers, then wait until a server ends."""
-    waiting = dict(pages)
-    while all(process.poll() is None for process in processes.values()):
+    """Print each page once it answers, then wait until a server ends; those in `again` get there by more tries."""
+    waiting, due = dict(pages), time.monotonic() + _AGAIN_S
+    while True:
+        ended = [name for name, process in processes.items() if process.poll() is not None]
+        if lost := [name for name in ended if name not in again or name not in waiting]:
+            break
+        if ended and time.monotonic() >= due:
+            processes.update({name: again[name]() for name in ended})
+            due = time.monotonic() + _AGAIN_S
         for name, (port, address) in list(waiting.items()):
             if _answers(port):
                 del waiting[name]
@@ -93,8 +126,7 @@ def _watch(
                 if not waiting:
                     console.print("Ctrl-C stops everything.", style="dim")
         time.sleep(0.5)
-    ended = next(name for name, process in processes.items() if process.poll() is not None)
-    console.print(f"{ended} ended with code {processes[ended].returncode}; see the log", style="red")
+    console.print(f"{lost[0]} ended with code {processes[lost[0]].returncode}; see the log", style="red")
     return 1
 
 

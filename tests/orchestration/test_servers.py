@@ -1,0 +1,94 @@
+"""The servers of `plumbline ui` over a tracking store that another program holds."""
+
+import contextlib
+import io
+import signal
+import socket
+import sqlite3
+import sys
+from functools import partial
+
+import pytest
+from rich.console import Console
+
+from orchestration import servers
+from resources.places import PROJECT, Places
+
+_SERVES = """
+import socket, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+time.sleep(60)
+"""
+# Ends once the other one answers.
+_DAGSTER = """
+import socket, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while socket.socket().connect_ex(("127.0.0.1", int(sys.argv[2]))):
+    time.sleep(0.05)
+time.sleep(1)
+"""
+# MLflow over a locked store ends before it serves.
+_MLFLOW = f"""
+import pathlib, sys
+tried = pathlib.Path(sys.argv[2])
+if not tried.exists():
+    tried.touch()
+    sys.exit(1)
+{_SERVES}
+"""
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for name in ("DAGSTER_HOME", "PLUMBLINE_HOME", "PLUMBLINE_AUDIT"):
+        monkeypatch.setenv(name, "")
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield Places(audit_path=PROJECT / "audit.yaml", home=tmp_path)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_both_servers_start_though_the_store_is_locked(places, monkeypatch):
+    dagster_port, mlflow_port, tried = free_port(), free_port(), places.home / "tried"
+    commands = {
+        "_dagster": [sys.executable, "-c", _DAGSTER, str(dagster_port), str(mlflow_port)],
+        "_mlflow": [sys.executable, "-c", _MLFLOW, str(mlflow_port), str(tried)],
+    }
+    for name, command in commands.items():
+        monkeypatch.setattr(servers, name, lambda *_, command=command: command)
+    monkeypatch.setattr(servers, "_AGAIN_S", 0.1)
+    # As SQLAlchemy opens it; its own is 5 s.
+    monkeypatch.setattr(sqlite3.dbapi2, "connect", partial(sqlite3.connect, timeout=0.1))
+    said = Console(file=io.StringIO(), width=80)
+    with contextlib.closing(sqlite3.connect(places.home / "mlflow.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        code = servers.serve(places, dagster_port=dagster_port, mlflow_port=mlflow_port, console=said)
+    lines = said.file.getvalue().splitlines()
+    assert code == 1 and lines[-1].startswith("Dagster ended with code 0")
+    [locked] = [line for line in lines if "locked" in line]
+    assert "end the program that holds it" in locked and "mlflow.db" in locked
+    assert [line.split() for line in lines if line.startswith(("Dagster  ", "MLflow  "))] == [
+        ["Dagster", f"http://127.0.0.1:{dagster_port}"],
+        ["MLflow", f"http://127.0.0.1:{mlflow_port}"],
+    ]
+    assert tried.exists()
+
+
+def test_a_server_that_ends_by_itself_ends_the_other(places, monkeypatch):
+    ports = {"dagster_port": free_port(), "mlflow_port": free_port()}
+    monkeypatch.setattr(
+        servers, "_dagster", lambda _: [sys.executable, "-c", _SERVES, str(ports["dagster_port"])]
+    )
+    monkeypatch.setattr(servers, "_mlflow", lambda *_: [sys.executable, "-c", "raise SystemExit(3)"])
+    monkeypatch.setattr(servers, "_mlflow_page", lambda *_: ("http://here", None))
+    said = Console(file=io.StringIO(), width=80)
+    assert servers.serve(places, **ports, console=said) == 1
+    assert "MLflow ended with code 3" in said.file.getvalue()
+    assert servers._answers(ports["dagster_port"]) is False
