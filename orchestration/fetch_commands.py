@@ -31,7 +31,7 @@ def fetch(
         bool,
         typer.Option(
             "--newest",
-            help="Of an encoder whose address names no commit: get the newest, not that of the first time.",
+            help="Where the address names no commit: get the newest, not that of the first time.",
         ),
     ] = False,
     config: ConfigOption = None,
@@ -41,7 +41,8 @@ def fetch(
     Weights end as safetensors: a repository that has only a pickle is converted once, in a process of its own.
     Datasets that must be asked for are explained; `--archive` extracts what you were given into the folder that the
     audit file names. The only command that downloads anything. Repeating it resumes, and keeps to
-    the commit of the first fetch where the address is `ARCHITECTURE/TAG`; `--newest` gets the newest.
+    the commit of the first fetch where the address is `ARCHITECTURE/TAG` or `hf-hub:ORG/NAME@fetched`; `--newest` gets
+    the newest.
     """
     places = places_of(config)
     # huggingface_hub reads the variable when it is imported: here, for the first time.
@@ -63,12 +64,8 @@ def fetch(
 
 
 def _fetch(places: Places, one, *, newest: bool) -> None:
-    if one.kind == "encoder":
-        text = _fetch_encoder(places, one.id, newest=newest)
-    elif one.kind in ("lvlm", "scorer") and not newest:
-        from resources.fetching_checkpoints import fetch_checkpoint
-
-        text = f"{one.id}: {fetch_checkpoint(places, one.id, kind=one.kind)}"
+    if one.kind != "dataset":
+        text = _fetch_checkpoint(places, one, newest=newest)
     elif newest:
         raise PlumblineError(
             "the address of this one names its commit", found="--newest", hint="leave it out"
@@ -83,14 +80,16 @@ def _fetch(places: Places, one, *, newest: bool) -> None:
     console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
-def _fetch_encoder(places: Places, encoder: str, *, newest: bool) -> str:
+def _fetch_checkpoint(places: Places, one, *, newest: bool) -> str:
     from resources.fetching_checkpoints import fetch_checkpoint, pinned_commit
 
-    folder = fetch_checkpoint(places, encoder, newest=newest)
-    commit = pinned_commit(places, encoder)
+    folder = fetch_checkpoint(places, one.id, kind=one.kind, newest=newest)
+    commit = pinned_commit(places, one.id, one.kind)
     if commit is None:
-        return f"{encoder}: {folder}"
-    return f"{encoder}: {folder}\n  at commit {commit}, which later fetches keep to; --newest gets the newest one"
+        return f"{one.id}: {folder}"
+    return (
+        f"{one.id}: {folder}\n  at commit {commit}, which later fetches keep to; --newest gets the newest one"
+    )
 
 
 def _extract(places: Places, dataset: str, archive: Path) -> None:

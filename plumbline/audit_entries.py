@@ -67,7 +67,10 @@ class DatasetEntry(Part):
 
 
 class EncoderEntry(Part):
-    """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or an open_clip `ARCHITECTURE/TAG`; see `families`."""
+    """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or an open_clip `ARCHITECTURE/TAG`; see `families`.
+
+    `@fetched` in place of a commit: that of the first `plumbline fetch`.
+    """
 
     address: CheckpointAddress
     family: FamilyName | None = Field(

@@ -60,8 +60,9 @@ def fetch_checkpoint(
 ) -> Path:
     """Fetch the checkpoint of an encoder, generative model or scorer of the audit file into `.plumbline/checkpoints`.
 
-    An address without a commit (`ARCHITECTURE/TAG`) gets the newest one at its first fetch, and the same at every
-    later one: what was audited does not change by fetching again. What is there whole is not fetched again.
+    An address without a commit (`ARCHITECTURE/TAG`, `hf-hub:ORG/NAME@fetched`) gets the newest one at its first fetch,
+    and the same at every later one: what was audited does not change by fetching again. What is there whole is not
+    fetched again.
 
     Weights that exist only as a pickle are converted to safetensors in a process of its own, once; the pickle is
     kept nowhere.
@@ -113,9 +114,9 @@ def fetch_checkpoint(
     return folder
 
 
-def pinned_commit(places: Places, encoder: str) -> str | None:
+def pinned_commit(places: Places, encoder: str, kind: Kind = "encoder") -> str | None:
     """Return the commit that later fetches keep to where the address names none; None where it names one."""
-    address, _ = _wanted(places, encoder, newest=False, kind="encoder")
+    address, _ = _wanted(places, encoder, newest=False, kind=kind)
     if address.revision is not None:
         return None
     return _commit_of(places.fetched / address.slug, source_of(address)[0])

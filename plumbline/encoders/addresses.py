@@ -19,10 +19,16 @@ _HUB = re.compile(r"hf-hub:(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w.-]+))?")
 _TAGGED = re.compile(r"(?P<architecture>[\w.-]+)/(?P<tag>[\w.-]+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
+FETCHED = "fetched"
+"""Stands for a commit that the first `plumbline fetch` chooses, records, and keeps to, as with `ARCHITECTURE/TAG`."""
+
 
 @dataclass(frozen=True)
 class Address:
-    """A parsed address: exactly one of `folder`, `repository` and `architecture` is set."""
+    """A parsed address: exactly one of `folder`, `repository` and `architecture` is set.
+
+    `revision` is a commit; None where the first fetch chooses it.
+    """
 
     text: str
     folder: Path | None = None
@@ -64,7 +70,7 @@ class CheckpointFiles:
 
 
 def parse_address(text: str, *, project: Path) -> Address:
-    """Parse `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or `ARCHITECTURE/TAG`.
+    """Parse `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT`, `hf-hub:ORG/NAME@fetched` or `ARCHITECTURE/TAG`.
 
     Parameters
     ----------
@@ -79,12 +85,14 @@ def parse_address(text: str, *, project: Path) -> Address:
     if text.startswith("local-dir:") and (path := text.removeprefix("local-dir:").strip()):
         return Address(text, folder=_folder(path, project))
     if hub := _HUB.fullmatch(text):
+        if hub["revision"] == FETCHED:
+            return Address(text, repository=hub["repo"])
         if not _COMMIT.fullmatch(hub["revision"] or ""):
             raise CheckpointError(
                 "a hub address must name a commit, so that the audit says what it audited",
                 found=text,
                 expected="hf-hub:ORG/NAME@COMMIT, a revision of 40 hexadecimal digits; branches and tags move",
-                hint="take the commit from the repository's history",
+                hint="take the commit from the repository's history; @fetched keeps to that of the first fetch",
             )
         return Address(text, repository=hub["repo"], revision=hub["revision"])
     if tagged := _TAGGED.fullmatch(text):

@@ -82,9 +82,7 @@ def classifier_files(address: str, *, project: Path, fetched: Path) -> Classifie
             expected=" or ".join(" with ".join(names) for names in _TOKENIZER),
         )
     digest = digest_json({path.name: digest_file(path) for path in (weights, *model_files(folder))})
-    version = (
-        f"{parsed.repository}@{parsed.revision}" if parsed.repository else f"{folder.name} {digest[:12]}"
-    )
+    version = f"{parsed.repository}@{parsed.revision}" if parsed.revision else f"{folder.name} {digest[:12]}"
     return ClassifierFiles(address, folder, weights, digest, read_configuration(folder / CONFIG), version)
 
 

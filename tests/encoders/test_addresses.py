@@ -198,3 +198,5 @@ def test_a_local_folder_may_be_relative_absolute_or_at_home(tmp_path, monkeypatc
 def test_addresses_name_their_fetched_folder(tmp_path):
     assert parse_address(f"hf-hub:org/name@{COMMIT}", project=tmp_path).slug == f"org--name--{COMMIT}"
     assert parse_address("ViT-B-32-quickgelu/openai", project=tmp_path).slug == "ViT-B-32-quickgelu--openai"
+    fetched = parse_address("hf-hub:org/name@fetched", project=tmp_path)
+    assert (fetched.slug, fetched.repository, fetched.revision) == ("org--name--fetched", "org/name", None)

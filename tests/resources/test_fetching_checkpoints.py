@@ -244,6 +244,33 @@ def test_a_damaged_or_foreign_file_is_mended_by_fetching_again(tmp_path):
     assert "added_tokens.json" not in contents(folder)
 
 
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("encoder", {}),
+        ("lvlm", {"lvlms": {"m": {"address": "hf-hub:org/name@fetched"}}}),
+        ("scorer", {"scorers": {"m": {"kind": "classifier", "address": "hf-hub:org/name@fetched"}}}),
+    ],
+)
+def test_a_hub_address_of_the_first_fetch_keeps_to_its_commit(kind, part, tmp_path):
+    files = {"encoder": {"open_clip_config.json": b"{}", **EARLIER_FILES}, "lvlm": LLAVA, "scorer": ROBERTA}[
+        kind
+    ]
+    home = generative(tmp_path, **part) if part else places(tmp_path, "hf-hub:org/name@fetched")
+    name = "m" if part else "e"
+    folder = fetch_checkpoint(home, name, kind=kind, hub=Hub(files))
+    again = Hub(files, newest=LATER)
+    fetch_checkpoint(home, name, kind=kind, hub=again)
+    assert again.asked == [("org/name", COMMIT)]
+    assert (
+        pinned_commit(home, name, kind)
+        == json.loads((folder / "fetched.json").read_text())["commit"]
+        == COMMIT
+    )
+    fetch_checkpoint(home, name, kind=kind, newest=True, hub=Hub(files, newest=LATER))
+    assert pinned_commit(home, name, kind) == LATER
+
+
 def test_an_address_with_a_commit_has_no_newest(tmp_path):
     home = places(tmp_path, HUB_ADDRESS)
     with pytest.raises(CheckpointError, match="names its commit, and no other is fetched"):
