@@ -14,6 +14,7 @@ from orchestration.explain_commands import explain_command
 from orchestration.export_commands import export_command, verify_command
 from orchestration.fetch_commands import fetch
 from orchestration.terminal import ConfigOption, console, errors, places_of
+from plumbline import __version__
 from plumbline.errors import PlumblineError
 from resources.places import Places
 
@@ -32,6 +33,22 @@ assets in Dagster and as runs in MLflow.
 `plumbline fetch ID` if the checkpoint is on a hub, then `plumbline audit`.
 """,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        console.print(__version__, highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
 app.command()(fetch)
 app.command("explain")(explain_command)
 app.command("export")(export_command)

@@ -1,3 +1,5 @@
 """Plumbline: audits of the social bias of vision-language models. The pure library."""
 
-__version__ = "0.5.0"
+from importlib.metadata import version
+
+__version__ = version("plumbline")
