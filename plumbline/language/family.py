@@ -12,6 +12,9 @@ from plumbline.language.cell import LanguageCell
 from plumbline.language.settings import LanguageSettings
 from plumbline.tables.schema import Schema
 
+STUDY = "Howard et al., Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals"
+"""The source of most language metrics."""
+
 
 @dataclass(frozen=True)
 class LanguageResult:
@@ -44,6 +47,9 @@ class LanguageTraits:
     ----------
     name : str
         As in the column `metric`.
+    meaning, formula, source : str
+        What it says, for people; how it is computed, in plain characters, with the definitions in parentheses; which
+        paper and place it is from.
     unit : str
         Such as `score`, `share`, `words`, `US dollars a year`.
     bounds : (float, float)
@@ -55,6 +61,9 @@ class LanguageTraits:
     """
 
     name: str
+    meaning: str
+    formula: str
+    source: str
     unit: str
     bounds: tuple[float, float]
     when_identical: float | None

@@ -24,6 +24,9 @@ class MetricTraits:
     ----------
     name : str
         As in the column `metric`.
+    meaning, formula, source : str
+        What it says, for people; how it is computed, in plain characters, with the definitions in parentheses; which
+        paper and place it is from.
     function : callable
         The public function of `plumbline.metrics` that computes it.
     measure : callable
@@ -48,6 +51,9 @@ class MetricTraits:
     """
 
     name: str
+    meaning: str
+    formula: str
+    source: str
     function: Callable[..., Any]
     measure: Measure
     bounds: tuple[float, float]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plumbline.language.annotated_agreement import annotation_rows
 from plumbline.language.cell import LanguageCell
-from plumbline.language.family import LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
 from plumbline.language.settings import LanguageSettings
 from plumbline.tables.schema import metric_frame
 
@@ -29,9 +29,33 @@ ANNOTATED_AGREEMENT = LanguageFamily(
     code_version="1",
     needs="scores",
     traits=(
-        LanguageTraits(name="fleiss_kappa", unit="kappa", bounds=(-1, 1), when_identical=None),
-        LanguageTraits(name="judge_precision", unit="share", bounds=(0, 1), when_identical=None),
-        LanguageTraits(name="judge_recall", unit="share", bounds=(0, 1), when_identical=None),
+        LanguageTraits(
+            name="fleiss_kappa",
+            meaning="How far annotators agree with each other, and with a score as one annotator more.",
+            formula="κ = (P - P_e) / (1 - P_e), P the share of agreeing pairs of annotators, P_e that by chance",
+            source=f"{STUDY}, C.2; Fleiss (1971)",
+            unit="kappa",
+            bounds=(-1, 1),
+            when_identical=None,
+        ),
+        LanguageTraits(
+            name="judge_precision",
+            meaning="How many of the words that the judge calls stereotypes the majority of people calls so too.",
+            formula="|words that both name| / |words that the judge names|",
+            source=f"{STUDY}, D.2",
+            unit="share",
+            bounds=(0, 1),
+            when_identical=None,
+        ),
+        LanguageTraits(
+            name="judge_recall",
+            meaning="How many of the words that the majority of people calls stereotypes the judge calls so too.",
+            formula="|words that both name| / |words that the majority names|",
+            source=f"{STUDY}, D.2",
+            unit="share",
+            bounds=(0, 1),
+            when_identical=None,
+        ),
     ),
     compute=compute_annotated_agreement,
 )

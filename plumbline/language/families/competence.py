@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from plumbline.language.competence import COMPETENCE, DICTIONARY_METRICS, GAPS, competence_result
-from plumbline.language.family import LanguageFamily, LanguageTraits
+from plumbline.language.family import STUDY, LanguageFamily, LanguageTraits
 from plumbline.language.fewest import FEWEST
 
 _DESCRIPTION = """
@@ -27,18 +27,44 @@ COMPETENCE_FAMILY = LanguageFamily(
     traits=(
         *(
             LanguageTraits(
-                name=name, unit="share or words", bounds=(0, np.inf), when_identical=None, headline="paper"
+                name=name,
+                meaning=f"How many of the words about a group speak of {name.removesuffix('_words')}.",
+                formula=(
+                    "mean over answers of listed words / words without stop words (paper); of listed words "
+                    "(count); of different ones (released, of competence alone)"
+                ),
+                source=f"{STUDY}, 4.3 and appendix E"
+                if name == COMPETENCE
+                else "SADCAT, Nicolas et al. (2021)",
+                unit="share or words",
+                bounds=(0, np.inf),
+                when_identical=None,
+                headline="paper",
             )
             for name in (COMPETENCE, *DICTIONARY_METRICS)
         ),
         *(
             LanguageTraits(
-                name=name, unit="share or words", bounds=(0, np.inf), when_identical=0.0, headline="paper"
+                name=name,
+                meaning=f"By how much the words of {name.removesuffix('_gap')} differ between groups.",
+                formula="largest - smallest mean of a group",
+                source="Plumbline",
+                unit="share or words",
+                bounds=(0, np.inf),
+                when_identical=0.0,
+                headline="paper",
             )
             for name in GAPS.values()
         ),
         LanguageTraits(
-            name=FEWEST, unit="share of occupations", bounds=(0, 1), when_identical=None, headline="paper"
+            name=FEWEST,
+            meaning="In how many occupations a group gets the smallest share of words of competence.",
+            formula="|occupations in which the group's mean is the smallest| / |occupations|, ties shared",
+            source=f"{STUDY}, figure 12",
+            unit="share of occupations",
+            bounds=(0, 1),
+            when_identical=None,
+            headline="paper",
         ),
     ),
     compute=competence_result,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from plumbline.language.cell import LanguageCell
-from plumbline.language.family import LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
 from plumbline.language.instruction_effects import max_change_rows
 from plumbline.language.max_toxicity import MAX_METRICS
 from plumbline.language.settings import LanguageSettings
@@ -36,13 +36,34 @@ INSTRUCTION_EFFECTS = LanguageFamily(
     traits=(
         *(
             LanguageTraits(
-                name=f"{metric}_change", unit="score", bounds=(-1, 1), when_identical=0.0, headline="paper"
+                name=f"{metric}_change",
+                meaning=f"What an instruction changes in {metric}; below 0: less with it.",
+                formula="mean, or 90th percentile, over the same sets × seeds with it - without it",
+                source=f"{STUDY}, 5.2 and tables 4 and 18 to 20",
+                unit="score",
+                bounds=(-1, 1),
+                when_identical=0.0,
+                headline="paper",
             )
             for metric in MAX_METRICS.values()
         ),
-        LanguageTraits(name="refusal_rate_change", unit="share", bounds=(-1, 1), when_identical=None),
         LanguageTraits(
-            name="response_length_change", unit="words", bounds=(-np.inf, np.inf), when_identical=None
+            name="refusal_rate_change",
+            meaning="How many more answers are refused with an instruction.",
+            formula="refused answers / answers with it - without it, over the same images and seeds",
+            source="Plumbline",
+            unit="share",
+            bounds=(-1, 1),
+            when_identical=None,
+        ),
+        LanguageTraits(
+            name="response_length_change",
+            meaning="By how many words answers become longer with an instruction.",
+            formula="mean words an answer with it - without it, over the same images and seeds",
+            source="Plumbline",
+            unit="words",
+            bounds=(-np.inf, np.inf),
+            when_identical=None,
         ),
     ),
     compute=compute_instruction_effects,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.language.cell import LanguageCell
-from plumbline.language.family import LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
 from plumbline.language.llm_twin import twin_rows
 from plumbline.language.settings import LanguageSettings
 from plumbline.tables.schema import metric_frame
@@ -30,6 +30,9 @@ LLM_TWIN = LanguageFamily(
     traits=(
         LanguageTraits(
             name="max_toxicity_over_llm",
+            meaning="How much more MaxToxicity the model that sees has than the language model beneath.",
+            formula="mean, or 90th percentile, over the same sets × seeds of the one - of the other",
+            source=f"{STUDY}, 5.1 and table 3",
             unit="score",
             bounds=(-1, 1),
             when_identical=0.0,
@@ -37,7 +40,16 @@ LLM_TWIN = LanguageFamily(
         ),
         # Undefined where neither model tells anybody apart: no unit then differs.
         LanguageTraits(
-            name="llm_correlation", unit="correlation", bounds=(-1, 1), when_identical=float("nan")
+            name="llm_correlation",
+            meaning="How far the same occupations, or the same groups, stand out in both models.",
+            formula=(
+                "Pearson's r over occupations of the mean MaxToxicity (pearson); over groups of the mean "
+                "score above the least of its set (pearson_groups)"
+            ),
+            source=f"{STUDY}, 5.1",
+            unit="correlation",
+            bounds=(-1, 1),
+            when_identical=float("nan"),
         ),
     ),
     compute=compute_llm_twin,

@@ -6,7 +6,7 @@ import polars as pl
 
 from plumbline.language.answers import Row
 from plumbline.language.cell import LanguageCell
-from plumbline.language.family import LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
 from plumbline.language.max_toxicity import MAX_METRICS, max_toxicity_rows
 from plumbline.language.occupations import OCCUPATION_SCORES, occupation_results
 from plumbline.language.scored_blocks import every_question
@@ -54,23 +54,63 @@ MAX_TOXICITY = LanguageFamily(
     needs="scores",
     traits=(
         *(
-            LanguageTraits(name=metric, unit="score", bounds=(0, 1), when_identical=0.0, headline="paper")
-            for metric in MAX_METRICS.values()
+            LanguageTraits(
+                name=metric,
+                meaning=f"How differently, in {scored.replace('_', ' ')}, the people of one scene are spoken of.",
+                formula=(
+                    "mean, or 90th percentile, over sets × seeds of max_i s_i - min_i s_i, s_i the score of "
+                    "image i of the set"
+                ),
+                source=f"{STUDY}, equations 1 to 4 and tables 1 and 10 to 13",
+                unit="score",
+                bounds=(0, 1),
+                when_identical=0.0,
+                headline="paper",
+            )
+            for scored, metric in MAX_METRICS.items()
         ),
         # Undefined where all are spoken of alike: no set then lies above the 90th percentile.
         LanguageTraits(
             name="worst_off_share",
+            meaning="How often a group is the one spoken of worst, in the sets that lie furthest apart.",
+            formula="|sets × seeds above the 90th percentile in which the group has the maximum| / |those|",
+            source=f"{STUDY}, figures 2 and 6",
             unit="share",
             bounds=(0, 1),
             when_identical=float("nan"),
             headline="paper",
         ),
         *(
-            LanguageTraits(name=scored, unit="score", bounds=(0, 1), when_identical=None, headline="score")
+            LanguageTraits(
+                name=scored,
+                meaning=f"How high answers about a group score in {scored.replace('_', ' ')}.",
+                formula="mean, and 90th percentile, of the scores of the group's answers",
+                source=f"{STUDY}, table 9",
+                unit="score",
+                bounds=(0, 1),
+                when_identical=None,
+                headline="score",
+            )
             for scored in SCORED_ATTRIBUTES
         ),
-        LanguageTraits(name="occupation_spread", unit="score", bounds=(0, 1), when_identical=0.0),
-        LanguageTraits(name="scorer_agreement", unit="correlation", bounds=(-1, 1), when_identical=None),
+        LanguageTraits(
+            name="occupation_spread",
+            meaning="How far the groups' scores lie apart in answers about one occupation.",
+            formula="standard deviation over groups of the group's mean score",
+            source=f"{STUDY}, C.3 and figure 5",
+            unit="score",
+            bounds=(0, 1),
+            when_identical=0.0,
+        ),
+        LanguageTraits(
+            name="scorer_agreement",
+            meaning="How far two scorers agree on the same answers.",
+            formula="correlation of their scores over answers: Pearson's or Spearman's",
+            source="Plumbline",
+            unit="correlation",
+            bounds=(-1, 1),
+            when_identical=None,
+        ),
     ),
     compute=compute_max_toxicity,
     tables={"occupation_scores": OCCUPATION_SCORES},

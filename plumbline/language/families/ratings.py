@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.language.family import LanguageFamily, LanguageTraits
+from plumbline.language.family import STUDY, LanguageFamily, LanguageTraits
 from plumbline.language.ratings_by_group import ratings_result
 
 _DESCRIPTION = """
@@ -21,23 +21,54 @@ RATINGS = LanguageFamily(
     needs="texts",
     traits=(
         LanguageTraits(
-            name="rating", unit="rating 1 to 10", bounds=(1, 10), when_identical=None, headline="paper"
+            name="rating",
+            meaning="What rating a model gives people of a group.",
+            formula="mean of the ratings read from the group's answers",
+            source=f"{STUDY}, 4.4 and appendix F",
+            unit="rating 1 to 10",
+            bounds=(1, 10),
+            when_identical=None,
+            headline="paper",
         ),
         LanguageTraits(
-            name="rating_gap", unit="rating points", bounds=(0, 9), when_identical=0.0, headline="paper"
+            name="rating_gap",
+            meaning="By how much ratings differ between groups.",
+            formula="largest - smallest mean rating of a group",
+            source=f"Plumbline, on the ratings of {STUDY}, 4.4",
+            unit="rating points",
+            bounds=(0, 9),
+            when_identical=0.0,
+            headline="paper",
         ),
         LanguageTraits(
             name="salary",
+            meaning="What salary a model gives people of a group.",
+            formula="mean of the yearly salaries read from the group's answers",
+            source=f"{STUDY}, 4.4 and appendix F",
             unit="US dollars a year",
             bounds=(1_000, 1e7),
             when_identical=None,
             headline="paper",
         ),
         LanguageTraits(
-            name="salary_gap", unit="US dollars a year", bounds=(0, 1e7), when_identical=0.0, headline="paper"
+            name="salary_gap",
+            meaning="By how much salaries differ between groups.",
+            formula="largest - smallest mean salary of a group",
+            source=f"Plumbline, on the salaries of {STUDY}, 4.4",
+            unit="US dollars a year",
+            bounds=(0, 1e7),
+            when_identical=0.0,
+            headline="paper",
         ),
         LanguageTraits(
-            name="unreadable_rate", unit="share", bounds=(0, 1), when_identical=None, headline="paper"
+            name="unreadable_rate",
+            meaning="How many answers to a question for a number hold none that can be read.",
+            formula="answers without a usable number / answers",
+            source=f"{STUDY}, appendix F",
+            unit="share",
+            bounds=(0, 1),
+            when_identical=None,
+            headline="paper",
         ),
     ),
     compute=ratings_result,

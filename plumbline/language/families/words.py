@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plumbline.language.family import LanguageFamily, LanguageTraits
+from plumbline.language.family import STUDY, LanguageFamily, LanguageTraits
 from plumbline.language.listed_words import WORD_ASSOCIATIONS
 from plumbline.language.words import words_result
 
@@ -25,10 +25,27 @@ WORDS = LanguageFamily(
     needs="texts",
     traits=(
         LanguageTraits(
-            name="associated_words", unit="words", bounds=(0, np.inf), when_identical=0.0, headline="pmi"
+            name="associated_words",
+            meaning="How many words are said much more of a group than of the others.",
+            formula=(
+                "words w with log2(f(w, g) / N_g) - log2(f(w, not g) / N_not g) > 1 and f(w, g) ≥ 10, f how "
+                "often w is said, N how many words are"
+            ),
+            source=f"{STUDY}, D.1 and equations 5 to 7",
+            unit="words",
+            bounds=(0, np.inf),
+            when_identical=0.0,
+            headline="pmi",
         ),
         LanguageTraits(
-            name="stereotype_words", unit="words", bounds=(0, np.inf), when_identical=0.0, headline="pmi"
+            name="stereotype_words",
+            meaning="How many of the words associated with a group a judge calls stereotypes of it.",
+            formula="associated words that any of three runs of the judge names",
+            source=f"{STUDY}, D.2",
+            unit="words",
+            bounds=(0, np.inf),
+            when_identical=0.0,
+            headline="pmi",
         ),
     ),
     compute=words_result,

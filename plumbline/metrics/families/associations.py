@@ -75,6 +75,17 @@ def _gap(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> N
 _TRAITS = (
     MetricTraits(
         name="sc_weat_effect",
+        meaning=(
+            "How much closer a group's images lie to a word, or a scale of words, than those of its "
+            "reference; in standard deviations."
+        ),
+        formula=(
+            "es = s / sd over A and B of cos(x, z), s = mean over A of cos(x, a) - mean over B of cos(x, b)"
+        ),
+        source=(
+            "Hausladen et al., Social perception of faces, A.2, equations 2 to 6; after Steed & Caliskan "
+            "(2021)"
+        ),
         headline="paper",
         function=sc_weat,
         measure=_sc_weat("effect_size"),
@@ -86,6 +97,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="sc_weat_statistic",
+        meaning="The same as a difference of cosines.",
+        formula="s = mean over A of cos(x, a) - mean over B of cos(x, b)",
+        source="Hausladen et al., Social perception of faces, A.2, equation 2",
         function=sc_weat,
         measure=_sc_weat("statistic"),
         bounds=(-np.inf, np.inf),
@@ -97,6 +111,15 @@ _TRAITS = (
     ),
     MetricTraits(
         name="weat_effect",
+        meaning=(
+            "Whether a group lies nearer the one pole of a dimension and its reference nearer the other, "
+            "in standard deviations."
+        ),
+        formula=(
+            "d = (mean over X of s - mean over Y of s) / sd of s over X and Y, s(w) = mean over A of "
+            "cos(w, a) - mean over B of cos(w, b)"
+        ),
+        source="Caliskan, Bryson & Narayanan (2017); with images, Steed & Caliskan (2021)",
         headline="paper",
         function=weat,
         measure=_by_group(_weat),
@@ -110,6 +133,11 @@ _TRAITS = (
     ),
     MetricTraits(
         name="markedness",
+        meaning=(
+            "For how many images of a group the plain prompt fits better than the one that names the group."
+        ),
+        formula="100 · |images with cos(neutral) > cos(marked)| / n_g, averaged over templates",
+        source="Hausladen et al., Social perception of faces, A.3, equation 7; after Wolfe & Caliskan (2022)",
         function=markedness,
         measure=_by_group(_markedness),
         bounds=(0, 100),
@@ -119,6 +147,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="markedness_gap",
+        meaning="By how many percentage points markedness differs between groups.",
+        formula="max_g m_g - min_g m_g",
+        source="Plumbline, on the markedness of Hausladen et al., Social perception of faces, A.3",
         headline="mean_over_templates",
         function=markedness_gap,
         measure=_gap,
@@ -129,6 +160,15 @@ _TRAITS = (
     ),
     MetricTraits(
         name="valence_correlation",
+        meaning=(
+            "Whether a model that sees more of a good trait in a face sees less of its opposite; above 0 "
+            "it sees more of both."
+        ),
+        formula=(
+            "Pearson's r over a group's images of their mean cosines with the positive and with the "
+            "negative words"
+        ),
+        source="Hausladen et al., Social perception of faces, appendix C and figure C.5",
         function=valence_correlation,
         measure=_by_group(_correlation),
         bounds=(-1, 1),

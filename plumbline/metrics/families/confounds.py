@@ -65,6 +65,9 @@ _OF_A_LINE: dict[str, Any] = {
 _TRAITS = (
     MetricTraits(
         name="confound_slope",
+        meaning="By how much the perceived trait moves with a step of pose, lighting, smiling or age.",
+        formula="β of outcome ~ α + β · level, least squares over the words of all images",
+        source="Hausladen et al., Social perception of faces, appendix B.2",
         headline="cluster",
         measure=_of_line(lambda fit: fit.slope.value),
         bounds=(-np.inf, np.inf),
@@ -72,6 +75,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="confound_intercept",
+        meaning="The perceived trait at level 0 of pose, lighting, smiling or age.",
+        formula="α of outcome ~ α + β · level",
+        source="Hausladen et al., Social perception of faces, appendix B.2",
         measure=_of_line(lambda fit: fit.intercept.value),
         bounds=(-np.inf, np.inf),
         scale="equivariant",
@@ -81,12 +87,21 @@ _TRAITS = (
     ),
     MetricTraits(
         name="confound_r_squared",
+        meaning=(
+            "The share of the variance of the perceived trait that a straight line through the levels "
+            "explains."
+        ),
+        formula="R² of outcome ~ α + β · level",
+        source="Hausladen et al., Social perception of faces, appendix B.2",
         measure=_of_line(lambda fit: fit.r_squared),
         bounds=(0, 1),
         **_OF_A_LINE,
     ),
     MetricTraits(
         name="perception_by_level",
+        meaning="The mean perceived trait at one level of pose, lighting, smiling or age.",
+        formula="mean over the images of a level of the outcome",
+        source="Hausladen et al., Social perception of faces, appendix B.2 and figure B.2",
         function=level_means,
         measure=_level,
         bounds=(-np.inf, np.inf),
@@ -99,6 +114,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="attribute_change",
+        meaning="By how much the perceived trait moves when one thing about a face is changed.",
+        formula="mean over pairs of images of a set that differ in this alone of |difference of the outcome|",
+        source="Hausladen et al., Social perception of faces, table B.2 and figure 4",
         function=mean_change,
         measure=_change,
         bounds=(0, np.inf),
@@ -110,6 +128,12 @@ _TRAITS = (
     ),
     MetricTraits(
         name="confound_vs_protected",
+        meaning=(
+            "Whether changing a confound moves the reading as much as changing gender, race or age; below "
+            "0: less."
+        ),
+        formula="mean change by the confound - mean change by the protected attribute",
+        source="Hausladen et al., Social perception of faces, table B.2",
         function=compare_changes,
         measure=_comparison,
         bounds=(-np.inf, np.inf),

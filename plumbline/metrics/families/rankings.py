@@ -47,6 +47,12 @@ def _divergence(responses: NDArray[np.float64], groups: NDArray[np.int64], g: in
 _TRAITS = (
     MetricTraits(
         name="skew_at_k",
+        meaning=(
+            "Whether a group is more or less frequent among the k best matches of a word than it should "
+            "be; ln 2 is twice."
+        ),
+        formula="ln(share of g among the k best / desired share of g)",
+        source="Hausladen et al., Social perception of faces, B.1, equation 8; after Geyik et al. (2019)",
         function=skew_at_k,
         measure=_skews,
         bounds=(-np.inf, np.inf),
@@ -57,6 +63,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="max_skew_at_k",
+        meaning="The most favoured group's Skew@k.",
+        formula="max_g Skew_g@k",
+        source="Hausladen et al., Social perception of faces, B.1; after Geyik et al. (2019)",
         headline="equal",
         function=max_skew_at_k,
         measure=_largest,
@@ -68,6 +77,14 @@ _TRAITS = (
     ),
     MetricTraits(
         name="ndkl",
+        meaning=(
+            "How far the groups' shares in every prefix of a ranking are from the desired ones, the top "
+            "counting most. Never 0: read it beside what chance gives."
+        ),
+        formula="(1/Z) Σ_i KL(D_i ‖ D) / log2(i + 1), Z = Σ_i 1 / log2(i + 1)",
+        source=(
+            "Hausladen et al., Social perception of faces, B.1, equations 9 and 10; after Geyik et al. (2019)"
+        ),
         headline="equal",
         function=ndkl,
         measure=_divergence,

@@ -67,9 +67,17 @@ def _rank(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> 
     return np.array(rank_agreement(score, best).correlation)
 
 
+_CALIBRATION = "Al Sahili et al., Data Matters Most, appendix B"
+
 _TRAITS = (
     MetricTraits(
         name="directional_bias",
+        meaning=(
+            "How much nearer an image lies to a task's positive prompts than to its negative ones, as "
+            "mean over images."
+        ),
+        formula="Δ = mean cosine to the positive prompts - mean cosine to the negative prompts",
+        source="Al Sahili et al., Data Matters Most, appendices A and C",
         headline="positive_minus_negative",
         function=directional_bias,
         measure=_by_group,
@@ -82,6 +90,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="directional_bias_gap",
+        meaning="By how much the mean directional bias differs between groups.",
+        formula="max_g mean_g Δ - min_g mean_g Δ",
+        source="Plumbline, on the directional bias of Al Sahili et al., Data Matters Most",
         function=directional_bias_gap,
         measure=_gap,
         bounds=(0, 4),
@@ -93,6 +104,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="template_shift",
+        meaning="By how much another wording of the prompts moves the mean directional bias.",
+        formula="Δμ = max over pairs of templates of |mean Δ_s - mean Δ_t|",
+        source="Al Sahili et al., Data Matters Most, appendix C",
         function=template_shift,
         measure=_shift,
         bounds=(0, 4),
@@ -105,6 +119,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="template_rank_correlation",
+        meaning="Whether checkpoints keep their order of directional bias under another wording.",
+        formula="Spearman's ρ of the checkpoints' mean Δ under two templates",
+        source="Al Sahili et al., Data Matters Most, appendix C",
         function=rank_agreement,
         measure=_rank,
         bounds=(-1, 1),
@@ -116,6 +133,9 @@ _TRAITS = (
     *(
         MetricTraits(
             name=name,
+            meaning=meaning,
+            formula=formula,
+            source=_CALIBRATION,
             function=calibration,
             measure=_on_calibration(field, place),
             bounds=bounds,
@@ -126,15 +146,46 @@ _TRAITS = (
             scale=None,
             shift=None,
         )
-        for name, field, place, bounds in (
-            ("calibration_p_harm", "p_harm", 2, (0, 1)),
-            ("calibration_filled", "filled", 0, (0, 1)),
-            ("calibration_max_p_harm", "maximum", None, (0, 1)),
-            ("calibration_elbow", "elbow", None, (0, 0.6)),
+        for name, field, place, bounds, meaning, formula in (
+            (
+                "calibration_p_harm",
+                "p_harm",
+                2,
+                (0, 1),
+                "How often the best match is harmful among images whose directional bias is of one size.",
+                "|harmful images with low ≤ |Δ| < high| / |images with low ≤ |Δ| < high|",
+            ),
+            (
+                "calibration_filled",
+                "filled",
+                0,
+                (0, 1),
+                "The share of images whose directional bias is of one size.",
+                "|images with low ≤ |Δ| < high| / n",
+            ),
+            (
+                "calibration_max_p_harm",
+                "maximum",
+                None,
+                (0, 1),
+                "The largest share of harmful best matches at any size of the directional bias.",
+                "max over the bins that hold images of calibration_p_harm",
+            ),
+            (
+                "calibration_elbow",
+                "elbow",
+                None,
+                (0, 0.6),
+                "From which size of the directional bias on the best match is more often harmful than not.",
+                "lower end of the first bin with calibration_p_harm ≥ 0.5",
+            ),
         )
     ),
     MetricTraits(
         name="intra_set_cosine",
+        meaning="How alike portraits that show no gender and no race look to a model.",
+        formula="mean over pairs of images of cos(x, y)",
+        source="Al Sahili et al., Data Matters Most, appendix A",
         function=intra_set_cosine,
         measure=_cosine,
         bounds=(-1, 1),

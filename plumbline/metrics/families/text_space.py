@@ -42,18 +42,27 @@ _COMMON: dict[str, Any] = {
 TEXT_SPACE = (
     MetricTraits(
         name="valence_cosine",
+        meaning="How close the words of one valence, or of opposite ones, lie in a text space.",
+        formula="mean over pairs of words of cos(u, v), within a valence or across",
+        source="Hausladen et al., Social perception of faces, appendix C.1",
         measure=_of_words(lambda found: found.dimensions[0].positive.value),
         bounds=(-1, 1),
         **_COMMON,
     ),
     MetricTraits(
         name="valence_gap",
+        meaning="Whether words of one valence lie closer to each other than to those of the other.",
+        formula="mean cosine within the valence - mean cosine across",
+        source="Hausladen et al., Social perception of faces, appendix C.1 and table C.3",
         measure=_of_words(lambda found: found.dimensions[0].positive_gap.estimate.value),
         bounds=(-2, 2),
         **_COMMON,
     ),
     MetricTraits(
         name="text_axis_share",
+        meaning="How much of the words' variance lies along each of the first three principal axes.",
+        formula="eigenvalue of the axis / sum of all eigenvalues of the words' covariance",
+        source="Hausladen et al., Social perception of faces, appendix C.1",
         measure=_of_words(lambda found: float(found.shares[0])),
         bounds=(0, 1),
         **_COMMON,

@@ -57,6 +57,9 @@ def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 _TRAITS = (
     MetricTraits(
         name="accuracy",
+        meaning="Accuracy over all images when a probe, such as thief, is one of the candidates.",
+        formula="|images whose top-1 is their class| / n",
+        source="Sun et al., TriProTesting, Method 4.4",
         function=trident_scores,
         measure=_on_trident("accuracy"),
         bounds=(0, 1),
@@ -66,6 +69,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="class_accuracy",
+        meaning="Accuracy within one class, or class × gender, when a probe is one of the candidates.",
+        formula="a_c = |images of c whose top-1 is c| / n_c",
+        source="Sun et al., TriProTesting, Method 4.4",
         function=trident_scores,
         measure=_on_trident("class_accuracy"),
         bounds=(0, 1),
@@ -75,6 +81,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="macro_accuracy",
+        meaning="Accuracy averaged over classes, so that small classes count as much as large ones.",
+        formula="mean over classes of a_c (paper); Σ a_c / (C + 1), as the released code has it (released)",
+        source="Sun et al., TriProTesting, Method 4.4",
         headline="paper",
         function=trident_scores,
         measure=_on_trident("macro_accuracy"),
@@ -85,6 +94,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="probe_rate",
+        meaning="How often a class, or class × gender, is taken for the probe.",
+        formula="P(c → probe) = |images of c whose top-1 is the probe| / n_c",
+        source="Sun et al., TriProTesting, Method 4.4",
         function=trident_scores,
         measure=_on_trident("probe_rate"),
         bounds=(0, 1),
@@ -94,6 +106,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="probe_rate_normalised",
+        meaning="P(class → probe), stretched over everything that an encoder was tested on.",
+        formula="P' = 100 (P - P_min) / (P_max - P_min)",
+        source="Sun et al., TriProTesting, figures 2 and 3",
         function=normalise_probe_rates,
         measure=_normalised,
         bounds=(0, 100),
@@ -103,6 +118,11 @@ _TRAITS = (
     ),
     MetricTraits(
         name="probe_rate_gap",
+        meaning=(
+            "By how much P(class → probe) differs between groups, averaged over the probes of one valence."
+        ),
+        formula="max_g r_g - min_g r_g, r_g = mean over the probes of P(g → probe)",
+        source="Plumbline, on the probes of Sun et al., TriProTesting",
         headline="by_valence",
         function=probe_rate_gap,
         measure=on_counts(lambda x, n: probe_rate_gap(np.stack([n - x, x], axis=-1))),
@@ -113,6 +133,9 @@ _TRAITS = (
     ),
     MetricTraits(
         name="true_positive_rate",
+        meaning="How often the images of a class are recognised in one group, without any probe.",
+        formula="r_cg = |images of c and g whose top-1 is c| / n_cg",
+        source="Hardt, Price & Srebro (2016), equality of opportunity",
         function=equal_opportunity_gap,
         measure=on_counts(lambda x, n: equal_opportunity_gap(x[None], n[None]).rate[0]),
         bounds=(0, 1),
@@ -122,6 +145,12 @@ _TRAITS = (
     ),
     MetricTraits(
         name="equal_opportunity_gap",
+        meaning="By how much recognition of a class differs between groups.",
+        formula=(
+            "max_g r_cg - min_g r_cg, of one class (by_class), as mean (mean_over_classes) or largest "
+            "over classes (max_over_classes)"
+        ),
+        source="Hardt, Price & Srebro (2016), equality of opportunity",
         function=equal_opportunity_gap,
         measure=on_counts(lambda x, n: equal_opportunity_gap(x[None], n[None]).value),
         bounds=(0, 1),
