@@ -23,7 +23,8 @@ from plumbline.audit_values import JUDGING_SUITES, MitigationId, Slug, suggestio
 from plumbline.digests import digest_json
 from plumbline.generation_entries import GenerateEntry, Generation, Language, LvlmEntry
 from plumbline.mitigation.settings import DEFAULT_MITIGATIONS, MitigationSettings
-from plumbline.scorers.settings import OfflineSettings, ScorerSettings
+from plumbline.scorers.kinds import AnyScorer
+from plumbline.scorers.settings import OfflineSettings
 from plumbline.watched import Watch
 
 _BASE, _COMPOSITE = "trident", "trident_composite"
@@ -46,7 +47,7 @@ class Audit(Part):
     encoders: dict[Slug, EncoderEntry]
     audit: tuple[AuditEntry, ...] = ()
     lvlms: dict[Slug, LvlmEntry] = Field(default_factory=dict)
-    scorers: dict[Slug, ScorerSettings] = Field(
+    scorers: dict[Slug, AnyScorer] = Field(
         default={"offline": OfflineSettings()},
         description="what scores generated texts; the first is the one that headlines use",
     )

@@ -32,7 +32,7 @@ from plumbline.generation_entries import (
 )
 from plumbline.lvlm.endpoint_settings import EndpointSettings
 from plumbline.mitigation.settings import SETTINGS
-from plumbline.scorers.settings import scorer_settings
+from plumbline.scorers.kinds import SCORER_SETTINGS
 from plumbline.watched import Watch
 
 _BASE_KEY = "based_on"
@@ -44,7 +44,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "generation.limit": Limit, "language": Language, "language.judge": EndpointSettings,
     "lvlms": LvlmEntry, "lvlms.endpoint": EndpointSettings, "watch": Watch,
     **{f"mitigations.{name}": model for name, model in SETTINGS.items()},
-    **{f"scorers.{name}": model for name, model in scorer_settings().items()},
+    **{f"scorers.{name}": model for name, model in SCORER_SETTINGS.items()},
 }  # fmt: skip
 
 

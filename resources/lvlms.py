@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plumbline.digests import digest_file, digest_json
+from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Placement
 from plumbline.errors import CheckpointError
 from plumbline.language.settings import Judge
 from plumbline.lvlm.backend import Backend
 from plumbline.lvlm.endpoint_key import read_key
-from plumbline.scorers.classifier_folder import classifier_files
-from plumbline.scorers.offline import OfflineScorer
 from plumbline.scorers.scorer import Scorer
-from plumbline.scorers.settings import (
-    ClassifierSettings,
-    OfflineSettings,
-    PerspectiveSettings,
-    StoredSettings,
-)
 from resources.places import PROJECT, Places
 
 if TYPE_CHECKING:
@@ -73,10 +65,8 @@ class LvlmPool:
         settings = self._places.audit.scorers[name]
         key = (scorer_version(self._places, name), placement_of(self._places))
         if name not in self._scorers or self._scorers[name][0] != key:
-            from plumbline.scorers.loading import load_scorer
-
-            loaded = load_scorer(
-                settings, project=PROJECT, fetched=self._places.fetched, placement=placement_of(self._places)
+            loaded = settings.load(
+                project=PROJECT, fetched=self._places.fetched, placement=placement_of(self._places)
             )
             self._scorers[name] = (key, loaded)
         return self._scorers[name][1]
@@ -119,13 +109,7 @@ def scorer_version(places: Places, name: str) -> str:
         If a file is not there.
     """
     settings = places.audit.scorers[name]
-    content = None
-    if isinstance(settings, ClassifierSettings):
-        content = classifier_files(settings.address, project=PROJECT, fetched=places.fetched).digest
-    elif isinstance(settings, StoredSettings):
-        content = digest_file(places.user_file(settings.path))
-    elif isinstance(settings, OfflineSettings):
-        content = OfflineScorer().identity
+    content = settings.content(project=PROJECT, fetched=places.fetched)
     return digest_json([settings.model_dump(mode="json"), content])
 
 
@@ -140,7 +124,7 @@ def require_askable(places: Places) -> None:
     audit = places.audit
     endpoints = [entry.endpoint for entry in audit.lvlms.values() if entry.endpoint] + [audit.language.judge]
     keys = [endpoint.key_variable for endpoint in endpoints if endpoint]
-    keys += [s.key_variable for s in audit.scorers.values() if isinstance(s, PerspectiveSettings)]
+    keys += [variable for settings in audit.scorers.values() for variable in settings.variables]
     for variable in filter(None, keys):
         read_key(variable)
     for model in dict.fromkeys(model for model, _ in audit.designs):

@@ -1,16 +1,23 @@
-"""The audit file's part on scorers: what kinds there are."""
+"""What the audit file says of a scorer: its settings, which know what they read and how it is loaded."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from plumbline.audit_part import Part
 from plumbline.audit_values import CheckpointAddress
+from plumbline.digests import digest_file
+from plumbline.errors import ConfigError
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+
+if TYPE_CHECKING:
+    from plumbline.encoders.encoder import Placement
+    from plumbline.scorers.scorer import Scorer
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
@@ -44,13 +51,67 @@ def _variable(value: Any) -> Any:
     return value
 
 
-class OfflineSettings(Part):
+class ScorerSettings(Part):
+    """Settings of one scorer; a kind adds its keys. Their scorers are imported where they are wanted."""
+
+    kind: str
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Return the environment variables that must be set."""
+        return ()
+
+    def content(self, *, project: Path, fetched: Path) -> str | None:
+        """Return the digest of what scores depend on beside the settings, nothing loaded; None where that is nothing.
+
+        Parameters
+        ----------
+        project : Path
+            Where relative paths start.
+        fetched : Path
+            Folder in which `plumbline fetch` keeps what it got.
+
+        Raises
+        ------
+        CheckpointError, ConfigError
+            If a file is not there.
+        """
+        return None
+
+    def load(self, *, project: Path, fetched: Path, placement: Placement) -> Scorer:
+        """Return the scorer, its model on the placement; nothing is downloaded.
+
+        Raises
+        ------
+        CheckpointError
+            If a classifier is not on disk or not one that can be loaded.
+        ConfigError
+            If its labels cannot be matched, or a file is not there.
+        ScoringError
+            If stored scores cannot be read.
+        """
+        raise NotImplementedError
+
+
+class OfflineSettings(ScorerSettings):
     """The word list of the default run: a stand-in that needs no model, and says so."""
 
     kind: Literal["offline"] = "offline"
 
+    def content(self, *, project: Path, fetched: Path) -> str:
+        """See `ScorerSettings`."""
+        from plumbline.scorers.offline import OfflineScorer
 
-class ClassifierSettings(Part):
+        return OfflineScorer().identity
+
+    def load(self, *, project: Path, fetched: Path, placement: Placement) -> Scorer:
+        """See `ScorerSettings`."""
+        from plumbline.scorers.offline import OfflineScorer
+
+        return OfflineScorer()
+
+
+class ClassifierSettings(ScorerSettings):
     """A sequence classifier of transformers on this disk, such as `unitary/unbiased-toxic-roberta`."""
 
     kind: Literal["classifier"]
@@ -73,8 +134,20 @@ class ClassifierSettings(Part):
         description="auto: float16 on a GPU unless the engine is set to float32; a CPU has float32",
     )
 
+    def content(self, *, project: Path, fetched: Path) -> str:
+        """See `ScorerSettings`."""
+        from plumbline.scorers.classifier_folder import classifier_files
 
-class PerspectiveSettings(Part):
+        return classifier_files(self.address, project=project, fetched=fetched).digest
+
+    def load(self, *, project: Path, fetched: Path, placement: Placement) -> Scorer:
+        """See `ScorerSettings`."""
+        from plumbline.scorers.classifier import load_classifier
+
+        return load_classifier(self, project=project, fetched=fetched, placement=placement)
+
+
+class PerspectiveSettings(ScorerSettings):
     """The Perspective API, for those who still have access: its end is announced for 2026."""
 
     kind: Literal["perspective"]
@@ -83,8 +156,19 @@ class PerspectiveSettings(Part):
     )
     queries_per_second: float = Field(default=1.0, gt=0, le=1000, description="the quota of the key")
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """See `ScorerSettings`."""
+        return (self.key_variable,)
 
-class StoredSettings(Part):
+    def load(self, *, project: Path, fetched: Path, placement: Placement) -> Scorer:
+        """See `ScorerSettings`."""
+        from plumbline.scorers.perspective import PerspectiveScorer
+
+        return PerspectiveScorer(self)
+
+
+class StoredSettings(ScorerSettings):
     """Scores that were made elsewhere, such as by the Perspective API while it lasted: a CSV or Parquet file."""
 
     kind: Literal["stored"]
@@ -98,11 +182,23 @@ class StoredSettings(Part):
         description="`text`, `text_sha256` or scored attribute -> name of its column, where it has another",
     )
 
+    def content(self, *, project: Path, fetched: Path) -> str:
+        """See `ScorerSettings`."""
+        found = self._file(project)
+        if not found.is_file():
+            raise ConfigError(
+                "a file of stored scores that the audit file names is not there",
+                found=self.path,
+                expected=f"a file at {found}: relative paths start at the checkout",
+            )
+        return digest_file(found)
 
-AnyScorerSettings = OfflineSettings | ClassifierSettings | PerspectiveSettings | StoredSettings
-ScorerSettings = Annotated[AnyScorerSettings, Field(discriminator="kind")]
+    def load(self, *, project: Path, fetched: Path, placement: Placement) -> Scorer:
+        """See `ScorerSettings`."""
+        from plumbline.scorers.stored import StoredScorer
+        from plumbline.scorers.stored_table import read_stored
 
+        return StoredScorer(read_stored(self._file(project), self.columns))
 
-def scorer_settings() -> dict[str, type[Part]]:
-    """Return the settings of a scorer by kind."""
-    return {model.model_fields["kind"].annotation.__args__[0]: model for model in get_args(AnyScorerSettings)}
+    def _file(self, project: Path) -> Path:
+        return (project / Path(self.path).expanduser()).resolve()

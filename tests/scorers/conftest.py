@@ -10,7 +10,6 @@ from perspective_server import KEY, VARIABLE, FakeClock, serving
 from tiny_classifiers import ARCHITECTURES, TEXTS
 
 from plumbline.encoders.encoder import Placement
-from plumbline.scorers.loading import load_scorer
 from plumbline.scorers.perspective import PerspectiveScorer
 from plumbline.scorers.settings import (
     ClassifierSettings,
@@ -66,7 +65,7 @@ def make_scorer(folders, perspective_server, tmp_path_factory):
             "offline": OfflineSettings(),
             "stored": StoredSettings(kind="stored", path=str(stored)),
         }.get(kind) or ClassifierSettings(kind="classifier", address=f"local-dir:{folders / kind}")
-        return load_scorer(settings, project=Path.cwd(), fetched=Path("none"), placement=Placement())
+        return settings.load(project=Path.cwd(), fetched=Path("none"), placement=Placement())
 
     return make
 

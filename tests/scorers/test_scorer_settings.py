@@ -6,15 +6,10 @@ import sys
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from plumbline.scorers.settings import (
-    ClassifierSettings,
-    OfflineSettings,
-    ScorerSettings,
-    StoredSettings,
-    scorer_settings,
-)
+from plumbline.scorers.kinds import SCORER_SETTINGS, AnyScorer
+from plumbline.scorers.settings import ClassifierSettings, OfflineSettings, StoredSettings
 
-ADAPTER = TypeAdapter(ScorerSettings)
+ADAPTER = TypeAdapter(AnyScorer)
 
 
 def test_the_kind_decides():
@@ -24,7 +19,12 @@ def test_the_kind_decides():
     assert isinstance(read, ClassifierSettings)
     assert read.labels is None
     assert isinstance(ADAPTER.validate_python({"kind": "stored", "path": "s.csv"}), StoredSettings)
-    assert set(scorer_settings()) == {"offline", "classifier", "perspective", "stored"}
+    assert set(SCORER_SETTINGS) == {"offline", "classifier", "perspective", "stored"}
+
+
+def test_every_kind_is_registered_under_its_own_name():
+    for kind, settings in SCORER_SETTINGS.items():
+        assert settings.model_fields["kind"].annotation.__args__ == (kind,)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_mistakes_say_what_is_expected(settings, words):
 def test_the_offline_scorer_needs_neither_torch_nor_a_client():
     code = (
         "import sys; from plumbline.scorers.offline import OfflineScorer;"
-        "import plumbline.scorers.scoring, plumbline.scorers.loading;"
+        "import plumbline.scorers.scoring, plumbline.scorers.kinds;"
         "OfflineScorer(); print([m for m in ('torch', 'transformers', 'openai', 'httpx2') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,8 +7,7 @@ import polars as pl
 import pytest
 from upath import UPath
 
-from plumbline.errors import ScoringError
-from plumbline.scorers.loading import load_scorer
+from plumbline.errors import ConfigError, ScoringError
 from plumbline.scorers.scoring import join_scores, score_texts
 from plumbline.scorers.settings import StoredSettings
 from plumbline.scorers.stored import NO_VALUE, NOT_STORED, StoredScorer
@@ -189,5 +188,10 @@ def test_many_texts_are_looked_up_as_one_by_one(tmp_path):
 def test_a_path_of_the_audit_file_starts_at_the_project(tmp_path):
     written(tmp_path, "text,toxicity\na,0.5\n")
     settings = StoredSettings(kind="stored", path="scores.csv")
-    scorer = load_scorer(settings, project=tmp_path, fetched=tmp_path, placement=None)
+    scorer = settings.load(project=tmp_path, fetched=tmp_path, placement=None)
     assert next(scorer.score(["a"]))[1].scores == {"toxicity": 0.5}
+    before = settings.content(project=tmp_path, fetched=tmp_path)
+    written(tmp_path, "text,toxicity\na,0.6\n")
+    assert settings.content(project=tmp_path, fetched=tmp_path) != before
+    with pytest.raises(ConfigError, match="is not there"):
+        settings.content(project=tmp_path / "elsewhere", fetched=tmp_path)

@@ -1,0 +1,35 @@
+"""The kinds of scorers: what the audit file may have under `scorers`."""
+
+from __future__ import annotations
+
+from functools import reduce
+from importlib import import_module
+from operator import or_
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from plumbline.scorers.settings import ScorerSettings
+
+KINDS = {
+    "offline": "settings:OfflineSettings",
+    "classifier": "settings:ClassifierSettings",
+    "perspective": "settings:PerspectiveSettings",
+    "stored": "settings:StoredSettings",
+}
+"""Kind, to `module:Class` of its settings below `plumbline.scorers`; the class has the kind as its literal `kind`."""
+
+
+def _settings(place: str) -> type[ScorerSettings]:
+    module, name = place.split(":")
+    found: type[ScorerSettings] = getattr(import_module(f"plumbline.scorers.{module}"), name)
+    return found
+
+
+SCORER_SETTINGS: dict[str, type[ScorerSettings]] = {kind: _settings(place) for kind, place in KINDS.items()}
+"""Kind -> its settings."""
+
+if TYPE_CHECKING:
+    AnyScorer = ScorerSettings
+else:
+    AnyScorer = Annotated[reduce(or_, SCORER_SETTINGS.values()), Field(discriminator="kind")]
