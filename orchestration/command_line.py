@@ -2,6 +2,7 @@
 
 import sys
 import webbrowser
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -105,17 +106,22 @@ def _conclude(places: Places, outcome, *, seconds: float) -> None:
         console.print(
             f"Explore: {_ui_command(places)}   (Dagster and MLflow on this machine)", highlight=False
         )
-    if outcome.undelivered:
-        errors.print(
-            f"MLflow could not be written for {len(outcome.undelivered)} cell(s); the numbers are in the lake, and "
-            "the next `plumbline audit` delivers them.", style="yellow",
-        )  # fmt: skip
+    _say_undelivered(outcome.undelivered)
     asked = f"{outcome.generated:,} answers generated, " if places.audit.generate else ""
     console.print(
         f"{outcome.forward_passes} forward passes, {asked}{seconds:.0f} s", style="dim", highlight=False
     )
     if outcome.failures:
         errors.print(f"{len(outcome.failures)} step(s) failed: {', '.join(outcome.failures)}", style="red")
+
+
+def _say_undelivered(cells: Collection[str]) -> None:
+    if cells:
+        errors.print(
+            f"MLflow could not be written for {len(cells)} cell(s); the numbers are in the lake, and the next "
+            "`plumbline audit` or `plumbline report` delivers them.",
+            style="yellow",
+        )
 
 
 def _ui_command(places: Places) -> str:
@@ -183,7 +189,10 @@ def report(
     config: ConfigOption = None,
     browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
-    """Write the report again from what is in the lake; no model is loaded. Prints its path."""
+    """Write the report again from what is in the lake; no model is loaded. Prints its path.
+
+    What MLflow could not take when it was audited is delivered now.
+    """
     places = places_of(config)
     from orchestration.instance import audit_lock, set_up
 
@@ -192,9 +201,14 @@ def report(
 
     from orchestration.audit_run import run_job
     from orchestration.definitions import defs
+    from orchestration.delivery import deliver_what_is_left
 
     with audit_lock(places), dg.DagsterInstance.get() as instance:
+        delivered, undelivered = deliver_what_is_left(defs, instance, places)
         _, reason = run_job(defs, instance, "findings", None)
+    if delivered:
+        console.print(f"MLflow: {delivered} cell(s) delivered")
+    _say_undelivered(undelivered)
     if reason is not None:
         raise PlumblineError("the report could not be written", found=reason)
     _print_findings(places)

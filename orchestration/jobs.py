@@ -37,5 +37,15 @@ findings = dg.define_asset_job(
     dg.AssetSelection.groups("findings"),
     description="Join the cells, compare checkpoints and published values, and write the report.",
 )
+deliver_cell = dg.define_asset_job(
+    "deliver_cell",
+    dg.AssetSelection.assets("tracked_run"),
+    description="Send the MLflow runs of one cell again, where MLflow could not be written; nothing is computed.",
+)
+deliver_model = dg.define_asset_job(
+    "deliver_model",
+    dg.AssetSelection.assets("tracked_answers"),
+    description="Send the MLflow runs of one generative model again, where MLflow could not be written.",
+)
 
-JOBS = [datasets, encoders, cells, slices, answers, language, findings]
+JOBS = [datasets, encoders, cells, slices, answers, language, findings, deliver_cell, deliver_model]

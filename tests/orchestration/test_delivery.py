@@ -1,0 +1,81 @@
+"""What is sent to MLflow later: only what it has not got, with the reason where it still cannot be written."""
+
+import dagster as dg
+import polars as pl
+import pytest
+import yaml
+
+from assets.partitions import GRID, LVLMS, cell_key
+from orchestration import jobs
+from orchestration.delivery import deliver_what_is_left
+from resources.places import Places
+
+ENTRIES = {
+    "labeller": "mine",
+    "datasets": {
+        "one": {"reader": "fairface", "root": "nowhere"},
+        "two": {"reader": "utkface", "root": "nowhere"},
+        "people": {"reader": "socialcounterfactuals", "root": "nowhere"},
+    },
+    "encoders": {"mine": {"address": "local-dir:mine"}},
+    "lvlms": {"seer": {"address": "local-dir:seer"}},
+    "audit": [{"datasets": ["one", "two"], "suites": ["crime"]}],
+    "generate": [{"datasets": ["people"], "prompts": ["characteristics"]}],
+}
+
+
+@pytest.fixture
+def places(tmp_path):
+    (tmp_path / "audit.yaml").write_text(yaml.safe_dump(ENTRIES))
+    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+
+
+def tracked(places, name, partition, run):
+    table = pl.DataFrame({"mlflow_run": pl.Series([run], dtype=pl.String)})
+    places.lake.write_table(name, table, partition=partition)
+
+
+def definitions_of(places, asked, *, down):
+    """The two assets, which say that they were asked and write what MLflow would have given them."""
+
+    def deliver(context, name):
+        asked.append((name, str(context.partition_key)))
+        if down is None:
+            tracked(places, name, str(context.partition_key), "r1")
+        state = "written" if down is None else f"not delivered: {down}"
+        return dg.MaterializeResult(metadata={"tracking": state})
+
+    @dg.asset(partitions_def=GRID)
+    def tracked_run(context: dg.AssetExecutionContext):
+        return deliver(context, "tracked_run")
+
+    @dg.asset(partitions_def=LVLMS)
+    def tracked_answers(context: dg.AssetExecutionContext):
+        return deliver(context, "tracked_answers")
+
+    return dg.Definitions([tracked_run, tracked_answers], jobs=[jobs.deliver_cell, jobs.deliver_model])
+
+
+@pytest.mark.parametrize("down", [None, "OperationalError: database is locked"])
+def test_only_what_mlflow_has_not_got_is_sent(places, tmp_path, down):
+    tracked(places, "tracked_run", cell_key("one", "mine"), None)
+    tracked(places, "tracked_run", cell_key("two", "mine"), "r0")
+    tracked(places, "tracked_answers", "seer", None)
+    asked: list = []
+    definitions = definitions_of(places, asked, down=down)
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        for name, keys in (("dataset", ["one", "two"]), ("encoder", ["mine"]), ("lvlm", ["seer"])):
+            instance.add_dynamic_partitions(name, keys)
+        delivered, refused = deliver_what_is_left(definitions, instance, places)
+        assert asked == [("tracked_run", "one|mine"), ("tracked_answers", "seer")]
+        if down is None:
+            assert (delivered, refused) == (2, {})
+            assert deliver_what_is_left(definitions, instance, places) == (0, {})
+        else:
+            assert delivered == 0
+            assert refused == dict.fromkeys(["one|mine", "seer"], f"not delivered: {down}")
+
+
+def test_a_home_without_cells_has_nothing_to_send(places, tmp_path):
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        assert deliver_what_is_left(dg.Definitions(), instance, places) == (0, {})
