@@ -15,8 +15,8 @@ from plumbline import __version__
 from plumbline.audit_values import JUDGED
 from plumbline.datasets import Declaration, row_filter
 from plumbline.digests import digest_json
+from plumbline.encoders.capability import Capability
 from plumbline.encoders.embedding import read_embedded
-from plumbline.encoders.encoder import Capability
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
 from plumbline.encoders.families import Family, require
 from plumbline.encoders.suite_needs import answers

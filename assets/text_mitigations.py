@@ -22,31 +22,14 @@ from plumbline.mitigation.kept_epochs import KeptEpochs
 from plumbline.mitigation.label_captions import label_captions
 from plumbline.mitigation.methods import METHODS, Method
 from plumbline.mitigation.settings import MitigationSettings
-from plumbline.mitigation.text_mitigations import Workplace, apply_text_mitigation, fit_text_mitigation
+from plumbline.mitigation.text_mitigations import apply_text_mitigation, fit_text_mitigation
 from plumbline.mitigation.training_rows import TrainingRows, is_training_row, training_rows
+from plumbline.mitigation.workplace import Workplace
 from resources.encoders import EncoderPool
 from resources.places import Places
 
 TEXT_METHODS = tuple(method for method in METHODS.values() if method.acts_on == "texts")
 _JUDGED = (*JUDGED, "captions")
-_DESCRIPTIONS = {
-    "bias_prompts": """Bias Prompts: a projection that takes the directions of gender, race and age out of every prompt.
-
-    Computed from the embeddings of attribute prompts alone, calibrated so that pairs such as `male doctor` and
-    `female doctor` coincide. No image, no label, no training.
-    """,
-    "prompt_array": """Prompt Array: a few learned tokens before every prompt, trained against an adversary.
-
-    The adversary guesses the protected attribute from image-text similarities; the tokens are trained so that it
-    cannot. Fitted on the dataset's training split, which no mitigated number is computed on; epochs are kept, so that
-    an interrupted training goes on. Needs an encoder whose texts can be differentiated.
-    """,
-    "saner": """SANER: a residual layer that makes neutral prompts equidistant to their attribute-specific variants.
-
-    Fitted on the captions of the dataset's training split; prompts that name the attribute pass unchanged. Epochs are
-    kept, so that an interrupted training goes on.
-    """,
-}
 
 
 def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
@@ -54,7 +37,7 @@ def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
 
     @dg.asset(
         name=method.name,
-        description=_DESCRIPTIONS[method.name],
+        description=method.about,
         deps=["probe_logits", "image_embeddings", "text_embeddings", "extended_records", "mitigation_texts"],
         partitions_def=GRID,
         group_name="mitigation",

@@ -22,7 +22,7 @@ from plumbline.audit_part import Part
 from plumbline.audit_values import JUDGING_SUITES, MitigationId, Slug, suggestion
 from plumbline.digests import digest_json
 from plumbline.generation_entries import GenerateEntry, Generation, Language, LvlmEntry
-from plumbline.mitigation.settings import DEFAULT_MITIGATIONS, MitigationSettings
+from plumbline.mitigation.entries import DEFAULT_MITIGATIONS, AnyMitigation
 from plumbline.scorers.kinds import AnyScorer
 from plumbline.scorers.settings import OfflineSettings
 from plumbline.watched import Watch
@@ -41,7 +41,7 @@ class Audit(Part):
     storage: Storage = Storage()
     engine: Engine = Engine()
     statistics: Statistics = Statistics()
-    mitigations: dict[MitigationId, MitigationSettings] = DEFAULT_MITIGATIONS
+    mitigations: dict[MitigationId, AnyMitigation] = DEFAULT_MITIGATIONS
     thresholds: Thresholds = Thresholds()
     datasets: dict[Slug, DatasetEntry]
     encoders: dict[Slug, EncoderEntry]

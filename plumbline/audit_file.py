@@ -31,7 +31,7 @@ from plumbline.generation_entries import (
     LvlmEntry,
 )
 from plumbline.lvlm.endpoint_settings import EndpointSettings
-from plumbline.mitigation.settings import SETTINGS
+from plumbline.mitigation.entries import SETTINGS
 from plumbline.scorers.kinds import SCORER_SETTINGS
 from plumbline.watched import Watch
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -16,22 +15,6 @@ from plumbline.errors import ConfigError
 if TYPE_CHECKING:
     import torch
     from PIL.Image import Image
-
-
-class Capability(StrEnum):
-    """What can be asked of an encoder; suites, labels and mitigations say which of these they need."""
-
-    EMBED_IMAGES = "embed_images"
-    """Images as vectors in a space shared with the texts, where a cosine means something."""
-
-    EMBED_TEXTS = "embed_texts"
-    """Texts as vectors in that space."""
-
-    LOGITS = "logits"
-    """One number an image and text, higher for a better match; enough for a choice among candidates."""
-
-    TEXT_GRADIENTS = "text_gradients"
-    """Text embeddings that can be differentiated by the input embeddings, for learned prompts."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline.encoders.encoder import Capability
+from plumbline.encoders.capability import Capability
 from plumbline.errors import CheckpointError, ConfigError
 
 Logit = Literal["dot", "scaled_cosine", "pair"]

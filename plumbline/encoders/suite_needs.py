@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plumbline.encoders.encoder import Capability
+from plumbline.encoders.capability import Capability
 from plumbline.encoders.families import Family, require
 from plumbline.tables.suites import Suite
 

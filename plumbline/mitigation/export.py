@@ -22,6 +22,7 @@ from plumbline.mitigation.methods import METHODS, Method
 
 EXAMPLE_FAMILIES = ("open_clip", "clip")
 """The families of encoders that there is an example for."""
+_EXAMPLE_METHODS = ("logit_adjustment", "bias_prompts", "prompt_array", "saner")
 
 # The title says the method, another line the digest, and a regular expression is read by the example.
 _NOT_FOR_PEOPLE = ("method", "fitted_on", "specific_pattern")
@@ -80,7 +81,8 @@ def export_mitigation(
     -------
     list of Path
         `mitigation.safetensors`, with metadata as strings (method, settings as JSON, digests, version); `README.md`;
-        and for open_clip and transformers CLIP `example.py`, about twenty lines that apply it.
+        and, where there is one for the method, for open_clip and transformers CLIP `example.py`, about twenty lines
+        that apply it.
 
     Raises
     ------
@@ -102,7 +104,7 @@ def export_mitigation(
     metadata = _metadata(method, settings, fitted.fitted_on, facts)
     arrays = {name: np.ascontiguousarray(array) for name, array in parameters.items()}
     contents = {"mitigation.safetensors": save(arrays, metadata=metadata)}
-    if facts.family in EXAMPLE_FAMILIES:
+    if facts.family in EXAMPLE_FAMILIES and method.name in _EXAMPLE_METHODS:
         contents["example.py"] = _example(method, settings, facts.family).encode()
     contents["README.md"] = _readme(
         method, settings, fitted.fitted_on, facts, example="example.py" in contents

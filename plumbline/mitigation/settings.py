@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from plumbline.audit_part import Part
+from plumbline.mitigation.fitted import FittedMitigation
+from plumbline.mitigation.workplace import Workplace
+
+if TYPE_CHECKING:
+    from plumbline.encoders.encoder import DualEncoder, PromptedEncoder
 
 Attribute = Literal["gender", "race", "age"]
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class MitigationSettings(Part):
+    """Settings of one mitigation; a method adds its keys, and what it says of them is what `audit.yaml` may hold."""
+
+    method: str
 
 
-class LogitAdjustmentSettings(_Settings):
+class TextMitigationSettings(MitigationSettings):
+    """Settings of a mitigation that acts on texts, which know how it is fitted and applied."""
+
+    def fit(self, work: Workplace) -> FittedMitigation:
+        """Fit the mitigation with these settings.
+
+        Raises
+        ------
+        ConfigError
+            If the encoder's family lacks what the method needs.
+        MetricError
+            If there are no rows to train on, or training gives no finite loss.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def apply(
+        fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return the mitigated (n, d) features of n texts, each as long as its row of `features`."""
+        raise NotImplementedError
+
+
+class LogitAdjustmentSettings(MitigationSettings):
     """Adaptive Logit Adjustment (paper: N = 20, learning rate 0.01, 20 epochs, 3 trials)."""
 
     method: Literal["logit_adjustment"] = "logit_adjustment"
@@ -34,7 +69,7 @@ class LogitAdjustmentSettings(_Settings):
     )
 
 
-class BiasPromptsSettings(_Settings):
+class BiasPromptsSettings(TextMitigationSettings):
     """Bias Prompts (Chuang et al. 2023): a calibrated projection of text features, without training."""
 
     method: Literal["bias_prompts"] = "bias_prompts"
@@ -44,8 +79,23 @@ class BiasPromptsSettings(_Settings):
         default="calibrated", description="released: three difference vectors, no calibration"
     )
 
+    def fit(self, work: Workplace) -> FittedMitigation:
+        """See `TextMitigationSettings`."""
+        from plumbline.mitigation.bias_prompts import fit_bias_prompts
 
-class PromptArraySettings(_Settings):
+        return fit_bias_prompts(work.embed, self, encoder_digest=work.encoder.identity.digest)
+
+    @staticmethod
+    def apply(
+        fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """See `TextMitigationSettings`."""
+        from plumbline.mitigation.bias_prompts import apply_bias_prompts
+
+        return apply_bias_prompts(fitted, features)
+
+
+class PromptArraySettings(TextMitigationSettings):
     """Prompt Array (Berg et al. 2022): learned tokens, trained against an adversary on the similarities."""
 
     method: Literal["prompt_array"] = "prompt_array"
@@ -64,8 +114,26 @@ class PromptArraySettings(_Settings):
         description="released: 16 vectors, their mean added to the text feature, a hinge",
     )
 
+    def fit(self, work: Workplace) -> FittedMitigation:
+        """See `TextMitigationSettings`."""
+        from plumbline.mitigation.prompt_array import fit_prompt_array
 
-class SanerSettings(_Settings):
+        return fit_prompt_array(
+            cast("PromptedEncoder", work.encoder), work.rows(self.attribute), self,
+            seed=work.seed, store=work.store, progress=work.progress,
+        )  # fmt: skip
+
+    @staticmethod
+    def apply(
+        fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """See `TextMitigationSettings`."""
+        from plumbline.mitigation.prompt_array import apply_prompt_array
+
+        return apply_prompt_array(fitted, cast("PromptedEncoder", encoder), texts, features)
+
+
+class SanerSettings(TextMitigationSettings):
     """SANER (Hirota et al. 2025): a residual layer on the features of attribute-neutral texts."""
 
     method: Literal["saner"] = "saner"
@@ -84,26 +152,23 @@ class SanerSettings(_Settings):
         default="trained", description="released: Adam 1e-4, 2 epochs, seven variants, one caption"
     )
 
+    def fit(self, work: Workplace) -> FittedMitigation:
+        """See `TextMitigationSettings`."""
+        from plumbline.mitigation.saner import fit_saner
 
-MitigationSettings = Annotated[
-    LogitAdjustmentSettings | BiasPromptsSettings | PromptArraySettings | SanerSettings,
-    Field(discriminator="method"),
-]
+        return fit_saner(
+            work.encoder, work.rows(self.attribute), self,
+            seed=work.seed, store=work.store, progress=work.progress,
+        )  # fmt: skip
 
-SETTINGS: dict[str, type[BaseModel]] = {
-    "logit_adjustment": LogitAdjustmentSettings,
-    "bias_prompts": BiasPromptsSettings,
-    "prompt_array": PromptArraySettings,
-    "saner": SanerSettings,
-}
-"""Method -> its settings."""
+    @staticmethod
+    def apply(
+        fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """See `TextMitigationSettings`."""
+        from plumbline.mitigation.saner import apply_saner
 
-DEFAULT_MITIGATIONS: dict[str, MitigationSettings] = {
-    "logit_adjustment": LogitAdjustmentSettings(),
-    "logit_adjustment_released": LogitAdjustmentSettings(selection="released"),
-    "bias_prompts": BiasPromptsSettings(),
-}
-"""What an audit tries when its file names no mitigations: what needs no training."""
+        return apply_saner(fitted, texts, features)
 
 
 def is_leaking(settings: MitigationSettings) -> bool:

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from plumbline.metrics.transfer_schema import IMPROVED, NO_EVIDENCE, WORSENED
+from plumbline.mitigation.methods import METHODS
 from plumbline.report.inputs import Reading
-from plumbline.report.mitigation_words import METHOD_WORDS
 from plumbline.report.numbers import MINUS, count, number, points
 from plumbline.report.rows import Row, defined
 from plumbline.report.transfer import COSTS, JUDGED, Tried, block_of, place, undefined_rows
@@ -187,7 +187,7 @@ def _other(one: Tried, reading: Reading) -> str:
 
 
 def _takes(one: Tried) -> str:
-    return f" {METHOD_WORDS[one.method].takes}." if one.method in METHOD_WORDS else ""
+    return f" {METHODS[one.method].takes}." if one.method in METHODS else ""
 
 
 def _beside(one: Tried, reading: Reading) -> list[str]:

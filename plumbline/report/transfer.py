@@ -9,8 +9,8 @@ from itertools import product
 import polars as pl
 
 from plumbline.metrics.transfer_schema import IMPROVED, UNDEFINED, WORSENED
+from plumbline.mitigation.methods import METHODS, method_title
 from plumbline.report.figures.outcomes import VARIANT_SUITES
-from plumbline.report.mitigation_words import METHOD_WORDS, method_title
 from plumbline.report.rows import Row, defined
 
 TASKS = (("crime", "crime"), ("communion", "negative_communion"), ("agency", "negative_agency"))
@@ -149,7 +149,7 @@ def block_of(row: Row) -> str | None:
 def tried(transfer: pl.DataFrame, *, dataset: str, model: str, leaking: Sequence[str] = ()) -> list[Tried]:
     """Return what was tried on a checkpoint and dataset, in the order of the methods and then by id."""
     rows = transfer.filter(pl.col("dataset") == dataset, pl.col("model") == model).to_dicts()
-    order = list(METHOD_WORDS)
+    order = list(METHODS)
     ids = {(row["condition"], row["method"]) for row in rows}
     ranked = sorted(ids, key=lambda i: (order.index(i[1]) if i[1] in order else len(order), i[1], i[0]))
     found = []

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from plumbline.metrics.transfer_schema import IMPROVED, NO_EVIDENCE, UNDEFINED, WORSENED
+from plumbline.mitigation.methods import method_title
 from plumbline.report.figures.canvas import label
 from plumbline.report.listings import Listing
-from plumbline.report.mitigation_words import method_title
 from plumbline.report.numbers import bare_p, count
 from plumbline.report.recommendation import recommended
 from plumbline.report.rows import Row

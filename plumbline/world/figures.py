@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from plumbline.encoders.encoder import Capability, Placement
+from plumbline.encoders.capability import Capability
+from plumbline.encoders.encoder import Placement
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.tables.suites import Suite, load_suite

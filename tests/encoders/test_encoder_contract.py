@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 from tiny_architectures import BUILDERS, TEXTS
 
-from plumbline.encoders.encoder import Capability, Placement
+from plumbline.encoders.capability import Capability
+from plumbline.encoders.encoder import Placement
 from plumbline.encoders.families import FAMILIES, require
 from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.errors import CheckpointError, ConfigError, EncodingError

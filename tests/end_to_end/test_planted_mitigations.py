@@ -17,8 +17,9 @@ from plumbline.metrics.mitigated_cell import mitigated_cell
 from plumbline.metrics.mitigation_effects import mitigation_effects
 from plumbline.mitigation.outcome_adjustment import outcome_adjustment
 from plumbline.mitigation.settings import BiasPromptsSettings, LogitAdjustmentSettings
-from plumbline.mitigation.text_mitigations import Workplace, apply_text_mitigation, fit_text_mitigation
+from plumbline.mitigation.text_mitigations import apply_text_mitigation, fit_text_mitigation
 from plumbline.mitigation.training_rows import is_training_row, training_rows
+from plumbline.mitigation.workplace import Workplace
 from resources.encoders import EncoderPool
 from resources.places import PROJECT
 

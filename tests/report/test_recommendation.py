@@ -7,7 +7,6 @@ from synthetic_audit import transfer_row
 from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA
 from plumbline.mitigation.methods import METHODS
 from plumbline.report import Reading
-from plumbline.report.mitigation_words import METHOD_WORDS
 from plumbline.report.recommendation import advice, changed, foremost, joined, recommended
 from plumbline.report.transfer import tried
 
@@ -205,10 +204,3 @@ def test_enumerations():
     assert [joined(words) for words in (["a"], ["a", "b"], ["a", "b", "c"], [])] == [
         "a", "a and b", "a, b and c", "nothing",
     ]  # fmt: skip
-
-
-def test_every_method_has_its_words():
-    assert {name: words.title for name, words in METHOD_WORDS.items()} == {
-        name: method.title for name, method in METHODS.items()
-    }
-    assert list(METHOD_WORDS) == list(METHODS)

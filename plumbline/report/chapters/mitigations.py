@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from plumbline.mitigation.methods import METHODS
 from plumbline.report.adjustment_listings import adjustment_findings, adjustment_listing
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.figures.adjustment import adjustment_figure, adjustments
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.mitigations import mitigation_figures
 from plumbline.report.inputs import Reading, ReportInputs
-from plumbline.report.mitigation_words import METHOD_WORDS
 from plumbline.report.recommendation import advice
 from plumbline.report.rows import in_order
 from plumbline.report.transfer import Tried, tried
@@ -125,6 +125,6 @@ CHAPTER = Chapter(
             "is the nearest to it (recall@1) or among the five nearest (recall@5); and how often an image is among the "
             "nearest to its caption (R-precision).",
         ),
-        *((words.title, words.works) for words in METHOD_WORDS.values()),
+        *((method.title, method.works) for method in METHODS.values()),
     ),
 )
