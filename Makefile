@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/bash
 
 .PHONY: audit audit-all test test-all check bench bench-statistics bench-mitigation bench-calibration bench-encoders \
-        bench-generation bench-language ui report clean help
+        bench-generation bench-language docs ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -57,6 +57,10 @@ bench-generation: $(READY)  ## answers of a LLaVA with what is shared, against `
 bench-language: $(READY)  ## words and MaxToxicity over 5 million answers, against scikit-learn and pandas
 	@$(BIN)/python -m benchmarks.language
 
+docs: $(READY)   ## the documentation as pages in .site, with the metric and asset references made from the code
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "Documentation: $(CURDIR)/.site/index.html"
+
 ui: $(READY)     ## Dagster and MLflow on loopback, over the store of `make audit`
 	@$(BIN)/plumbline ui
 
@@ -64,4 +68,4 @@ report: $(READY) ## write the report again and print its path
 	@$(BIN)/plumbline report
 
 clean:           ## remove the environment and every result
-	rm -rf $(VENV) .plumbline .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .plumbline .site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

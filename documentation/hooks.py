@@ -1,0 +1,31 @@
+"""What mkdocs calls: adds the generated pages, and lets links lead to pages of the site."""
+
+from mkdocs.structure.files import File, Files
+
+from documentation.asset_reference import asset_reference
+from documentation.command_reference import command_reference
+from documentation.metric_reference import metric_reference
+from documentation.repository_pages import DECISIONS, decisions_page, root_pages, with_links_of_the_site
+
+_GENERATED = {
+    "reference/metrics.md": metric_reference,
+    "reference/assets.md": asset_reference,
+    "reference/commands.md": command_reference,
+    DECISIONS: decisions_page,
+}
+
+
+def on_files(files: Files, *, config) -> Files:
+    """Add the pages that are generated, and those that are files of the repository's root."""
+    made = {page: make() for page, make in _GENERATED.items()}
+    for page, text in (root_pages() | made).items():
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page, config, files: Files) -> str:
+    """Let the links of a page lead to pages of the site; generated ones are written for it."""
+    if page.file.src_uri in _GENERATED:
+        return markdown
+    pages = {file.src_uri for file in files.documentation_pages()}
+    return with_links_of_the_site(markdown, page.file.src_uri, pages)

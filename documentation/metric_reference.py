@@ -1,0 +1,100 @@
+"""The page of every metric, from the registries: what it says, formula, source and traits."""
+
+import math
+from collections.abc import Iterator
+
+from plumbline.language.family import LanguageFamily, LanguageTraits
+from plumbline.language.registry import LANGUAGE_FAMILIES
+from plumbline.metrics.families.text_space import TEXT_SPACE
+from plumbline.metrics.family import MetricFamily
+from plumbline.metrics.registry import FAMILIES
+from plumbline.metrics.traits import MetricTraits
+
+_OPENING = """# Metrics
+
+Generated from the registries `plumbline.metrics.registry` and `plumbline.language.registry`. What is listed here of a
+metric it declares, and the contract tests prove (`tests/metrics/test_contracts.py`,
+`tests/language/test_language_contracts.py`).
+
+Names in parentheses within a formula are values of the column `definition`. Undefined is NaN with a reason, never 0.
+How intervals, p and q are made is in [The statistics](../statistics.md). `macro_accuracy_gain`, the one metric without
+an entry, is `macro_accuracy` after a logit adjustment minus before it.
+"""
+_GEOMETRY = """Whether a text space keeps positive and negative words of one trait apart. Of a checkpoint and of no
+dataset, since it needs prompts alone."""
+_ALIKE = {"zero": "0", "one": "1", "equal": "the same value for each", "undefined": "undefined"}
+_EMPTY = {"nan": "has no value (NaN)", "left_out": "is left out"}
+_UNDER = {None: "changes it", "invariant": "changes nothing", "equivariant": "does the same to it"}
+_BY_GROUP = {"scalar": "one value over all groups", "by_group": "one value a group"}
+
+
+def metric_reference() -> str:
+    """Return the page, in Markdown: a section a family, an entry a metric."""
+    return "\n".join([_OPENING, *_encoder_families(), *_language_families()])
+
+
+def _encoder_families() -> Iterator[str]:
+    for family in FAMILIES.values():
+        yield _family(family, f"Suites of prompts: {_codes(family.suites)}.")
+        yield from map(_metric, family.traits)
+    yield f"## Text spaces\n\n{_GEOMETRY} Asset [`valence_geometry`](assets.md#valence_geometry).\n"
+    yield from map(_metric, TEXT_SPACE)
+
+
+def _language_families() -> Iterator[str]:
+    for family in LANGUAGE_FAMILIES.values():
+        tables = f" Further tables: {_codes(family.tables)}." if family.tables else ""
+        yield _family(family, f"Needs {family.needs}.{tables}")
+        yield from map(_language_metric, family.traits)
+
+
+def _family(family: MetricFamily | LanguageFamily, needs: str) -> str:
+    asset = f"Asset [`{family.name}`](assets.md#{family.name}), version {family.code_version}."
+    return f"## {family.title}\n\n{family.description}\n\n{asset} {needs}\n"
+
+
+def _metric(traits: MetricTraits) -> str:
+    return _entry(
+        traits,
+        computed=f"`{traits.function.__module__}.{traits.function.__name__}`",
+        values=f"{_range(traits.bounds)}, {_BY_GROUP[traits.shape]}",
+        **{
+            "groups that are answered alike give": _ALIKE.get(traits.when_identical or "", ""),
+            "a group without images": _EMPTY[traits.empty_group],
+            "equal responses": traits.ties,
+            "multiplying all responses": _UNDER[traits.scale],
+            "adding to all responses": _UNDER[traits.shift],
+        },
+    )
+
+
+def _language_metric(traits: LanguageTraits) -> str:
+    alike = "" if traits.when_identical is None else _number(traits.when_identical)
+    return _entry(
+        traits,
+        values=f"{_range(traits.bounds)}, {traits.unit}",
+        **{"groups that are spoken of alike give": alike},
+    )
+
+
+def _entry(traits: MetricTraits | LanguageTraits, **facts: str) -> str:
+    listed = {"source": traits.source, **facts, "definition in headlines": _codes([traits.headline or ""])}
+    lines = [f"- {name}: {fact}" for name, fact in listed.items() if fact]
+    formula = traits.formula.replace("; ", ";\n")
+    return "\n".join(
+        [f"### {traits.name}\n", f"{traits.meaning}\n", f"```text\n{formula}\n```\n", *lines, ""]
+    )
+
+
+def _codes(names) -> str:
+    return ", ".join(f"`{name}`" for name in names if name)
+
+
+def _range(bounds: tuple[float, float]) -> str:
+    return f"{_number(bounds[0])} to {_number(bounds[1])}"
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "undefined"
+    return f"{value:,g}".replace("inf", "∞").replace("-", "−")

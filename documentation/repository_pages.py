@@ -1,0 +1,66 @@
+"""Pages of the repository as pages of the site: which file is which page, and where its links lead."""
+
+import posixpath
+import re
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+AT_THE_ROOT = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+"""Page -> file of the repository's root; one that is not there is no page."""
+DECISIONS = "decisions/index.md"
+
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
+
+
+def root_pages() -> dict[str, str]:
+    """Return the text of every page that is a file of the repository's root."""
+    return {
+        page: (PROJECT / file).read_text("utf-8")
+        for page, file in AT_THE_ROOT.items()
+        if (PROJECT / file).exists()
+    }
+
+
+def decisions_page() -> str:
+    """Return the list of decision records, in Markdown."""
+    lines = ["# Decisions\n", "What is not obvious, why it is so, and what it costs.\n"]
+    for path in sorted((PROJECT / "docs" / "decisions").glob("[0-9]*.md")):
+        title = path.read_text("utf-8").splitlines()[0].removeprefix("# ")
+        lines.append(f"- [{title}]({path.name})")
+    return "\n".join([*lines, ""])
+
+
+def with_links_of_the_site(text: str, page: str, pages: set[str]) -> str:
+    """Return a page whose links to other pages lead there; links to files that are no page become plain text.
+
+    Parameters
+    ----------
+    text : str
+        Markdown, with links as they hold in the repository.
+    page : str
+        Its path in the site, such as `scale.md`.
+    pages : set of str
+        Every page of the site.
+    """
+    origin = AT_THE_ROOT.get(page, f"docs/{page}")
+
+    def linked(match: re.Match[str]) -> str:
+        path, _, anchor = match["target"].partition("#")
+        if not path or ":" in path:
+            return match[0]
+        file = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
+        target = _page_of(file)
+        if target in pages:
+            relative = posixpath.relpath(target, posixpath.dirname(page) or ".")
+            return f"[{match['text']}]({relative}{'#' + anchor if anchor else ''})"
+        # What is neither a page nor a file stays, and the strict build refuses it.
+        return match["text"] if (PROJECT / file).exists() else match[0]
+
+    return _LINK.sub(linked, text)
+
+
+def _page_of(file: str) -> str:
+    if file == "docs/decisions":
+        return DECISIONS
+    of_root = {path: page for page, path in AT_THE_ROOT.items()}
+    return of_root.get(file, file.removeprefix("docs/"))
