@@ -15,7 +15,6 @@ from assets.partitions import answers_key, cell_key
 from assets.slices import asked_slices
 from assets.sources import report_sources
 from orchestration.executors import Executed, execute
-from orchestration.full_disk import full_disk_named
 from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions, register_slices
 from orchestration.time_limit import time_limit
 from orchestration.watched_folder import find_checkpoints
@@ -90,7 +89,7 @@ class AuditRun:
             )
         audit = self._places.audit
         self._preflight(audit)
-        with full_disk_named(self._places), audit_lock(self._places):
+        with audit_lock(self._places):
             if closed := close_orphans(self._instance):
                 self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
             register_partitions(self._instance, self._places)

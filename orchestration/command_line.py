@@ -74,17 +74,14 @@ def audit(config: ConfigOption = None) -> None:
         + (f"generative models: {asked}, " if asked else "")
         + f"from {places.audit_path.name}"
     )
-    from orchestration.instance import set_up
-
-    set_up(places)
-    import dagster as dg
-
-    from orchestration.audit_run import AuditRun
-    from orchestration.definitions import defs
+    from orchestration.instance import opened
     from orchestration.quick_storage import keep_engines, remember_partitions
 
     keep_engines()
-    with dg.DagsterInstance.get() as instance:
+    with opened(places) as instance:
+        from orchestration.audit_run import AuditRun
+        from orchestration.definitions import defs
+
         remember_partitions(instance)
         try:
             outcome = AuditRun(defs, instance, places, console=console).execute()
@@ -194,16 +191,13 @@ def report(
     What MLflow could not take when it was audited is delivered now.
     """
     places = places_of(config)
-    from orchestration.instance import audit_lock, set_up
+    from orchestration.instance import audit_lock, opened
 
-    set_up(places)
-    import dagster as dg
+    with opened(places) as instance, audit_lock(places):
+        from orchestration.audit_run import run_job
+        from orchestration.definitions import defs
+        from orchestration.delivery import deliver_what_is_left
 
-    from orchestration.audit_run import run_job
-    from orchestration.definitions import defs
-    from orchestration.delivery import deliver_what_is_left
-
-    with audit_lock(places), dg.DagsterInstance.get() as instance:
         delivered, undelivered = deliver_what_is_left(defs, instance, places)
         _, reason = run_job(defs, instance, "findings", None)
     if delivered:
@@ -316,14 +310,10 @@ def sample_annotations(
 def status(config: ConfigOption = None) -> None:
     """Show what is there and what is not: checkpoints on disk, datasets and their checks, cells and the report."""
     places = places_of(config)
-    from orchestration.instance import set_up
-
-    set_up(places)
-    import dagster as dg
-
+    from orchestration.instance import opened
     from orchestration.status import print_status
 
-    with dg.DagsterInstance.get() as instance:
+    with opened(places) as instance:
         print_status(places, instance, console=console)
 
 

@@ -1,4 +1,4 @@
-"""A disk that is full while an audit runs: said once, with place and remedy."""
+"""A disk that is full before an audit starts or while it runs: said once, with place and remedy."""
 
 import errno
 import sqlite3

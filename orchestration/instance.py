@@ -11,6 +11,7 @@ from typing import IO
 
 import dagster as dg
 
+from orchestration.full_disk import full_disk_named
 from orchestration.run_processes import is_gone
 from plumbline.errors import PlumblineError
 from plumbline.storage.atomic import require_reachable
@@ -47,6 +48,21 @@ def set_up(places: Places) -> None:
     if places.tracking_uri.startswith("sqlite:") and not (places.home / "mlflow.db").exists():
         with contextlib.suppress(TrackingUnavailable):
             Tracking(places).experiment()
+
+
+@contextmanager
+def opened(places: Places) -> Iterator[dg.DagsterInstance]:
+    """Set a home up and open its instance; a disk that is full then, or until it is closed, is named.
+
+    Raises
+    ------
+    StorageError
+        As `full_disk_named`.
+    """
+    with full_disk_named(places):
+        set_up(places)
+        with dg.DagsterInstance.get() as instance:
+            yield instance
 
 
 def _link(link: Path, target: Path) -> None:

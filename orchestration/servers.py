@@ -13,7 +13,7 @@ from typing import IO
 
 from rich.console import Console
 
-from orchestration.instance import register_partitions, set_up
+from orchestration.instance import opened, register_partitions
 from plumbline.errors import PlumblineError
 from resources.places import PROJECT, Places
 from resources.tracking import Tracking, TrackingUnavailable
@@ -33,10 +33,7 @@ def serve(places: Places, *, dagster_port: int, mlflow_port: int, console: Conso
     local = places.tracking_uri.startswith("sqlite:")
     for port in (dagster_port, mlflow_port) if local else (dagster_port,):
         _require_free(port)
-    set_up(places)
-    import dagster as dg
-
-    with dg.DagsterInstance.get() as instance:
+    with opened(places) as instance:
         register_partitions(instance, places)
     commands = {"Dagster": _dagster(dagster_port)}
     pages = {"Dagster": (dagster_port, f"http://{_LOOPBACK}:{dagster_port}")}

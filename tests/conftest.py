@@ -1,7 +1,9 @@
 """What holds for all tests."""
 
 import gc
+import subprocess
 
+import pytest
 from hypothesis import settings
 
 # `make test` draws the same examples every time, so that what fails there is what was changed; `make test-all` draws
@@ -20,3 +22,20 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Return a folder with a disk of its own, of 4 KiB, and what mounts it anew with options; needs leave to mount."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(*options: str) -> bool:
+        command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", folder]
+        return subprocess.run(command, capture_output=True).returncode == 0
+
+    if not mount("size=4k"):
+        pytest.skip("this user may not mount")
+    yield folder, lambda *options: mount("remount", *options)
+    # Lazily: what met the full disk may still have files of it open.
+    subprocess.run(["umount", "--lazy", folder], check=True)

@@ -102,40 +102,23 @@ def test_what_mlflow_could_not_take_is_delivered_by_the_next(command, tmp_path, 
         assert home.places.lake.read_table("provenance")["mlflow_run"].to_list() == [run.info.run_id]
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """Return a folder with a disk of its own, and what gives that disk another size; needs leave to mount."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-
-    def mount(*options: str) -> bool:
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", folder], capture_output=True
-        )
-        return done.returncode == 0
-
-    if not mount("size=400k"):
-        pytest.skip("this user may not mount")
-    yield folder, lambda size: mount("remount", f"size={size}")
-    subprocess.run(["umount", folder], check=True)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("full", ["lake", "home"])
 def test_a_full_disk_is_named_and_the_next_audit_goes_on(tmp_path, small_disk, full):
-    disk, resize = small_disk
+    disk, remount = small_disk
+    assert remount("size=400k")
     if full == "lake":
         home = make_home(tmp_path, **SMALL, storage={"shard_rows": 256, "root": str(disk)})
     else:
         home = make_home(disk, **SMALL)
-        resize("6m")
+        assert remount("size=6m")
     code, output = home.run("audit")
     assert code in (1, 2), output
     assert "No space left" in output or "disk is full" in output, output
     assert str(disk) in output and "free some space" in output, output
     assert "Traceback" not in output
 
-    assert resize("300m")
+    assert remount("size=300m")
     code, output = home.run("audit")
     assert code == 0, output
     lake = home.places.lake
