@@ -1,8 +1,10 @@
 """A home as it is opened: a disk that is full by then, and who holds the lock."""
 
+import fcntl
+
 import pytest
 
-from orchestration.instance import opened
+from orchestration.instance import AuditAlreadyRunning, audit_is_running, audit_lock, opened
 from plumbline.errors import StorageError
 from resources.places import PROJECT, Places
 
@@ -28,3 +30,34 @@ def test_a_disk_that_is_full_before_anything_starts_is_named(small_disk, room):
     with opened(places) as instance:
         instance.add_dynamic_partitions("dataset", ["one"])
         assert instance.get_dynamic_partitions("dataset") == ["one"]
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Places(audit_path=PROJECT / "audit.yaml", home=tmp_path)
+
+
+def test_one_who_only_asks_whether_an_audit_runs_stops_none(home, monkeypatch):
+    asker, waits = (home.home / "audit.lock").open("w"), []
+    fcntl.flock(asker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def wait(seconds):
+        waits.append(seconds)
+        asker.close()
+
+    monkeypatch.setattr("orchestration.instance.time.sleep", wait)
+    with audit_lock(home):
+        assert audit_is_running(home)
+    assert len(waits) == 1 and waits[0] > 0, "it waited once, and then had it"
+    assert not audit_is_running(home)
+
+
+def test_another_audit_is_given_up_on_after_moments(home, monkeypatch):
+    waits = []
+    monkeypatch.setattr("orchestration.instance.time.sleep", waits.append)
+    with audit_lock(home):
+        with pytest.raises(AuditAlreadyRunning, match="another audit is running"), audit_lock(home):
+            pass
+        assert 0 < sum(waits) < 1 and audit_is_running(home), "the first one still has it"
+    with audit_lock(home):
+        pass
