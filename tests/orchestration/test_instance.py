@@ -47,8 +47,8 @@ def test_one_who_only_asks_whether_an_audit_runs_stops_none(home, monkeypatch):
 
     monkeypatch.setattr("orchestration.instance.time.sleep", wait)
     with audit_lock(home):
+        assert len(waits) == 1 and waits[0] > 0, "it waited once, and then had it"
         assert audit_is_running(home)
-    assert len(waits) == 1 and waits[0] > 0, "it waited once, and then had it"
     assert not audit_is_running(home)
 
 
