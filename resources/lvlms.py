@@ -11,6 +11,8 @@ from plumbline.language.settings import Judge
 from plumbline.lvlm.backend import Backend
 from plumbline.lvlm.endpoint_key import read_key
 from plumbline.scorers.scorer import Scorer
+from plumbline.text.annotations import read_annotations
+from plumbline.text.lexicons import read_dictionaries
 from resources.places import PROJECT, Places
 
 if TYPE_CHECKING:
@@ -131,8 +133,22 @@ def require_askable(places: Places) -> None:
         places.lvlm_version(model)
     for name in audit.scorers:
         scorer_version(places, name)
-    for path in filter(None, (audit.language.dictionaries, audit.language.annotations)):
-        places.user_file(path)
+    require_readable(places)
+
+
+def require_readable(places: Places) -> None:
+    """Read the dictionaries and annotations that the audit file names: a mistake in them is said before anything runs.
+
+    Raises
+    ------
+    ConfigError
+        With file and line.
+    """
+    said = places.audit.language
+    if said.dictionaries is not None:
+        read_dictionaries(places.user_file(said.dictionaries))
+    if said.annotations is not None:
+        read_annotations(places.user_file(said.annotations))
 
 
 def placement_of(places: Places) -> Placement:

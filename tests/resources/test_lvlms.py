@@ -1,0 +1,58 @@
+"""What of a generative audit is refused before anything runs."""
+
+import pytest
+import yaml
+
+from plumbline.errors import ConfigError
+from resources.lvlms import require_askable
+from resources.places import Places
+
+HEADER = "sheet,text_id,group,text,annotator,label\n"
+
+
+@pytest.fixture
+def places(tmp_path):
+    entries = {
+        "labeller": "mine",
+        "datasets": {"people": {"reader": "socialcounterfactuals", "root": "nowhere"}},
+        "encoders": {"mine": {"address": "local-dir:mine"}},
+        "lvlms": {"far": {"endpoint": {"urls": ["http://127.0.0.1:9/v1"], "model": "far"}}},
+        "generate": [{"datasets": ["people"], "prompts": ["characteristics"]}],
+        "language": {
+            "annotations": str(tmp_path / "labels.csv"),
+            "dictionaries": str(tmp_path / "words.csv"),
+        },
+    }
+    (tmp_path / "audit.yaml").write_text(yaml.safe_dump(entries))
+    poles = "Warmth_dict_hi,Warmth_dict_lo,Competence_dict_hi,Competence_dict_lo"
+    (tmp_path / "words.csv").write_text(
+        f"word,{poles}\nkind,1,0,0,0\ncold,0,1,0,0\nable,0,0,1,0\nlost,0,0,0,1\n"
+    )
+    (tmp_path / "labels.csv").write_text(f"{HEADER}personality,k1,,a text,ann,1\n")
+    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+
+
+def test_files_without_a_mistake_are_no_hindrance(places):
+    require_askable(places)
+
+
+def test_a_label_that_is_none_is_said_with_its_line(places):
+    path = places.audit_path.parent / "labels.csv"
+    path.write_text(f"{HEADER}personality,k1,,a text,ann,1\npersonality,k2,,a text,ann,yes\n")
+    with pytest.raises(ConfigError) as said:
+        require_askable(places)
+    assert f"{path}, line 3, column label" in str(said.value)
+    assert said.value.found == "yes" and said.value.expected == "0 (no) or 1 (yes)"
+
+
+def test_a_dictionary_with_a_mistake_is_said_with_its_line(places):
+    path = places.audit_path.parent / "words.csv"
+    path.write_text(path.read_text().replace("cold,0", "cold,many"))
+    with pytest.raises(ConfigError, match=r"words\.csv, line 3"):
+        require_askable(places)
+
+
+def test_a_file_that_is_not_there_is_said(places):
+    (places.audit_path.parent / "labels.csv").unlink()
+    with pytest.raises(ConfigError, match="is not there"):
+        require_askable(places)
