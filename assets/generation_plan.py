@@ -1,37 +1,62 @@
 """The plan of a generative audit, from its audit file, its records and what has been generated already."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 import polars as pl
 
-from assets.slices import asked_slices
+from assets.slices import AskedSlice, asked_slices
 from plumbline.lvlm.design import asked_rows
-from plumbline.lvlm.endpoint_settings import EndpointSettings
 from plumbline.lvlm.generation import GenerationStore
-from plumbline.lvlm.plan import Plan, PlannedSlice
+from plumbline.lvlm.lvlm_folder import CONFIG
+from plumbline.lvlm.plan import CHARACTERS_OF_A_TOKEN, Plan, PlannedSlice, cost_of
+from plumbline.lvlm.published_plan import published_slices
+from plumbline.tables.dataset_sizes import DatasetSize
 from plumbline.tables.generation_prompts import typical_tokens
 from resources.lvlms import backend_identity
 from resources.places import Places
 
-_CHARACTERS_OF_A_TOKEN = 4
 
-
-def plan_generation(places: Places, models: Sequence[str] | None = None) -> Plan:
+def plan_generation(
+    places: Places, models: Sequence[str] | None = None, *, absent: Mapping[str, DatasetSize] | None = None
+) -> Plan:
     """Plan what the audit file asks of its generative models; no model is loaded.
 
     Parameters
     ----------
     models : sequence of str, optional
         Only these; all by default.
+    absent : mapping of str to DatasetSize, optional
+        Published sizes of the datasets that are not on this disk. With it, models need not be there either: nothing
+        that they said can be.
 
     Raises
     ------
     StorageError
-        If the records of a dataset have not been made.
+        If the records of another dataset have not been made.
+    CheckpointError
+        If a model is not on this disk, and `absent` is not given.
     """
     wanted = models or list(dict.fromkeys(model for model, _ in places.audit.designs))
-    return Plan([one for model in wanted for one in _planned(places, model)])
+    if absent is None:
+        return Plan([one for model in wanted for one in _planned(places, model)])
+    return Plan([one for model in wanted for one in _planned_anywhere(places, model, absent)])
+
+
+def _planned_anywhere(places: Places, model: str, absent: Mapping[str, DatasetSize]) -> list[PlannedSlice]:
+    found = _planned(places, model, absent=absent)
+    for (name, dataset), entries in places.audit.designs.items():
+        if name == model and dataset in absent:
+            found += published_slices(
+                model,
+                dataset,
+                entries,
+                absent[dataset],
+                most_new_tokens=places.audit.generation.decoding.max_new_tokens,
+                sees=model not in places.audit.twins,
+                endpoint=places.lvlm_entry(model).endpoint,
+            )
+    return found
 
 
 def require_within_limit(places: Places, model: str, slice_id: str) -> None:
@@ -47,11 +72,23 @@ def require_within_limit(places: Places, model: str, slice_id: str) -> None:
         Plan(_planned(places, model, only=slice_id)).require(limit)
 
 
-def _planned(places: Places, model: str, *, only: str | None = None) -> list[PlannedSlice]:
+def _planned(
+    places: Places,
+    model: str,
+    *,
+    only: str | None = None,
+    absent: Mapping[str, DatasetSize] | None = None,
+) -> list[PlannedSlice]:
+    slices = asked_slices(places, model, without=absent or ())
+    if not slices:
+        return []
     decoding, store = places.audit.generation.decoding.decoding, GenerationStore(places.answers)
-    identity, rate = backend_identity(places, model), _tokens_per_second(places, model)
+    identity, rate = (
+        _identity(places, model, anywhere=absent is not None),
+        _tokens_per_second(places, model, slices),
+    )
     endpoint, planned = places.lvlm_entry(model).endpoint, []
-    for name, sliced in asked_slices(places, model).items():
+    for name, sliced in slices.items():
         if only not in (None, name):
             continue
         asked = asked_rows(
@@ -65,9 +102,8 @@ def _planned(places: Places, model: str, *, only: str | None = None) -> list[Pla
         keys = pl.DataFrame({"row_key": [one.key for one in asked]}, schema={"row_key": pl.String})
         lacking = set(store.kept(identity, name).lacking(keys)["row_key"])
         left = [one for one in asked if one.key in lacking]
-        read = sum(ceil(len(one.question.text) / _CHARACTERS_OF_A_TOKEN) for one in left)
+        read = sum(ceil(len(one.question.text) / CHARACTERS_OF_A_TOKEN) for one in left)
         said = sum(min(typical_tokens(one.question.prompt), decoding.max_new_tokens) for one in left)
-        cost = 0.0 if endpoint is None else _cost(endpoint, read, said)
         planned.append(
             PlannedSlice(
                 model=model,
@@ -77,23 +113,22 @@ def _planned(places: Places, model: str, *, only: str | None = None) -> list[Pla
                 prompt_tokens=read,
                 new_tokens=said,
                 seconds=None if rate is None else said / rate,
-                cost=cost,
+                cost=cost_of(endpoint, read, said),
             )
         )
     return planned
 
 
-def _cost(endpoint: EndpointSettings, read: int, written: int) -> float | None:
-    """Return what tokens cost at an endpoint; None where it has no prices."""
-    if endpoint.price_input is None or endpoint.price_output is None:
-        return None
-    return (read * endpoint.price_input + written * endpoint.price_output) / 1e6
+def _identity(places: Places, model: str, *, anywhere: bool) -> str:
+    """Return what a model's answers are kept under; of one that is not on this disk, a name that nothing is under."""
+    address = places.lvlm_entry(model).address
+    if anywhere and address is not None and not (places.checkpoint_folder(address) / CONFIG).is_file():
+        return address
+    return backend_identity(places, model)
 
 
-def _tokens_per_second(places: Places, model: str) -> float | None:
+def _tokens_per_second(places: Places, model: str, slices: Mapping[str, AskedSlice]) -> float | None:
     """Return the mean rate of the newest runs of a model in which it generated; None where there is none."""
-    made = [
-        places.lake.committed("generations", partition=f"{model}|{s}") for s in asked_slices(places, model)
-    ]
+    made = [places.lake.committed("generations", partition=f"{model}|{name}") for name in slices]
     rates = [rate for one in made if one is not None and (rate := one.details["tokens_per_second"])]
     return sum(rates) / len(rates) if rates else None

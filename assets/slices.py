@@ -1,5 +1,6 @@
 """Slices of datasets: what one run of a generative model is about, and which of them an audit asks about."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -58,8 +59,13 @@ def _cut(places: Places, dataset: str, records_sha256: str, most_images: int) ->
     return slices(described, dataset, most_images=most_images)
 
 
-def asked_slices(places: Places, model: str) -> dict[str, AskedSlice]:
+def asked_slices(places: Places, model: str, *, without: Collection[str] = ()) -> dict[str, AskedSlice]:
     """Return slice id -> what a model is asked, over all its datasets; slices without questions are left out.
+
+    Parameters
+    ----------
+    without : collection of str
+        Datasets that are left out, as they are not there; names that an entry may mean of theirs are not checked.
 
     Raises
     ------
@@ -69,7 +75,7 @@ def asked_slices(places: Places, model: str) -> dict[str, AskedSlice]:
     found: dict[str, AskedSlice] = {}
     people: dict[GenerateEntry, list[pl.DataFrame]] = {}
     for (name, dataset), entries in places.audit.designs.items():
-        if name != model:
+        if name != model or dataset in without:
             continue
         cut = dataset_slices(places, dataset)
         for entry in entries:
@@ -80,7 +86,8 @@ def asked_slices(places: Places, model: str) -> dict[str, AskedSlice]:
             if asking:
                 found[slice_id] = AskedSlice(slice_id, dataset, rows, asking)
     for entry, frames in people.items():
-        _require_names(entry, pl.concat(frames))
+        if not set(without).intersection(entry.datasets):
+            _require_names(entry, pl.concat(frames))
     return found
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from orchestration.explain_commands import explain_command
 from orchestration.export_commands import export_command, verify_command
 from orchestration.fetch_commands import fetch
+from orchestration.plan_commands import plan_command
 from orchestration.terminal import ConfigOption, console, errors, places_of
 from plumbline import __version__
 from plumbline.errors import PlumblineError
@@ -54,6 +55,7 @@ app.command()(fetch)
 app.command("explain")(explain_command)
 app.command("export")(export_command)
 app.command("verify")(verify_command)
+app.command("plan")(plan_command)
 
 
 @app.command()
@@ -253,40 +255,6 @@ def diff(
         write_changes(html, changes)
         console.print(f"Page: {html}", soft_wrap=True, highlight=False, markup=False)
     raise typer.Exit(1 if changes.worst.height else 0)
-
-
-@app.command()
-def plan(config: ConfigOption = None) -> None:
-    """Show what the audit would still ask of generative models: answers, tokens, time and cost; nothing is started.
-
-    What is there already is not asked again. Exits with 2 where `generation.limit` of the audit file is exceeded.
-    """
-    from orchestration.generation_commands import print_plan
-
-    print_plan(_planned(places_of(config)), console=console)
-
-
-def _planned(places: Places) -> Places:
-    """Read the datasets that models are asked about, where that has not been done: a plan counts their images."""
-    unread = [d for _, d in places.audit.designs if not places.lake.committed("records", partition=d)]
-    if not unread:
-        return places
-    from orchestration.instance import audit_lock, register_partitions, set_up
-
-    set_up(places)
-    import dagster as dg
-
-    from orchestration.audit_run import run_job
-    from orchestration.definitions import defs
-
-    with audit_lock(places), dg.DagsterInstance.get() as instance:
-        register_partitions(instance, places)
-        for dataset in dict.fromkeys(unread):
-            with console.status(f"{escape(dataset)}: reading"):
-                _, reason = run_job(defs, instance, "datasets", dataset)
-            if reason is not None:
-                raise PlumblineError(f"the dataset `{dataset}` could not be read", found=reason)
-    return places
 
 
 @app.command("sample-annotations")

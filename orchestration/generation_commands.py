@@ -1,47 +1,11 @@
-"""The commands of the generative audit: what it would cost, and sheets for people to annotate."""
+"""The command of the generative audit that writes sheets for people to annotate."""
 
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from plumbline.errors import ConfigError
-from plumbline.lvlm.plan import Plan
 from plumbline.storage.arrays import csv_bytes
+from plumbline.text.annotation_sheets import AnnotationSheets, annotation_sheets
 from resources.places import Places
-
-
-def print_plan(places: Places, *, console: Console) -> None:
-    """Show rows, tokens, time and cost of every model and slice, and whether the audit file's limit allows them.
-
-    Raises
-    ------
-    ConfigError
-        If the plan is above a limit.
-    StorageError
-        If the records of a dataset have not been made: which images there are is not known yet.
-    """
-    from assets.generation_plan import plan_generation
-
-    plan = plan_generation(places)
-    console.print(_table(plan))
-    console.print(plan.told, highlight=False)
-    plan.require(places.audit.generation.limit)
-
-
-def _table(plan: Plan) -> Table:
-    table = Table(title="To generate", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("model | slice", "answers", "are there", "tokens read", "written", "time", "cost"):
-        table.add_column(name, justify="left" if "|" in name else "right")
-    for one in plan.slices:
-        numbers = (one.rows, one.finished, one.prompt_tokens, one.new_tokens)
-        seconds = "?" if one.seconds is None else f"{one.seconds / 60:,.1f} min"
-        cost = "?" if one.cost is None else f"{one.cost:,.2f}"
-        name = f"{one.model} | {one.slice}"
-        table.add_row(escape(name), *(f"{n:,}" for n in numbers), seconds if one.to_do else "", cost)
-    return table
 
 
 def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> tuple[list[Path], tuple[str, ...]]:
@@ -51,11 +15,15 @@ def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> tuple
     -------
     list of Path, tuple of str
         The files, and where there was too little to draw from.
+
+    Raises
+    ------
+    ConfigError
+        If nothing was scored, or there is nothing to draw from.
     """
     import polars as pl
 
     from assets.answers import StoredAnswers
-    from plumbline.text.annotation_sheets import annotation_sheets
 
     models = [m for m in dict.fromkeys(m for m, _ in places.audit.designs) if m not in places.audit.twins]
     cells = [StoredAnswers.find(places, model).cell() for model in models]
@@ -70,10 +38,30 @@ def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> tuple
         scorer=next(iter(cells[0].scorers)),
         seed=seed,
     )
+    return write_sheets(drawn, folder)
+
+
+def write_sheets(drawn: AnnotationSheets, folder: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """Write what was drawn; returns the files, and where there was too little. An empty sheet is not written.
+
+    Raises
+    ------
+    ConfigError
+        If all are empty.
+    """
+    empty = drawn.empty
+    if len(empty) == len(drawn.sheets):
+        raise ConfigError(
+            "there is nothing to annotate; no sheet was written",
+            found="\n            ".join(empty.values()),
+            hint="ask these prompts in `generate` of the audit file and run `plumbline audit`",
+        )
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, frame in {**drawn.sheets, "key": drawn.key}.items():
-        path = folder / f"{name}.csv"
-        path.write_bytes(csv_bytes(frame))
-        written.append(path)
-    return written, drawn.shortfalls
+        # The key is of texts: where only words were drawn it is empty.
+        if frame.height:
+            written.append(folder / f"{name}.csv")
+            written[-1].write_bytes(csv_bytes(frame))
+    short = [line for line in drawn.shortfalls if line.partition(":")[0].partition(",")[0] not in empty]
+    return written, (*empty.values(), *short)

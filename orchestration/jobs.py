@@ -7,6 +7,11 @@ datasets = dg.define_asset_job(
     dg.AssetSelection.groups("datasets"),
     description="Read one dataset, sort its files into accepted and quarantined, label genders, check the balance.",
 )
+read_dataset = dg.define_asset_job(
+    "read_dataset",
+    dg.AssetSelection.assets("records", "quarantine"),
+    description="Read one dataset, sort its files into accepted and quarantined; no model labels anything.",
+)
 encoders = dg.define_asset_job(
     "encoders",
     dg.AssetSelection.groups("encoders"),
@@ -48,4 +53,15 @@ deliver_model = dg.define_asset_job(
     description="Send the MLflow runs of one generative model again, where MLflow could not be written.",
 )
 
-JOBS = [datasets, encoders, cells, slices, answers, language, findings, deliver_cell, deliver_model]
+JOBS = [
+    datasets,
+    read_dataset,
+    encoders,
+    cells,
+    slices,
+    answers,
+    language,
+    findings,
+    deliver_cell,
+    deliver_model,
+]

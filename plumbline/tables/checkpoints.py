@@ -33,6 +33,10 @@ class StudyCheckpoint:
         The same weights under other addresses.
     factors : mapping of str to str
         `size`, `data_amount`, `data_source` in the contrastive grid; else empty.
+    family : str or None
+        Of encoders, as in `plumbline.encoders.families`.
+    width : int or None
+        Of an embedding; None where a model has none.
     """
 
     id: str
@@ -41,6 +45,8 @@ class StudyCheckpoint:
     addresses: tuple[str, ...]
     copies: tuple[str, ...] = ()
     factors: Mapping[str, str] = field(default_factory=dict)
+    family: str | None = None
+    width: int | None = None
 
 
 @cache
@@ -55,6 +61,7 @@ def study_checkpoints() -> Mapping[str, StudyCheckpoint]:
             addresses=tuple(about["addresses"]),
             copies=tuple(about.get("copies", ())),
             factors=about.get("factors", {}),
+            **about.get("encoder", {}),
         )
         for name, about in content["checkpoints"].items()
     }

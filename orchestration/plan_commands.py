@@ -1,0 +1,179 @@
+"""The command that says what an audit would still do: images, answers, time, disk and cost."""
+
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from orchestration.terminal import ConfigOption, console, places_of
+from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates
+from plumbline.errors import PlumblineError
+from plumbline.lvlm.plan import Plan
+from plumbline.tables.dataset_sizes import DatasetSize
+from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from resources.places import Places
+
+# Nobody's measurement: what one GPU of a data centre does not fall short of with ViT-L/14 and decoding by a few cores
+# (clip-retrieval publishes 312 images/s for one A100), and round numbers for pairs and tokens.
+_IMAGES, _PAIRS, _TOKENS = 200.0, 1_000.0, 1_000.0
+
+
+def plan_command(
+    config: ConfigOption = None,
+    images_per_second: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, help=f"Images that your device embeds in a second; {_IMAGES:,.0f} is assumed."
+        ),
+    ] = None,
+    pairs_per_second: Annotated[
+        float | None,
+        typer.Option(min=0.001, help=f"Image-prompt pairs of BridgeTower; {_PAIRS:,.0f} is assumed."),
+    ] = None,
+    tokens_per_second: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            help=f"New tokens of a generative model that has not run yet; {_TOKENS:,.0f} is assumed.",
+        ),
+    ] = None,
+) -> None:
+    """Show what the audit would still do: images and prompts, answers and tokens, time, disk and cost.
+
+    Nothing is started: no model is loaded to audit it, no endpoint is asked. Data and weights need not be there: a
+    dataset of the studies that is not on this disk counts with its published size. What is there already is not done
+    again. Exits with 2 where `generation.limit` of the audit file is exceeded.
+    """
+    from assets.dataset_size import absent_datasets
+    from assets.encoder_plan import plan_encoders
+
+    places = places_of(config)
+    absent = absent_datasets(places)
+    for dataset, size in absent.items():
+        _say(f"{dataset}: not on this disk; {size.images:,} images as published ({size.source})")
+    _read(places, without=absent)
+    encoders = plan_encoders(places, absent)
+    rates = Rates(images_per_second or _IMAGES, pairs_per_second or _PAIRS)
+    console.print(_cells(encoders, rates))
+    given = _origin("--images-per-second", images_per_second)
+    pairs = f" and {rates.pairs_per_second:,.0f} pairs/s {_origin('--pairs-per-second', pairs_per_second)}"
+    _say(
+        f"{encoders.images_to_embed:,} images to embed"
+        + (f", {encoders.pairs_to_score:,} pairs to score" if encoders.pairs_to_score else "")
+        + f": {_duration(encoders.seconds(rates))} on one device at {rates.images_per_second:,.0f} images/s {given}"
+        + (pairs if encoders.pairs_to_score else "")
+        + f"; {_size(encoders.bytes)} of disk for embeddings, logits and records"
+    )
+    if places.audit.designs:
+        _print_generation(places, absent, tokens_per_second)
+
+
+def _print_generation(
+    places: Places, absent: dict[str, DatasetSize], tokens_per_second: float | None
+) -> None:
+    from assets.generation_plan import plan_generation
+
+    plan, rate = plan_generation(places, absent=absent), tokens_per_second or _TOKENS
+    console.print(_slices(plan, rate))
+    _say(plan.told)
+    if plan.to_do:
+        scores = len(places.audit.scorers) * len(SCORED_ATTRIBUTES)
+        unmeasured = (
+            f", where a model has not run (~) at {rate:,.0f} new tokens/s "
+            f"{_origin('--tokens-per-second', tokens_per_second)}"
+            if plan.hours is None
+            else ""
+        )
+        _say(
+            f"{_duration(plan.seconds(rate))} one model after the other{unmeasured}; "
+            f"{_size(plan.bytes(scores=scores))} of disk for answers and scores"
+        )
+    plan.require(places.audit.generation.limit)
+
+
+def _read(places: Places, *, without: dict[str, DatasetSize]) -> None:
+    """Read the datasets that models are asked about, where that has not been done: a plan counts who is pictured."""
+    lake = places.lake
+    asked = dict.fromkeys(dataset for _, dataset in places.audit.designs if dataset not in without)
+    unread = [dataset for dataset in asked if lake.committed("records", partition=dataset) is None]
+    if not unread:
+        return
+    from orchestration.instance import audit_lock, opened, register_partitions
+
+    with opened(places) as instance, audit_lock(places):
+        from orchestration.audit_run import run_job
+        from orchestration.definitions import defs
+
+        register_partitions(instance, places)
+        for dataset in unread:
+            with console.status(f"{escape(dataset)}: reading"):
+                _, reason = run_job(defs, instance, "read_dataset", dataset)
+            # A check that fails refuses the audit; what is pictured is known all the same.
+            if lake.committed("records", partition=dataset) is None:
+                raise PlumblineError(f"the dataset `{dataset}` could not be read", found=reason)
+
+
+def _cells(plan: EncoderPlan, rates: Rates) -> Table:
+    table = Table(title="To embed", title_justify="left", box=SIMPLE_HEAD)
+    for name in (
+        "dataset | encoder",
+        "images",
+        "prompts",
+        "image × prompt",
+        "to embed",
+        "pairs",
+        "disk",
+        "time",
+    ):
+        table.add_column(name, justify="left" if "|" in name else "right")
+    for cell in plan.cells:
+        table.add_row(*_row(cell, rates))
+    return table
+
+
+def _row(cell: PlannedCell, rates: Rates) -> tuple[str, ...]:
+    return (
+        escape(f"{cell.dataset} | {cell.encoder}"),
+        f"{cell.images:,}",
+        f"{cell.distinct_prompts:,}" if cell.prompts else "gender labels",
+        f"{cell.images * cell.distinct_prompts:,}" if cell.prompts else "",
+        f"{cell.images_to_embed:,}",
+        f"{cell.pairs_to_score:,}" if cell.pairs_to_score else "",
+        "?" if cell.bytes is None else _size(cell.bytes),
+        "" if cell.is_there else _duration(cell.seconds(rates)),
+    )
+
+
+def _slices(plan: Plan, tokens_per_second: float) -> Table:
+    table = Table(title="To generate", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("model | slice", "answers", "are there", "tokens read", "written", "time", "cost"):
+        table.add_column(name, justify="left" if "|" in name else "right")
+    for one in plan.slices:
+        numbers = (one.rows, one.finished, one.prompt_tokens, one.new_tokens)
+        assumed = one.seconds is None
+        seconds = one.new_tokens / tokens_per_second if one.seconds is None else one.seconds
+        cost = "?" if one.cost is None else f"{one.cost:,.2f}"
+        name = f"{one.model} | {one.slice}"
+        time = ("~" if assumed else "") + _duration(seconds) if one.to_do else ""
+        table.add_row(escape(name), *(f"{n:,}" for n in numbers), time, cost)
+    return table
+
+
+def _origin(option: str, given: float | None) -> str:
+    return f"(assumed; {option})" if given is None else "(given)"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 7200:
+        return f"{seconds / 60:,.1f} min"
+    return f"{seconds / 3600:,.1f} h" if seconds < 72 * 3600 else f"{seconds / 86400:,.1f} days"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def _say(text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,137 @@
+"""What is planned of an audit whose data is in part here, in part read, in part nowhere."""
+
+import json
+
+import polars as pl
+import pytest
+
+from assets.dataset_size import absent_datasets, size_of
+from assets.encoder_plan import plan_encoders
+from assets.generation_plan import plan_generation
+from plumbline.datasets.records import RECORD_SCHEMA
+from plumbline.errors import CheckpointError, ConfigError
+from resources.places import Places
+
+MAP = {"index": "people.csv", "path": "photo", "columns": {"gender": "sex", "race": "origin"}}
+CELLS = [{"suites": ["crime"], "mitigations": []}]
+
+
+def places(folder, **parts):
+    staff = folder / "staff"
+    staff.mkdir(exist_ok=True)
+    rows = "".join(f"{n}.jpg,man,here\n" for n in range(3))
+    (staff / "people.csv").write_text(f"photo,sex,origin\n{rows}../out.jpg,man,here\n")
+    audit = {
+        "labeller": "b32",
+        "datasets": {
+            "staff": {"reader": "folder", "root": str(staff), "map": MAP},
+            "faces": {"reader": "fairface", "root": str(folder / "absent")},
+        },
+        "encoders": {"b32": {"address": "ViT-B-32-quickgelu/openai"}},
+        "audit": CELLS,
+    }
+    (folder / "audit.yaml").write_text(json.dumps(audit | parts))
+    return Places(folder / "audit.yaml", folder / "home")
+
+
+def record(places, dataset, **columns):
+    rows = {
+        "path": ["a.jpg", "b.jpg"],
+        "image_id": ["a", "b"],
+        "gender": ["man", "woman"],
+        "race": ["x", "x"],
+    }
+    frame = pl.DataFrame(rows | columns)
+    whole = frame.with_columns(
+        pl.lit(None, pl.String).alias(c) for c in RECORD_SCHEMA if c not in frame.columns
+    )
+    details = {"dataset_digest": "d"}
+    return places.lake.write_table(
+        "records", whole.select(list(RECORD_SCHEMA)), partition=dataset, details=details
+    )
+
+
+def planned(places):
+    return {
+        (cell.dataset, cell.encoder): cell for cell in plan_encoders(places, absent_datasets(places)).cells
+    }
+
+
+def test_images_are_counted_as_read_as_listed_or_as_published(tmp_path):
+    home = places(tmp_path)
+    assert list(absent_datasets(home)) == ["faces"]
+    listed = size_of(home, "staff").images
+    assert listed == 4, "a path that leaves the folder is refused when images are read"
+    assert {key[0]: cell.images for key, cell in planned(home).items()} == {"staff": 4, "faces": 97_698}
+    record(home, "staff")
+    record(home, "faces")
+    assert absent_datasets(home) == {}, "what was read once is known without its folder"
+    assert {key[0]: cell.images for key, cell in planned(home).items()} == {"staff": 2, "faces": 2}
+
+
+def test_a_dataset_that_is_nowhere_and_of_no_study_has_no_size(tmp_path):
+    gone = {"staff": {"reader": "folder", "root": str(tmp_path / "gone"), "map": MAP}}
+    with pytest.raises(ConfigError, match="nobody has published how large it is"):
+        absent_datasets(places(tmp_path, datasets=gone))
+
+
+def test_images_that_went_through_an_encoder_do_not_go_again(tmp_path):
+    home = places(tmp_path)
+    made = record(home, "staff")
+    index = pl.DataFrame({"image_id": ["a", "b"]})
+    details = {"records_sha256": "of other records"}
+    home.lake.write_table("image_embeddings", index, partition="staff|b32", details=details)
+    assert planned(home)["staff", "b32"].images_to_embed == 2
+    home.lake.write_table(
+        "image_embeddings", index, partition="staff|b32", details={"records_sha256": made.sha256}
+    )
+    assert planned(home)["staff", "b32"].images_to_embed == 0
+
+
+def test_one_checkpoint_embeds_once_and_another_family_of_it_again(tmp_path):
+    address = "hf-hub:google/owlv2-base-patch16-ensemble@fetched"
+    encoders = {
+        "b32": {"address": "ViT-B-32-quickgelu/openai"},
+        "owl": {"address": address},
+        "worded": {"address": address, "wording": "algorithm_1"},
+        "released": {"address": address, "family": "owlvit"},
+    }
+    asked = [{"encoders": ["owl", "worded", "released"], "suites": ["crime"], "mitigations": []}]
+    found = planned(places(tmp_path, encoders=encoders, audit=asked))
+    counts = {
+        encoder: cell.images_to_embed for (dataset, encoder), cell in found.items() if dataset == "staff"
+    }
+    assert counts == {"owl": 4, "worded": 0, "released": 4, "b32": 4}
+    assert found["staff", "b32"].prompts == (), "the labeller labels genders, and is asked nothing else"
+
+
+def generative(folder):
+    datasets = {
+        "staff": {"reader": "folder", "root": str(folder / "staff"), "map": MAP},
+        "sets": {"reader": "socialcounterfactuals", "root": str(folder / "absent")},
+    }
+    entry = {
+        "datasets": ["staff", "sets"],
+        "subsets": ["all", "physical_race"],
+        "prompts": ["describe"],
+        "seeds": [0],
+    }
+    lvlms = {"llava": {"address": "hf-hub:llava-hf/llava-1.5-7b-hf@fetched"}}
+    return places(folder, datasets=datasets, audit=[], lvlms=lvlms, generate=[entry])
+
+
+def test_answers_about_data_that_is_here_and_data_that_is_not_are_planned_together(tmp_path):
+    home = generative(tmp_path)
+    record(home, "staff")
+    plan = plan_generation(home, absent=absent_datasets(home))
+    assert {one.slice: one.rows for one in plan.slices} == {"staff.all": 2, "sets.physical_race": 25_080}
+    assert plan.hours is None
+
+
+def test_a_plan_that_an_audit_holds_to_needs_its_model(tmp_path):
+    home = generative(tmp_path)
+    record(home, "staff")
+    record(home, "sets", race=["Black", "White"], split=["physical_race"] * 2, physical=["old"] * 2)
+    assert plan_generation(home, absent={}).to_do == 4
+    with pytest.raises(CheckpointError, match="plumbline fetch llava"):
+        plan_generation(home)
