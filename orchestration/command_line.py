@@ -265,7 +265,8 @@ def sample_annotations(
 ) -> None:
     """Draw texts and words for people to annotate: how well do the scorer and the judge agree with them?
 
-    Fill in a label for each row and annotator, and name the file under `language.annotations` of the audit file.
+    Fill in a label for each row and annotator, and name the file under `language.annotations` of the audit file. Exits
+    with 2 where there is nothing to draw from.
     """
     from orchestration.generation_commands import write_annotation_sheets
 

@@ -30,6 +30,12 @@ A_BAND_OF_BLACK_SUBJECTS = 10
 KEY_COLUMNS = ("sheet", "text_id", "model", "prompt", "attribute", "group", "scorer", "score", "band")
 
 _EVENT = "toxicity"
+_NEEDS = {
+    PERSONALITY: f"scored answers to `personality` about {' or '.join(SUBSETS)}, without an instruction",
+    BLACK_SUBJECT: "scored answers to `main` prompts without an instruction that name a Black subject as such",
+    JUDGE: "words that are associated with a group and said `language.min_count` times",
+}
+"""What each sheet is drawn from."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,12 @@ class AnnotationSheets:
     sheets: dict[str, pl.DataFrame]
     key: pl.DataFrame
     shortfalls: tuple[str, ...]
+
+    @property
+    def empty(self) -> dict[str, str]:
+        """Return the sheets for which there was nothing at all, each with the reason in words."""
+        nothing = [name for name, sheet in self.sheets.items() if sheet.is_empty()]
+        return {name: f"{name}: nothing to draw from; it needs {_NEEDS[name]}" for name in nothing}
 
 
 def annotation_sheets(

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from plumbline.errors import MetricError
+from orchestration.generation_commands import write_sheets
+from plumbline.errors import ConfigError, MetricError
 from plumbline.tables.generation_schema import SCORE_SCHEMA
 from plumbline.text.annotation_cells import cells_to_fill
 from plumbline.text.annotation_sheets import BANDS, KEY_COLUMNS, annotation_sheets
@@ -255,3 +256,22 @@ def test_a_frame_without_a_column_is_refused():
 )
 def test_which_texts_name_a_black_subject(text, expected):
     assert pl.select(names_black_person(pl.lit(text, dtype=pl.String))).item() is expected
+
+
+def test_a_sheet_that_would_be_empty_is_not_written_and_said_with_what_it_needs(tmp_path):
+    found = drawn(frame=generations().with_columns(text=pl.lit("a chef")), words=associations(0))
+    written, said = write_sheets(found, tmp_path)
+    assert [path.name for path in written] == ["personality.csv", "key.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["key.csv", "personality.csv"]
+    assert [line.partition(":")[0] for line in said] == ["black_subject", "judge"]
+    assert "min_count" in said[1]
+    only_words = drawn(frame=generations().clear())
+    assert [path.name for path in write_sheets(only_words, tmp_path / "words")[0]] == ["judge.csv"]
+
+
+def test_where_nothing_can_be_drawn_no_file_is_written(tmp_path):
+    nothing = drawn(frame=generations().filter(pl.col("instruction") != "none"), words=associations(0))
+    with pytest.raises(ConfigError) as said:
+        write_sheets(nothing, tmp_path / "annotations")
+    assert all(f"{name}: nothing to draw from" in str(said.value) for name in nothing.sheets)
+    assert not (tmp_path / "annotations").exists()
