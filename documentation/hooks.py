@@ -5,7 +5,7 @@ from mkdocs.structure.files import File, Files
 from documentation.asset_reference import asset_reference
 from documentation.command_reference import command_reference
 from documentation.metric_reference import metric_reference
-from documentation.repository_pages import DECISIONS, decisions_page, root_pages, with_links_of_the_site
+from documentation.repository_pages import DECISIONS, decisions_page, repository_pages, with_links_of_the_site
 
 _GENERATED = {
     "reference/metrics.md": metric_reference,
@@ -16,9 +16,9 @@ _GENERATED = {
 
 
 def on_files(files: Files, *, config) -> Files:
-    """Add the pages that are generated, and those that are files of the repository's root."""
+    """Add the pages that are generated, and those that are files of the repository outside `docs`."""
     made = {page: make() for page, make in _GENERATED.items()}
-    for page, text in (root_pages() | made).items():
+    for page, text in (repository_pages() | made).items():
         files.append(File.generated(config, page, content=text))
     return files
 

@@ -5,19 +5,20 @@ import re
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
-AT_THE_ROOT = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
-"""Page -> file of the repository's root; one that is not there is no page."""
+FILES = {
+    "index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md",
+    "studies.md": "studies/README.md", "benchmarks.md": "benchmarks/README.md",
+}  # fmt: skip
+"""Page -> file of the repository, of those that do not lie in `docs`; one that is not there is no page."""
 DECISIONS = "decisions/index.md"
 
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
-def root_pages() -> dict[str, str]:
-    """Return the text of every page that is a file of the repository's root."""
+def repository_pages() -> dict[str, str]:
+    """Return the text of every page that is a file of the repository outside `docs`."""
     return {
-        page: (PROJECT / file).read_text("utf-8")
-        for page, file in AT_THE_ROOT.items()
-        if (PROJECT / file).exists()
+        page: (PROJECT / file).read_text("utf-8") for page, file in FILES.items() if (PROJECT / file).exists()
     }
 
 
@@ -42,7 +43,7 @@ def with_links_of_the_site(text: str, page: str, pages: set[str]) -> str:
     pages : set of str
         Every page of the site.
     """
-    origin = AT_THE_ROOT.get(page, f"docs/{page}")
+    origin = FILES.get(page, f"docs/{page}")
 
     def linked(match: re.Match[str]) -> str:
         path, _, anchor = match["target"].partition("#")
@@ -60,7 +61,8 @@ def with_links_of_the_site(text: str, page: str, pages: set[str]) -> str:
 
 
 def _page_of(file: str) -> str:
+    """Return the page that a file would be; of a folder that of its README, or of the list of decisions."""
     if file == "docs/decisions":
         return DECISIONS
-    of_root = {path: page for page, path in AT_THE_ROOT.items()}
-    return of_root.get(file, file.removeprefix("docs/"))
+    pages = {path: page for page, path in FILES.items()}
+    return pages.get(file) or pages.get(f"{file}/README.md") or file.removeprefix("docs/")

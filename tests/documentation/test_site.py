@@ -104,7 +104,7 @@ def test_pages_load_nothing_from_elsewhere(site):
         assert not re.search(r"@import|url\(['\"]?https?:", sheet.read_text("utf-8")), sheet
 
 
-def test_the_pages_of_the_root_link_into_the_site(site):
+def test_the_first_page_links_into_the_site(site):
     index = (site / "index.html").read_text("utf-8")
     assert 'href="scale.html"' in index and 'href="decisions/index.html"' in index
     assert 'href="docs/' not in index
@@ -116,6 +116,9 @@ def test_the_pages_of_the_root_link_into_the_site(site):
         ("index.md", "[a](docs/scale.md)", "[a](scale.md)"),
         ("index.md", "[a](docs/scale.md#b)", "[a](scale.md#b)"),
         ("index.md", "[a](docs/decisions)", "[a](decisions/index.md)"),
+        ("index.md", "[a](studies)", "[a](studies.md)"),
+        ("studies.md", "[a](../docs/scale.md)", "[a](scale.md)"),
+        ("studies.md", "[a](trident.yaml)", "a"),
         ("scale.md", "[a](../README.md)", "[a](index.md)"),
         ("scale.md", "[a](../deploy/kubernetes)", "a"),
         ("decisions/0001-x.md", "[a](../scale.md)", "[a](../scale.md)"),
@@ -125,5 +128,5 @@ def test_the_pages_of_the_root_link_into_the_site(site):
     ],
 )
 def test_links_of_the_repository_become_those_of_the_site(page, link, expected):
-    pages = {"index.md", "scale.md", "decisions/index.md"}
+    pages = {"index.md", "scale.md", "studies.md", "decisions/index.md"}
     assert with_links_of_the_site(link, page, pages) == expected
