@@ -1,0 +1,61 @@
+"""The tutorial, typed as it stands: what it says is what one sees."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fenced_blocks import blocks, command_lines
+
+from documentation.repository_pages import PROJECT
+
+PAGE = PROJECT / "docs" / "tutorial.md"
+FAILS = "# exits with 1"
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    """Do what parts 2 to 4 say, in another folder than theirs; gives what each audit, diff and status printed."""
+    folder, shown = tmp_path_factory.mktemp("tutorial"), []
+    environment = {
+        **os.environ,
+        "COLUMNS": "200",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    for block in blocks(PAGE):
+        text = block.text.replace("/tmp/tutorial", str(folder))
+        if text == block.text and block.language != "yaml":
+            continue
+        if block.language == "yaml":
+            (folder / "audit.yaml").write_text(text, "utf-8")
+        elif block.language == "python":
+            subprocess.run([sys.executable, "-c", text], cwd=PROJECT, check=True, timeout=120)
+        for line in command_lines(text) if block.language == "bash" else ():
+            if line.startswith("export "):
+                name, _, value = line.removeprefix("export ").partition("=")
+                environment[name] = value
+                continue
+            run = subprocess.run(
+                line.replace(".venv/bin/", ""), shell=True, cwd=PROJECT, env=environment,
+                capture_output=True, text=True, timeout=600, check=False,
+            )  # fmt: skip
+            assert run.returncode == (1 if line.endswith(FAILS) else 0), (line, run.stdout + run.stderr)
+            if "plumbline" in line.split()[0]:
+                shown.append(" ".join(run.stdout.split()))
+    return shown
+
+
+@pytest.mark.slow
+def test_what_the_tutorial_says_is_what_one_sees(typed):
+    first, status, second, diff, refused, refusal = typed
+    told = " ".join(PAGE.read_text("utf-8").split())
+    # Long names are folded where a table is narrow.
+    assert "no evidence of gender skew in" in first and " 21% " in first
+    assert "308" in status and "300" in status, "eight files are bad on purpose"
+    assert "Race skew in crime labels" in second
+    for part in ("Worse than before by more than is allowed", "What is another one", "the checkpoint"):
+        assert part in diff and part in told, part
+    assert "by gender × race mine faces 0.77 2.4" in diff and "from 0.77 to 2.4" in told
+    assert "race East Asian: 11.7% (n = 35), expected 12% to 16%" in refused
+    assert "0 forward passes" in refused and "records.label_balance (failed)" in refusal
