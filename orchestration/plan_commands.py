@@ -48,8 +48,10 @@ def plan_command(
     """
     from assets.dataset_size import absent_datasets
     from assets.encoder_plan import plan_encoders
+    from resources.lvlms import require_readable
 
     places = places_of(config)
+    require_readable(places)
     absent = absent_datasets(places)
     for dataset, size in absent.items():
         _say(f"{dataset}: not on this disk; {size.images:,} images as published ({size.source})")

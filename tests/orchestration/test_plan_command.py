@@ -1,0 +1,42 @@
+"""`plumbline plan` as it is read: mistakes that an audit would meet late, and whether it would be refused."""
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from orchestration import terminal
+from orchestration.command_line import app
+from plumbline.errors import ConfigError
+
+ENTRIES = {
+    "labeller": "b32",
+    "encoders": {"b32": {"address": "ViT-B-32-quickgelu/openai"}},
+    "datasets": {"people": {"reader": "socialcounterfactuals", "root": "nowhere/at/all"}},
+    "lvlms": {"far": {"endpoint": {"urls": ["http://127.0.0.1:9/v1"], "model": "far"}}},
+    "audit": [],
+    "generate": [{"datasets": ["people"], "prompts": ["characteristics"], "seeds": [0]}],
+}
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+    """Return what runs the command on an audit file with changes."""
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PLUMBLINE_AUDIT", "audit.yaml")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(terminal.console, "width", 200)
+
+    def run(**changes):
+        (tmp_path / "audit.yaml").write_text(yaml.safe_dump({**ENTRIES, **changes}))
+        return CliRunner().invoke(app, ["plan", "--config", str(tmp_path / "audit.yaml")])
+
+    return run
+
+
+def test_annotations_with_a_bad_label_are_said_before_anything_is_read(plan, tmp_path):
+    labels = tmp_path / "labels.csv"
+    labels.write_text("sheet,text_id,annotator,label\npersonality,k1,ann,maybe\n")
+    ran = plan(language={"annotations": str(labels)})
+    assert isinstance(ran.exception, ConfigError) and not ran.stdout
+    assert ran.exception.where == f"{labels}, line 2, column label"
+    assert (ran.exception.found, ran.exception.expected) == ("maybe", "0 (no) or 1 (yes)")
