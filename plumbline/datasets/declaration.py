@@ -74,7 +74,7 @@ class LabelRule:
 
 @dataclass(frozen=True)
 class Declaration:
-    """One dataset's data file.
+    """What is specific to one dataset: its data file, or, in few words, the same in its reader.
 
     Attributes
     ----------
@@ -101,12 +101,12 @@ class Declaration:
     version: int
     source: str
     base_attribute: str | None
-    class_set: str | None
-    rules: tuple[LabelRule, ...]
-    indexes: Mapping[str, str]
-    path_column: str | None
-    default_filter: str
-    filters: Mapping[str, str]
+    class_set: str | None = None
+    rules: tuple[LabelRule, ...] = ()
+    indexes: Mapping[str, str] = field(default_factory=dict)
+    path_column: str | None = None
+    default_filter: str = "all"
+    filters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def index_columns(self) -> tuple[str, ...]:

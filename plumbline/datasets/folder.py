@@ -56,10 +56,7 @@ class MappedFolder:
             base_attribute=column_map.base_attribute,
             class_set=column_map.classes,
             rules=tuple(rule for column, rule in self._rules.items() if column != _SPLIT),
-            indexes={},
             path_column=column_map.path,
-            default_filter="all",
-            filters={},
         )
 
     def index_files(self, root: Path) -> Sequence[str]:

@@ -21,7 +21,7 @@ class FolderIndexed(ABC):
     Attributes
     ----------
     declaration : Declaration
-        The dataset's data file.
+        What is specific to the dataset.
     name, form : str, str
         What messages call the dataset, and what its files are called.
     """

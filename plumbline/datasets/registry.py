@@ -8,7 +8,7 @@ from plumbline.datasets.column_map import ColumnMap
 from plumbline.datasets.records import Reader
 from plumbline.errors import ConfigError
 
-_READERS = {
+READERS = {
     "causalface": "CausalFace",
     "celeba": "CelebA",
     "fairface": "FairFace",
@@ -27,7 +27,7 @@ MAPPED = "folder"
 
 def reader_names() -> tuple[str, ...]:
     """Return the names that `reader_for` knows."""
-    return tuple(_READERS)
+    return tuple(READERS)
 
 
 def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
@@ -43,7 +43,7 @@ def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
     ConfigError
         If there is no such reader, or `folder` comes without a map, or another reader with one.
     """
-    if name not in _READERS:
+    if name not in READERS:
         raise ConfigError(
             "there is no reader for this dataset", found=name, expected=", ".join(reader_names())
         )
@@ -53,6 +53,6 @@ def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
             found=f"{name} {'without' if column_map is None else 'with'} `map`",
             expected="`map` with the reader `folder` only",
         )
-    reader = getattr(import_module(f"plumbline.datasets.{name}"), _READERS[name])
+    reader = getattr(import_module(f"plumbline.datasets.{name}"), READERS[name])
     made: Reader = reader(column_map) if column_map is not None else reader()
     return made

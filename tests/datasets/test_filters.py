@@ -14,6 +14,7 @@ from plumbline.datasets import (
     RECORD_SCHEMA,
     filter_names,
     load_declaration,
+    reader_for,
     reader_names,
     row_filter,
 )
@@ -150,7 +151,7 @@ def test_relabelling_names_values_that_the_conditions_keep(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in reader_names() if name != MAPPED])
 def test_a_declaration_agrees_with_suites_and_filters(name: str) -> None:
-    declaration = load_declaration(name)
+    declaration = reader_for(name).declaration
     assert declaration.id == name
     assert {rule.column for rule in declaration.rules} <= set(LABEL_COLUMNS)
     assert set(declaration.filters) <= {*suite_names(), "generation"}
@@ -197,7 +198,7 @@ def test_default_filters_are_those_of_the_studies() -> None:
 
 @pytest.mark.parametrize("name", [name for name in reader_names() if name != MAPPED])
 def test_age_groups_cover_every_age_once(name: str) -> None:
-    for rule in load_declaration(name).rules:
+    for rule in reader_for(name).declaration.rules:
         if rule.groups and rule.years:
             ages = [age for first, last in rule.groups.values() for age in range(first, last + 1)]
             assert ages == list(range(rule.years[0], rule.years[1] + 1))

@@ -40,16 +40,18 @@ def write_open_clip(folder, *, seed=3):
     save_file(weights, folder / "open_clip_model.safetensors")
 
 
-def write_clip(folder, *, seed=3):
+def write_clip(folder, *, seed=3, kind="CLIP"):
+    """CLIP, or another of its build such as `MetaClip2`."""
     transformers = _transformers()
     tokenizer = _tokenizer(last=("<start>", "<end>"), template="<start> $A <end>", pad="<end>", longest=77)
     text = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
     text |= {"vocab_size": len(tokenizer), "max_position_embeddings": 77}
     text |= {"bos_token_id": len(tokenizer) - 2, "eos_token_id": len(tokenizer) - 1}
     vision = {**_VISION, "patch_size": 8, "num_hidden_layers": 2}
-    config = transformers.CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)
+    configured, model = (getattr(transformers, f"{kind}{part}") for part in ("Config", "Model"))
+    config = configured(text_config=text, vision_config=vision, projection_dim=24)
     images = transformers.CLIPImageProcessorPil(**_CLIP_PIXELS)
-    _save(folder, transformers.CLIPModel, config, transformers.CLIPProcessor(images, tokenizer), seed)
+    _save(folder, model, config, transformers.CLIPProcessor(images, tokenizer), seed)
 
 
 def write_align(folder, *, seed=3):

@@ -58,6 +58,14 @@ def write_bakllava(folder, *, seed=4):
     _save_llava(folder, _transformers().MistralConfig(**text), tokenizer, seed)
 
 
+def write_vipllava(folder, *, seed=3):
+    """ViP-LLaVA: image tokens from several layers of the vision tower."""
+    tokenizer = _tokenizer(_LLAMA_TOKENS)
+    config = _transformers().LlamaConfig(**_text(tokenizer))
+    layers = {"kind": "VipLlava", "vision_feature_layer": [-1, -2]}
+    _save_llava(folder, config, tokenizer, seed, template=LLAVA_TEMPLATE, **layers)
+
+
 def write_llava_gemma(folder, *, seed=5):
     """LLaVA-Gemma: Gemma inside, with tied weights and the tokenizer's own chat template."""
     tokenizer = _tokenizer(_GEMMA_TOKENS)
@@ -156,20 +164,22 @@ def _tokenizer(special, *, end=None):
 
 
 def _save_llava(
-    folder, text, tokenizer, seed, *, template=None, vision=None, patch_size=8, shards=None
+    folder, text, tokenizer, seed, *, template=None, vision=None, patch_size=8, shards=None, kind="Llava", **more
 ):  # fmt: skip
     transformers = _transformers()
     size = (vision or {}).get("image_size", SIZE)
     tower = transformers.CLIPVisionConfig(
         **{**_VISION, "image_size": size, "patch_size": patch_size, **(vision or {})}
     )
-    config = transformers.LlavaConfig(
+    configured, built = (getattr(transformers, f"{kind}{p}") for p in ("Config", "ForConditionalGeneration"))
+    config = configured(
         vision_config=tower,
         text_config=text,
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
         image_seq_length=(size // patch_size) ** 2,
+        **more,
     )
-    model = randomised(lambda: transformers.LlavaForConditionalGeneration(config), seed)
+    model = randomised(lambda: built(config), seed)
     _ends(model, tokenizer)
     model.save_pretrained(folder, **({"max_shard_size": shards} if shards else {}))
     images = transformers.CLIPImageProcessorPil(

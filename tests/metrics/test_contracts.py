@@ -26,7 +26,8 @@ def sample(seed, n=240, levels=None):
 def test_every_public_function_and_every_row_is_declared():
     public = {name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))}
     declared = {traits.function.__name__ for traits in METRICS.values()}
-    assert public == declared
+    # A family may keep a function to itself.
+    assert public <= declared
     names = [name for family in metric_families() for name in family.metrics]
     assert len(names) == len(set(names)), "a metric belongs to one family"
     assert set(METRICS) - set(names) == {"valence_cosine", "valence_gap", "text_axis_share"}, "of no dataset"

@@ -1,0 +1,87 @@
+"""Each of the six things of CONTRIBUTING.md is one file and one row, and works: its own blocks are the proof."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("plumbline", "assets", "resources", "orchestration")
+SECTIONS = {
+    "dataset_reader": "Add a dataset reader",
+    "encoder_family": "Add a family of encoders",
+    "metric_family": "Add a family of metrics",
+    "mitigation": "Add a mitigation",
+    "scorer": "Add a scorer of texts",
+    "lvlm_backend": "Add a backend of generative models",
+}
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"# (plumbline/[\w/]+\.py)")
+_ROW = re.compile(r"# a row of (\w+) in (plumbline/[\w/]+\.py)")
+
+
+def blocks(heading):
+    """Return the path and text of a section's new file, and the registry, its name and the row."""
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    file, row = _BLOCK.findall(page.split(f"\n### {heading}\n")[1].split("\n### ")[0])
+    first, _, content = file.partition("\n")
+    place, _, line = row.partition("\n")
+    name, registry = _ROW.fullmatch(place).groups()
+    return _FILE.fullmatch(first)[1], content, registry, name, line
+
+
+def with_row(source, name, row):
+    """Add a row at the end of a registry, and its imports at the head of the file."""
+    imports = [line for line in row.splitlines(keepends=True) if line.startswith("from ")]
+    line = row.removeprefix("".join(imports))
+    head, table, rest = re.split(rf"^({name}\b.*= .*\n)", source, maxsplit=1, flags=re.MULTILINE)
+    # A table of rows ends with its bracket, whichever comes first: of what makes rows a mapping, or its own.
+    inside, end, after = re.split(r"^(    \)\n|\})", rest, maxsplit=1, flags=re.MULTILINE)
+    future = "from __future__ import annotations\n"
+    return head.replace(future, future + "".join(imports)) + table + inside + line + end + after
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The sources with all that the page adds."""
+    folder = tmp_path_factory.mktemp("copy")
+    for name in SOURCES:
+        left = shutil.ignore_patterns("__pycache__", "checkpoints")
+        shutil.copytree(ROOT / name, folder / name, ignore=left)
+    for heading in SECTIONS.values():
+        path, content, registry, name, row = blocks(heading)
+        assert not (folder / path).exists()
+        (folder / path).write_text(content, "utf-8")
+        source = (folder / registry).read_text("utf-8")
+        (folder / registry).write_text(with_row(source, name, row), "utf-8")
+    return folder
+
+
+def run(*command, cwd):
+    environment = os.environ | {"PYTHONPATH": str(cwd), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def found(copy):
+    """What the proofs found, all in one process: its imports are most of the time."""
+    run(sys.executable, ROOT / "tests" / "contributing" / "proofs.py", copy, cwd=copy)
+    return json.loads((copy / "found.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("proof", SECTIONS)
+def test_what_the_page_adds_works(proof, found):
+    assert found[proof] is None, found[proof]
+
+
+def test_the_new_files_pass_the_checks_of_the_project(copy):
+    files = [blocks(heading)[0] for heading in SECTIONS.values()]
+    settings = ("--config", ROOT / "pyproject.toml", "--no-cache")
+    run(sys.executable, "-m", "ruff", "check", *settings, *files, cwd=copy)
+    run(sys.executable, "-m", "ruff", "format", "--check", *settings, *files, cwd=copy)
