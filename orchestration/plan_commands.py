@@ -10,6 +10,7 @@ from rich.table import Table
 from orchestration.terminal import ConfigOption, console, places_of
 from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates
 from plumbline.errors import PlumblineError
+from plumbline.generation_entries import Limit
 from plumbline.lvlm.plan import Plan
 from plumbline.tables.dataset_sizes import DatasetSize
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
@@ -42,7 +43,7 @@ def plan_command(
 ) -> None:
     """Show what the audit would still do: images and prompts, answers and tokens, time, disk and cost.
 
-    Nothing is started: no model is loaded to audit it, no endpoint is asked. Data and weights need not be there: a
+    Nothing is started: no model is loaded, no endpoint is asked. Data and weights need not be there: a
     dataset of the studies that is not on this disk counts with its published size. What is there already is not done
     again. Exits with 2 where `generation.limit` of the audit file is exceeded.
     """
@@ -92,7 +93,17 @@ def _print_generation(
             f"{_duration(plan.seconds(rate))} one model after the other{unmeasured}; "
             f"{_size(plan.bytes(scores=scores))} of disk for answers and scores"
         )
+    _say_of_limit(plan, places.audit.generation.limit)
     plan.require(places.audit.generation.limit)
+
+
+def _say_of_limit(plan: Plan, limit: Limit) -> None:
+    if above := plan.above(limit):
+        _say(f"Above generation.limit, so that `plumbline audit` refuses it: {'; '.join(above)}")
+    elif limit.hours is not None and plan.hours is None:
+        _say("Within generation.limit, but for the hours: these are known after a first run.")
+    elif any(most is not None for _, most in limit):
+        _say("Within generation.limit of the audit file.")
 
 
 def _read(places: Places, *, without: dict[str, DatasetSize]) -> None:

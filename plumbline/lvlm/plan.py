@@ -112,21 +112,24 @@ class Plan:
         ]
         return ", ".join(part for part in parts if part)
 
+    def above(self, limit: Limit) -> list[str]:
+        """Return the limits that it is above, in words; a cost that is unknown is, hours before a first run are not."""
+        found = {"rows": self.to_do, "tokens": self.tokens, "hours": self.hours, "cost": self.cost}
+        return [
+            f"{name}: {'unknown' if found[name] is None else f'{found[name]:,}'} (limit {most:,})"
+            for name, most in limit
+            if most is not None and self.to_do and _is_above(name, found[name], most)
+        ]
+
     def require(self, limit: Limit) -> None:
-        """Refuse a plan above a limit; a cost that is not known is refused too, hours before a first run are not.
+        """Refuse a plan above a limit.
 
         Raises
         ------
         ConfigError
             With every limit that it is above.
         """
-        found = {"rows": self.to_do, "tokens": self.tokens, "hours": self.hours, "cost": self.cost}
-        above = [
-            f"{name}: {'unknown' if found[name] is None else f'{found[name]:,}'} (limit {most:,})"
-            for name, most in limit
-            if most is not None and self.to_do and _is_above(name, found[name], most)
-        ]
-        if above:
+        if above := self.above(limit):
             raise ConfigError(
                 "this audit would generate more than its limit allows",
                 where="generation.limit of the audit file",

@@ -1,5 +1,7 @@
 """`plumbline plan` as it is read: mistakes that an audit would meet late, and whether it would be refused."""
 
+import re
+
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -40,3 +42,20 @@ def test_annotations_with_a_bad_label_are_said_before_anything_is_read(plan, tmp
     assert isinstance(ran.exception, ConfigError) and not ran.stdout
     assert ran.exception.where == f"{labels}, line 2, column label"
     assert (ran.exception.found, ran.exception.expected) == ("maybe", "0 (no) or 1 (yes)")
+
+
+@pytest.mark.parametrize(
+    ("limit", "code", "said"),
+    [
+        ({"rows": 10}, 2, [r"Above .* refuses it: rows: \d{3},\d{3} \(limit 10\)"]),
+        ({"rows": 10**9}, 0, [r"Within generation\.limit of the audit file\."]),
+        ({"hours": 2}, 0, [r"Within generation\.limit, but for the hours: .*"]),
+        ({}, 0, []),
+    ],
+)
+def test_what_the_limit_says_of_it_is_on_stdout(plan, limit, code, said):
+    ran = plan(generation={"limit": limit})
+    assert "answers, about" in ran.stdout
+    verdict = [line for line in ran.stdout.splitlines() if "generation.limit" in line]
+    assert len(verdict) == len(said) and all(map(re.fullmatch, said, verdict)), ran.stdout
+    assert isinstance(ran.exception, ConfigError) if code else ran.exit_code == 0
