@@ -59,7 +59,7 @@ bench-language: $(READY)  ## words and MaxToxicity over 5 million answers, again
 
 docs: $(READY)   ## the documentation as pages in .site, with the metric and asset references made from the code
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
-	@echo "Documentation: $(CURDIR)/.site/index.html"
+	@echo "Documentation: $(CURDIR)/.site/index.html  (for its search: $(BIN)/python -m http.server -d .site -b 127.0.0.1)"
 
 ui: $(READY)     ## Dagster and MLflow on loopback, over the store of `make audit`
 	@$(BIN)/plumbline ui
