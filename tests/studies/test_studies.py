@@ -74,6 +74,8 @@ def test_a_study_is_whole_in_itself_and_asks_what_its_models_can_answer(name, tm
     assert used == set(audit.datasets)
     assert {e for _, e in audit.cells} | {audit.labeller} == set(audit.encoders)
     assert {model for model, _ in audit.designs} == set(audit.lvlms)
+    # A paper that took its data as it is sets no such limits.
+    assert audit.thresholds.label_error == 1 and not any(entry.balance for entry in audit.datasets.values())
     assert not [entry.root for entry in audit.datasets.values() if not entry.root.startswith("/data/")]
 
 
