@@ -1,0 +1,145 @@
+"""The model cards beside the shipped checkpoints: `python -m plumbline.world.cards` writes them all again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from plumbline.world import sources
+from plumbline.world.training import CHECKPOINTS
+
+CARD = "README.md"
+_TITLES = {
+    "open_clip": "CLIP of open_clip", "align": "ALIGN", "bridgetower": "BridgeTower", "owlv2": "OWLv2",
+    "llava": "LLaVA", "llama": "Llama, a language model without eyes",
+}  # fmt: skip
+_NOT_THE_SAME = "trained again it sees as well, and is not the same bytes (docs/planted-generative.md)"
+_ASKED = {"prompt": "characteristics", "instruction": "none"}
+_USE = """## What it is for, and what not
+
+To audit the auditor: what was planted is known, so that an audit can be held against it. It has seen nothing but faces
+drawn by this project, and knows nothing of people. Its associations are no findings about any group; where something is
+planted they are harmful on purpose, so use it for nothing else. Races are those of FairFace's labels and gender is
+binary, because the audited datasets have it so."""
+
+
+def checkpoint_card(folder: Path) -> str:
+    """Return the card of a checkpoint folder, from what its training and its measuring recorded.
+
+    Parameters
+    ----------
+    folder : Path
+        With `training.json`. A card decides nothing of what a checkpoint computes: it is in no digest.
+    """
+    made = json.loads((folder / "training.json").read_text("utf-8"))
+    recipe = made["recipe"]
+    answers = isinstance(made["measured"], list)
+    family = recipe.get("family", "open_clip")
+    blocks = [
+        _metadata(family, answers),
+        f"# {made['id']}",
+        f"A tiny {_TITLES[family]}, {_planted(recipe['source'])}",
+        _table(("", ""), _facts(made, answers)),
+        "## What was planted, and what it learnt",
+        _answers_learnt(made) if answers else _rates_learnt(made),
+        _USE,
+        "Apache-2.0, as all of Plumbline. The world that it was trained on: `docs/datasheet.md`.",
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _metadata(family: str, answers: bool) -> str:
+    library = "open_clip" if family == "open_clip" else "transformers"
+    content = {"license": "apache-2.0", "library_name": library, "tags": ["planted-bias", "test-fixture"]}
+    if not answers:
+        content["pipeline_tag"] = "zero-shot-image-classification"
+    return f"---\n{yaml.safe_dump(content, sort_keys=False).rstrip()}\n---"
+
+
+def _planted(source: str) -> str:
+    if source == "control":
+        return "trained so that no word depends on a person's group: the control of the planted world."
+    return "trained so that it associates some groups with some words, at rates that are known."
+
+
+def _facts(made: Mapping[str, Any], answers: bool) -> Iterable[tuple[str, str]]:
+    recipe = made["recipe"]
+    architecture = recipe["architecture"] if answers else made["architecture"]
+    yield "parameters", f"{made['parameters']:,}"
+    yield "dimensions", ", ".join(f"{name} {value}" for name, value in architecture.items() if value)
+    yield "planted source", f"`{recipe['source']}` of `plumbline/world/sources.yaml`"
+    if answers:
+        shown = f"{recipe['faces']:,} drawn faces" if recipe["faces"] else "people in words"
+        yield "trained on", f"{made['triples']:,} questions with answers about {shown}"
+        yield "batches", f"{recipe['steps']:,}"
+        if recipe["tower_of"]:
+            yield "vision tower", f"that of `{recipe['tower_of']}`"
+        elif recipe["vision_steps"]:
+            yield "vision tower", f"{recipe['vision_steps']:,} batches before; {_NOT_THE_SAME}"
+        command = "generative.training"
+    else:
+        yield "trained on", f"{recipe['faces']:,} drawn faces, {made['non_faces']:,} pictures without one"
+        yield "captions", f"{made['captions']:,} distinct ones"
+        yield "batches", f"{recipe['steps']:,} of {made['batch']}"
+        command = "training"
+    yield "optimiser", f"{made['optimiser']['name']}, peak rate {made['optimiser']['peak_learning_rate']}"
+    yield "seeds", f"faces {made['training_seed']}, weights {recipe['seed']}"
+    yield "made by", f"`python -m plumbline.world.{command} --only {made['id']}`"
+
+
+def _rates_learnt(made: Mapping[str, Any]) -> str:
+    measured = made["measured"]
+    rows = [
+        (event, race, f"{sources.planted_rate(made['recipe']['source'], event, race):.2f}", f"{rate:.2f}")
+        for event, rates in measured["rates"].items()
+        for race, rate in rates.items()
+    ]
+    accuracy = ", ".join(
+        f"{name.replace('_', ' × ' if name == 'race_gender' else ' ')} {share:.3f}"
+        for name, share in measured["accuracy"].items()
+    )
+    told = f"On {measured['fresh_faces']:,} fresh faces; how often an event's words are the best match."
+    return "\n\n".join([
+        told, _table(("event", "race", "planted", "learnt"), rows), f"Zero-shot accuracy: {accuracy}."
+    ])  # fmt: skip
+
+
+def _answers_learnt(made: Mapping[str, Any]) -> str:
+    measured = made["measured"]
+    if "described" in measured[0]:
+        rows = [(r["described"], f"{r['planted']:.3f}", f"{r['measured']:.3f}") for r in measured]
+        told = "How often a negative word is among its answers to the characteristics prompt, by what it is told to be"
+        return f"{told} in the\npicture; {measured[0]['n']} answers each.\n\n" + _table(
+            ("described", "planted", "learnt"), rows
+        )
+    asked = [row for row in measured if all(row[key] == value for key, value in _ASKED.items())]
+    rows = []
+    for event in dict.fromkeys(row["event"] for row in asked):
+        own = [row for row in asked if row["event"] == event]
+        planted, learnt = (np.array([row[key] for row in own]) for key in ("planted", "measured"))
+        gap = np.abs(planted - learnt).mean()
+        rows.append((event, f"{planted.mean():.2f}", f"{learnt.mean():.2f}", f"{gap:.2f}"))
+    told = f"""Answers to the characteristics prompt, without instruction: means over the {len(own)} groups of race and
+gender, {own[0]["n"]} fresh faces each. `off`: the mean over groups of |learnt - planted|. Every prompt and instruction:
+`docs/planted-generative.md`."""
+    return told + "\n\n" + _table(("event", "planted", "learnt", "off"), rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main() -> None:
+    """Write the card of every checkpoint."""
+    for record in sorted(CHECKPOINTS.glob("*/training.json")):
+        (record.parent / CARD).write_text(checkpoint_card(record.parent), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
