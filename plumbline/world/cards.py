@@ -118,16 +118,16 @@ def _answers_learnt(made: Mapping[str, Any]) -> str:
             ("described", "planted", "learnt"), rows
         )
     asked = [row for row in measured if all(row[key] == value for key, value in _ASKED.items())]
-    rows = []
+    means = []
     for event in dict.fromkeys(row["event"] for row in asked):
         own = [row for row in asked if row["event"] == event]
         planted, learnt = (np.array([row[key] for row in own]) for key in ("planted", "measured"))
         gap = np.abs(planted - learnt).mean()
-        rows.append((event, f"{planted.mean():.2f}", f"{learnt.mean():.2f}", f"{gap:.2f}"))
+        means.append((event, f"{planted.mean():.2f}", f"{learnt.mean():.2f}", f"{gap:.2f}"))
     told = f"""Answers to the characteristics prompt, without instruction: means over the {len(own)} groups of race and
 gender, {own[0]["n"]} fresh faces each. `off`: the mean over groups of |learnt - planted|. Every prompt and instruction:
 `docs/planted-generative.md`."""
-    return told + "\n\n" + _table(("event", "planted", "learnt", "off"), rows)
+    return told + "\n\n" + _table(("event", "planted", "learnt", "off"), means)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
