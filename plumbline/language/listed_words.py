@@ -61,14 +61,14 @@ class Subset:
         Rows of `Corpus.parts`: its groups.
     passed : DataFrame
         Every word above the threshold, by group, strongest first; columns of `word_associations`.
-    candidates : int
-        Pairs of a group and a word that was said of it often enough to be asked about.
+    candidates : dict of str to int
+        Group -> words that were said of it often enough to be asked about; a group without any is absent.
     sets : int
     """
 
     parts: pl.DataFrame
     passed: pl.DataFrame
-    candidates: int
+    candidates: dict[str, int]
     sets: int
 
     @property
@@ -97,7 +97,7 @@ def _subset(corpus: Corpus, parts: pl.DataFrame, said: pl.DataFrame, settings: L
     )
     asked = counts.filter(pl.col("count") >= settings.min_count, ~pl.col("word").is_in(left_out))
     sets = corpus.blocks.join(parts, on=["dataset", "attribute"], how="semi").height
-    return Subset(parts, passed, asked.height, sets)
+    return Subset(parts, passed, dict(asked.group_by("group").len().iter_rows()), sets)
 
 
 def word_tables(corpus: Corpus, subsets: list[Subset], *, settings: LanguageSettings) -> list[pl.DataFrame]:
@@ -122,7 +122,7 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
     p = 2 * stdtr(degrees, -np.abs(association) / error)
     tested = np.isfinite(p)
     # What was asked about and is not listed counts as found equal: q is then never too small.
-    unlisted = np.ones(max(0, subset.candidates - int(tested.sum())))
+    unlisted = np.ones(max(0, sum(subset.candidates.values()) - int(tested.sum())))
     q = np.full(len(p), np.nan)
     q[tested] = q_values(np.concatenate([p[tested], unlisted]))[: int(tested.sum())]
     few = f"interval from only {subset.sets} sets" if subset.sets < FEW_SETS else None

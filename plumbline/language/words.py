@@ -14,6 +14,7 @@ from plumbline.tables.generation_prompts import group_in_words, prompt_ids
 from plumbline.tables.schema import metric_frame
 
 NO_JUDGE = "no judge is configured"
+TOO_FEW = "no word was said often enough"
 
 
 def words_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
@@ -37,9 +38,7 @@ def words_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageR
     if settings.judge is not None:
         tables = [judged(table, settings.judge) for table in tables]
     rows = [
-        row
-        for subset, table in zip(subsets, tables)
-        for row in _rows(cell.model, subset, table, asked_judge=settings.judge is not None)
+        row for subset, table in zip(subsets, tables) for row in _rows(cell.model, subset, table, settings)
     ]
     return LanguageResult(metric_frame(rows), {"word_associations": pl.concat(tables)})
 
@@ -68,7 +67,7 @@ def judged(table: pl.DataFrame, judge: Judge) -> pl.DataFrame:
     return marked.with_columns(stereotype=known).select(list(WORD_ASSOCIATIONS))
 
 
-def _rows(model: str, subset: Subset, table: pl.DataFrame, *, asked_judge: bool) -> list[Row]:
+def _rows(model: str, subset: Subset, table: pl.DataFrame, settings: LanguageSettings) -> list[Row]:
     rows: list[Row] = []
     for part in subset.parts.iter_rows(named=True):
         own = subset.passed.filter(pl.col("group") == part["group"])
@@ -81,24 +80,26 @@ def _rows(model: str, subset: Subset, table: pl.DataFrame, *, asked_judge: bool)
             **{name: part[name] for name in ("dataset", "attribute", "group")},
         )
         number = float("nan") if undefined else float(own.height)
-        reason = _reason(own.height, part["prompts"], undefined)
+        rare = not undefined and part["group"] not in subset.candidates
+        none = [f"{TOO_FEW}: language.min_count is {settings.min_count}"] if rare else undefined
+        reason = _reason(own.height, part["prompts"], none)
         rows.append(
             common | {"metric": "associated_words", "value": number, "n": part["sets"], "reason": reason}
         )
-        stereotypes, why = _stereotypes(listed, own.height, undefined, asked_judge=asked_judge)
+        stereotypes, why = _stereotypes(listed, own.height, undefined, asked_judge=settings.judge is not None)
         rows.append(
             common | {"metric": "stereotype_words", "value": stereotypes, "n": listed.height, "reason": why}
         )
     return rows
 
 
-def _reason(passed: int, prompts: list[str], undefined: list[str]) -> str | None:
-    """Say which prompts were not asked, and how many words are counted and not listed."""
+def _reason(passed: int, prompts: list[str], why: list[str]) -> str | None:
+    """Say why there is none, which prompts were not asked, and how many words are counted and not listed."""
     missing = [prompt for prompt in prompt_ids("main") if prompt not in prompts]
     said = [f"not asked: {', '.join(missing)}"] if missing else []
     if passed > LISTED:
         said.append(f"the table lists the {LISTED} most associated")
-    return "; ".join([*undefined, *said]) or None
+    return "; ".join([*why, *said]) or None
 
 
 def _stereotypes(

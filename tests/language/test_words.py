@@ -10,7 +10,7 @@ from planted_texts import GROUPS, answers, cell_of, fillers
 
 from plumbline.language.listed_words import LISTED, ONE_BLOCK, WORD_ASSOCIATIONS
 from plumbline.language.settings import LanguageSettings
-from plumbline.language.words import NO_JUDGE, words_result
+from plumbline.language.words import NO_JUDGE, TOO_FEW, words_result
 from plumbline.text.associations import EMPTY_REASON, HALF_REASON
 
 SETTINGS = LanguageSettings(min_count=10)
@@ -170,3 +170,12 @@ def test_images_without_sets_are_units_of_their_own():
     frame = answers(planted, sets=60).with_columns(set_id=pl.lit(None, pl.String))
     table = words_result(cell_of(frame), settings=SETTINGS).tables["word_associations"]
     assert {"braids", "rapper"} <= set(table["word"]) and table["ci_low"].is_not_null().all()
+
+
+def test_a_setting_that_no_word_passes_is_named_with_its_value():
+    frame = answers(planted, sets=6)
+    often = dataclasses.replace(SETTINGS, min_count=10_000)
+    rows = words_result(cell_of(frame), settings=often).rows
+    counted = rows.filter(pl.col("metric") == "associated_words")
+    assert counted.height == 4 and (counted["value"] == 0).all()
+    assert counted["reason"].str.contains(f"{TOO_FEW}: language.min_count is 10000", literal=True).all()

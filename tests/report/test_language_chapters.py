@@ -21,6 +21,7 @@ from synthetic_language import (
     word_table,
 )  # fmt: skip
 
+from plumbline.language.words import TOO_FEW
 from plumbline.report import render, thumbnails
 from plumbline.report.accounting import undefined_listing
 from plumbline.report.chapters import CHAPTERS
@@ -227,6 +228,26 @@ def test_without_a_judge_the_chapter_says_so(table):
     assert "not judged" in {row[7] for row in listing(made, "words with association").rows}
     judged = language_inputs(language={"word_associations": word_table()}, judge="gpt-4-turbo")
     assert "gpt-4-turbo named stereotypes" in CHAPTER["words"].parts(table, judged)[0].notes[0]
+
+
+def test_a_setting_that_leaves_no_word_is_named_where_the_words_would_be(table):
+    why = f"{TOO_FEW}: language.min_count is 10; not asked: pretend"
+    of_words = pl.col("metric") == "associated_words"
+    rare = table.with_columns(
+        value=pl.when(of_words).then(0.0).otherwise("value"),
+        reason=pl.when(of_words).then(pl.lit(why)).otherwise("reason"),
+    )
+    listed = word_table(("llava",))
+    none = CHAPTER["words"].parts(rare, language_inputs(language={"word_associations": listed.clear()}))
+    assert none and all(
+        f"llava: no word is listed, since {TOO_FEW}: language.min_count is 10. " in " ".join(part.notes)
+        for part in none
+    )
+    some = CHAPTER["words"].parts(rare, language_inputs(language={"word_associations": listed}))
+    part = next(part for part in some if part.title == none[0].title)
+    assert part.tables and not any(note.startswith("llava: no word") for note in part.notes)
+    plainly = CHAPTER["words"].parts(table, language_inputs(language={"word_associations": listed.clear()}))
+    assert "none is said of one group that much more" in plainly[0].notes[0]
 
 
 def test_words_that_chance_may_explain_are_marked_and_long_lists_say_what_they_leave_out(table):

@@ -21,7 +21,7 @@ WORDS = LanguageFamily(
     name="words",
     title="Words said of a group",
     description=_DESCRIPTION.strip(),
-    code_version="2",
+    code_version="3",
     needs="texts",
     traits=(
         LanguageTraits(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from plumbline.language.words import TOO_FEW
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language_words import attributes_in, datasets_in, listed, models_in, of_subset, plain
@@ -16,14 +17,16 @@ OPEN = 2
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
-    words = inputs.language.get("word_associations")
-    if words is None or words.is_empty():
+    words, counts = inputs.language.get("word_associations"), where(plain(table), metric=METRICS)
+    if words is None:
         return []
-    parts = [Part(title="Which are stereotypes?", notes=_judges(inputs))]
-    counts = where(plain(table), metric=METRICS)
-    for dataset in datasets_in(words, inputs):
+    # Also where no word is listed: that is a result, and has a reason.
+    subsets = pl.concat([frame.select("dataset", "attribute") for frame in (words, counts)])
+    parts = [Part(title="Which are stereotypes?", notes=_judges(inputs))] if words.height else []
+    for dataset in datasets_in(subsets, inputs):
         own = where(words, dataset=dataset)
-        parts += [_part(own, counts, inputs, dataset, attribute) for attribute in attributes_in(own)]
+        for attribute in attributes_in(where(subsets, dataset=dataset)):
+            parts.append(_part(own, counts, inputs, dataset, attribute))
     return parts
 
 
@@ -33,6 +36,7 @@ def _part(
     rows = where(words, attribute=attribute)
     own = where(counts, dataset=dataset, attribute=attribute)
     models = models_in(rows, inputs)
+    silent = [model for model in models_in(own, inputs) if model not in models]
     first = [
         (
             f"{model}: the strongest words of each group",
@@ -46,10 +50,19 @@ def _part(
     ]
     return Part(
         title=of_subset(dataset, attribute),
-        notes=_missing(own),
+        notes=[*(_none(model, where(own, model=model)) for model in silent), *_missing(own)],
         tables=first[:OPEN],
         listings=[*first[OPEN:], *every],
     )
+
+
+def _none(model: str, counts: pl.DataFrame) -> str:
+    """Say why no word of a model is listed."""
+    reasons = where(counts, metric="associated_words")["reason"].drop_nulls().to_list()
+    rare = [part for reason in reasons for part in reason.split("; ") if part.startswith(TOO_FEW)]
+    if rare:
+        return f"{model}: no word is listed, since {rare[0]}. A smaller one lists words that were said less often."
+    return f"{model}: no word is listed: none is said of one group that much more than of the others."
 
 
 def _missing(counts: pl.DataFrame) -> list[str]:
