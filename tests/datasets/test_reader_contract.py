@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -22,6 +23,7 @@ from plumbline.datasets import (
 from plumbline.datasets.column_map import ColumnMap
 from plumbline.world import folders
 
+DATASHEET = Path(__file__).parents[2] / "docs" / "datasheet.md"
 # Kinds that are another form of a dataset that has a reader already.
 READER_OF = {"socialcounterfactuals_parquet": "socialcounterfactuals"}
 
@@ -97,6 +99,13 @@ def test_accepted_and_quarantined_are_listed_and_are_what_was_planted(kind: str,
     codes = dict(ingested.quarantine.select("path", "code").iter_rows())
     assert codes == {path: CODES[fault] for path, fault in folders.bad_files(kind).items()}
     assert len(codes) == ingested.quarantine.height
+
+
+@pytest.mark.parametrize("kind", folders.KINDS)
+def test_the_datasheet_counts_what_is_drawn(kind: str, planted: Path) -> None:
+    drawn = pl.read_csv(folders.ensure(kind, planted).parent / folders.TRUTH_FILE).height
+    told = re.search(rf"`{kind}`[^|]*\| ([\d,]+) \|", DATASHEET.read_text("utf-8"))
+    assert told is not None and told[1] == f"{drawn:,}"
 
 
 @pytest.mark.parametrize("kind", folders.KINDS)

@@ -1,0 +1,31 @@
+"""The page on limits says of every dataset what `plumbline fetch` says of it, and no more."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from plumbline.datasets import reader_names
+from plumbline.datasets.obtaining import obtaining
+
+PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
+ROWS = {
+    row[0]: row[1:]
+    for row in re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
+}
+OWN = {"folder"}
+"""Readers of data that only its owner knows."""
+
+
+def test_every_dataset_is_on_the_page():
+    assert set(ROWS) == set(reader_names()) - OWN
+
+
+@pytest.mark.parametrize("reader", ROWS)
+def test_licence_and_place_are_those_that_are_printed(reader):
+    about = obtaining(reader)
+    title, licence, page, how = ROWS[reader]
+    assert (title, licence) == (about.title, about.licence)
+    assert page == (f"<{about.page}>" if about.page else "see the paper")
+    assert how == ("`plumbline fetch`, from the hub" if about.hub else about.steps[0])
+    assert licence in about.instructions(reader)
