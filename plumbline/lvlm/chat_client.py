@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 
 from plumbline.lvlm.chat_call import Call
 from plumbline.lvlm.chat_endpoint import ChatEndpoint, ChatRequest, Clock
@@ -15,6 +15,7 @@ from plumbline.lvlm.chat_reply import ChatReply
 from plumbline.lvlm.chat_work import ChatWork, fault_error
 from plumbline.lvlm.endpoint_key import EndpointKey, read_key
 from plumbline.lvlm.endpoint_settings import EndpointSettings
+from plumbline.lvlm.retry_notes import RetryNotes, silence_stamina
 
 SET_ASIDE_S = 300.0
 """For how long a later call leaves out an endpoint that was down, while another is left."""
@@ -47,6 +48,7 @@ class ChatClient:
     def __init__(self, settings: EndpointSettings, *, clock: Clock | None = None) -> None:
         self.settings = settings
         self._clock = clock or Clock()
+        self._notes = RetryNotes(self._clock.monotonic)
         self._aside: dict[str, float] = {}
         self._have_answered: set[str] = set()
 
@@ -80,10 +82,12 @@ class ChatClient:
             call.stop()
 
     async def _ask_all(self, requests: Sequence[ChatRequest], key: EndpointKey, hand_out: _HandOut) -> None:
-        _log_retries_plainly()
+        silence_stamina()
         async with contextlib.AsyncExitStack() as stack:
             endpoints = [
-                await stack.enter_async_context(ChatEndpoint(url, self.settings, key, self._clock))
+                await stack.enter_async_context(
+                    ChatEndpoint(url, self.settings, key, self._clock, self._notes)
+                )
                 for url in self._urls()
             ]
             work = ChatWork([request.where for request in requests], endpoints)
@@ -137,11 +141,3 @@ class ChatClient:
             endpoint.fault = fault
             self._aside[endpoint.url] = self._clock.monotonic() + SET_ASIDE_S
             _log.warning("%s is set aside: %s", endpoint.url, fault)
-
-
-@cache
-def _log_retries_plainly() -> None:
-    """Let stamina report to the logger `stamina`: where structlog happens to be installed it would print."""
-    from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
-
-    set_on_retry_hooks([LoggingOnRetryHook])

@@ -13,8 +13,10 @@ from plumbline.lvlm.chat_reply import ChatReply, MalformedReply, read_reply
 from plumbline.lvlm.chat_transport import open_client
 from plumbline.lvlm.endpoint_key import EndpointKey
 from plumbline.lvlm.endpoint_settings import EndpointSettings
+from plumbline.lvlm.retry_notes import RetryNotes
 
 if TYPE_CHECKING:
+    import stamina
     from openai import AsyncOpenAI
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
@@ -73,11 +75,13 @@ class ChatEndpoint:
         Requests that it has answered.
     """
 
-    def __init__(self, url: str, settings: EndpointSettings, key: EndpointKey, clock: Clock) -> None:
+    def __init__(
+        self, url: str, settings: EndpointSettings, key: EndpointKey, clock: Clock, notes: RetryNotes
+    ) -> None:
         self.url = url
         self.fault: ChatFault | None = None
         self.answered = 0
-        self._settings, self._key, self._clock = settings, key, clock
+        self._settings, self._key, self._clock, self._notes = settings, key, clock, notes
         self._resting_until = clock.monotonic()
         self._client: AsyncOpenAI | None = None
 
@@ -112,9 +116,20 @@ class ChatEndpoint:
         async for attempt in attempts:
             with attempt:
                 await self._rest()
-                reply = await self._once(request)
+                try:
+                    reply = await self._once(request)
+                except ChatFault as fault:
+                    if self.fault is None:
+                        self._tell(fault, attempt)
+                    raise
         self.answered += 1
         return reply
+
+    def _tell(self, fault: ChatFault, attempt: stamina.Attempt) -> None:
+        attempts = self._settings.attempts
+        self._notes.tell(
+            self.url, fault, attempt=attempt.num, attempts=attempts, wait_s=float(attempt.next_wait)
+        )
 
     def _again(self, error: Exception) -> bool | float:
         """Say whether to try again. A pause that the endpoint asks for is kept by all of its slots, not by this one."""

@@ -12,6 +12,7 @@ import stamina
 from plumbline.lvlm.chat_fault import ChatFault, fault_of_status, on_one_line
 from plumbline.lvlm.endpoint_key import EndpointKey
 from plumbline.lvlm.endpoint_settings import is_loopback
+from plumbline.lvlm.retry_notes import RetryNotes, silence_stamina
 from plumbline.scorers.pace import Pace
 from plumbline.scorers.scorer import Scored
 
@@ -54,6 +55,8 @@ class PerspectiveCall:
 
     def __init__(self, url: str, key: EndpointKey, pace: Pace) -> None:
         self._url, self._key, self._pace = url, key, pace
+        self._notes = RetryNotes(pace.clock.monotonic)
+        silence_stamina()
         # Redirects are not followed, since the key would travel along.
         self._client = httpx2.Client(
             timeout=TIMEOUT_S, follow_redirects=False, trust_env=not is_loopback(url)
@@ -74,10 +77,18 @@ class PerspectiveCall:
             ):
                 with attempt:
                     self._pace.wait()
-                    return self._once(cut, truncated=cut != text)
+                    return self._told(cut, attempt, truncated=cut != text)
         except ChatFault as fault:
             return fault
         raise AssertionError("every attempt returns or raises")
+
+    def _told(self, text: str, attempt: stamina.Attempt, *, truncated: bool) -> Scored:
+        try:
+            return self._once(text, truncated=truncated)
+        except ChatFault as fault:
+            wait = float(attempt.next_wait)
+            self._notes.tell(self._url, fault, attempt=attempt.num, attempts=MOST_ATTEMPTS, wait_s=wait)
+            raise
 
     def _again(self, error: Exception) -> bool | float:
         if not isinstance(error, ChatFault) or error.kind != "passing":

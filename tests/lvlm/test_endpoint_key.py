@@ -89,7 +89,7 @@ def test_answers_rows_and_logs_are_free_of_it(everything_logged, tmp_path, recwa
     assert all(CANARY.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert CANARY not in repr(backend) + repr(vars(backend)) + repr(vars(backend._client)) + repr(chosen)
     names = {record.name for record in everything_logged.records}
-    assert {"openai._base_client", "httpcore2.http11", "httpx2", "stamina"} <= names, names
+    assert {"openai._base_client", "httpcore2.http11", "httpx2", "plumbline.lvlm.retry_notes"} <= names, names
     logged = everything_logged.text + repr([vars(record) for record in everything_logged.records])
     assert CANARY not in logged
     assert HIDDEN in logged  # the debug records did hold a header that sent it back
