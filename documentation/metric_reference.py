@@ -17,8 +17,9 @@ metric it declares, and the contract tests prove (`tests/metrics/test_contracts.
 `tests/language/test_language_contracts.py`).
 
 Names in parentheses within a formula are values of the column `definition`. Undefined is NaN with a reason, never 0.
-How intervals, p and q are made is in [The statistics](../statistics.md). `macro_accuracy_gain`, the one metric without
-an entry, is `macro_accuracy` after a logit adjustment minus before it.
+How intervals, p and q are made is in [The statistics](../statistics.md). Without an entry of their own are differences
+of these: `macro_accuracy_gain` is `macro_accuracy` after a logit adjustment minus before it, and `bias_transfer` holds
+what every mitigation changes, also in `zero_shot_accuracy`, `retrieval_recall` and `retrieval_r_precision`.
 """
 _GEOMETRY = """Whether a text space keeps positive and negative words of one trait apart. Of a checkpoint and of no
 dataset, since it needs prompts alone."""
