@@ -1,6 +1,7 @@
 """The driver of `plumbline audit`: every stage and cell as a Dagster run of its own, all in one process."""
 
 import gc
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ from resources.places import Places
 _INTERRUPTED = {"DagsterExecutionInterruptedError", "KeyboardInterrupt"}
 # Objects until a collection of each generation: rarer than Python's own, which walks all of an audit's again and again.
 _COLLECT_AFTER = (20_000, 20, 50)
+_JOINED = "findings"
+# What Dagster puts before the message of an error.
+_CLASS = re.compile(r"^(?:\w+\.)+\w+: ")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -101,7 +105,8 @@ class AuditRun:
             self._stage("audit cells", "cells", [cell_key(*cell) for cell in audit.cells])
             if asked:
                 self._generate(asked)
-            self._stage("join findings, write the report", "findings", [None])
+            self._stage("join findings, write the report", _JOINED, [None])
+            self._say_first_failure()
         return self.outcome
 
     def _asked(self) -> dict[str, list[str]]:
@@ -129,13 +134,39 @@ class AuditRun:
         self._stage(
             "list who is pictured", "slices", dict.fromkeys(s for names in asked.values() for s in names)
         )
-        keys = [answers_key(model, name) for model, names in asked.items() for name in names]
-        self._stage("ask generative models, score answers", "answers", keys)
-        self._stage("measure what they say of whom", "language", asked)
+        keys = {model: [answers_key(model, name) for name in names] for model, names in asked.items()}
+        self._stage(
+            "ask generative models, score answers", "answers", [k for own in keys.values() for k in own]
+        )
+        failed = {
+            model: [k for k in own if _step("answers", k) in self.outcome.failures]
+            for model, own in keys.items()
+        }
+        self._stage("measure what they say of whom", "language", [m for m in asked if not failed[m]])
+        for model, own in failed.items():
+            if own:
+                first, of = self._failure(_step("answers", own[0])), len(keys[model])
+                reason = (
+                    f"{model} is not measured: {len(own)} of its {of} slices failed, the first with {first}"
+                )
+                self._failed(_step("language", model), reason)
 
     def _failed(self, step: str, reason: str) -> None:
-        self._console.print(f"        {reason}", style="red", markup=False, highlight=False)
+        self._say(reason)
         self.outcome.failures[step] = reason
+
+    def _say(self, reason: str) -> None:
+        self._console.print(f"        {reason}", style="red", markup=False, highlight=False)
+
+    def _say_first_failure(self) -> None:
+        """Where findings could not be joined after other failures, say which was first: they follow from it."""
+        first = next(iter(self.outcome.failures), _JOINED)
+        if _JOINED in self.outcome.failures and first != _JOINED:
+            self._say(f"first failure: {self._failure(first)}")
+
+    def _failure(self, step: str) -> str:
+        """Return a step that failed, with the first line of the reason."""
+        return f"{step}: {self.outcome.failures[step].splitlines()[0]}"
 
     def _preflight(self, audit: Audit) -> None:
         """Refuse what could only fail later: a checkpoint that is not on disk, or cannot answer what it is asked."""
@@ -174,7 +205,7 @@ class AuditRun:
                 highlight=False,
             )
             if reason is not None:
-                self._failed(f"{job} {key or ''}".strip(), reason)
+                self._failed(_step(job, key), reason)
 
     def _run(self, job: str, partition: str | None) -> str | None:
         result, reason = run_job(self._definitions, self._instance, job, partition)
@@ -190,6 +221,10 @@ class AuditRun:
                 self.outcome.generated += int(metadata["generated"].value)
             if "tracking" in metadata and str(metadata["tracking"].value).startswith("not delivered"):
                 self.outcome.undelivered.append(str(partition))
+
+
+def _step(job: str, key: str | None) -> str:
+    return f"{job} {key or ''}".strip()
 
 
 def run_job(
@@ -238,7 +273,14 @@ def _reason(result: Executed) -> str:
             error = _said(failure.error)
             if error.cls_name != "DagsterAssetCheckFailedError":  # said by the check itself, better
                 said = failure.user_failure_data
-                reasons.append(said.description if said and said.description else error.message.strip())
-        elif event.is_job_failure and event.job_failure_data.error is not None:
-            reasons.append(_said(event.job_failure_data.error).message.strip())
+                reasons.append(said.description if said and said.description else _message(error))
+        # That a step failed is the reason that the run failed.
+        elif event.is_job_failure and event.job_failure_data.error is not None and not reasons:
+            reasons.append(_message(_said(event.job_failure_data.error)))
     return "\n        ".join(dict.fromkeys(reasons)) or "the run failed; see `plumbline ui`"
+
+
+def _message(error: SerializableErrorInfo) -> str:
+    """Return what an error says; without its class where it is one of this project, which says all there is to say."""
+    said = error.message.strip()
+    return _CLASS.sub("", said) if said.startswith("plumbline.") else said
