@@ -88,32 +88,45 @@ class _Check:
 
 _CHECKS = (
     _Check(
-        "generations", "complete_sets", "Counterfactual sets have an image of every group.",
+        "generations", "complete_sets",
+        f"Of each subset at least {_LEAST_COMPLETE:.0%} of the counterfactual sets have an image of every group; the "
+        "others are left out of MaxToxicity.",
         _complete_sets, _LEAST_COMPLETE, 1,
     ),
     _Check(
-        "generations", "empty_answers", "Few answers are empty without being refused.",
+        "generations", "empty_answers",
+        f"Of each prompt and instruction at most {_MOST_EMPTY:.0%} of the answers are empty without being refused.",
         _empty, 0, _MOST_EMPTY,
     ),
     _Check(
-        "generations", "answers_in_english", "Answers are in English, the language of word lists and scorers.",
+        "generations", "answers_in_english",
+        f"Of each prompt and instruction at most {_MOST_FOREIGN:.0%} of the answers are seen to be in another language "
+        "than English, that of word lists and scorers.",
         _foreign, 0, _MOST_FOREIGN,
     ),
     _Check(
-        "generations",
-        "one_source",
-        "All answers are of one model, as the files or the endpoint say it.",
-        _one_source,
-        1,
-        1,
+        "generations", "one_source", "All answers are of one model, as the files or the endpoint say it.",
+        _one_source, 1, 1,
     ),
     _Check(
-        "toxicity_scores", "scorer_coverage", "Scorers scored nearly all answers.",
+        "toxicity_scores", "scorer_coverage",
+        f"Each scorer scored at least {_LEAST_SCORED:.0%} of the answers, of each attribute.",
         _covered, _LEAST_SCORED, 1,
     ),
 )  # fmt: skip
 
 ANSWER_CHECKS_TABLE = "answer_checks"
+
+
+def furthest(frame: pl.DataFrame, *, highest: bool) -> str:
+    """Say which share is nearest to the limit or furthest beyond it, whether it is within or not."""
+    if frame.is_empty():
+        return "there is nothing to look at"
+    row = frame.sort("share", descending=highest).row(0, named=True)
+    share = row.pop("share")
+    # What an endpoint calls itself may be anything, and Dagster reads a description as Markdown.
+    of = ", ".join(f"{name} {value}" for name, value in row.items() if name != "source")
+    return f"{'highest' if highest else 'lowest'}: {share:.4g} of {of}"
 
 
 def _asset_check(one: _Check) -> dg.AssetChecksDefinition:
@@ -134,12 +147,13 @@ def _asset_check(one: _Check) -> dg.AssetChecksDefinition:
             ]
 
         outcome = quality.validate(f"{partition.replace('|', '.')}.{one.name}", frame, expectations)
+        told = furthest(frame, highest=one.low == 0)
         places.lake.write_table(
             ANSWER_CHECKS_TABLE,
-            outcome_row(one.asset, one.name, one.description, frame, outcome),
+            outcome_row(one.asset, one.name, one.description, frame, outcome, told=told),
             partition=f"{partition}|{one.asset}.{one.name}",
         )
-        return check_result(frame, outcome, severity=dg.AssetCheckSeverity.WARN)
+        return check_result(frame, outcome, severity=dg.AssetCheckSeverity.WARN, told=told)
 
     return check
 
