@@ -63,7 +63,7 @@ def print_changes(changes: Changes, *, console: Console) -> None:
     if changes.flips.height:
         _print(changes.flipped, f"{changes.flips.height:,} images with another answer", console)
     if changes.reasons.rows:
-        _print(changes.reasons, "What is another one", console)
+        _print(changes.reasons, "Where the changes come from", console)
     for said in changes.absent:
         console.print(f"not compared as it should be: {_safe(said)}", style="yellow", highlight=False)
 

@@ -32,7 +32,7 @@ class Changes:
     differences, flips, worst : DataFrame
         In `DIFF_SCHEMA`, `FLIP_SCHEMA` and again `DIFF_SCHEMA`: what got worse by more than is allowed.
     causes : mapping of str to sequence of str
-        `dataset|model` -> what is another one.
+        `dataset|model` -> what changed, such as `the checkpoint`.
     absent : sequence of str
         What could not be compared as it should, with the reason.
     previews : mapping of str to (str or None, str)
@@ -76,9 +76,9 @@ class Changes:
 
     @property
     def reasons(self) -> Listing:
-        """List what is another one in each cell."""
+        """List where the changes of each cell come from."""
         rows = [(where, ", ".join(causes)) for where, causes in self.causes.items()]
-        return Listing(("Cell", "What is another one"), rows)
+        return Listing(("Cell", "What changed"), rows)
 
     @property
     def flipped(self) -> Listing:

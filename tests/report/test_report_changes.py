@@ -1,10 +1,13 @@
 """What changed since the audit before, as a page and first in the report."""
 
+import io
 from dataclasses import replace
 
 import polars as pl
 import pytest
+from rich.console import Console
 
+from orchestration.diff_commands import print_changes
 from plumbline.diff.schema import DIFF_SCHEMA, FLIP_SCHEMA
 from plumbline.report import render
 from plumbline.report.changes import LONGEST, Changes
@@ -45,7 +48,8 @@ def test_regressions_are_named_first_in_the_report(table, inputs):
     at = [page.index(f'<h2 id="{anchor}">') for anchor in ("changes", "audited", "findings")]
     assert at == sorted(at)
     assert "1 number is worse than before by more than is allowed" in page and "+1.0 [0.8–1.2]" in page
-    assert "the checkpoint" in page
+    cause = page.partition("Where the changes of each cell come from")[2].partition("</table>")[0]
+    assert "faces|clip" in cause and "the checkpoint" in cause
 
 
 def test_a_report_without_an_audit_before_says_nothing_of_changes(table, inputs):
@@ -74,6 +78,15 @@ def test_flips_are_shown_in_turn_with_their_pictures_or_why_there_is_none():
     page = render_changes(found, title="What changed")
     assert PICTURE in page and "gone: the file is not there any more" in page
     assert "21 answers are another text" in page
+
+
+def test_the_terminal_says_where_changes_come_from():
+    terminal = Console(file=io.StringIO(), width=100)
+    print_changes(
+        changes([difference()], causes={"faces|clip": ["the checkpoint", "prompts"]}), console=terminal
+    )
+    told = terminal.file.getvalue().partition("Where the changes come from")[2]
+    assert told.split()[:3] == ["Cell", "What", "changed"] and "the checkpoint, prompts" in told
 
 
 def test_hostile_text_is_text():
