@@ -262,9 +262,11 @@ class StoredCell:
 
     def _control_images(self) -> NDArray[np.float32] | None:
         """Return the image embeddings of a control: a dataset without classes, whose spread is what is asked for."""
-        made = self.places.lake.require("image_embeddings", partition=self.partition)
-        if declaration_of(self.places, self.dataset).base_attribute or "shards" not in made.details:
+        if declaration_of(self.places, self.dataset).base_attribute:
             return None
+        if Capability.EMBED_IMAGES not in self.family.offers:
+            return None
+        made = self.places.lake.require("image_embeddings", partition=self.partition)
         if made.details["images"] != self.logits.details["images"]:
             raise StorageError(
                 "logits and image embeddings of this cell do not belong together",

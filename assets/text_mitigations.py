@@ -99,19 +99,22 @@ class _Bench:
                 )
         records = lake.read_table("extended_records", made=stored.extended)
         shards = [(s["key"], s["sha256"]) for s in embedded.details["shards"]]
-        prompts = prompts_of(stored)
+        captions = label_captions(records.filter(judged_rows(records)))
+        # A caption may be a text that the encoder has embedded for another suite.
+        texts = tuple(dict.fromkeys((*prompts_of(stored), *captions)))
+        known = lake.read_arrays("text_embeddings", made=made)["embedding"]
         row = {text: i for i, text in enumerate(made.details["texts"])}
-        known = lake.read_arrays("text_embeddings", made=made)["embedding"][[row[text] for text in prompts]]
-        captions = tuple(dict.fromkeys(label_captions(records.filter(judged_rows(records)))))
-        others = [text for text in captions if text not in row]
-        further = embed_texts(encoder, others, places.shards).array if others else known[:0]
+        further = [text for text in texts if text not in row]
+        if further:
+            row |= {text: i for i, text in enumerate(further, start=len(known))}
+            known = np.concatenate([known, embed_texts(encoder, further, places.shards).array])
         return cls(
             stored=stored,
             encoder=encoder,
             records=records,
             images=read_embedded(shards, places.shards),
-            texts=(*prompts, *others),
-            features=np.concatenate([known, further]),
+            texts=texts,
+            features=known[[row[text] for text in texts]],
         )
 
     def fit(self, asked: dict[str, MitigationSettings]) -> FittedTexts:

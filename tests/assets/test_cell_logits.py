@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from assets import cells
 from assets.cells import StoredCell
 from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.suite_needs import answers, require_suites
@@ -64,3 +65,12 @@ def test_a_labeller_must_embed(family):
         ConfigError, match=r"automatic gender label needs embed_images, embed_texts[\s\S]*CLIP"
     ):
         require_suites(family, [SUITE])
+
+
+@pytest.mark.parametrize("family", ["owlv2", "bridgetower"])
+def test_a_control_without_a_shared_space_has_no_spread_of_images(family, monkeypatch):
+    """Only embeddings have cosines between images: what such a family stores of a dataset is not asked for."""
+    monkeypatch.setattr(cells, "declaration_of", lambda places, dataset: SimpleNamespace(base_attribute=None))
+    stored = SimpleNamespace(details={"family": family, "images": "a digest of pairs"})
+    cell = StoredCell(places=None, dataset="d", model="m", records=None, extended=None, logits=stored)
+    assert cell._control_images() is None
