@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from orchestration.explain_commands import past_places
-from orchestration.terminal import ConfigOption, console, errors, places_of
+from orchestration.terminal import ConfigOption, console, places_of
 from resources.places import Places
 
 
@@ -52,8 +52,11 @@ def verify_command(
     from plumbline.export.checksums import verify_folder
 
     verdict = verify_folder(folder)
-    for what, names in (("missing", verdict.missing), ("changed", verdict.changed), ("extra", verdict.extra)):
+    wrong = {"missing": verdict.missing, "changed": verdict.changed, "extra": verdict.extra}
+    for what, names in wrong.items():
         for name in names:
-            errors.print(f"{what}: {name}", style="red", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{verdict.sound} file(s) as they were exported", highlight=False)
+            console.print(f"{what}: {name}", style="red", markup=False, highlight=False, soft_wrap=True)
+    counts = ", ".join(f"{len(names)} {what}" for what, names in wrong.items() if names)
+    said = "As it was exported" if verdict.passed else f"Not as it was exported, {counts}"
+    console.print(f"{said}: {verdict.sound} file(s) are the same.", highlight=False)
     raise typer.Exit(0 if verdict.passed else 1)

@@ -4,7 +4,9 @@ import shutil
 import subprocess
 
 import pytest
+from typer.testing import CliRunner
 
+from orchestration.command_line import app
 from plumbline.errors import StorageError
 from plumbline.export.checksums import CHECKSUMS, verify_folder, write_checksums
 
@@ -65,3 +67,17 @@ def test_sha256sum_reads_it(bundle):
     assert subprocess.run(checked, cwd=bundle, capture_output=True).returncode == 0
     (bundle / "table.csv").write_bytes(b"other")
     assert subprocess.run(checked, cwd=bundle, capture_output=True).returncode == 1
+
+
+def test_the_command_puts_its_verdict_on_stdout(bundle):
+    ran = CliRunner().invoke(app, ["verify", str(bundle)])
+    assert (ran.exit_code, ran.stdout) == (0, "As it was exported: 2 file(s) are the same.\n")
+    (bundle / "table.csv").write_text("another")
+    (bundle / "[red]more").touch()
+    ran = CliRunner().invoke(app, ["verify", str(bundle)])
+    assert ran.exit_code == 1 and not ran.stderr
+    assert ran.stdout.splitlines() == [
+        "changed: table.csv",
+        "extra: [red]more",
+        "Not as it was exported, 1 changed, 1 extra: 1 file(s) are the same.",
+    ]
