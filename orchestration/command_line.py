@@ -17,6 +17,7 @@ from orchestration.fetch_commands import fetch
 from orchestration.plan_commands import plan_command
 from orchestration.terminal import ConfigOption, console, errors, places_of
 from plumbline import __version__
+from plumbline.audit import Audit
 from plumbline.errors import PlumblineError
 from resources.places import Places
 
@@ -70,12 +71,7 @@ def audit(config: ConfigOption = None) -> None:
 
     start, places = time.monotonic(), places_of(config)
     audited = places.audit
-    asked = len(dict.fromkeys(model for model, _ in audited.designs))
-    console.print(
-        f"[bold]{escape(audited.title)}[/]: encoders × datasets to audit: {len(audited.cells)}, "
-        + (f"generative models: {asked}, " if asked else "")
-        + f"from {places.audit_path.name}"
-    )
+    console.print(f"[bold]{escape(audited.title)}[/]: {_asked(audited)}, from {places.audit_path.name}")
     from orchestration.instance import opened
     from orchestration.quick_storage import keep_engines, remember_partitions
 
@@ -96,6 +92,13 @@ def audit(config: ConfigOption = None) -> None:
     raise typer.Exit(1 if outcome.failures else 0)
 
 
+def _asked(audit: Audit) -> str:
+    """Return how much is audited; of what the audit file does not ask for nothing is said."""
+    models = len(dict.fromkeys(model for model, _ in audit.designs))
+    parts = [f"encoders × datasets to audit: {len(audit.cells)}"] if audit.cells or not models else []
+    return ", ".join(parts + ([f"generative models: {models}"] if models else []))
+
+
 def _conclude(places: Places, outcome, *, seconds: float) -> None:
     if "findings" not in outcome.failures:
         if outcome.failures:
@@ -106,10 +109,10 @@ def _conclude(places: Places, outcome, *, seconds: float) -> None:
             f"Explore: {_ui_command(places)}   (Dagster and MLflow on this machine)", highlight=False
         )
     _say_undelivered(outcome.undelivered)
-    asked = f"{outcome.generated:,} answers generated, " if places.audit.generate else ""
-    console.print(
-        f"{outcome.forward_passes} forward passes, {asked}{seconds:.0f} s", style="dim", highlight=False
-    )
+    audited = places.audit
+    work = [f"{outcome.forward_passes} forward passes"] if audited.cells or not audited.generate else []
+    work += [f"{outcome.generated:,} answers generated"] if audited.generate else []
+    console.print(f"{', '.join(work)}, {seconds:.0f} s", style="dim", highlight=False)
     if outcome.failures:
         errors.print(f"{len(outcome.failures)} step(s) failed: {', '.join(outcome.failures)}", style="red")
 
@@ -143,7 +146,7 @@ def _print_findings(places: Places) -> None:
     for name in (
         "finding",
         "value",
-        "interval, or range over probes",
+        "interval, or range over probes" if places.audit.cells else "interval",
         "q",
         "dataset | model",
         "plumbline explain",

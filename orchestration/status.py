@@ -37,7 +37,8 @@ def print_status(places: Places, instance: dg.DagsterInstance, *, console: Conso
             models.add_row(model, "no", error.hint or error.what)
     cells = sort_cells(places, instance)
     console.print(encoders, datasets, *([models] if audit.lvlms else []))
-    console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
+    if audit.cells or not audit.designs:
+        console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
     if audit.designs:
         asked = len(dict.fromkeys(model for model, _ in audit.designs))
         console.print(f"{len(cells.models)} of {asked} generative models have numbers", highlight=False)
