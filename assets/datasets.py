@@ -108,7 +108,8 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         """
         dataset, lake = context.partition_key, places.lake
         require_passed(context, places, dataset, of=("records",))
-        recorded, encoder = lake.require("records", partition=dataset), encoders.get(places.audit.labeller)
+        named = places.audit.labeller or labeller
+        recorded, encoder = lake.require("records", partition=dataset), encoders.get(named)
         records = lake.read_table("records", made=recorded)
         suite = load_suite("gender_labels")
         require_suites(encoder.family, [suite])
@@ -123,7 +124,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
         )
         error = label_error_table(extended)
         details = {
-            "labeller": places.audit.labeller,
+            "labeller": named,
             "labeller_sha256": encoder.weights_sha256,
             "labeller_digest": encoder_version(encoder),
             "engine": places.declared_engine,
@@ -137,7 +138,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
             made,
             lake=lake,
             frame=extended.drop("path", "image_id"),
-            labeller=places.audit.labeller,
+            labeller=named,
             label_error=dg.MetadataValue.md(markdown_table(error)),
             **{"dagster/column_lineage": same_columns(records, "records")},
             **work,

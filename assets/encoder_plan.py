@@ -54,7 +54,7 @@ def _wanted(places: Places) -> Iterator[tuple[str, str]]:
     audit = places.audit
     yield from audit.cells
     used = dict.fromkeys([dataset for dataset, _ in audit.cells] + [dataset for _, dataset in audit.designs])
-    for dataset in used:
+    for dataset in used if audit.labeller else ():
         if (dataset, audit.labeller) not in audit.cells:
             yield dataset, audit.labeller
 

@@ -28,8 +28,8 @@ _DRAWN_EVENLY = (f"{PLANTED}fairface", f"{PLANTED}folder")
 def report_inputs(places: Places, table: Committed, *, created: str) -> ReportInputs:
     """Gather everything that the report shows besides the rows of the committed metric table `table`."""
     audit = places.audit
-    used = {name for cell in audit.cells for name in cell} | {audit.labeller}
-    used |= {dataset for _, dataset in audit.designs}
+    used = {name for cell in audit.cells for name in cell} | {dataset for _, dataset in audit.designs}
+    used |= {audit.labeller} if audit.labeller else set()
     datasets = [d for d in audit.datasets if d in used and places.lake.committed("records", partition=d)]
     encoders = [
         e for e in audit.encoders if e in used and places.lake.committed("text_embeddings", partition=e)

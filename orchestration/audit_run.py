@@ -99,7 +99,7 @@ class AuditRun:
             register_partitions(self._instance, self._places)
             report_sources(self._instance, self._places)
             used = dict.fromkeys([d for d, _ in audit.cells] + [d for _, d in audit.designs])
-            self._stage("read datasets, label genders", "datasets", used)
+            self._stage("read datasets" + (", label genders" if audit.labeller else ""), "datasets", used)
             asked = self._asked()
             self._stage("embed prompts", "encoders", dict.fromkeys(model for _, model in audit.cells))
             self._stage("audit cells", "cells", [cell_key(*cell) for cell in audit.cells])
@@ -170,11 +170,13 @@ class AuditRun:
 
     def _preflight(self, audit: Audit) -> None:
         """Refuse what could only fail later: a checkpoint that is not on disk, or cannot answer what it is asked."""
+        labeller = [audit.labeller] if audit.labeller else []
         files = {
             encoder: self._places.checkpoint(encoder)
-            for encoder in dict.fromkeys([audit.labeller, *(model for _, model in audit.cells)])
+            for encoder in dict.fromkeys([*labeller, *(model for _, model in audit.cells)])
         }
-        require_suites(files[audit.labeller].family, [load_suite("gender_labels")])
+        for encoder in labeller:
+            require_suites(files[encoder].family, [load_suite("gender_labels")])
         if audit.designs:
             require_askable(self._places)
         for dataset, model in audit.cells:

@@ -40,11 +40,13 @@ from resources.tracking import Tracking
 
 def build_definitions(places: Places) -> dg.Definitions:
     """Build the definitions for an audit file and a home; tests build their own."""
+    labeller = places.audit.labeller
+    labelled = [] if labeller is None else [extended_records_asset(labeller)]
     assets = [
         *SOURCES,
         *automated(
             places,
-            records_and_quarantine, extended_records_asset(places.audit.labeller),
+            records_and_quarantine, *labelled,
             text_embeddings, valence_geometry, image_embeddings, probe_logits, *METRIC_ASSETS,
             logit_adjustment, *TEXT_MITIGATIONS, mitigated_metrics, tracked_run,
             pictured_people, generations, toxicity_scores, *LANGUAGE_ASSETS, tracked_answers,

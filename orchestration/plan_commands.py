@@ -58,7 +58,20 @@ def plan_command(
         _say(f"{dataset}: not on this disk; {size.images:,} images as published ({size.source})")
     _read(places, without=absent)
     encoders = plan_encoders(places, absent)
-    rates = Rates(images_per_second or _IMAGES, pairs_per_second or _PAIRS)
+    if encoders.cells or not places.audit.designs:
+        _print_encoders(
+            encoders,
+            Rates(images_per_second or _IMAGES, pairs_per_second or _PAIRS),
+            images_per_second,
+            pairs_per_second,
+        )
+    if places.audit.designs:
+        _print_generation(places, absent, tokens_per_second)
+
+
+def _print_encoders(
+    encoders: EncoderPlan, rates: Rates, images_per_second: float | None, pairs_per_second: float | None
+) -> None:
     console.print(_cells(encoders, rates))
     given = _origin("--images-per-second", images_per_second)
     pairs = f" and {rates.pairs_per_second:,.0f} pairs/s {_origin('--pairs-per-second', pairs_per_second)}"
@@ -69,8 +82,6 @@ def plan_command(
         + (pairs if encoders.pairs_to_score else "")
         + f"; {_size(encoders.bytes)} of disk for embeddings, logits and records"
     )
-    if places.audit.designs:
-        _print_generation(places, absent, tokens_per_second)
 
 
 def _print_generation(

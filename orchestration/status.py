@@ -23,10 +23,11 @@ def print_status(places: Places, instance: dg.DagsterInstance, *, console: Conso
             encoders.add_row(encoder, "yes", FAMILIES[files.family].title, files.weights_sha256[:16] + "…")
         except PlumblineError as error:
             encoders.add_row(encoder, "no", "", error.hint or error.what)
+    checked = ("records", *(("extended_records",) if audit.labeller else ()))
     datasets = Table("dataset", "listed", "accepted", "checks", title="Datasets", title_justify="left")
     for dataset in audit.datasets:
         made = places.lake.committed("records", partition=dataset)
-        failed = failed_checks(instance, places, dataset, of=("records", "extended_records"))
+        failed = failed_checks(instance, places, dataset, of=checked)
         listed = (str(made.details["listed"]), str(made.rows)) if made else ("not read", "")
         datasets.add_row(dataset, *listed, "passed" if not failed else "; ".join(failed))
     models = Table("generative model", "there", "version", title="Generative models", title_justify="left")
@@ -36,7 +37,7 @@ def print_status(places: Places, instance: dg.DagsterInstance, *, console: Conso
         except PlumblineError as error:
             models.add_row(model, "no", error.hint or error.what)
     cells = sort_cells(places, instance)
-    console.print(encoders, datasets, *([models] if audit.lvlms else []))
+    console.print(*([encoders] if audit.encoders else []), datasets, *([models] if audit.lvlms else []))
     if audit.cells or not audit.designs:
         console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
     if audit.designs:

@@ -37,14 +37,17 @@ class Audit(Part):
 
     title: str = "A Plumbline audit"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    labeller: Slug
+    labeller: Slug | None = Field(
+        default=None,
+        description="the encoder that labels genders; an audit of generative models alone needs none",
+    )
     storage: Storage = Storage()
     engine: Engine = Engine()
     statistics: Statistics = Statistics()
     mitigations: dict[MitigationId, AnyMitigation] = DEFAULT_MITIGATIONS
     thresholds: Thresholds = Thresholds()
     datasets: dict[Slug, DatasetEntry]
-    encoders: dict[Slug, EncoderEntry]
+    encoders: dict[Slug, EncoderEntry] = Field(default_factory=dict)
     audit: tuple[AuditEntry, ...] = ()
     lvlms: dict[Slug, LvlmEntry] = Field(default_factory=dict)
     scorers: dict[Slug, AnyScorer] = Field(
@@ -72,7 +75,9 @@ class Audit(Part):
             "mitigations": tuple(self.mitigations),
         }
         wanted: list[tuple[tuple[str | int, ...], str, tuple[str, ...]]]
-        wanted = [(("labeller",), self.labeller, defined["encoders"])]
+        wanted = [] if self.labeller is None else [(("labeller",), self.labeller, defined["encoders"])]
+        if self.labeller is None and self.audit:
+            yield _mistake(("labeller",), None, "an encoder that labels genders: what `audit` asks needs one")
         for i, entry in enumerate(self.audit):
             for key, names in defined.items():
                 chosen = getattr(entry, key)

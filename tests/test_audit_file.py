@@ -20,7 +20,7 @@ def write(tmp_path, **changes):
     content = yaml.safe_load(SHIPPED.read_text())
     for key, value in changes.items():
         if value is None:
-            del content[key]
+            content.pop(key, None)
         else:
             content[key] = value
     path = tmp_path / "audit.yaml"
@@ -130,9 +130,16 @@ def test_a_mistake_is_said_with_its_place_and_remedy(tmp_path, old, new, said):
 
 
 def test_all_mistakes_are_listed_at_once(tmp_path):
-    path = write(tmp_path, device="tpu", storage={"shards": 3}, labeller=None)
+    path = write(tmp_path, device="tpu", storage={"shards": 3}, datasets=None)
     with pytest.raises(ConfigError, match=r"3 mistake\(s\)"):
         read_audit(path)
+
+
+def test_a_labeller_is_asked_for_where_encoders_are_audited_and_only_there(tmp_path):
+    alone = write(tmp_path, labeller=None, encoders=None, audit=None, watch=None)
+    assert read_audit(alone).labeller is None and not read_audit(alone).cells and read_audit(alone).designs
+    with pytest.raises(ConfigError, match=r"key labeller\n[\s\S]*an encoder that labels genders"):
+        read_audit(write(tmp_path, labeller=None))
 
 
 def test_repeated_keys_are_listed_with_the_other_mistakes(tmp_path):

@@ -31,10 +31,8 @@ def generative_home(folder, lvlms, *, design=DESIGN, **changes):
     folder.mkdir(parents=True, exist_ok=True)
     audit = {
         "title": "A generative audit",
-        "labeller": "small-control-3k",
         "statistics": {"resamples": 500, "permutations": 500},
         "datasets": DATASETS,
-        "encoders": {"small-control-3k": {"address": f"{SHIPPED}small-control-3k"}},
         "lvlms": lvlms,
         "generate": [design],
         **changes,

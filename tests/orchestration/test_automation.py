@@ -106,6 +106,14 @@ def test_a_changed_labeller_labels_anew_and_passes_no_image_of_an_audited_checkp
     require_findings_last(asked)
 
 
+def test_an_audit_without_a_labeller_labels_nobody(tmp_path):
+    home = LivingHome(tmp_path, labeller=None, encoders={}, audit=[])
+    home.observe("dataset_folder", "people")
+    total = joined(home.follow())
+    assert total["records"] == {"people"} and total["pictured_people"] == set(SLICES)
+    assert "extended_records" not in total and not set(total) & {"image_embeddings", *CELL_ASSETS}
+
+
 def test_changed_prompts_embed_texts_anew_and_no_image(home):
     home.observe("prompt_suites")
     asked = home.follow()

@@ -14,8 +14,6 @@ from plumbline.tables.schema import metric_frame
 from resources.places import Places
 
 ENTRIES = {
-    "labeller": "b32",
-    "encoders": {"b32": {"address": "ViT-B-32-quickgelu/openai"}},
     "datasets": {"people": {"reader": "socialcounterfactuals", "root": "nowhere/at/all"}},
     "lvlms": {"far": {"endpoint": {"urls": ["http://127.0.0.1:9/v1"], "model": "far"}}},
     "generate": [{"datasets": ["people"], "prompts": ["characteristics"], "seeds": [0]}],

@@ -59,3 +59,12 @@ def test_what_the_limit_says_of_it_is_on_stdout(plan, limit, code, said):
     verdict = [line for line in ran.stdout.splitlines() if "generation.limit" in line]
     assert len(verdict) == len(said) and all(map(re.fullmatch, said, verdict)), ran.stdout
     assert isinstance(ran.exception, ConfigError) if code else ran.exit_code == 0
+
+
+@pytest.mark.parametrize(("audit", "told"), [([], False), ([{"suites": ["crime"]}], True)])
+def test_encoders_are_told_of_where_some_are_asked(plan, audit, told):
+    named = {} if audit else {"labeller": None, "encoders": {}}
+    ran = plan(audit=audit, **named)
+    assert ran.exit_code == 0, ran.exception
+    assert ("images to embed" in ran.stdout) == ("To embed" in ran.stdout) == told
+    assert "To generate" in ran.stdout
