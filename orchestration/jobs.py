@@ -20,27 +20,27 @@ encoders = dg.define_asset_job(
 cells = dg.define_asset_job(
     "cells",
     dg.AssetSelection.groups("embeddings", "logits", "metrics", "mitigation", "tracking"),
-    description="Audit one checkpoint on one dataset, from embeddings to the MLflow run.",
+    description="After `datasets` and `encoders`: audit one checkpoint on one dataset, from embeddings to MLflow.",
 )
 slices = dg.define_asset_job(
     "slices",
     dg.AssetSelection.groups("slices"),
-    description="List who is pictured in one slice of a dataset that generative models are asked about.",
+    description="After `datasets`: list who is pictured in a slice that generative models are asked about.",
 )
 answers = dg.define_asset_job(
     "answers",
     dg.AssetSelection.groups("generation"),
-    description="Ask one generative model about one slice, and score what it says.",
+    description="After `slices`: ask one generative model about one slice, and score what it says.",
 )
 language = dg.define_asset_job(
     "language",
     dg.AssetSelection.groups("language"),
-    description="Measure what one generative model says of whom, over all slices, and write its MLflow runs.",
+    description="After `answers`: measure what one generative model says of whom, over all slices, and tell MLflow.",
 )
 findings = dg.define_asset_job(
     "findings",
     dg.AssetSelection.groups("findings"),
-    description="Join the cells, compare checkpoints and published values, and write the report.",
+    description="After all others: join the cells, compare checkpoints and published values, and write the report.",
 )
 deliver_cell = dg.define_asset_job(
     "deliver_cell",

@@ -12,7 +12,14 @@ from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Crop, Placement
 from plumbline.encoders.learned_tokens import replaced_embeddings, require_start, with_placeholders
 from plumbline.encoders.pixels import Normalisation, grey_levels
-from plumbline.encoders.torch_encoder import NOT_LOADABLE, TorchEncoder, as_rows, first_line, go_offline
+from plumbline.encoders.torch_encoder import (
+    NOT_LOADABLE,
+    TorchEncoder,
+    as_rows,
+    damage_hint,
+    first_line,
+    go_offline,
+)
 from plumbline.errors import CheckpointError
 from plumbline.torchvision_operators import declare_missing_operators
 
@@ -128,6 +135,7 @@ def _load(files: CheckpointFiles) -> tuple[Any, Any, Any]:
             where=files.folder,
             found=first_line(error),
             expected="open_clip_config.json, safetensors weights and, if the config names one, a tokenizer",
+            hint=damage_hint(error),
         ) from error
 
 

@@ -150,6 +150,12 @@ def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
+def damage_hint(error: Exception) -> str | None:
+    """Return what to do about weights that safetensors cannot read; None where it is something else."""
+    damaged = type(error).__name__ == "SafetensorError"
+    return "the weights file is cut short or damaged: copy or fetch the checkpoint again" if damaged else None
+
+
 def _backend(library: str, placement: Placement, attention: str | None) -> str:
     name = library.removesuffix("_torch")
     parts = [

@@ -13,7 +13,14 @@ from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Placement
 from plumbline.encoders.image_processor import ImageProcessor
 from plumbline.encoders.learned_tokens import replaced_embeddings, require_start, with_placeholders
-from plumbline.encoders.torch_encoder import NOT_LOADABLE, TorchEncoder, as_rows, first_line, go_offline
+from plumbline.encoders.torch_encoder import (
+    NOT_LOADABLE,
+    TorchEncoder,
+    as_rows,
+    damage_hint,
+    first_line,
+    go_offline,
+)
 from plumbline.encoders.whole_weights import require_every_weight
 from plumbline.errors import CheckpointError, EncodingError
 from plumbline.torchvision_operators import declare_missing_operators
@@ -107,6 +114,7 @@ class TransformersEncoder(TorchEncoder):
                 where=files.folder,
                 found=first_line(error),
                 expected=f"a checkpoint of {self.model_class} with its image processor and tokenizer",
+                hint=damage_hint(error),
             ) from error
         return model, tokenizer, joined
 

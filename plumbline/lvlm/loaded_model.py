@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Placement
 from plumbline.encoders.image_processor import ImageProcessor
-from plumbline.encoders.torch_encoder import NOT_LOADABLE, first_line, go_offline, own_memory
+from plumbline.encoders.torch_encoder import NOT_LOADABLE, damage_hint, first_line, go_offline, own_memory
 from plumbline.encoders.whole_weights import require_every_weight
 from plumbline.errors import CheckpointError, ConfigError
 from plumbline.images import DECODING_VERSION
@@ -149,5 +149,7 @@ def not_loadable(files: LvlmFiles, error: Exception, expected: str) -> Checkpoin
         where=files.folder,
         found=first_line(error),
         expected=expected,
-        hint="a tokenizer.model needs the package sentencepiece" if "sentencepiece" in str(error) else None,
+        hint="a tokenizer.model needs the package sentencepiece"
+        if "sentencepiece" in str(error)
+        else damage_hint(error),
     )

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.encoders.torch_encoder import NOT_LOADABLE, first_line, go_offline
+from plumbline.encoders.torch_encoder import NOT_LOADABLE, damage_hint, first_line, go_offline
 from plumbline.encoders.whole_weights import require_every_weight
 from plumbline.errors import CheckpointError, ConfigError
 from plumbline.scorers.classifier_folder import ClassifierFiles
@@ -73,6 +73,7 @@ def load_files(
             where=files.folder,
             found=first_line(error),
             expected="a sequence classifier of one of transformers' own architectures, with its tokenizer",
+            hint=damage_hint(error),
         ) from error
     if tokenizer.pad_token_id is None:
         raise CheckpointError(

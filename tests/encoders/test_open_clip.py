@@ -133,7 +133,7 @@ def test_truncated_weights_are_a_clear_error(checkpoint, tmp_path):
     copy = shutil.copytree(checkpoint, tmp_path / "c")
     weights = copy / "open_clip_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(CheckpointError, match="could not load"):
+    with pytest.raises(CheckpointError, match=r"could not load[\s\S]*cut short or damaged: copy or fetch"):
         load_encoder(files_of(copy, tmp_path), Placement())
 
 

@@ -19,6 +19,9 @@ from resources.places import PROJECT
 DOCUMENT = (PROJECT / "docs" / "scale.md").read_text("utf-8")
 PORT = "8786"
 STATISTICS = {"resamples": 500, "permutations": 500}
+DEFAULT = yaml.safe_load((PROJECT / "audit.yaml").read_text("utf-8"))
+LONGEST_S = 5400
+"""A step on a worker starts a process of its own: the default audit has some five hundred."""
 
 
 def snippet(language: str, holding: str) -> str:
@@ -56,14 +59,15 @@ def cluster(monkeypatch, tmp_path):
 
 
 def audited(home):
-    output, _ = (process := home.start("audit")).communicate(timeout=1800)
+    output, _ = (process := home.start("audit")).communicate(timeout=LONGEST_S)
     assert process.returncode == 0, output
     return home.table_sha256()
 
 
 @pytest.mark.slow
-def test_a_scaled_audit_has_the_metric_table_of_one_machine(s3, cluster, monkeypatch, tmp_path):
-    alone = make_home(tmp_path / "alone", statistics=STATISTICS)
+@pytest.mark.parametrize("audit", [{"statistics": STATISTICS}, DEFAULT], ids=["small", "default"])
+def test_a_scaled_audit_has_the_metric_table_of_one_machine(audit, s3, cluster, monkeypatch, tmp_path):
+    alone = make_home(tmp_path / "alone", **audit)
     with monkeypatch.context() as context:
         for name in [name for name in os.environ if name.startswith("PLUMBLINE_")]:
             context.delenv(name)
@@ -71,7 +75,9 @@ def test_a_scaled_audit_has_the_metric_table_of_one_machine(s3, cluster, monkeyp
     for name, value in s3.items():
         monkeypatch.setenv(name, value)
     storage = yaml.safe_load(snippet("yaml", "storage:"))["storage"]
-    scaled = make_home(tmp_path / "scaled", statistics=STATISTICS, storage={"shard_rows": 256, **storage})
+    storage["root"] += f"/{tmp_path.name}"
+    shards = yaml.safe_load(alone.places.audit_path.read_text("utf-8"))["storage"]
+    scaled = make_home(tmp_path / "scaled", **{**audit, "storage": {**shards, **storage}})
     cluster(scaled.environment)
     assert audited(scaled) == expected
     assert not (scaled.places.home / "lake").exists()
