@@ -17,7 +17,7 @@ from plumbline.storage.record import recorded_audits
 from resources.places import PROJECT
 
 CHECKPOINTS = PROJECT / "plumbline" / "world" / "checkpoints"
-LONGEST_S = 600
+LONGEST_S = 1200
 
 
 class Daemon:
