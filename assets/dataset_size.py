@@ -3,6 +3,7 @@
 from plumbline.datasets.addresses import HUB, dataset_folder
 from plumbline.datasets.records import Refusal
 from plumbline.errors import ConfigError
+from plumbline.storage import Committed
 from plumbline.tables.dataset_sizes import DatasetSize, published_sizes
 from resources.places import PLANTED, PROJECT, Places
 
@@ -22,16 +23,21 @@ def absent_datasets(places: Places) -> dict[str, DatasetSize]:
 
 def size_of(places: Places, dataset: str) -> DatasetSize:
     """Return the size of a dataset that is on this disk; no image is opened."""
-    made = places.lake.committed("records", partition=dataset)
-    if made is not None:
+    if made := recorded(places, dataset):
         return DatasetSize(made.rows, "accepted")
     listed = places.dataset_entry(dataset).open_reader().entries(places.dataset_root(dataset))
     return DatasetSize(sum(not isinstance(entry, Refusal) for entry in listed), "listed in its folder")
 
 
+def recorded(places: Places, dataset: str) -> Committed | None:
+    """Return the records of a dataset; None without any, or where its name meant other data when they were made."""
+    made = places.lake.committed("records", partition=dataset)
+    return made if made and made.details.get("declared") == places.dataset_entry(dataset).declared else None
+
+
 def _is_absent(places: Places, dataset: str) -> bool:
     root = places.dataset_entry(dataset).root
-    if root.startswith(PLANTED) or places.lake.committed("records", partition=dataset) is not None:
+    if root.startswith(PLANTED) or recorded(places, dataset):
         return False
     folder = dataset_folder(root, places.home) if root.startswith(HUB) else PROJECT / root
     return not folder.expanduser().is_dir()

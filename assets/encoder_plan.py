@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from assets.cells import cell_suites
-from assets.dataset_size import size_of
+from assets.dataset_size import recorded, size_of
 from plumbline.encoders.outline import Outline, outline
 from plumbline.encoders.plan import EncoderPlan, PlannedCell
 from plumbline.tables.dataset_sizes import DatasetSize
@@ -67,7 +67,7 @@ def _outline(places: Places, encoder: str) -> Outline:
 def _is_there(places: Places, dataset: str, encoder: str, *, pair: bool) -> bool:
     """Say whether an earlier run ended with these images; whether weights changed since is for the audit to see."""
     lake = places.lake
-    records = lake.committed("records", partition=dataset)
+    records = recorded(places, dataset)
     made = [lake.committed("probe_logits" if pair else "image_embeddings", partition=f"{dataset}|{encoder}")]
     if encoder == places.audit.labeller:
         labelled = lake.committed("extended_records", partition=dataset)

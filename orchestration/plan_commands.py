@@ -119,9 +119,10 @@ def _say_of_limit(plan: Plan, limit: Limit) -> None:
 
 def _read(places: Places, *, without: dict[str, DatasetSize]) -> None:
     """Read the datasets that models are asked about, where that has not been done: a plan counts who is pictured."""
-    lake = places.lake
+    from assets.dataset_size import recorded
+
     asked = dict.fromkeys(dataset for _, dataset in places.audit.designs if dataset not in without)
-    unread = [dataset for dataset in asked if lake.committed("records", partition=dataset) is None]
+    unread = [dataset for dataset in asked if recorded(places, dataset) is None]
     if not unread:
         return
     from orchestration.instance import audit_lock, opened, register_partitions
@@ -135,7 +136,7 @@ def _read(places: Places, *, without: dict[str, DatasetSize]) -> None:
             with console.status(f"{escape(dataset)}: reading"):
                 _, reason = run_job(defs, instance, "read_dataset", dataset)
             # A check that fails refuses the audit; what is pictured is known all the same.
-            if lake.committed("records", partition=dataset) is None:
+            if recorded(places, dataset) is None:
                 raise PlumblineError(f"the dataset `{dataset}` could not be read", found=reason)
 
 

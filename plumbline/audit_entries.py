@@ -26,6 +26,7 @@ from plumbline.audit_values import (
 from plumbline.datasets.column_map import ColumnMap
 from plumbline.datasets.records import Reader
 from plumbline.datasets.registry import MAPPED, reader_for
+from plumbline.digests import digest_json
 
 
 class DatasetEntry(Part):
@@ -60,6 +61,11 @@ class DatasetEntry(Part):
         if (self.reader == MAPPED) != (self.map is not None):
             raise ValueError(f"`map` with the reader `{MAPPED}`, and only with it")
         return self
+
+    @property
+    def declared(self) -> str:
+        """Return the digest of what is read and how: what is stored under a dataset's name may be of other data."""
+        return digest_json(self.model_dump(mode="json", include={"reader", "root", "map", "padding"}))
 
     def open_reader(self) -> Reader:
         """Return the reader of this dataset."""

@@ -95,7 +95,7 @@ class Plan:
         """Return the plan as one line."""
         hours, cost = self.hours, self.cost
         duration = (
-            "time unknown until a first run" if hours is None else f"about {hours * 60:,.1f} min"
+            "time not measured yet" if hours is None else f"about {hours * 60:,.1f} min"
             if hours < 2 else f"about {hours:,.1f} h"
         )  # fmt: skip
         price = (

@@ -45,7 +45,7 @@ def record(places, dataset, **columns):
     whole = frame.with_columns(
         pl.lit(None, pl.String).alias(c) for c in RECORD_SCHEMA if c not in frame.columns
     )
-    details = {"dataset_digest": "d"}
+    details = {"dataset_digest": "d", "declared": places.dataset_entry(dataset).declared}
     return places.lake.write_table(
         "records", whole.select(list(RECORD_SCHEMA)), partition=dataset, details=details
     )
@@ -67,6 +67,24 @@ def test_images_are_counted_as_read_as_listed_or_as_published(tmp_path):
     record(home, "faces")
     assert absent_datasets(home) == {}, "what was read once is known without its folder"
     assert {key[0]: cell.images for key, cell in planned(home).items()} == {"staff": 2, "faces": 2}
+
+
+def test_what_was_read_under_the_same_name_from_another_folder_is_not_counted(tmp_path):
+    """The planted world and a study may share a home, and both have a `fairface`."""
+    home = places(tmp_path)
+    record(home, "staff")
+    record(home, "faces")
+    moved = {
+        "staff": {
+            "reader": "folder",
+            "root": str(tmp_path / "staff"),
+            "map": MAP | {"columns": {"gender": "sex"}},
+        },
+        "faces": {"reader": "fairface", "root": str(tmp_path / "elsewhere")},
+    }
+    again = places(tmp_path, datasets=moved)
+    assert list(absent_datasets(again)) == ["faces"]
+    assert {key[0]: cell.images for key, cell in planned(again).items()} == {"staff": 4, "faces": 97_698}
 
 
 def test_a_dataset_that_is_nowhere_and_of_no_study_has_no_size(tmp_path):
