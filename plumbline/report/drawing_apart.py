@@ -36,7 +36,8 @@ def pages_and_parts(table: pl.DataFrame, inputs: ReportInputs) -> tuple[list[Dat
     jobs: list[tuple[str, int]] = [("page", i) for i in range(len(inputs.datasets))]
     jobs += [("chapter", i) for i in range(len(CHAPTERS))]
     workers = min(usable_cores(), len(jobs))
-    if table.height < LARGE or workers < 2:
+    # A worker of a cluster, such as one of Dask's, may be a process that must not have any of its own.
+    if table.height < LARGE or workers < 2 or multiprocessing.current_process().daemon:
         made = [_made(table, inputs, job) for job in jobs]
     else:
         spawn = multiprocessing.get_context("spawn")

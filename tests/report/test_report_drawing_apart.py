@@ -1,5 +1,6 @@
 """A large report is drawn in several processes, and is the same to the byte."""
 
+import multiprocessing
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
@@ -41,3 +42,10 @@ def test_what_goes_through_the_pipe_of_a_new_process_fits_into_it(table, inputs,
     with pytest.raises(Stopped):
         drawing_apart.pages_and_parts(table, inputs)
     assert len(ForkingPickler.dumps((table, inputs))) > 1 << 16 > 1 << 12 > given[0]
+
+
+def test_a_process_that_may_have_none_of_its_own_draws_by_itself(table, inputs, page, monkeypatch):
+    monkeypatch.setattr(drawing_apart, "LARGE", 0)
+    monkeypatch.setattr(drawing_apart, "usable_cores", lambda: 2)
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    assert render(table, inputs) == page
