@@ -5,7 +5,7 @@ Source: Chuang et al. 2023, "Debiasing Vision-Language Models via Biased Prompts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +15,8 @@ from plumbline.errors import EncodingError, MetricError
 from plumbline.mitigation.fitted import FittedMitigation
 from plumbline.mitigation.methods import METHODS
 from plumbline.mitigation.settings import BiasPromptsSettings
+from plumbline.mitigation.workplace import EmbedTexts
 from plumbline.tables.attribute_texts import AttributeTexts, attribute_texts
-
-EmbedTexts = Callable[[Sequence[str]], NDArray[np.float32]]
-"""(b,) texts -> (b, d) float32 embeddings, as the encoder gives them, not normalised."""
 
 Floats = NDArray[np.float64]
 

@@ -13,6 +13,7 @@ from plumbline.mitigation.training import EpochStore, Progress
 from plumbline.mitigation.training_rows import TrainingRows
 
 EmbedTexts = Callable[[Sequence[str]], NDArray[np.float32]]
+"""(b,) texts -> (b, d) float32 embeddings, as the encoder gives them, not normalised."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Workplace:
     ----------
     encoder : DualEncoder
     embed : callable
-        Texts to their (b, d) embeddings, as the encoder gives them.
+        See `EmbedTexts`.
     rows : callable
         Attribute to the training rows that have a label of it; raises MetricError where there are none.
     seed : int
