@@ -86,9 +86,9 @@ class ScorerSettings(Part):
         CheckpointError
             If a classifier is not on disk or not one that can be loaded.
         ConfigError
-            If its labels cannot be matched, or a file is not there.
+            If its labels cannot be matched.
         ScoringError
-            If stored scores cannot be read.
+            If stored scores are not there or cannot be read.
         """
         raise NotImplementedError
 
@@ -188,6 +188,7 @@ class StoredSettings(ScorerSettings):
         if not found.is_file():
             raise ConfigError(
                 "a file of stored scores that the audit file names is not there",
+                where="`path` of a scorer of kind `stored`",
                 found=self.path,
                 expected=f"a file at {found}: relative paths start at the checkout",
             )
