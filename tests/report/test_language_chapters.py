@@ -246,6 +246,11 @@ def test_a_setting_that_leaves_no_word_is_named_where_the_words_would_be(table):
     some = CHAPTER["words"].parts(rare, language_inputs(language={"word_associations": listed}))
     part = next(part for part in some if part.title == none[0].title)
     assert part.tables and not any(note.startswith("llava: no word") for note in part.notes)
+    one = rare.with_columns(
+        reason=pl.when(of_words, pl.col("group") == pl.col("group").first()).then("reason")
+    )
+    partly = CHAPTER["words"].parts(one, language_inputs(language={"word_associations": listed.clear()}))
+    assert not any(TOO_FEW in note for part in partly for note in part.notes)
     plainly = CHAPTER["words"].parts(table, language_inputs(language={"word_associations": listed.clear()}))
     assert "none is said of one group that much more" in plainly[0].notes[0]
 

@@ -57,10 +57,10 @@ def _part(
 
 
 def _none(model: str, counts: pl.DataFrame) -> str:
-    """Say why no word of a model is listed."""
-    reasons = where(counts, metric="associated_words")["reason"].drop_nulls().to_list()
+    """Say why no word of a model is listed: the setting, where it leaves none of any group."""
+    reasons = where(counts, metric="associated_words")["reason"].fill_null("").to_list()
     rare = [part for reason in reasons for part in reason.split("; ") if part.startswith(TOO_FEW)]
-    if rare:
+    if rare and len(rare) == len(reasons):
         return f"{model}: no word is listed, since {rare[0]}. A smaller one lists words that were said less often."
     return f"{model}: no word is listed: none is said of one group that much more than of the others."
 
