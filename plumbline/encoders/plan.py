@@ -53,7 +53,7 @@ class PlannedCell:
 
     @property
     def bytes(self) -> int | None:
-        """Return the bytes of shards, logits and index that are yet to be written; None without the width."""
+        """Return the bytes of logits and index, and of shards that are yet to be written; None without the width."""
         if self.images_to_embed and self.width is None:
             return None
         shards = self.images_to_embed * (self.width or 0) + self.pairs_to_score
