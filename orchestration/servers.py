@@ -81,7 +81,7 @@ def _mlflow_page(places: Places, port: int) -> tuple[str, str | None]:
         return f"{page}/#/experiments/{Tracking(places).experiment()}/runs", None
     except TrackingUnavailable as error:
         return page, (
-            f"MLflow's store {places.home / 'mlflow.db'} cannot be used now ({error}): end the program that holds it; "
+            f"MLflow's store {places.tracking_uri} cannot be used now ({error}): end the program that holds it; "
             f"Dagster works meanwhile, and MLflow is tried again every {_AGAIN_S:.0f} s until it starts."
         )
 
