@@ -1,11 +1,10 @@
 """How many images a dataset has: as read, as listed in its folder, or, where it is not here, as published."""
 
-from plumbline.datasets.addresses import HUB, dataset_folder
 from plumbline.datasets.records import Refusal
 from plumbline.errors import ConfigError
 from plumbline.storage import Committed
 from plumbline.tables.dataset_sizes import DatasetSize, published_sizes
-from resources.places import PLANTED, PROJECT, Places
+from resources.places import PLANTED, Places
 
 
 def absent_datasets(places: Places) -> dict[str, DatasetSize]:
@@ -21,12 +20,12 @@ def absent_datasets(places: Places) -> dict[str, DatasetSize]:
     return {dataset: _published(places, dataset) for dataset in asked if _is_absent(places, dataset)}
 
 
-def size_of(places: Places, dataset: str) -> DatasetSize:
-    """Return the size of a dataset that is on this disk; no image is opened."""
+def images_of(places: Places, dataset: str) -> int:
+    """Return how many images a dataset on this disk has: accepted ones, or unread what it lists; none is opened."""
     if made := recorded(places, dataset):
-        return DatasetSize(made.rows, "accepted")
+        return made.rows
     listed = places.dataset_entry(dataset).open_reader().entries(places.dataset_root(dataset))
-    return DatasetSize(sum(not isinstance(entry, Refusal) for entry in listed), "listed in its folder")
+    return sum(not isinstance(entry, Refusal) for entry in listed)
 
 
 def recorded(places: Places, dataset: str) -> Committed | None:
@@ -36,11 +35,10 @@ def recorded(places: Places, dataset: str) -> Committed | None:
 
 
 def _is_absent(places: Places, dataset: str) -> bool:
-    root = places.dataset_entry(dataset).root
-    if root.startswith(PLANTED) or recorded(places, dataset):
+    # Asking for the folder of the planted world would write it.
+    if places.dataset_entry(dataset).root.startswith(PLANTED) or recorded(places, dataset):
         return False
-    folder = dataset_folder(root, places.home) if root.startswith(HUB) else PROJECT / root
-    return not folder.expanduser().is_dir()
+    return not places.dataset_root(dataset).is_dir()
 
 
 def _published(places: Places, dataset: str) -> DatasetSize:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from assets.cells import cell_suites
-from assets.dataset_size import recorded, size_of
+from assets.dataset_size import images_of, recorded
 from plumbline.encoders.outline import Outline, outline
 from plumbline.encoders.plan import EncoderPlan, PlannedCell
 from plumbline.tables.dataset_sizes import DatasetSize
@@ -28,7 +28,7 @@ def plan_encoders(places: Places, absent: Mapping[str, DatasetSize]) -> EncoderP
         if encoder not in outlines:
             outlines[encoder] = _outline(places, encoder)
         if dataset not in counted:
-            counted[dataset] = (absent.get(dataset) or size_of(places, dataset)).images
+            counted[dataset] = absent[dataset].images if dataset in absent else images_of(places, dataset)
         found, address = outlines[encoder], places.audit.encoders[encoder].address
         suites = cell_suites(places, dataset, encoder, family=found.family)
         of_checkpoint = (dataset, address, found.family.name)

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from assets.dataset_size import absent_datasets, size_of
+from assets.dataset_size import absent_datasets, images_of
 from assets.encoder_plan import plan_encoders
 from assets.generation_plan import plan_generation
 from plumbline.datasets.records import RECORD_SCHEMA
@@ -60,13 +60,19 @@ def planned(places):
 def test_images_are_counted_as_read_as_listed_or_as_published(tmp_path):
     home = places(tmp_path)
     assert list(absent_datasets(home)) == ["faces"]
-    listed = size_of(home, "staff").images
+    listed = images_of(home, "staff")
     assert listed == 4, "a path that leaves the folder is refused when images are read"
     assert {key[0]: cell.images for key, cell in planned(home).items()} == {"staff": 4, "faces": 97_698}
     record(home, "staff")
     record(home, "faces")
     assert absent_datasets(home) == {}, "what was read once is known without its folder"
     assert {key[0]: cell.images for key, cell in planned(home).items()} == {"staff": 2, "faces": 2}
+
+
+def test_a_folder_below_the_home_folder_is_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    staff = {"reader": "folder", "root": "~/staff", "map": MAP}
+    assert absent_datasets(places(tmp_path, datasets={"staff": staff})) == {}
 
 
 def test_what_was_read_under_the_same_name_from_another_folder_is_not_counted(tmp_path):
