@@ -208,6 +208,8 @@ def report(
     if delivered:
         console.print(f"MLflow: {delivered} cell(s) delivered")
     _say_undelivered(undelivered)
+    for why in dict.fromkeys(undelivered.values()):
+        errors.print(why, style="yellow", markup=False, highlight=False, soft_wrap=True)
     if reason is not None:
         raise PlumblineError("the report could not be written", found=reason)
     _print_findings(places)
