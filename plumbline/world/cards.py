@@ -38,25 +38,25 @@ def checkpoint_card(folder: Path) -> str:
     """
     made = json.loads((folder / "training.json").read_text("utf-8"))
     recipe = made["recipe"]
-    answers = isinstance(made["measured"], list)
+    is_generative = isinstance(made["measured"], list)
     family = recipe.get("family", "open_clip")
     blocks = [
-        _metadata(family, answers),
+        _metadata(family, is_generative),
         f"# {made['id']}",
         f"A tiny {_TITLES[family]}, {_planted(recipe['source'])}",
-        _table(("", ""), _facts(made, answers)),
+        _table(("", ""), _facts(made, is_generative)),
         "## What was planted, and what it learnt",
-        _answers_learnt(made) if answers else _rates_learnt(made),
+        _answers_learnt(made) if is_generative else _rates_learnt(made),
         _USE,
         "Apache-2.0, as all of Plumbline. The world that it was trained on: `docs/datasheet.md`.",
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _metadata(family: str, answers: bool) -> str:
+def _metadata(family: str, is_generative: bool) -> str:
     library = "open_clip" if family == "open_clip" else "transformers"
     content = {"license": "apache-2.0", "library_name": library, "tags": ["planted-bias", "test-fixture"]}
-    if not answers:
+    if not is_generative:
         content["pipeline_tag"] = "zero-shot-image-classification"
     return f"---\n{yaml.safe_dump(content, sort_keys=False).rstrip()}\n---"
 
@@ -67,13 +67,13 @@ def _planted(source: str) -> str:
     return "trained so that it associates some groups with some words, at rates that are known."
 
 
-def _facts(made: Mapping[str, Any], answers: bool) -> Iterable[tuple[str, str]]:
+def _facts(made: Mapping[str, Any], is_generative: bool) -> Iterable[tuple[str, str]]:
     recipe = made["recipe"]
-    architecture = recipe["architecture"] if answers else made["architecture"]
+    architecture = recipe["architecture"] if is_generative else made["architecture"]
     yield "parameters", f"{made['parameters']:,}"
     yield "dimensions", ", ".join(f"{name} {value}" for name, value in architecture.items() if value)
     yield "planted source", f"`{recipe['source']}` of `plumbline/world/sources.yaml`"
-    if answers:
+    if is_generative:
         shown = f"{recipe['faces']:,} drawn faces" if recipe["faces"] else "people in words"
         yield "trained on", f"{made['triples']:,} questions with answers about {shown}"
         yield "batches", f"{recipe['steps']:,}"
