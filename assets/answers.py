@@ -73,7 +73,7 @@ class StoredAnswers:
     def twin(self) -> "StoredAnswers | None":
         """Return the language model that this one was built on, where the audit file asks it and it answered."""
         name = self.places.lvlm_entry(self.model).twin
-        if name is None or not any(model == name for model, _ in self.places.audit.designs):
+        if name is None or name not in self.places.audit.asked_models:
             return None
         try:
             return StoredAnswers.find(self.places, name)

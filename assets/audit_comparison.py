@@ -9,6 +9,7 @@ from assets.answers import StoredAnswers
 from assets.cells import StoredCell
 from assets.language import language_settings
 from assets.metrics import metric_settings
+from plumbline.diff.answer_means import paired_answer_means
 from plumbline.diff.answers import paired_answers
 from plumbline.diff.cells import flips, paired_differences, same_images
 from plumbline.diff.schema import DIFF_SCHEMA, FLIP_SCHEMA
@@ -149,12 +150,13 @@ def _joined(pairs: list[tuple[str, _Side, _Side]], log: Callable[[str], None]) -
 
 
 def _generates(side: _Side) -> bool:
-    return any(model == side.model for model, _ in side.places.audit.designs)
+    return side.model in side.places.audit.asked_models
 
 
 def _answers(old: _Side, new: _Side) -> list[Row]:
     cells = [StoredAnswers.find(side.places, side.model).cell() for side in (old, new)]
-    return paired_answers(*cells, settings=language_settings(new.places))
+    settings = language_settings(new.places)
+    return paired_answers(*cells, settings=settings) + paired_answer_means(*cells, settings=settings)
 
 
 def _causes(old: pl.DataFrame, new: pl.DataFrame) -> Iterator[str]:

@@ -8,16 +8,15 @@ from resources.places import PLANTED, Places
 
 
 def absent_datasets(places: Places) -> dict[str, DatasetSize]:
-    """Return dataset -> published size, for the datasets that are asked for and are not on this disk.
+    """Return dataset -> published size, for the datasets that are used and are not on this disk.
 
     Raises
     ------
     ConfigError
         If nobody has published how large such a dataset is.
     """
-    asked = dict.fromkeys(dataset for dataset, _ in places.audit.cells)
-    asked |= dict.fromkeys(dataset for _, dataset in places.audit.designs)
-    return {dataset: _published(places, dataset) for dataset in asked if _is_absent(places, dataset)}
+    used = places.audit.used_datasets
+    return {dataset: _published(places, dataset) for dataset in used if _is_absent(places, dataset)}
 
 
 def images_of(places: Places, dataset: str) -> int:

@@ -53,8 +53,7 @@ def _wanted(places: Places) -> Iterator[tuple[str, str]]:
     """Yield every cell, and the labeller on every dataset that is read: it labels genders there."""
     audit = places.audit
     yield from audit.cells
-    used = dict.fromkeys([dataset for dataset, _ in audit.cells] + [dataset for _, dataset in audit.designs])
-    for dataset in used if audit.labeller else ():
+    for dataset in audit.used_datasets if audit.labeller else ():
         if (dataset, audit.labeller) not in audit.cells:
             yield dataset, audit.labeller
 

@@ -37,7 +37,7 @@ def plan_generation(
     CheckpointError
         If a model is not on this disk, and `absent` is not given.
     """
-    wanted = models or list(dict.fromkeys(model for model, _ in places.audit.designs))
+    wanted = models or places.audit.asked_models
     if absent is None:
         return Plan([one for model in wanted for one in _planned(places, model)])
     return Plan([one for model in wanted for one in _planned_anywhere(places, model, absent)])

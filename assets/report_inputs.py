@@ -28,7 +28,7 @@ _DRAWN_EVENLY = (f"{PLANTED}fairface", f"{PLANTED}folder")
 def report_inputs(places: Places, table: Committed, *, created: str) -> ReportInputs:
     """Gather everything that the report shows besides the rows of the committed metric table `table`."""
     audit = places.audit
-    used = {name for cell in audit.cells for name in cell} | {dataset for _, dataset in audit.designs}
+    used = {encoder for _, encoder in audit.cells} | {*audit.used_datasets}
     used |= {audit.labeller} if audit.labeller else set()
     datasets = [d for d in audit.datasets if d in used and places.lake.committed("records", partition=d)]
     encoders = [

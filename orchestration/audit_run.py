@@ -98,8 +98,11 @@ class AuditRun:
                 self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
             register_partitions(self._instance, self._places)
             report_sources(self._instance, self._places)
-            used = dict.fromkeys([d for d, _ in audit.cells] + [d for _, d in audit.designs])
-            self._stage("read datasets" + (", label genders" if audit.labeller else ""), "datasets", used)
+            self._stage(
+                "read datasets" + (", label genders" if audit.labeller else ""),
+                "datasets",
+                audit.used_datasets,
+            )
             asked = self._asked()
             self._stage("embed prompts", "encoders", dict.fromkeys(model for _, model in audit.cells))
             self._stage("audit cells", "cells", [cell_key(*cell) for cell in audit.cells])
@@ -118,7 +121,7 @@ class AuditRun:
             If more is asked than the audit file's limit allows: before anything is generated or embedded.
         """
         places, asked = self._places, {}
-        for model in dict.fromkeys(model for model, _ in places.audit.designs):
+        for model in places.audit.asked_models:
             try:
                 asked[model] = list(asked_slices(places, model))
             except PlumblineError as error:

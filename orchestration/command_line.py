@@ -94,7 +94,7 @@ def audit(config: ConfigOption = None) -> None:
 
 def _asked(audit: Audit) -> str:
     """Return how much is audited; of what the audit file does not ask for nothing is said."""
-    models = len(dict.fromkeys(model for model, _ in audit.designs))
+    models = len(audit.asked_models)
     parts = [f"encoders × datasets to audit: {len(audit.cells)}"] if audit.cells or not models else []
     return ", ".join(parts + ([f"generative models: {models}"] if models else []))
 

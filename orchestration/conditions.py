@@ -30,13 +30,13 @@ def asked_partitions(places: Places) -> dict[str, set[str]]:
     """
     audit = places.audit
     slices: dict[str, list[str]] = {}
-    for model in dict.fromkeys(model for model, _ in audit.designs):
+    for model in audit.asked_models:
         try:
             slices[model] = list(asked_slices(places, model))
         except PlumblineError:
             slices[model] = []
     return {
-        "dataset": {d for d, _ in audit.cells} | {d for _, d in audit.designs},
+        "dataset": set(audit.used_datasets),
         "encoder": {model for _, model in audit.cells},
         "dataset|encoder": {f"{dataset}|{model}" for dataset, model in audit.cells},
         "lvlm": set(slices),

@@ -37,7 +37,7 @@ def deliver_what_is_left(
 def _undelivered(places: Places) -> Iterator[tuple[str, str]]:
     audit, lake = places.audit, places.lake
     partitions = [("tracked_run", cell_key(*cell)) for cell in audit.cells]
-    partitions += [("tracked_answers", model) for model in dict.fromkeys(model for model, _ in audit.designs)]
+    partitions += [("tracked_answers", model) for model in audit.asked_models]
     for asset, partition in partitions:
         made = lake.committed(asset, partition=str(partition))
         if made is not None and lake.read_table(asset, made=made)["mlflow_run"].null_count():

@@ -25,7 +25,7 @@ def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> tuple
 
     from assets.answers import StoredAnswers
 
-    models = [m for m in dict.fromkeys(m for m, _ in places.audit.designs) if m not in places.audit.twins]
+    models = [model for model in places.audit.asked_models if model not in places.audit.twins]
     cells = [StoredAnswers.find(places, model).cell() for model in models]
     if not cells or not cells[0].scorers:
         raise ConfigError(

@@ -41,8 +41,10 @@ def print_status(places: Places, instance: dg.DagsterInstance, *, console: Conso
     if audit.cells or not audit.designs:
         console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
     if audit.designs:
-        asked = len(dict.fromkeys(model for model, _ in audit.designs))
-        console.print(f"{len(cells.models)} of {asked} generative models have numbers", highlight=False)
+        console.print(
+            f"{len(cells.models)} of {len(audit.asked_models)} generative models have numbers",
+            highlight=False,
+        )
     for cell in cells.absent:
         console.print(f"  {cell.dataset}|{cell.model}: {cell.reason}", markup=False, highlight=False)
     console.print(_report_line(places, cells), soft_wrap=True, markup=False, highlight=False)

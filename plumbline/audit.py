@@ -225,6 +225,17 @@ class Audit(Part):
         }
         return {key: entries for key, entries in kept.items() if entries}
 
+    @cached_property
+    def asked_models(self) -> tuple[str, ...]:
+        """Return the generative models that are asked anything, in the order of `designs`."""
+        return tuple(dict.fromkeys(model for model, _ in self.designs))
+
+    @cached_property
+    def used_datasets(self) -> tuple[str, ...]:
+        """Return the datasets that an encoder or a generative model is audited on."""
+        of_encoders = (dataset for dataset, _ in self.cells)
+        return tuple(dict.fromkeys((*of_encoders, *(dataset for _, dataset in self.designs))))
+
     def _fits(self, suite: str, dataset: str) -> bool:
         if suite in _OF_CLASSES:
             return dataset in self.class_sets

@@ -129,7 +129,7 @@ def require_askable(places: Places) -> None:
     keys += [variable for settings in audit.scorers.values() for variable in settings.variables]
     for variable in filter(None, keys):
         read_key(variable)
-    for model in dict.fromkeys(model for model, _ in audit.designs):
+    for model in audit.asked_models:
         places.lvlm_version(model)
     for name in audit.scorers:
         scorer_version(places, name)
