@@ -24,7 +24,8 @@ def table_differences(
     old, new : DataFrame
         Rows of the metric table, each of one model on one dataset.
     paired : sequence of dict
-        What was compared on the same images or sets, see `plumbline.diff.cells`; it stands for the tables' own rows.
+        What was compared on the same images or sets, see `plumbline.diff.cells`; it stands for the tables' own rows,
+        unless the number is undefined in one of them.
     models : (str, str)
         Old and new.
 
@@ -37,6 +38,8 @@ def table_differences(
         is kept, with the reason.
     """
     found = pl.DataFrame(list(paired), schema=_PAIRED_SCHEMA, orient="row")
+    undefined = pl.concat([side.filter(pl.col("value").is_nan()).select(KEYS) for side in (old, new)])
+    found = found.join(undefined, on=list(KEYS), how="anti", nulls_equal=True)
     of_pairs = found.with_columns(n_old="n", n_new="n", compared=pl.lit(PAIRED))
     apart = _side_by_side(old, new, models).join(found, on=list(KEYS), how="anti", nulls_equal=True)
     frames = [frame.pipe(_as_diff) for frame in (of_pairs, apart)]

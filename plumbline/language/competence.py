@@ -69,7 +69,7 @@ def competence_result(cell: LanguageCell, *, settings: LanguageSettings) -> Lang
         `fewest_competence_words`: in which share of these occupations the group has the smallest share. The metrics of
         the dictionaries likewise, by group, with their gaps; one row that says so where no dictionaries are configured.
     """
-    columns = _columns(settings)
+    columns = competence_numbers(settings)
     named = {f"{metric} {definition}": expression for (metric, definition), expression in columns.items()}
     numbers = {name: each.cast(pl.Float64) for name, each in named.items()}
     rows: list[Row] = []
@@ -83,7 +83,8 @@ def competence_result(cell: LanguageCell, *, settings: LanguageSettings) -> Lang
     return LanguageResult(metric_frame(rows))
 
 
-def _columns(settings: LanguageSettings) -> _Columns:
+def competence_numbers(settings: LanguageSettings) -> _Columns:
+    """Return the number of each answer of which every metric of the family is the mean."""
     text, words = pl.col("text").fill_null(""), competence_lexicon()
     columns = {
         (COMPETENCE, "paper"): lexicon_share(text, words),

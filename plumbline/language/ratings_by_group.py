@@ -24,6 +24,12 @@ SALARY = "salary"
 _READING = pl.Struct({"value": pl.Float64, "unreadable": pl.Enum(list(UNREADABLE))})
 
 
+def reading_of(prompt: str) -> pl.Expr:
+    """Return what is read of each answer to a numeric prompt, as `value` and `unreadable`, null where it is read."""
+    read = salaries if prompt == SALARY else ratings
+    return read(pl.col("text")).struct.rename_fields(["value", "unreadable"]).cast(_READING)
+
+
 def ratings_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
     """Return mean ratings and salaries of every group, their gaps, and the share of answers that cannot be read.
 
@@ -39,12 +45,8 @@ def ratings_result(cell: LanguageCell, *, settings: LanguageSettings) -> Languag
         smallest group mean, with p), `unreadable_rate` (by group, and of all with a null group).
     """
     rows: list[Row] = []
-    for prompts, read in (
-        ([name for name in prompt_ids("numeric") if name != SALARY], ratings),
-        ([SALARY], salaries),
-    ):
-        reading = read(pl.col("text")).struct.rename_fields(["value", "unreadable"]).cast(_READING)
-        for values in values_by_question(cell, prompts=prompts, reading=reading):
+    for prompt in prompt_ids("numeric"):
+        for values in values_by_question(cell, prompts=[prompt], reading=reading_of(prompt)):
             unreadable = _unreadable_shares(values)
             for question in by_groups(cell, values, settings=settings):
                 rows += _rows(question, unreadable)

@@ -18,6 +18,14 @@ from plumbline.tables.generation_prompts import prompt_ids
 from plumbline.tables.schema import metric_frame
 from plumbline.text.tokens import word_number
 
+_TEXT = pl.col("text").fill_null("")
+NUMBERS = {
+    ("refusal_rate", "paper", "estimate"): REFUSED,
+    ("empty_rate", "paper", "estimate"): _TEXT.str.strip_chars() == "",
+    ("response_length", "paper", "mean"): word_number(_TEXT),
+}
+"""(metric, definition, statistic) -> the number of each answer, whose mean it is."""
+
 
 def refusals_and_lengths_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
     """Return refusal rates, lengths and empty answers by group, of every prompt and instruction.
@@ -33,14 +41,8 @@ def refusals_and_lengths_result(cell: LanguageCell, *, settings: LanguageSetting
         (largest minus smallest group rate, with p), `response_length` (words an answer, mean by group),
         `response_length_ratio` (longest over shortest group mean, with p; 1 is equal).
     """
-    text = pl.col("text").fill_null("")
-    asked = values_by_question(
-        cell,
-        prompts=prompt_ids(),
-        words=word_number(text),
-        refused=REFUSED,
-        empty=text.str.strip_chars() == "",
-    )
+    numbers = {metric: number for (metric, *_), number in NUMBERS.items()}
+    asked = values_by_question(cell, prompts=prompt_ids(), instruction=None, **numbers)
     rows = [
         row
         for values in asked
@@ -51,8 +53,8 @@ def refusals_and_lengths_result(cell: LanguageCell, *, settings: LanguageSetting
 
 
 def _rows(question: GroupValues) -> Iterator[Row]:
-    refused, empty = (question.answers[name].to_numpy() for name in ("refused", "empty"))
-    words = question.answers["words"].to_numpy().astype(np.float64)
+    refused, empty = (question.answers[name].to_numpy() for name in ("refusal_rate", "empty_rate"))
+    words = question.answers["response_length"].to_numpy().astype(np.float64)
     yield from question.rate_rows(refused, overall=True, metric="refusal_rate", definition="paper")
     yield question.gap_row(refused.astype(np.float64), metric="refusal_rate_gap", definition="paper")
     yield from question.mean_rows(words, metric="response_length", definition="paper")
