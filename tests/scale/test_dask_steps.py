@@ -19,7 +19,15 @@ def cluster_of(*resources):
     }
     return SpecCluster(
         workers=workers,
-        scheduler={"cls": Scheduler, "options": {"dashboard": False, "host": "127.0.0.1", "port": 0}},
+        scheduler={
+            "cls": Scheduler,
+            "options": {
+                "dashboard": False,
+                "dashboard_address": "127.0.0.1:0",
+                "host": "127.0.0.1",
+                "port": 0,
+            },
+        },
     )
 
 
