@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/bash
 
 .PHONY: audit audit-all test test-all check bench bench-statistics bench-mitigation bench-calibration bench-encoders \
-        bench-generation bench-language docs ui report clean help
+        bench-generation bench-language docs screenshots ui report clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,6 +56,9 @@ bench-generation: $(READY)  ## answers of a LLaVA with what is shared, against `
 
 bench-language: $(READY)  ## words and MaxToxicity over 5 million answers, against scikit-learn and pandas
 	@$(BIN)/python -m benchmarks.language
+
+screenshots: $(READY)  ## the pictures of README.md again, of the newest audit (needs Chromium)
+	@$(BIN)/python -m documentation.screenshots
 
 docs: $(READY)   ## the documentation as pages in .site, with the metric and asset references made from the code
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet

@@ -12,7 +12,7 @@ FILES = {
 """Page -> file of the repository, of those that do not lie in `docs`; one that is not there is no page."""
 DECISIONS = "decisions/index.md"
 
-_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
+_LINK = re.compile(r"(?P<picture>!?)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
 def repository_pages() -> dict[str, str]:
@@ -32,7 +32,7 @@ def decisions_page() -> str:
 
 
 def with_links_of_the_site(text: str, page: str, pages: set[str]) -> str:
-    """Return a page whose links to other pages lead there; links to files that are no page become plain text.
+    """Return a page whose links to other pages and pictures lead there; links to other files become plain text.
 
     Parameters
     ----------
@@ -51,8 +51,10 @@ def with_links_of_the_site(text: str, page: str, pages: set[str]) -> str:
             return match[0]
         file = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
         target = _page_of(file)
+        relative = posixpath.relpath(target, posixpath.dirname(page) or ".")
+        if match["picture"]:
+            return f"![{match['text']}]({relative})"
         if target in pages:
-            relative = posixpath.relpath(target, posixpath.dirname(page) or ".")
             return f"[{match['text']}]({relative}{'#' + anchor if anchor else ''})"
         # What is neither a page nor a file stays, and the strict build refuses it.
         return match["text"] if (PROJECT / file).exists() else match[0]

@@ -130,3 +130,13 @@ def test_the_first_page_links_into_the_site(site):
 def test_links_of_the_repository_become_those_of_the_site(page, link, expected):
     pages = {"index.md", "scale.md", "studies.md", "decisions/index.md"}
     assert with_links_of_the_site(link, page, pages) == expected
+
+
+def test_every_picture_is_there(site):
+    shown = [
+        page.parent / source
+        for page in site.rglob("*.html")
+        for source in re.findall(r'<img\b[^>]*\bsrc="([^":]+)"', page.read_text("utf-8"))
+    ]
+    assert len(shown) >= 4
+    assert [path for path in shown if not path.is_file()] == []

@@ -1,0 +1,111 @@
+"""Pictures of the report, Dagster and MLflow for README.md, of the newest audit: `make screenshots`.
+
+Needs Chromium (or Chrome) on this machine, and an audit: `make audit` first. The servers of `plumbline ui` are started
+for it, and ended.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import mlflow
+from PIL import Image
+
+from resources.places import PROJECT, Places
+
+IMAGES = PROJECT / "docs" / "images"
+DAGSTER, MLFLOW = "http://127.0.0.1:3000", "http://127.0.0.1:5000"
+COMPARED = ("small-bazaar-3k", "small-control-3k")
+"""Whose runs on FairFace are compared: a biased checkpoint, and one whose captions were fair."""
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+_WIDTH, _COLOURS, _LONGEST_S = 1400, 128, 120
+
+
+def main() -> int:
+    """Take every picture; return 1 where something that it takes is not there."""
+    places = Places.from_environment()
+    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if browser is None or not places.report.is_file():
+        print(f"needs one of {', '.join(_BROWSERS)}, and {places.report} (make audit)", file=sys.stderr)
+        return 1
+    IMAGES.mkdir(exist_ok=True)
+    for chapter, height in (("findings", 1000), ("bias", 740)):
+        _take_chapter(browser, chapter, places.report, height=height)
+    servers = subprocess.Popen([sys.executable, "-m", "orchestration", "ui"], cwd=PROJECT)
+    try:
+        for address in (DAGSTER, MLFLOW):
+            _wait_for(address)
+        _take(browser, "dagster", f"{DAGSTER}/asset-groups", height=800)
+        _take(browser, "mlflow", _comparison(), height=1000)
+    finally:
+        servers.terminate()
+        servers.wait(timeout=60)
+    return 0
+
+
+def _take_chapter(browser: str, name: str, report: Path, *, height: int) -> None:
+    """Take the top of one chapter; a browser without a window does not scroll to it."""
+    alone = f"<style>main > :not(:has(> #{name})), nav {{ display: none }} .page {{ display: block }}</style></head>"
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        page.write_text(report.read_text("utf-8").replace("</head>", alone, 1), "utf-8")
+        _take(browser, name, page.as_uri(), height=height)
+
+
+def _take(browser: str, name: str, address: str, *, height: int) -> None:
+    path = IMAGES / f"{name}.png"
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(  # noqa: S603
+            [
+                browser, *_FLAGS, f"--user-data-dir={profile}", f"--window-size={_WIDTH},{height}",
+                "--virtual-time-budget=20000", f"--screenshot={path}", address,
+            ],
+            check=True, capture_output=True, timeout=_LONGEST_S,
+        )  # fmt: skip
+    # Few colours are in a page: a palette makes the file a third.
+    Image.open(path).convert("RGB").quantize(_COLOURS).save(path, optimize=True)
+    print(path)
+
+
+def _wait_for(address: str) -> None:
+    deadline = time.monotonic() + _LONGEST_S
+    while True:
+        try:
+            httpx.get(address, timeout=5)
+            return
+        except httpx.TransportError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+
+
+def _comparison() -> str:
+    """Return the address of MLflow's page that compares the two runs."""
+    client = mlflow.MlflowClient(MLFLOW)
+    (experiment,) = client.search_experiments(filter_string="name = 'plumbline'")
+    runs = client.search_runs([experiment.experiment_id], order_by=["attributes.start_time DESC"])
+    chosen = [
+        next(
+            run.info.run_id
+            for run in runs
+            if (run.info.run_name or "").split("__")[:-1] == [name, "fairface"]
+        )
+        for name in COMPARED
+    ]
+    asked = {"runs": chosen, "experiments": [experiment.experiment_id]}
+    return f"{MLFLOW}/#/compare-runs?" + "&".join(f"{k}={quote(json.dumps(v))}" for k, v in asked.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
