@@ -29,7 +29,7 @@ _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-_WIDTH, _COLOURS, _LONGEST_S = 1400, 128, 120
+_COLOURS, _LONGEST_S = 128, 120
 
 
 def main() -> int:
@@ -56,19 +56,23 @@ def main() -> int:
 
 def _take_chapter(browser: str, name: str, report: Path, *, height: int) -> None:
     """Take the top of one chapter; a browser without a window does not scroll to it."""
-    alone = f"<style>main > :not(:has(> #{name})), nav {{ display: none }} .page {{ display: block }}</style></head>"
+    alone = (
+        f"main > :not(:has(> #{name})), nav {{ display: none }} .page {{ display: block }} h2 {{ margin: 0 }}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        page.write_text(report.read_text("utf-8").replace("</head>", alone, 1), "utf-8")
-        _take(browser, name, page.as_uri(), height=height)
+        page.write_text(
+            report.read_text("utf-8").replace("</head>", f"<style>{alone}</style></head>", 1), "utf-8"
+        )
+        _take(browser, name, page.as_uri(), width=1060, height=height)
 
 
-def _take(browser: str, name: str, address: str, *, height: int) -> None:
+def _take(browser: str, name: str, address: str, *, height: int, width: int = 1400) -> None:
     path = IMAGES / f"{name}.png"
     with tempfile.TemporaryDirectory() as profile:
         subprocess.run(  # noqa: S603
             [
-                browser, *_FLAGS, f"--user-data-dir={profile}", f"--window-size={_WIDTH},{height}",
+                browser, *_FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}",
                 "--virtual-time-budget=20000", f"--screenshot={path}", address,
             ],
             check=True, capture_output=True, timeout=_LONGEST_S,
