@@ -30,7 +30,7 @@ def images_of(places: Places, dataset: str) -> int:
 def recorded(places: Places, dataset: str) -> Committed | None:
     """Return the records of a dataset; None without any, or where its name meant other data when they were made."""
     made = places.lake.committed("records", partition=dataset)
-    return made if made and made.details.get("declared") == places.dataset_entry(dataset).declared else None
+    return made if made and made.details.get("read_as") == places.dataset_entry(dataset).read_as else None
 
 
 def _is_absent(places: Places, dataset: str) -> bool:

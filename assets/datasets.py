@@ -58,7 +58,7 @@ def records_and_quarantine(context: dg.AssetExecutionContext, places: dg.Resourc
     details = {
         "dataset_digest": dataset_digest(ingested.records, ingested.quarantine),
         "folder_digest": ingested.folder_digest,
-        "declared": entry.declared,
+        "read_as": entry.read_as,
         "reader": entry.reader,
         "map": entry.map.model_dump(mode="json") if entry.map else None,
         "padding": entry.padding,

@@ -63,7 +63,7 @@ class DatasetEntry(Part):
         return self
 
     @property
-    def declared(self) -> str:
+    def read_as(self) -> str:
         """Return the digest of what is read and how: what is stored under a dataset's name may be of other data."""
         return digest_json(self.model_dump(mode="json", include={"reader", "root", "map", "padding"}))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from plumbline.classes import class_at
 from plumbline.encoders.addresses import CheckpointFiles, locate, parse_address
 from plumbline.encoders.encoder import DualEncoder, PairEncoder, Placement
 from plumbline.encoders.families import find_family
@@ -26,6 +26,5 @@ def load_encoder(files: CheckpointFiles, placement: Placement) -> DualEncoder | 
     CheckpointError
         If it cannot be loaded whole, from the digested file alone; nothing is downloaded and nothing is random.
     """
-    module, name = find_family(files.family).adapter.split(":")
-    adapter = getattr(import_module(f"plumbline.encoders.{module}"), name)
+    adapter = class_at(find_family(files.family).adapter, below="plumbline.encoders")
     return cast("DualEncoder | PairEncoder", adapter(files, placement))

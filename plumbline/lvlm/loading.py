@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from plumbline.classes import class_at
 from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.addresses import Address, parse_address
 from plumbline.encoders.encoder import Placement
@@ -105,8 +105,7 @@ def load_backend(files: LvlmFiles, placement: Placement) -> Backend:
     CheckpointError
         If it cannot be loaded whole, from the digested files alone; nothing is downloaded and nothing is random.
     """
-    module, name = LVLM_FAMILIES[files.family].adapter.split(":")
-    adapter = getattr(import_module(f"plumbline.lvlm.{module}"), name)
+    adapter = class_at(LVLM_FAMILIES[files.family].adapter, below="plumbline.lvlm")
     return cast("Backend", adapter(files, placement))
 
 

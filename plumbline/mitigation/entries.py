@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from functools import reduce
-from importlib import import_module
 from operator import or_
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from plumbline.mitigation.methods import METHODS, Method
+from plumbline.classes import class_at
+from plumbline.mitigation.methods import METHODS
 from plumbline.mitigation.settings import BiasPromptsSettings, LogitAdjustmentSettings, MitigationSettings
 
-
-def _settings(method: Method) -> type[MitigationSettings]:
-    module, name = method.settings.split(":")
-    found: type[MitigationSettings] = getattr(import_module(f"plumbline.mitigation.{module}"), name)
-    return found
-
-
-SETTINGS: dict[str, type[MitigationSettings]] = {name: _settings(method) for name, method in METHODS.items()}
+SETTINGS: dict[str, type[MitigationSettings]] = {
+    name: class_at(method.settings, below="plumbline.mitigation") for name, method in METHODS.items()
+}
 """Method -> its settings."""
 
 if TYPE_CHECKING:

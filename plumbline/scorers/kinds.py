@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import reduce
-from importlib import import_module
 from operator import or_
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from plumbline.classes import class_at
 from plumbline.scorers.settings import ScorerSettings
 
 KINDS = {
@@ -20,13 +20,9 @@ KINDS = {
 """Kind, to `module:Class` of its settings below `plumbline.scorers`; the class has the kind as its literal `kind`."""
 
 
-def _settings(place: str) -> type[ScorerSettings]:
-    module, name = place.split(":")
-    found: type[ScorerSettings] = getattr(import_module(f"plumbline.scorers.{module}"), name)
-    return found
-
-
-SCORER_SETTINGS: dict[str, type[ScorerSettings]] = {kind: _settings(place) for kind, place in KINDS.items()}
+SCORER_SETTINGS: dict[str, type[ScorerSettings]] = {
+    kind: class_at(place, below="plumbline.scorers") for kind, place in KINDS.items()
+}
 """Kind -> its settings."""
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ def record(places, dataset, **columns):
     whole = frame.with_columns(
         pl.lit(None, pl.String).alias(c) for c in RECORD_SCHEMA if c not in frame.columns
     )
-    details = {"dataset_digest": "d", "declared": places.dataset_entry(dataset).declared}
+    details = {"dataset_digest": "d", "read_as": places.dataset_entry(dataset).read_as}
     return places.lake.write_table(
         "records", whole.select(list(RECORD_SCHEMA)), partition=dataset, details=details
     )
