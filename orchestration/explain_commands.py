@@ -6,15 +6,8 @@ from typing import Annotated
 import typer
 
 from orchestration.terminal import ConfigOption, console, places_of
-from plumbline.storage.record import named_audit
-from resources.places import Places
 
 Filter = Annotated[str | None, typer.Option(help="Only rows with this in the column of that name.")]
-
-
-def past_places(places: Places, audit: str) -> Places:
-    """Return the places of a recorded audit that a person names."""
-    return places.of_audit(named_audit(places.lake, audit))
 
 
 def explain_command(

@@ -9,7 +9,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from assets.explanation import explain, write_page
-from orchestration.explain_commands import past_places
 from plumbline.explain.chain import STATES, damaged
 from plumbline.explain.explanation import Explanation, find_row
 from plumbline.explain.page import change_text, estimate_text
@@ -36,7 +35,7 @@ def explain_row(
     ConfigError
         If not exactly one row is meant.
     """
-    past = past_places(places, audit)
+    past = places.of_audit(audit)
     explanation = explain(past, find_row(past.lake.read_table("metric_table"), name, filters))
     print_explanation(explanation, console=console)
     if html is not None:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from orchestration.explain_commands import past_places
 from orchestration.terminal import ConfigOption, console, places_of
 from resources.places import Places
 
@@ -26,7 +25,7 @@ def export_command(
     from assets.export import export_audit
 
     places = places_of(config)
-    past = past_places(places, audit)
+    past = places.of_audit(audit)
     assert past.past is not None
     folder = (to or Path(f"audit-{past.past.audit_id[:12]}")).resolve()
     for name in export_audit(past, folder, report=report_of(places, past.past.audit_id)):

@@ -7,13 +7,13 @@ import dagster as dg
 
 from assets.cells import cell_suites, require_mitigations
 from orchestration.observing import new_partitions
+from plumbline.audit_entries import Watch
 from plumbline.audit_values import SLUG
 from plumbline.encoders.addresses import checkpoint_contents
 from plumbline.encoders.complete_weights import require_complete
 from plumbline.encoders.suite_needs import require_suites
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.lvlm.lvlm_folder import lvlm_contents
-from plumbline.watched import Watch
 from resources.places import PROJECT, Places
 from resources.watched import keep_watched, watched_checkpoints
 

@@ -17,6 +17,7 @@ from plumbline.audit_entries import (
     Statistics,
     Storage,
     Thresholds,
+    Watch,
 )
 from plumbline.audit_part import Part
 from plumbline.audit_values import JUDGING_SUITES, MitigationId, Slug, suggestion
@@ -25,7 +26,6 @@ from plumbline.generation_entries import GenerateEntry, Generation, Language, Lv
 from plumbline.mitigation.entries import DEFAULT_MITIGATIONS, AnyMitigation
 from plumbline.scorers.kinds import AnyScorer
 from plumbline.scorers.settings import OfflineSettings
-from plumbline.watched import Watch
 
 _BASE, _COMPOSITE = "trident", "trident_composite"
 _OF_CLASSES = (_BASE, _COMPOSITE)

@@ -166,3 +166,12 @@ class Thresholds(Part):
                 "unknown_metric", "{expected}", {"expected": f"for {unknown[0]}: one of {', '.join(known)}"}
             )
         return limits
+
+
+class Watch(Part):
+    """A folder into which checkpoints are dropped, each a folder named by its id."""
+
+    folder: str = Field(
+        description="holds a folder for each checkpoint; relative paths start at the checkout"
+    )
+    like: Slug = Field(description="id of the encoder or local generative model that they are audited like")

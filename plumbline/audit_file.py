@@ -18,6 +18,7 @@ from plumbline.audit_entries import (
     Statistics,
     Storage,
     Thresholds,
+    Watch,
 )
 from plumbline.audit_mistakes import describe, repeated_keys
 from plumbline.datasets.column_map import ColumnMap
@@ -33,7 +34,6 @@ from plumbline.generation_entries import (
 from plumbline.lvlm.endpoint_settings import EndpointSettings
 from plumbline.mitigation.entries import SETTINGS
 from plumbline.scorers.kinds import SCORER_SETTINGS
-from plumbline.watched import Watch
 
 _BASE_KEY = "based_on"
 

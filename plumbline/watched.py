@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import Field
-
-from plumbline.audit_part import Part
-from plumbline.audit_values import Slug
-
-if TYPE_CHECKING:
-    from plumbline.audit import Audit
+from plumbline.audit import Audit
 
 _OF_THE_TEMPLATE = ("family", "wording")
 """What a found checkpoint shares with the entry that it is audited like; design factors are facts of that one alone."""
-
-
-class Watch(Part):
-    """A folder into which checkpoints are dropped, each a folder named by its id."""
-
-    folder: str = Field(
-        description="holds a folder for each checkpoint; relative paths start at the checkout"
-    )
-    like: Slug = Field(description="id of the encoder or local generative model that they are audited like")
 
 
 def with_watched(audit: Audit, found: Mapping[str, str]) -> Audit:

@@ -22,7 +22,7 @@ from plumbline.encoders.loading import checkpoint_files
 from plumbline.errors import ConfigError
 from plumbline.generation_entries import LvlmEntry
 from plumbline.storage import Lake, ShardCache
-from plumbline.storage.record import AuditRecord, RecordedLake, read_record
+from plumbline.storage.record import AuditRecord, RecordedLake, named_audit, read_record
 from plumbline.watched import with_watched
 from resources.endpoints import changed_endpoint
 from resources.watched import watched_checkpoints
@@ -83,9 +83,9 @@ class Places:
         """Return the places of the checkout itself: `audit.yaml` and `.plumbline`."""
         return cls(audit_path=PROJECT / "audit.yaml", home=PROJECT / ".plumbline")
 
-    def of_audit(self, audit_id: str) -> Places:
-        """Return the places as they were for a recorded audit."""
-        return replace(self, past=read_record(self.lake, audit_id))
+    def of_audit(self, audit: str) -> Places:
+        """Return the places as they were for a recorded audit: its id, its start, `newest` or `newest~1`."""
+        return replace(self, past=read_record(self.lake, named_audit(self.lake, audit)))
 
     @property
     def audit(self) -> Audit:

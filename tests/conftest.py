@@ -1,10 +1,21 @@
 """What holds for all tests."""
 
 import gc
+import io
+import os
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
+from PIL import Image
+
+# Published files that cannot lie in the repository: beside it, or where the variable says.
+REAL_DATA = Path(
+    os.environ.get("PLUMBLINE_SHARED_DATA", Path(__file__).parents[1].parent / "shared" / "data")
+)
 
 # `make test` draws the same examples every time, so that what fails there is what was changed; `make test-all` draws
 # new ones.
@@ -39,3 +50,34 @@ def small_disk(tmp_path):
     yield folder, lambda *options: mount("remount", *options)
     # Lazily: what met the full disk may still have files of it open.
     subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def _picture(seed: int) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (12, 16, 3), dtype=np.uint8))
+
+
+@pytest.fixture(scope="session")
+def jpeg() -> Callable[..., bytes]:
+    """Return a function from a seed to the bytes of a small JPEG that no other seed gives."""
+
+    def encode(seed: int = 0, **options: object) -> bytes:
+        buffer = io.BytesIO()
+        _picture(seed).save(buffer, "JPEG", **options)
+        return buffer.getvalue()
+
+    return encode
+
+
+@pytest.fixture(scope="session")
+def real_file() -> Callable[[str], Path]:
+    """Return a function from the name of a published file to its path; the test is skipped without it."""
+
+    def find(name: str) -> Path:
+        path = REAL_DATA / name
+        if not path.is_file():
+            pytest.skip(
+                f"the published {name} is not there: put it into ../shared/data or set PLUMBLINE_SHARED_DATA"
+            )
+        return path
+
+    return find

@@ -8,7 +8,7 @@ from upath import UPath
 
 from benchmarks.encoders.materials import Images, load, timed
 from plumbline.encoders.pairs import score_suites
-from plumbline.images import decode
+from plumbline.images.decoding import decode
 from plumbline.storage import ShardCache
 from plumbline.tables.suites import Suite
 

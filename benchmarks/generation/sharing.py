@@ -19,7 +19,7 @@ from benchmarks.generation.checkpoint import IMAGE_TOKENS, write_checkpoint
 from benchmarks.statistics.contest import Peer, Row, timed
 from plumbline.digests import digest_file
 from plumbline.encoders.encoder import Placement
-from plumbline.images import decode
+from plumbline.images.decoding import decode
 from plumbline.lvlm.backend import Asked, Decoding, Question, Subject, row_key
 from plumbline.lvlm.loading import load_backend, lvlm_files
 from plumbline.lvlm.sampling import RowSeeded

@@ -30,7 +30,7 @@ from plumbline.datasets.records import (
 )
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images import MAX_FILE_BYTES, check, read_image_file, suffix_of
+from plumbline.images.decoding import MAX_FILE_BYTES, check, read_image_file, suffix_of
 from plumbline.tables.schema import QUARANTINE_SCHEMA
 
 Progress = Callable[[int, int], None]

@@ -12,7 +12,7 @@ from plumbline.datasets.csv_index import Row
 from plumbline.datasets.records import Refusal, printable
 from plumbline.datasets.text_index import refuse_line
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.parquet_columns import OpenColumns, damage_refused, holds_bytes, holds_text, known_place
+from plumbline.images.parquet_columns import OpenColumns, damage_refused, holds_bytes, holds_text, known_place
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from plumbline.datasets.declaration import Declaration, load_declaration
 from plumbline.datasets.records import Entry, Refusal, printable
 from plumbline.datasets.text_index import Line, read_lines, refuse_line
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images import SUFFIXES
+from plumbline.images.decoding import SUFFIXES
 
 INDEX = "pata_fairness.files.lst"
 CAPTIONS = "pata_fairness.captions.json"

@@ -15,8 +15,8 @@ from plumbline.datasets.declaration import Declaration, load_declaration
 from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
 from plumbline.datasets.records import Entry, Refusal, printable
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.parquet_columns import holds_text
-from plumbline.parquet_images import IMAGE_COLUMN
+from plumbline.images.parquet_columns import holds_text
+from plumbline.images.parquet_images import IMAGE_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa

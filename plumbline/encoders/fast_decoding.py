@@ -17,8 +17,8 @@ from plumbline.encoders.batching import FittingForward
 from plumbline.encoders.encoder import Crop, DualEncoder, Encoder, EncoderIdentity
 from plumbline.encoders.image_batches import ImageFiles, with_pillow
 from plumbline.errors import EncodingError
-from plumbline.images import MAX_PIXELS, MIN_SIDE
-from plumbline.jpeg_structure import plain_size
+from plumbline.images.decoding import MAX_PIXELS, MIN_SIDE
+from plumbline.images.jpeg_structure import plain_size
 from plumbline.storage import ShardCache
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from plumbline.digests import digest_bytes
 from plumbline.encoders.encoder import Encoder
 from plumbline.encoders.sharding import Span
 from plumbline.errors import EncodingError, ImageRejected
-from plumbline.images import decode, read_image_file
+from plumbline.images.decoding import decode, read_image_file
 
 if TYPE_CHECKING:
     import torch

@@ -16,7 +16,7 @@ from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Crop, EncoderIdentity, Placement
 from plumbline.encoders.families import find_family
 from plumbline.encoders.pixels import Normalisation
-from plumbline.images import DECODING_VERSION
+from plumbline.images.decoding import DECODING_VERSION
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from typing import Literal
 
 from plumbline.digests import digest_bytes
 from plumbline.errors import ImageRejected
-from plumbline.images import read_image_file
+from plumbline.images.decoding import read_image_file
 
 State = Literal["unchanged", "changed", "gone", "not checked"]
 STATES: dict[State, str] = {

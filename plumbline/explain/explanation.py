@@ -15,7 +15,7 @@ from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError, ImageRejected
 from plumbline.explain.chain import Link
 from plumbline.explain.influence import Influence
-from plumbline.images import decode, read_image_file
+from plumbline.images.decoding import decode, read_image_file
 from plumbline.tables.row_identity import IDENTIFYING, row_id, row_ids
 
 _SIDE = 112

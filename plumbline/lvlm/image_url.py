@@ -10,7 +10,7 @@ from PIL import Image
 
 from plumbline.digests import digest_bytes
 from plumbline.errors import GenerationError, ImageRejected
-from plumbline.images import decode, read_image_file
+from plumbline.images.decoding import decode, read_image_file
 
 ENCODING_VERSION = 1
 """Part of the identity of every endpoint: raise it with any change of this module that sends other pixels."""
@@ -28,14 +28,14 @@ def image_url(path: Path, image_id: str) -> str:
     """Return an image as a data URL.
 
     The file's own bytes where they are at most `MOST_ORIGINAL_BYTES` and an ordinary decoder sees in them what
-    `plumbline.images.decode` sees: servers differ in whether they turn a picture as its EXIF block says, and in what
-    they put behind transparent pixels. Else the decoded picture as PNG; where that is larger than the limit, as JPEG
-    of quality 95 whose longest side is at most `LONGEST_SIDE`.
+    `plumbline.images.decoding.decode` sees: servers differ in whether they turn a picture as its EXIF block says, and
+    in what they put behind transparent pixels. Else the decoded picture as PNG; where that is larger than the limit, as
+    JPEG of quality 95 whose longest side is at most `LONGEST_SIDE`.
 
     Parameters
     ----------
     path : Path
-        As `plumbline.images.read_image_file` takes it.
+        As `plumbline.images.decoding.read_image_file` takes it.
     image_id : str
         sha256 that the file must have.
 

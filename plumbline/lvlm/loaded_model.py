@@ -11,7 +11,7 @@ from plumbline.encoders.image_processor import ImageProcessor
 from plumbline.encoders.torch_encoder import NOT_LOADABLE, damage_hint, first_line, go_offline, own_memory
 from plumbline.encoders.whole_weights import require_every_weight
 from plumbline.errors import CheckpointError, ConfigError
-from plumbline.images import DECODING_VERSION
+from plumbline.images.decoding import DECODING_VERSION
 from plumbline.lvlm.families import LVLM_FAMILIES
 from plumbline.lvlm.loading import LvlmFiles
 from plumbline.lvlm.prompt_format import TURN_ENDS, PromptFormat

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from plumbline.digests import digest_bytes
 from plumbline.encoders.image_processor import ImageProcessor
 from plumbline.errors import GenerationError, ImageRejected
-from plumbline.images import decode, read_image_file
+from plumbline.images.decoding import decode, read_image_file
 
 if TYPE_CHECKING:
     import torch

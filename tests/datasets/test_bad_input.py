@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from plumbline.datasets import Ingested, ingest, reader_for
-from plumbline.images import decode
+from plumbline.images.decoding import decode
 
 HEADER = b"file,age,gender,race,service_test"
 SOUND = (b"val/1.jpg,3-9,Male,East Asian,False", b"val/3.jpg,30-39,Female,White,True")

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from plumbline import parquet_columns
 from plumbline.datasets import Refusal, parquet_index
 from plumbline.datasets.csv_index import Row
 from plumbline.datasets.parquet_index import MAX_VALUE_BYTES, read_table_rows
 from plumbline.errors import DatasetError
-from plumbline.parquet_pages import WRITE_AGAIN
+from plumbline.images import parquet_columns
+from plumbline.images.parquet_pages import WRITE_AGAIN
 
 
 def rows(path: Path, *columns: str) -> list[Row | Refusal]:

@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 from homes import Home
 
-from orchestration.explain_commands import past_places
 from plumbline.export.checksums import verify_folder
 from plumbline.tables.row_identity import row_ids
 
@@ -119,7 +118,7 @@ def test_an_audit_is_exported_and_verified(audited, tmp_path):
 
 def test_the_past_is_named_or_refused(audited):
     home, _, _ = audited
-    newest = past_places(home.places, "newest").past.audit_id
-    assert past_places(home.places, newest[:8]).past.audit_id == newest
+    newest = home.places.of_audit("newest").past.audit_id
+    assert home.places.of_audit(newest[:8]).past.audit_id == newest
     code, told = home.run("explain", *SKEW, "--audit", "newest~1")
     assert code == 2 and "there is no such audit" in told

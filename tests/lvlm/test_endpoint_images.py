@@ -12,7 +12,7 @@ from PIL import Image
 
 from plumbline.digests import digest_bytes
 from plumbline.errors import GenerationError
-from plumbline.images import decode
+from plumbline.images.decoding import decode
 from plumbline.lvlm.image_url import LONGEST_SIDE, MOST_ORIGINAL_BYTES, image_url
 
 

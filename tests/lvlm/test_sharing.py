@@ -14,7 +14,7 @@ from tiny_lvlms import LVLMS, TWINS
 from plumbline.digests import digest_file
 from plumbline.encoders.encoder import Placement
 from plumbline.errors import GenerationError
-from plumbline.images import decode
+from plumbline.images.decoding import decode
 from plumbline.lvlm.backend import Asked, Decoding, Question, Subject, row_key
 from plumbline.lvlm.loading import load_backend, lvlm_files
 from plumbline.lvlm.recorded_images import pixels_of

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from plumbline import parquet_columns, parquet_images
 from plumbline.datasets.containment import dataset_root, inside
 from plumbline.errors import ImageRejected
-from plumbline.images import check, decode, read_image_file
-from plumbline.parquet_columns import OpenColumns
-from plumbline.parquet_pages import WRITE_AGAIN
+from plumbline.images import parquet_columns, parquet_images
+from plumbline.images.decoding import check, decode, read_image_file
+from plumbline.images.parquet_columns import OpenColumns
+from plumbline.images.parquet_pages import WRITE_AGAIN
 
 STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 

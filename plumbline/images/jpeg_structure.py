@@ -84,7 +84,7 @@ def plain_size(data: bytes) -> tuple[int, int] | None:
     Returns
     -------
     (int, int) or None
-        In pixels. A size means that `plumbline.images.decode` accepts the file, if it accepts that size. None
+        In pixels. A size means that `plumbline.images.decoding.decode` accepts the file, if it accepts that size. None
         says nothing: the file may be sound.
     """
     if not data.startswith(b"\xff\xd8\xff"):

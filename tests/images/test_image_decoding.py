@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile, PngImagePlugin
 
-from plumbline import images
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images import check, decode
+from plumbline.images import decoding
+from plumbline.images.decoding import check, decode
 
 RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
 
@@ -227,7 +227,7 @@ def test_a_bomb_is_an_error_before_any_pixel_is_decoded(
 
 
 def test_the_largest_picture_is_the_one_where_pillow_begins_to_warn() -> None:
-    assert images.MAX_PIXELS == Image.MAX_IMAGE_PIXELS
+    assert decoding.MAX_PIXELS == Image.MAX_IMAGE_PIXELS
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1)])
@@ -290,7 +290,7 @@ def test_the_extension_must_agree_with_the_content(tmp_path: Path) -> None:
 
 
 def test_missing_folder_and_oversized_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(decoding, "MAX_FILE_BYTES", 1000)
     (tmp_path / "big.jpg").write_bytes(b"\xff" * 1001)
     (tmp_path / "folder.jpg").mkdir()
     cases = {
@@ -354,15 +354,17 @@ def test_check_refuses_what_decode_refuses_without_a_picture_of_one_pixel_more(
 
     decoded = outcome(decode)
     converted: list[tuple[int, int]] = []
-    really = images._as_rgb
-    monkeypatch.setattr(images, "_as_rgb", lambda picture: converted.append(picture.size) or really(picture))
+    really = decoding._as_rgb
+    monkeypatch.setattr(
+        decoding, "_as_rgb", lambda picture: converted.append(picture.size) or really(picture)
+    )
     assert outcome(check) == decoded
     assert set(converted) <= {(1, 1)}
     assert converted or decoded, "an accepted picture has passed all that can refuse it"
 
 
 def test_pixels_under_way_are_bounded_over_all_threads() -> None:
-    budget, held, most, lock = images._PixelBudget(10), 0, 0, threading.Lock()
+    budget, held, most, lock = decoding._PixelBudget(10), 0, 0, threading.Lock()
     full = threading.Barrier(2)
 
     def work(number: int) -> None:
@@ -387,7 +389,7 @@ def test_every_picture_counts_with_its_pixels_and_gives_them_back(
 ) -> None:
     taken: list[int] = []
 
-    class Watched(images._PixelBudget):
+    class Watched(decoding._PixelBudget):
         @contextmanager
         def taken(self, pixels: int) -> Iterator[None]:
             taken.append(pixels)
@@ -395,7 +397,7 @@ def test_every_picture_counts_with_its_pixels_and_gives_them_back(
                 yield
 
     # Room for one picture only: a second read would wait for ever if a refusal kept what it took.
-    monkeypatch.setattr(images, "_PIXELS", Watched(5 * 4))
+    monkeypatch.setattr(decoding, "_PIXELS", Watched(5 * 4))
     read(ODD["RGBA"])
     with pytest.raises(ImageRejected):
         read(ODD["RGB, note exif"])

@@ -19,7 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.errors import ImageRejected
-from plumbline.parquet_columns import OpenColumns, damage_refused, holds_bytes, known_place
+from plumbline.images.parquet_columns import OpenColumns, damage_refused, holds_bytes, known_place
 
 if TYPE_CHECKING:
     import pyarrow as pa

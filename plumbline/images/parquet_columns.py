@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from plumbline.errors import ImageRejected
-from plumbline.parquet_pages import WRITE_AGAIN, corrupt, decoded_bytes
+from plumbline.images.parquet_pages import WRITE_AGAIN, corrupt, decoded_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa

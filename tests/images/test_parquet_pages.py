@@ -10,8 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from plumbline.errors import ImageRejected
-from plumbline.parquet_columns import OpenColumns
-from plumbline.parquet_pages import WRITE_AGAIN
+from plumbline.images.parquet_columns import OpenColumns
+from plumbline.images.parquet_pages import WRITE_AGAIN
 
 MIB = 1 << 20
 

@@ -24,8 +24,8 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.jpeg_structure import plain_size
-from plumbline.parquet_images import lies_in_parquet, names_row, read_row_image
+from plumbline.images.jpeg_structure import plain_size
+from plumbline.images.parquet_images import lies_in_parquet, names_row, read_row_image
 
 DECODING_VERSION = 1
 """Part of every encoder's identity. Raise it with any change of this module that gives an accepted image other pixels
