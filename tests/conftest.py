@@ -1,16 +1,14 @@
 """What holds for all tests."""
 
 import gc
-import io
 import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import settings
-from PIL import Image
+from written_pictures import encoded, noise
 
 # Published files that cannot lie in the repository: beside it, or where the variable says.
 REAL_DATA = Path(
@@ -52,18 +50,12 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def _picture(seed: int) -> Image.Image:
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (12, 16, 3), dtype=np.uint8))
-
-
 @pytest.fixture(scope="session")
 def jpeg() -> Callable[..., bytes]:
     """Return a function from a seed to the bytes of a small JPEG that no other seed gives."""
 
     def encode(seed: int = 0, **options: object) -> bytes:
-        buffer = io.BytesIO()
-        _picture(seed).save(buffer, "JPEG", **options)
-        return buffer.getvalue()
+        return encoded(noise(seed), "JPEG", **options)
 
     return encode
 
