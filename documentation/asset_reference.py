@@ -21,19 +21,26 @@ _ORDER = (
 
 def asset_reference() -> str:
     """Return the page, in Markdown: a section a group, in the order of the work, an entry an asset."""
-    graph = _graph()
-    groups: dict[str, list[dg.AssetKey]] = {}
-    for key in graph.toposorted_asset_keys:
-        groups.setdefault(graph.get(key).group_name, []).append(key)
+    graph = asset_graph()
     sections = [_OPENING]
-    for group in sorted(
-        groups, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
-    ):
-        sections += [f"## {group.capitalize()}\n", *(_entry(graph, key) for key in groups[group])]
+    for group, keys in assets_by_group(graph).items():
+        sections += [f"## {group.capitalize()}\n", *(_entry(graph, key) for key in keys)]
     return "\n".join(sections)
 
 
-def _graph():
+def assets_by_group(graph) -> dict[str, list[dg.AssetKey]]:
+    """Return group -> its assets, both in the order of the work."""
+    groups: dict[str, list[dg.AssetKey]] = {}
+    for key in graph.toposorted_asset_keys:
+        groups.setdefault(graph.get(key).group_name, []).append(key)
+    order = {name: index for index, name in enumerate(_ORDER)}
+    return {
+        group: groups[group] for group in sorted(groups, key=lambda name: (order.get(name, len(order)), name))
+    }
+
+
+def asset_graph():
+    """Return the graph of `audit.yaml` as Dagster resolves it."""
     with warnings.catch_warnings():
         # Dagster calls observable sources and partitioned checks preview and beta: docs/decisions, 3.
         warnings.simplefilter("ignore")
@@ -57,14 +64,16 @@ def _entry(graph, key: dg.AssetKey) -> str:
 def _facts(node) -> Iterator[tuple[str, str]]:
     kind = "observed" if node.is_observable else "computed"
     yield "it is", kind if node.code_version is None else f"{kind}, version {node.code_version}"
-    yield "one partition is", _partition(node.partitions_def)
+    yield "one partition is", partition_of(node)
     yield "made from", _links(node.parent_keys)
     yield "goes into", _links(node.child_keys)
     yield "written with", ", ".join(sorted(node.kinds))
     yield "waits for the pool", ", ".join(sorted(node.pools or ()))
 
 
-def _partition(definition: dg.PartitionsDefinition | None) -> str:
+def partition_of(node) -> str:
+    """Return what one partition of an asset is, in Markdown."""
+    definition = node.partitions_def
     if definition is None:
         return "the whole audit"
     names = getattr(definition, "partition_dimension_names", None) or [definition.name]

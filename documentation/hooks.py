@@ -24,8 +24,7 @@ def on_files(files: Files, *, config) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page, config, files: Files) -> str:
-    """Let the links of a page lead to pages of the site; generated ones are written for it."""
+    """Let the links of a page lead into the site; generated ones are written for it."""
     if page.file.src_uri in _GENERATED:
         return markdown
-    pages = {file.src_uri for file in files.documentation_pages()}
-    return with_links_of_the_site(markdown, page.file.src_uri, pages)
+    return with_links_of_the_site(markdown, page.file.src_uri, {file.src_uri for file in files})

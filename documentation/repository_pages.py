@@ -31,8 +31,8 @@ def decisions_page() -> str:
     return "\n".join([*lines, ""])
 
 
-def with_links_of_the_site(text: str, page: str, pages: set[str]) -> str:
-    """Return a page whose links to other pages and pictures lead there; links to other files become plain text.
+def with_links_of_the_site(text: str, page: str, files: set[str]) -> str:
+    """Return a page whose links to files and pictures of the site lead there; links to others become plain text.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def with_links_of_the_site(text: str, page: str, pages: set[str]) -> str:
         Markdown, with links as they hold in the repository.
     page : str
         Its path in the site, such as `scale.md`.
-    pages : set of str
-        Every page of the site.
+    files : set of str
+        Every file of the site: pages, pictures, the sample report.
     """
     origin = FILES.get(page, f"docs/{page}")
 
@@ -54,9 +54,9 @@ def with_links_of_the_site(text: str, page: str, pages: set[str]) -> str:
         relative = posixpath.relpath(target, posixpath.dirname(page) or ".")
         if match["picture"]:
             return f"![{match['text']}]({relative})"
-        if target in pages:
+        if target in files:
             return f"[{match['text']}]({relative}{'#' + anchor if anchor else ''})"
-        # What is neither a page nor a file stays, and the strict build refuses it.
+        # What is neither in the site nor a file stays, and the strict build refuses it.
         return match["text"] if (PROJECT / file).exists() else match[0]
 
     return _LINK.sub(linked, text)

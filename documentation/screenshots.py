@@ -1,10 +1,13 @@
-"""Pictures of the report, Dagster and MLflow for README.md, of the newest audit: `make screenshots`.
+"""What README.md shows: the graph, pictures of the report, Dagster and MLflow, and the report as a sample.
+
+`make screenshots` makes all of it from the newest audit.
 
 Needs Chromium (or Chrome) on this machine, and an audit: `make audit` first. The servers of `plumbline ui` are started
 for it, and ended.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -17,9 +20,11 @@ import httpx
 import mlflow
 from PIL import Image
 
+from documentation.graph import draw_graph
 from resources.places import PROJECT, Places
 
 IMAGES = PROJECT / "docs" / "images"
+SAMPLE = PROJECT / "docs" / "sample-report.html"
 DAGSTER, MLFLOW = "http://127.0.0.1:3000", "http://127.0.0.1:5000"
 COMPARED = ("small-bazaar-3k", "small-control-3k")
 """Whose runs on FairFace are compared: a biased checkpoint, and one whose captions were fair."""
@@ -40,6 +45,9 @@ def main() -> int:
         print(f"needs one of {', '.join(_BROWSERS)}, and {places.report} (make audit)", file=sys.stderr)
         return 1
     IMAGES.mkdir(exist_ok=True)
+    draw_graph()
+    SAMPLE.write_text(_without_local_links(places.report.read_text("utf-8")), "utf-8")
+    print(SAMPLE)
     for chapter, height in (("findings", 1000), ("bias", 740)):
         _take_chapter(browser, chapter, places.report, height=height)
     servers = subprocess.Popen([sys.executable, "-m", "orchestration", "ui"], cwd=PROJECT)
@@ -52,6 +60,11 @@ def main() -> int:
         servers.terminate()
         servers.wait(timeout=60)
     return 0
+
+
+def _without_local_links(report: str) -> str:
+    """Return the report for readers elsewhere: the pages of single checks are only on the machine of the audit."""
+    return re.sub(r'<a href="file://[^"]*"[^>]*>[^<]*</a>', "–", report)
 
 
 def _take_chapter(browser: str, name: str, report: Path, *, height: int) -> None:

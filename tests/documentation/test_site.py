@@ -110,6 +110,14 @@ def test_the_first_page_links_into_the_site(site):
     assert 'href="docs/' not in index
 
 
+def test_the_sample_report_is_a_whole_report_without_places_of_the_machine_it_was_made_on(site):
+    assert 'href="sample-report.html"' in (site / "index.html").read_text("utf-8")
+    sample = (site / "sample-report.html").read_text("utf-8")
+    chapters = re.findall(r'<h2 id="([^"]+)"', sample)
+    assert {"findings", "bias", "transfer"} <= set(chapters) and sample.rstrip().endswith("</html>")
+    assert "file://" not in sample and str(PROJECT) not in sample
+
+
 @pytest.mark.parametrize(
     ("page", "link", "expected"),
     [
@@ -119,6 +127,7 @@ def test_the_first_page_links_into_the_site(site):
         ("index.md", "[a](studies)", "[a](studies.md)"),
         ("studies.md", "[a](../docs/scale.md)", "[a](scale.md)"),
         ("studies.md", "[a](trident.yaml)", "a"),
+        ("index.md", "[a](docs/sample-report.html)", "[a](sample-report.html)"),
         ("scale.md", "[a](../README.md)", "[a](index.md)"),
         ("scale.md", "[a](../deploy/kubernetes)", "a"),
         ("decisions/0001-x.md", "[a](../scale.md)", "[a](../scale.md)"),
@@ -128,8 +137,8 @@ def test_the_first_page_links_into_the_site(site):
     ],
 )
 def test_links_of_the_repository_become_those_of_the_site(page, link, expected):
-    pages = {"index.md", "scale.md", "studies.md", "decisions/index.md"}
-    assert with_links_of_the_site(link, page, pages) == expected
+    files = {"index.md", "scale.md", "studies.md", "decisions/index.md", "sample-report.html"}
+    assert with_links_of_the_site(link, page, files) == expected
 
 
 def test_every_picture_is_there(site):
