@@ -1,11 +1,13 @@
 """The plan of an audit's encoders, from its audit file, its datasets and what has been embedded already."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from assets.cells import cell_suites
 from assets.dataset_size import images_of, recorded
 from plumbline.encoders.outline import Outline, outline
 from plumbline.encoders.plan import EncoderPlan, PlannedCell
+from plumbline.storage import Committed
 from plumbline.tables.dataset_sizes import DatasetSize
 from resources.places import Places
 
@@ -31,6 +33,8 @@ def plan_encoders(places: Places, absent: Mapping[str, DatasetSize]) -> EncoderP
             counted[dataset] = absent[dataset].images if dataset in absent else images_of(places, dataset)
         found, address = outlines[encoder], places.audit.encoders[encoder].address
         suites = cell_suites(places, dataset, encoder, family=found.family)
+        texts = {text for suite in suites for text in suite.texts}
+        made, pair = _made(places, dataset, encoder), found.family.logit == "pair"
         of_checkpoint = (dataset, address, found.family.name)
         planned.append(
             PlannedCell(
@@ -38,11 +42,14 @@ def plan_encoders(places: Places, absent: Mapping[str, DatasetSize]) -> EncoderP
                 encoder=encoder,
                 images=counted[dataset],
                 prompts=tuple(len(suite.texts) for suite in suites),
-                distinct_prompts=len({text for suite in suites for text in suite.texts}),
+                distinct_prompts=len(texts),
                 logit=found.family.logit,
                 width=found.width,
-                is_there=(found.family.logit != "pair" and of_checkpoint in embedded)
-                or _is_there(places, dataset, encoder, pair=found.family.logit == "pair"),
+                is_there=made.logits if pair else made.embedded or of_checkpoint in embedded,
+                has_records=made.records,
+                # A cell that only labels genders writes the labels in place of an index.
+                has_index=made.index if suites else made.labels,
+                has_logits=made.logits and texts <= made.texts,
             )
         )
         embedded.add(of_checkpoint)
@@ -63,14 +70,38 @@ def _outline(places: Places, encoder: str) -> Outline:
     return outline(encoder, entry.address, places.checkpoint_folder(entry.address), family=entry.family)
 
 
-def _is_there(places: Places, dataset: str, encoder: str, *, pair: bool) -> bool:
-    """Say whether an earlier run ended with these images; whether weights changed since is for the audit to see."""
-    lake = places.lake
+@dataclass(frozen=True)
+class _Made:
+    """What earlier runs have written of a cell; whether weights changed since is for the audit to see."""
+
+    records: bool = False
+    index: bool = False
+    labels: bool = False
+    logits: bool = False
+    texts: frozenset[str] = frozenset()
+
+    @property
+    def embedded(self) -> bool:
+        """Return whether the images have gone through the image tower, to be embedded or to be labelled."""
+        return self.index or self.labels
+
+
+def _made(places: Places, dataset: str, encoder: str) -> _Made:
     records = recorded(places, dataset)
-    made = [lake.committed("probe_logits" if pair else "image_embeddings", partition=f"{dataset}|{encoder}")]
-    if encoder == places.audit.labeller:
-        labelled = lake.committed("extended_records", partition=dataset)
-        made.append(labelled if labelled and labelled.details["labeller"] == encoder else None)
-    return records is not None and any(
-        one is not None and one.details["records_sha256"] == records.sha256 for one in made
+    if records is None:
+        return _Made()
+
+    def of_these(name: str, partition: str) -> Committed | None:
+        one = places.lake.committed(name, partition=partition)
+        return one if one is not None and one.details["records_sha256"] == records.sha256 else None
+
+    cell = f"{dataset}|{encoder}"
+    labelled = of_these("extended_records", dataset) if encoder == places.audit.labeller else None
+    logits = of_these("probe_logits", cell)
+    return _Made(
+        records=True,
+        index=of_these("image_embeddings", cell) is not None,
+        labels=labelled is not None and labelled.details["labeller"] == encoder,
+        logits=logits is not None,
+        texts=frozenset(logits.details["texts"] if logits else ()),
     )

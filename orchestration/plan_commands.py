@@ -80,7 +80,8 @@ def _print_encoders(
         + (f", {encoders.pairs_to_score:,} pairs to score" if encoders.pairs_to_score else "")
         + f": {_duration(encoders.seconds(rates))} on one device at {rates.images_per_second:,.0f} images/s {given}"
         + (pairs if encoders.pairs_to_score else "")
-        + f"; {_size(encoders.bytes)} of disk for embeddings, logits and records"
+        + f"; {'' if encoders.widths_are_known else 'at least '}{_size(encoders.least_bytes)}"
+        + " of disk for embeddings, logits and records"
     )
 
 

@@ -30,6 +30,9 @@ class PlannedCell:
     is_there : bool
         Whether the images have gone through this encoder, in an earlier run or, with the same weights, in another cell
         of this plan.
+    has_records, has_index, has_logits : bool
+        Whether an earlier run has written the dataset's records, this cell's index of embeddings, and the logits of
+        these prompts.
     """
 
     dataset: str
@@ -40,6 +43,9 @@ class PlannedCell:
     logit: Logit
     width: int | None
     is_there: bool = False
+    has_records: bool = False
+    has_index: bool = False
+    has_logits: bool = False
 
     @property
     def images_to_embed(self) -> int:
@@ -53,13 +59,21 @@ class PlannedCell:
 
     @property
     def bytes(self) -> int | None:
-        """Return the bytes of logits and index, and of shards that are yet to be written; None without the width."""
-        if self.images_to_embed and self.width is None:
-            return None
+        """Return the bytes of shards, logits and index that are still to be written; None without the width."""
+        return self.least_bytes if self.width_is_known else None
+
+    @property
+    def least_bytes(self) -> int:
+        """Return the same, without the shards where the width is not known."""
         shards = self.images_to_embed * (self.width or 0) + self.pairs_to_score
         # The norms of an image beside its logits.
-        logits = self.images * (self.distinct_prompts + 1) if self.prompts else 0
-        return _FLOAT * (shards + logits) + _INDEX * self.images
+        logits = self.images * (self.distinct_prompts + 1) if self.prompts and not self.has_logits else 0
+        return _FLOAT * (shards + logits) + (0 if self.has_index else _INDEX * self.images)
+
+    @property
+    def width_is_known(self) -> bool:
+        """Return whether the width of what is to be embedded is known, if anything is."""
+        return self.width is not None or not self.images_to_embed
 
     def seconds(self, rates: Rates) -> float:
         """Return how long the images or pairs take on one device."""
@@ -91,10 +105,15 @@ class EncoderPlan:
         return sum(cell.pairs_to_score for cell in self.cells)
 
     @property
-    def bytes(self) -> int:
-        """Return the bytes that are known to be written, the records of each dataset once."""
-        records = {cell.dataset: cell.images * _RECORD for cell in self.cells}
-        return sum(records.values()) + sum(cell.bytes or 0 for cell in self.cells)
+    def least_bytes(self) -> int:
+        """Return the bytes that are still to be written, as far as known, the records of each dataset once."""
+        records = {cell.dataset: cell.images * _RECORD for cell in self.cells if not cell.has_records}
+        return sum(records.values()) + sum(cell.least_bytes for cell in self.cells)
+
+    @property
+    def widths_are_known(self) -> bool:
+        """Return whether `least_bytes` is all that is to be written."""
+        return all(cell.width_is_known for cell in self.cells)
 
     def seconds(self, rates: Rates) -> float:
         """Return how long everything takes on one device, one cell after the other."""

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -10,6 +11,7 @@ from assets.encoder_plan import plan_encoders
 from assets.generation_plan import plan_generation
 from plumbline.datasets.records import RECORD_SCHEMA
 from plumbline.errors import CheckpointError, ConfigError
+from plumbline.tables.suites import load_suite
 from resources.places import Places
 
 MAP = {"index": "people.csv", "path": "photo", "columns": {"gender": "sex", "race": "origin"}}
@@ -110,6 +112,40 @@ def test_images_that_went_through_an_encoder_do_not_go_again(tmp_path):
         "image_embeddings", index, partition="staff|b32", details={"records_sha256": made.sha256}
     )
     assert planned(home)["staff", "b32"].images_to_embed == 0
+
+
+def test_what_earlier_runs_wrote_of_a_cell_is_not_counted_as_disk(tmp_path):
+    home = places(tmp_path)
+    made = record(home, "staff")
+    before = planned(home)["staff", "b32"]
+    assert (before.has_records, before.has_index, before.has_logits) == (True, False, False)
+    index = pl.DataFrame({"image_id": ["a", "b"]})
+    of_these = {"records_sha256": made.sha256}
+    home.lake.write_table("image_embeddings", index, partition="staff|b32", details=of_these)
+    raw = {"raw": np.zeros((2, 1), np.float32)}
+    home.lake.write_arrays("probe_logits", raw, partition="staff|b32", details={**of_these, "texts": ["one"]})
+    other = planned(home)["staff", "b32"]
+    assert (other.has_index, other.has_logits) == (True, False), "of fewer prompts than are asked now"
+    texts = list(load_suite("crime").texts)
+    home.lake.write_arrays("probe_logits", raw, partition="staff|b32", details={**of_these, "texts": texts})
+    after = planned(home)["staff", "b32"]
+    assert (after.has_records, after.has_index, after.has_logits) == (True, True, True)
+    assert after.bytes == 0
+
+
+def test_images_that_were_labelled_are_not_counted_again(tmp_path):
+    asked = [{"encoders": ["other"], "suites": ["crime"], "mitigations": []}]
+    address = "ViT-B-32-quickgelu/openai"
+    home = places(
+        tmp_path, audit=asked, encoders={"b32": {"address": address}, "other": {"address": "RN50/openai"}}
+    )
+    made = record(home, "staff")
+    assert planned(home)["staff", "b32"].bytes > 0
+    labels = pl.DataFrame({"image_id": ["a", "b"]})
+    details = {"records_sha256": made.sha256, "labeller": "b32"}
+    home.lake.write_table("extended_records", labels, partition="staff", details=details)
+    assert planned(home)["staff", "b32"].bytes == 0
+    assert planned(home)["staff", "other"].bytes is None
 
 
 def test_one_checkpoint_embeds_once_and_another_family_of_it_again(tmp_path):

@@ -49,8 +49,27 @@ def test_a_plan_adds_up_and_counts_the_records_of_a_dataset_once():
     cells = [cell(), cell(encoder="f", logit="pair", width=None), cell(dataset="others", images=10)]
     plan = EncoderPlan(cells)
     assert (plan.images_to_embed, plan.pairs_to_score) == (110, 4500)
-    assert plan.bytes == sum(one.bytes for one in cells) + 110 * (100 + 10)
+    assert plan.least_bytes == sum(one.bytes for one in cells) + 110 * (100 + 10)
+    assert plan.widths_are_known
     assert plan.seconds(RATES) == pytest.approx(2 + 450 + 0.2)
+
+
+def test_what_is_written_is_not_written_again():
+    assert cell(has_logits=True).bytes == 4 * 100 * 512 + 38 * 100
+    assert cell(has_index=True).bytes == 4 * (100 * 512 + 100 * 31)
+    written = cell(is_there=True, has_records=True, has_index=True, has_logits=True)
+    assert EncoderPlan([written]).least_bytes == 0
+    other = cell(encoder="f", has_records=True)
+    assert EncoderPlan([written, other]).least_bytes == other.bytes
+
+
+def test_without_a_width_what_is_written_is_at_least_the_rest():
+    unknown = cell(width=None)
+    assert unknown.least_bytes == 4 * 100 * 31 + 38 * 100
+    plan = EncoderPlan([cell(), unknown])
+    assert not plan.widths_are_known
+    assert plan.least_bytes == cell().bytes + unknown.least_bytes + 110 * 100
+    assert EncoderPlan([cell(width=None, is_there=True)]).widths_are_known
 
 
 @pytest.mark.parametrize(
