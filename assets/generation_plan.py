@@ -5,6 +5,7 @@ from math import ceil
 
 import polars as pl
 
+from assets.cells import declaration_of
 from assets.slices import AskedSlice, asked_slices
 from plumbline.lvlm.design import asked_rows
 from plumbline.lvlm.generation import GenerationStore
@@ -54,6 +55,7 @@ def _planned_anywhere(places: Places, model: str, absent: Mapping[str, DatasetSi
                 absent[dataset],
                 most_new_tokens=places.audit.generation.decoding.max_new_tokens,
                 sees=model not in places.audit.twins,
+                has_occupations="occupation" in declaration_of(places, dataset).filled,
                 endpoint=places.lvlm_entry(model).endpoint,
             )
     return found

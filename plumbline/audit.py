@@ -230,6 +230,11 @@ class Audit(Part):
         """Return the generative models that are asked anything, in the order of `designs`."""
         return tuple(dict.fromkeys(model for model, _ in self.designs))
 
+    @property
+    def audits_encoders(self) -> bool:
+        """Return whether encoders are what is told of: they are asked something, or no generative model is either."""
+        return bool(self.cells) or not self.designs
+
     @cached_property
     def used_datasets(self) -> tuple[str, ...]:
         """Return the datasets that an encoder or a generative model is audited on."""
@@ -244,7 +249,7 @@ class Audit(Part):
     @cached_property
     def _with_scenes(self) -> set[str]:
         declared = {name: entry.open_reader().declaration for name, entry in self.datasets.items()}
-        return {name for name, found in declared.items() if "scene" in {rule.column for rule in found.rules}}
+        return {name for name, found in declared.items() if "scene" in found.filled}
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -114,6 +114,12 @@ class Declaration:
         own = dict.fromkeys(rule.source for rule in self.rules)
         return (self.path_column, *own) if self.path_column else tuple(own)
 
+    @property
+    def filled(self) -> frozenset[str]:
+        """Return the label columns that are known to be filled: by a rule, or as the base attribute."""
+        named = (*(rule.column for rule in self.rules), self.base_attribute)
+        return frozenset(column for column in named if column is not None)
+
     def labels(self, raw: Mapping[str, str]) -> dict[str, str]:
         """Map the dataset's own values to record columns.
 

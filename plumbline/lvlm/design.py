@@ -177,7 +177,8 @@ def asked_rows(
     ConfigError
         If a prompt names the occupation, and no image of the slice has one. Single images without are left out.
     """
-    _require_occupations(rows, entries)
+    if rows.height and rows["occupation"].null_count() == rows.height:
+        refuse_occupations(entries)
     asked: dict[str, Asked] = {}
     wanted = [(entry, set(chosen(rows, entry)["image_id"])) for entry in entries]
     for record in rows.iter_rows(named=True):
@@ -191,9 +192,16 @@ def asked_rows(
     return list(asked.values())
 
 
-def _require_occupations(rows: pl.DataFrame, entries: Sequence[GenerateEntry]) -> None:
+def refuse_occupations(entries: Sequence[GenerateEntry]) -> None:
+    """Refuse prompts that name the occupation, of a dataset without any.
+
+    Raises
+    ------
+    ConfigError
+        With these prompts.
+    """
     named = sorted({p for entry in entries for p in entry.prompt_ids if needs_occupation(p)})
-    if named and rows.height and rows["occupation"].null_count() == rows.height:
+    if named:
         raise ConfigError(
             "these prompts name the occupation of who is pictured, and the dataset has none",
             found=", ".join(named),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 
 from plumbline.generation_entries import TWIN_PROMPT, GenerateEntry
-from plumbline.lvlm.design import WHOLE, Slice
+from plumbline.lvlm.design import WHOLE, Slice, refuse_occupations
 from plumbline.lvlm.endpoint_settings import EndpointSettings
 from plumbline.lvlm.plan import CHARACTERS_OF_A_TOKEN, PlannedSlice, cost_of
 from plumbline.tables.dataset_sizes import DatasetSize, SubsetSize
@@ -27,6 +27,7 @@ def published_slices(
     *,
     most_new_tokens: int,
     sees: bool = True,
+    has_occupations: bool = True,
     endpoint: EndpointSettings | None = None,
 ) -> list[PlannedSlice]:
     """Return what a model is asked about a dataset, subset by subset; nothing of it is there yet.
@@ -40,7 +41,16 @@ def published_slices(
         Of this model and dataset.
     sees : bool
         False for a language model: it is asked `TWIN_PROMPT` only.
+    has_occupations : bool
+        Whether the dataset says occupations.
+
+    Raises
+    ------
+    ConfigError
+        As `asked_rows` does: if a prompt names the occupation, and the dataset has none.
     """
+    if not has_occupations:
+        refuse_occupations(entries)
     subsets: Mapping[str, SubsetSize] = size.subsets or {WHOLE: SubsetSize(size.images, 1)}
     planned = []
     for name, subset in subsets.items():

@@ -11,6 +11,7 @@ from assets.encoder_plan import plan_encoders
 from assets.generation_plan import plan_generation
 from plumbline.datasets.records import RECORD_SCHEMA
 from plumbline.errors import CheckpointError, ConfigError
+from plumbline.tables.dataset_sizes import published_sizes
 from plumbline.tables.suites import load_suite
 from resources.places import Places
 
@@ -186,6 +187,21 @@ def test_answers_about_data_that_is_here_and_data_that_is_not_are_planned_togeth
     plan = plan_generation(home, absent=absent_datasets(home))
     assert {one.slice: one.rows for one in plan.slices} == {"staff.all": 2, "sets.physical_race": 25_080}
     assert plan.hours is None
+
+
+@pytest.mark.parametrize(
+    ("reader", "is_planned"), [("socialcounterfactuals", True), ("idenprof", True), ("pata", False)]
+)
+def test_prompts_are_planned_where_the_absent_dataset_has_what_they_name(reader, is_planned, tmp_path):
+    datasets = {"absent": {"reader": reader, "root": str(tmp_path / "absent")}}
+    entry = {"datasets": ["absent"], "prompts": ["hiring"], "seeds": [0]}
+    lvlms = {"llava": {"address": "hf-hub:llava-hf/llava-1.5-7b-hf@fetched"}}
+    home = places(tmp_path, datasets=datasets, audit=[], lvlms=lvlms, generate=[entry])
+    if is_planned:
+        assert plan_generation(home, absent=absent_datasets(home)).to_do == published_sizes()[reader].images
+    else:
+        with pytest.raises(ConfigError, match="the dataset has none"):
+            plan_generation(home, absent=absent_datasets(home))
 
 
 def test_a_plan_that_an_audit_holds_to_needs_its_model(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from plumbline.errors import ConfigError
 from plumbline.generation_entries import GenerateEntry
 from plumbline.lvlm.endpoint_settings import EndpointSettings
 from plumbline.lvlm.plan import Plan
@@ -76,6 +77,15 @@ def test_a_language_model_is_asked_one_prompt_without_instructions():
     seen = planned({**entry, "prompts": ("characteristics",), "instructions": ("none",)})
     told = planned(entry, sees=False)
     assert told[0].prompt_tokens > seen[0].prompt_tokens, "who is pictured is said in words"
+
+
+def test_prompts_that_name_an_occupation_are_refused_of_a_dataset_without_any():
+    entry = {"prompts": ("describe", "hiring"), "seeds": (0,)}
+    assert rows(entry) == {"faces.race_gender": 120, "faces.physical_gender": 80}
+    with pytest.raises(ConfigError, match="the dataset has none") as refused:
+        planned(entry, has_occupations=False)
+    assert refused.value.found == "hiring"
+    assert rows({**entry, "prompts": ("describe",)}, has_occupations=False)
 
 
 def test_a_dataset_without_sets_is_one_slice_and_answers_end_at_the_most_tokens():
