@@ -1,5 +1,6 @@
 """What all commands share: where they print to, and the audit file that a person names."""
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -26,3 +27,16 @@ def places_of(config: Path | None) -> Places:
     # Nothing is downloaded in the middle of a run: only `plumbline fetch` goes to a hub.
     os.environ["HF_HUB_OFFLINE"] = "1"
     return Places.from_environment()
+
+
+def say_warnings_plainly() -> None:
+    """Print what is logged as a warning or worse as its words alone, on stderr, whatever else this process imports.
+
+    Python does so by itself until something is logged through the module `logging`, as open_clip does: from then on it
+    would put level and module before every line.
+    """
+    root = logging.getLogger()
+    if not root.handlers:
+        handler = logging.StreamHandler()
+        handler.setLevel(logging.WARNING)
+        root.addHandler(handler)

@@ -1,0 +1,19 @@
+"""What is printed beside what a command prints itself."""
+
+import subprocess
+import sys
+
+LIBRARY = "logging.info('a library that says something through the module')"
+OURS = "logging.getLogger('plumbline.lvlm.retry_notes').warning('%s: attempt 1 of 4 failed', 'http://x')"
+
+
+def said(*lines):
+    code = "\n".join(("import logging", *lines))
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return ran.stderr
+
+
+def test_a_warning_is_its_words_alone_whatever_a_library_logged_before():
+    assert said(LIBRARY, OURS).startswith("WARNING:plumbline.lvlm.retry_notes:"), "what it is needed for"
+    plainly = "from orchestration.terminal import say_warnings_plainly as plainly; plainly()"
+    assert said(plainly, LIBRARY, OURS) == said(OURS) == "http://x: attempt 1 of 4 failed\n"
