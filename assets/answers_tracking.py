@@ -2,19 +2,17 @@
 
 import math
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
 from assets.answers import StoredAnswers
+from assets.delivery import deliver, provenance_row, require_of, run_note
 from assets.language import LANGUAGE_TABLES
 from assets.partitions import LVLMS
 from assets.results import OWNERS, materialised
-from assets.tracking import deliver
 from plumbline.digests import digest_json
-from plumbline.errors import StorageError
 from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
 from plumbline.storage.arrays import csv_bytes, table_bytes
 from plumbline.tables.generation_schema import NO_INSTRUCTION
@@ -45,39 +43,36 @@ def tracked_answers(
     """
     stored, lake = StoredAnswers.find(places, context.partition_key), places.lake
     frame = pl.concat([lake.read_table(name, partition=stored.model) for name in LANGUAGE_TABLES])
-    if frame.height and frame["cell_id"].unique().to_list() != [stored.identity]:
-        raise StorageError(
-            "the metrics of this model were computed on other answers or settings",
-            where=stored.model,
-            hint="materialise its language metrics again",
-        )
+    require_of(
+        frame,
+        stored.identity,
+        what="the metrics of this model were computed on other answers or settings",
+        where=stored.model,
+        hint="materialise its language metrics again",
+    )
     instructions = sorted({i for one in stored.slices.values() for e in one.entries for i in e.instructions})
     cells = {
         name: _tracked(context, stored, frame, name)
         for name in (NO_INSTRUCTION, *(name for name in instructions if name != NO_INSTRUCTION))
     }
-    run, state = deliver(context, places, tracking, cells, first=NO_INSTRUCTION)
-    made = lake.write_table("tracked_answers", _provenance(context, stored, run), partition=stored.model)
-    return materialised(made, lake=lake, **state)._replace(
-        data_version=dg.DataVersion(digest_json([stored.identity, run]))
-    )
+    sent = deliver(context, places, tracking, cells, first=NO_INSTRUCTION)
+    made = lake.write_table("tracked_answers", _provenance(context, stored, sent.run), partition=stored.model)
+    version = dg.DataVersion(digest_json([stored.identity, sent.run]))
+    return materialised(made, lake=lake, **sent.state)._replace(data_version=version)
 
 
 def _provenance(context: dg.AssetExecutionContext, stored: StoredAnswers, run: str | None) -> pl.DataFrame:
     answers = [made.details for made in stored.answers.values()]
-    return pl.DataFrame(
-        {
-            "cell_id": [stored.identity],
-            "model": [stored.model],
-            "dataset": [", ".join(dict.fromkeys(one.dataset for one in stored.slices.values()))],
-            "dagster_run": [context.run.run_id],
-            "mlflow_run": pl.Series([run], dtype=pl.String),
-            "finished_at": [datetime.now(UTC).isoformat(timespec="seconds")],
-            # A generation is one pass through the model for this purpose, whatever batch it was in.
-            "forward_passes": [sum(details["generated"] for details in answers)],
-            "cached_shards": [sum(details["found"] for details in answers)],
-            "device": [answers[0]["device"]],
-        }
+    return provenance_row(
+        context,
+        cell=stored.identity,
+        model=stored.model,
+        dataset=", ".join(dict.fromkeys(one.dataset for one in stored.slices.values())),
+        run=run,
+        # A generation is one pass through the model for this purpose, whatever batch it was in.
+        forward_passes=sum(details["generated"] for details in answers),
+        cached_shards=sum(details["found"] for details in answers),
+        device=answers[0]["device"],
     )
 
 
@@ -110,9 +105,7 @@ def _tracked(
         tags={
             "plumbline.instruction": instruction,
             "plumbline.checkpoint_sha256": stored.version,
-            "plumbline.dagster_run": context.run.run_id,
-            "mlflow.note.content": f"Generative model `{model}`, made by Dagster run "
-            f"[{context.run.run_id}](http://127.0.0.1:3000/runs/{context.run.run_id}).",
+            **run_note(context, f"Generative model `{model}`"),
         },
         metrics=headlines(own, first_scorer=next(iter(stored.scorers), None)),
         files=files,

@@ -1,24 +1,21 @@
 """The last asset of a cell: its MLflow runs, one for the checkpoint as it is and one after each mitigation."""
 
-from datetime import UTC, datetime
-from typing import Any
-
 import dagster as dg
 import numpy as np
 import polars as pl
 
 from assets.cells import CELL_TABLES, StoredCell, passed_cell
+from assets.delivery import deliver, provenance_row, require_of, run_note
 from assets.mitigation_files import mitigation_files
 from assets.partitions import GRID
 from assets.pictures import read_pictures
 from assets.results import OWNERS, materialised
 from assets.tracked_numbers import BEFORE, BEFORE_TEST_ROWS, cost_metrics, headline_metrics
 from plumbline.digests import digest_json
-from plumbline.errors import StorageError
 from plumbline.mitigation.methods import METHODS
 from plumbline.storage.arrays import csv_bytes, table_bytes
 from resources.places import Places
-from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
+from resources.tracking import TrackedCell, Tracking
 
 
 @dg.asset(
@@ -41,66 +38,33 @@ def tracked_run(
     """
     stored, lake = passed_cell(context, places), places.lake
     frame = pl.concat([lake.read_table(name, partition=stored.partition) for name in CELL_TABLES])
-    if frame.height and frame["cell_id"].unique().to_list() != [stored.identity]:
-        raise StorageError(
-            "the metrics of this cell were computed on other inputs or settings",
-            where=stored.partition,
-            hint="materialise its metrics and mitigations again",
-        )
-    cells = _tracked_cells(context, stored, frame)
-    run, state = deliver(context, places, tracking, cells, first=BEFORE)
-    made = lake.write_table("tracked_run", _provenance(context, stored, run), partition=stored.partition)
-    # Run ids and times are shown, but a cell whose content is the same makes nothing downstream stale.
-    return materialised(made, lake=lake, **state)._replace(
-        data_version=dg.DataVersion(digest_json([stored.identity, run]))
+    require_of(
+        frame,
+        stored.identity,
+        what="the metrics of this cell were computed on other inputs or settings",
+        where=stored.partition,
+        hint="materialise its metrics and mitigations again",
     )
-
-
-def deliver(
-    context: dg.AssetExecutionContext,
-    places: Places,
-    tracking: Tracking,
-    cells: dict[str, TrackedCell],
-    *,
-    first: str,
-) -> tuple[str | None, dict[str, Any]]:
-    """Write runs to MLflow; returns the id of the first one, or None if it could not be reached, and what is shown.
-
-    Parameters
-    ----------
-    cells : dict of str to TrackedCell
-        By condition; `first` is that of the model as it is.
-    """
-    try:
-        runs = {condition: tracking.write(cell) for condition, cell in cells.items()}
-        run, written = runs[first]
-        page = f"{places.tracking_page}/#/experiments/{tracking.experiment()}/runs"
-        state: dict[str, Any] = {"tracking": "written" if written else "found"}
-        for condition, (found, _) in runs.items():
-            title = "mlflow_run" if condition == first else f"mlflow_run_{condition}"
-            state[title] = dg.MetadataValue.url(f"{page}/{found}")
-        return run, state
-    except TrackingUnavailable as error:
-        context.log.warning("MLflow could not be written; run this again to deliver it: %s", error)
-        return None, {"tracking": f"not delivered: {error}"}
+    sent = deliver(context, places, tracking, _tracked_cells(context, stored, frame), first=BEFORE)
+    made = lake.write_table("tracked_run", _provenance(context, stored, sent.run), partition=stored.partition)
+    # Run ids and times are shown, but a cell whose content is the same makes nothing downstream stale.
+    version = dg.DataVersion(digest_json([stored.identity, sent.run]))
+    return materialised(made, lake=lake, **sent.state)._replace(data_version=version)
 
 
 def _provenance(context: dg.AssetExecutionContext, stored: StoredCell, run: str | None) -> pl.DataFrame:
     # Of a family that scores pairs, the work on images is in the logits.
     images = stored.places.lake.require("image_embeddings", partition=stored.partition)
     work = [images.details, stored.logits.details]
-    return pl.DataFrame(
-        {
-            "cell_id": [stored.identity],
-            "model": [stored.model],
-            "dataset": [stored.dataset],
-            "dagster_run": [context.run.run_id],
-            "mlflow_run": pl.Series([run], dtype=pl.String),
-            "finished_at": [datetime.now(UTC).isoformat(timespec="seconds")],
-            "forward_passes": [sum(details["forward_passes"] for details in work)],
-            "cached_shards": [sum(details.get("cached_shards", 0) for details in work)],
-            "device": [images.details["device"]],
-        }
+    return provenance_row(
+        context,
+        cell=stored.identity,
+        model=stored.model,
+        dataset=stored.dataset,
+        run=run,
+        forward_passes=sum(details["forward_passes"] for details in work),
+        cached_shards=sum(details.get("cached_shards", 0) for details in work),
+        device=images.details["device"],
     )
 
 
@@ -154,9 +118,7 @@ def _tracked(
             "plumbline.checkpoint_sha256": logits["weights_sha256"],
             "plumbline.dataset_digest": records["dataset_digest"],
             "plumbline.labeller_sha256": extended["labeller_sha256"],
-            "plumbline.dagster_run": context.run.run_id,
-            "mlflow.note.content": f"Cell `{dataset}|{model}`, made by Dagster run "
-            f"[{context.run.run_id}](http://127.0.0.1:3000/runs/{context.run.run_id}).",
+            **run_note(context, f"Cell `{dataset}|{model}`"),
         },
         metrics=headline_metrics(frame, condition, of_texts=of_texts) | cost_metrics(effects, condition),
         curves={name: np.asarray(curve).tolist() for name, curve in curves.items()},

@@ -1,13 +1,11 @@
 """The driver of `plumbline audit`: every stage and cell as a Dagster run of its own, all in one process."""
 
 import gc
-import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import dagster as dg
-from dagster._utils.error import SerializableErrorInfo
 from rich.console import Console
 
 from assets.cells import cell_suites, require_mitigations
@@ -15,9 +13,8 @@ from assets.generation_plan import plan_generation
 from assets.partitions import answers_key, cell_key
 from assets.slices import asked_slices
 from assets.sources import report_sources
-from orchestration.executors import Executed, execute
-from orchestration.instance import OWNER, audit_lock, close_orphans, register_partitions, register_slices
-from orchestration.time_limit import time_limit
+from orchestration.instance import audit_lock, close_orphans, register_partitions, register_slices
+from orchestration.job_run import JobRun, run_job
 from orchestration.watched_folder import find_checkpoints
 from plumbline.audit import Audit
 from plumbline.encoders.families import FAMILIES
@@ -27,13 +24,9 @@ from plumbline.tables.suites import load_suite
 from resources.lvlms import require_askable
 from resources.places import Places
 
-_INTERRUPTED = {"DagsterExecutionInterruptedError", "KeyboardInterrupt"}
 # Objects until a collection of each generation: rarer than Python's own, which walks all of an audit's again and again.
 _COLLECT_AFTER = (20_000, 20, 50)
 _JOINED = "findings"
-# What Dagster puts before the message of an error.
-_CLASS = re.compile(r"^(?:\w+\.)+\w+: ")
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @dataclass
@@ -194,7 +187,9 @@ class AuditRun:
         self._console.rule(f"[bold]{title}", align="left", style="dim")
         for i, key in enumerate(keys, start=1):
             began = time.monotonic()
-            reason = self._run(job, key)
+            run = run_job(self._definitions, self._instance, job, key)
+            self._account(run, key)
+            reason = run.failure
             if i == 1:
                 # What the first run of a stage imports and defines stays: to walk all of it again and again took
                 # the collector some hundredths of an audit.
@@ -212,80 +207,15 @@ class AuditRun:
             if reason is not None:
                 self._failed(_step(job, key), reason)
 
-    def _run(self, job: str, partition: str | None) -> str | None:
-        result, reason = run_job(self._definitions, self._instance, job, partition)
-        self._account(result, partition)
-        return reason
-
-    def _account(self, result: Executed, partition: str | None) -> None:
-        for event in result.get_asset_materialization_events():
-            metadata = event.materialization.metadata
-            if event.asset_key != dg.AssetKey("provenance") and "forward_passes" in metadata:
-                self.outcome.forward_passes += int(metadata["forward_passes"].value)
-            if "generated" in metadata:
-                self.outcome.generated += int(metadata["generated"].value)
-            if "tracking" in metadata and str(metadata["tracking"].value).startswith("not delivered"):
-                self.outcome.undelivered.append(str(partition))
+    def _account(self, run: JobRun, partition: str | None) -> None:
+        for asset, metadata in run.materialised:
+            # The table of provenance adds up what was counted where it was done.
+            if asset != "provenance":
+                self.outcome.forward_passes += int(metadata.get("forward_passes", 0))
+            self.outcome.generated += int(metadata.get("generated", 0))
+        if run.refusal is not None:
+            self.outcome.undelivered.append(str(partition))
 
 
 def _step(job: str, key: str | None) -> str:
     return f"{job} {key or ''}".strip()
-
-
-def run_job(
-    definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, partition: str | None
-) -> tuple[Executed, str | None]:
-    """Execute one run, and wait for it; returns its result, and why it failed or None.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If it was interrupted: Dagster ends the run and swallows the signal, and the rest must not go on.
-    """
-    with time_limit(instance.run_monitoring_max_runtime_seconds) as limit:
-        result = execute(definitions, instance, job, partition, tags=OWNER, run_config=_QUIET)
-    failures = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
-    failures += [event.job_failure_data.error for event in result.all_events if event.is_job_failure]
-    if any(error.cls_name in _INTERRUPTED for failure in failures for error in _chain(failure)):
-        if limit.passed:
-            return result, limit.told
-        raise KeyboardInterrupt
-    return result, None if result.success else _reason(result)
-
-
-def _chain(error: SerializableErrorInfo | None) -> Iterator[SerializableErrorInfo]:
-    while error is not None:
-        yield error
-        error = error.cause
-
-
-def _said(error: SerializableErrorInfo) -> SerializableErrorInfo:
-    """Return what the step raised: under Dagster's own wrapping, above what it was raised from."""
-    chain = list(_chain(error))
-    return next((one for one in chain if not (one.cls_name or "").startswith("Dagster")), chain[-1])
-
-
-def _reason(result: Executed) -> str:
-    """Return the messages of what failed, checks included, one a line."""
-    reasons = []
-    for event in result.all_events:
-        if event.event_type_value == "ASSET_CHECK_EVALUATION":
-            check = event.asset_check_evaluation_data
-            if not check.passed:
-                reasons.append(f"check {check.check_name} failed: {check.description}")
-        elif event.is_step_failure:
-            failure = event.step_failure_data
-            error = _said(failure.error)
-            if error.cls_name != "DagsterAssetCheckFailedError":  # said by the check itself, better
-                said = failure.user_failure_data
-                reasons.append(said.description if said and said.description else _message(error))
-        # That a step failed is the reason that the run failed.
-        elif event.is_job_failure and event.job_failure_data.error is not None and not reasons:
-            reasons.append(_message(_said(event.job_failure_data.error)))
-    return "\n        ".join(dict.fromkeys(reasons)) or "the run failed; see `plumbline ui`"
-
-
-def _message(error: SerializableErrorInfo) -> str:
-    """Return what an error says; without its class where it is one of this project, which says all there is to say."""
-    said = error.message.strip()
-    return _CLASS.sub("", said) if said.startswith("plumbline.") else said

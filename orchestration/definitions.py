@@ -24,9 +24,9 @@ from assets.sources import SOURCES
 from assets.text_mitigations import TEXT_MITIGATIONS
 from assets.tracking import tracked_run
 from assets.transfer import bias_transfer, no_bias_is_moved
-from orchestration import jobs
 from orchestration.automation import automated, automation_sensor
 from orchestration.executors import chosen_executor
+from orchestration.jobs import JOBS
 from orchestration.observing import observe_sources, watch_sources
 from orchestration.schedules import full_audit, weekly_audit
 from orchestration.watched_folder import watch_folder
@@ -57,7 +57,7 @@ def build_definitions(places: Places) -> dg.Definitions:
     return dg.Definitions(
         assets=assets,
         asset_checks=[*ASSET_CHECKS, *ANSWER_CHECKS, no_bias_is_moved, no_regression],
-        jobs=[*jobs.JOBS, observe_sources, full_audit],
+        jobs=[*JOBS.values(), observe_sources, full_audit],
         sensors=[watch_folder, watch_sources, automation_sensor],
         schedules=[weekly_audit],
         executor=chosen_executor(),

@@ -1,40 +1,54 @@
 """MLflow runs that an audit could not write: sent later from the lake, without computing anything."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import dagster as dg
 
 from assets.partitions import cell_key
-from orchestration.audit_run import run_job
+from orchestration.job_run import run_job
 from resources.places import Places
 
 _JOBS = {"tracked_run": "deliver_cell", "tracked_answers": "deliver_model"}
 
 
+@dataclass
+class Delivery:
+    """What became of the MLflow runs that were sent again.
+
+    Attributes
+    ----------
+    delivered : list of str
+        Cells and generative models whose runs MLflow has now.
+    refused : dict of str to str
+        Those whose runs it could not take -> what it said.
+    failed : dict of str to str
+        Those of which there was nothing to send -> why: their step failed before MLflow was asked.
+    """
+
+    delivered: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
 def deliver_what_is_left(
     definitions: dg.Definitions, instance: dg.DagsterInstance, places: Places
-) -> tuple[int, dict[str, str]]:
-    """Send the runs that MLflow has not got, of the cells and generative models of the audit file.
-
-    Returns
-    -------
-    (int, dict of str to str)
-        How many partitions were delivered, and partition -> why not of the others.
-    """
-    delivered, refused = 0, {}
+) -> Delivery:
+    """Send the runs that MLflow has not got, of the cells and generative models of the audit file."""
+    found = Delivery()
     for asset, partition in _undelivered(places):
-        result, reason = run_job(definitions, instance, _JOBS[asset], partition)
-        for event in result.get_asset_materialization_events():
-            told = str(event.materialization.metadata["tracking"].value)
-            reason = told if told.startswith("not delivered") else None
-        if reason is None:
-            delivered += 1
+        run = run_job(definitions, instance, _JOBS[asset], partition)
+        if run.failure is not None:
+            found.failed[str(partition)] = run.failure
+        elif run.refusal is not None:
+            found.refused[str(partition)] = run.refusal
         else:
-            refused[str(partition)] = reason
-    return delivered, refused
+            found.delivered.append(str(partition))
+    return found
 
 
 def _undelivered(places: Places) -> Iterator[tuple[str, str]]:
+    """Yield asset and partition of what was tracked without MLflow."""
     audit, lake = places.audit, places.lake
     partitions = [("tracked_run", cell_key(*cell)) for cell in audit.cells]
     partitions += [("tracked_answers", model) for model in audit.asked_models]

@@ -1,88 +1,33 @@
 """The command that compares: two audits, or two checkpoints of one."""
 
 from pathlib import Path
+from typing import Annotated
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+import typer
 
-from assets.audit_changes import changes_of
-from assets.audit_comparison import compare_audits, compare_checkpoints
-from plumbline.errors import ConfigError
-from plumbline.report.changes import Changes
-from plumbline.report.html import render_changes
-from plumbline.report.listings import Listing
-from plumbline.report.visible import visible
-from plumbline.storage.record import NEWEST, named_audit, recorded_audits
-from resources.places import Places
+from orchestration.terminal import ConfigOption, console, places_of
 
 
-def compare(places: Places, old: str, new: str, *, console: Console) -> Changes:
-    """Compare what two names mean: checkpoints of the newest audit if the audit file has both, else audits.
+def diff_command(
+    old: Annotated[
+        str, typer.Argument(help="An audit (`newest~1`, or the start of its id), or a checkpoint.")
+    ],
+    new: Annotated[
+        str, typer.Argument(help="What it is compared with: an audit or a checkpoint too.")
+    ] = "newest",
+    html: Annotated[Path | None, typer.Option(help="Write a page to this file too.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Compare two audits, or two checkpoints of the newest audit: `plumbline diff newest~1`, `plumbline diff ID ID`.
 
-    Raises
-    ------
-    ConfigError
-        If one is a checkpoint and the other is not.
-    StorageError
-        If there is no such audit.
+    Per number old, new and their difference, on the same images where it can be; the images that flipped. Exits with
+    1 where something got worse by more than `thresholds.regression` of the audit file allows.
     """
-    models = {*places.audit.encoders, *places.audit.lvlms}
-    with console.status("reading") as shown:
+    from orchestration.compared import compare, print_changes, write_changes
 
-        def show(text: str) -> None:
-            shown.update(escape(text))
-
-        if old in models and new in models:
-            audit = named_audit(places.lake, NEWEST)
-            found = compare_checkpoints(places, audit, old, new, log=show)
-            return changes_of(places, found, names=(old, new), old_audit=audit)
-        if old in models or new in models:
-            raise ConfigError(
-                "a checkpoint is compared with a checkpoint, an audit with an audit", found=f"{old}, {new}"
-            )
-        ids = [named_audit(places.lake, name) for name in (old, new)]
-        times = recorded_audits(places.lake)
-        found = compare_audits(places, *ids, log=show)
-        names = [f"audit {audit[:12]} of {times[audit]}" for audit in ids]
-        return changes_of(places, found, names=(names[0], names[1]), old_audit=ids[0])
-
-
-def print_changes(changes: Changes, *, console: Console) -> None:
-    """Show what got worse, what changed most clearly, why, and how many images flipped."""
-    console.print(f"[bold]{_safe(changes.old)}[/] → [bold]{_safe(changes.new)}[/]", highlight=False)
-    if changes.worst.height:
-        _print(changes.regressions, "Worse than before by more than is allowed", console, style="red")
-    elif changes.differences.height:
-        console.print("Nothing is worse than before by more than is allowed.", style="green")
-    else:
-        console.print("Every number is the same.")
-    if changes.clearest.rows:
-        _print(changes.clearest, "The clearest changes", console)
-    if changes.flips.height:
-        _print(changes.flipped, f"{changes.flips.height:,} images with another answer", console)
-    if changes.reasons.rows:
-        _print(changes.reasons, "Where the changes come from", console)
-    for said in changes.absent:
-        console.print(f"not compared as it should be: {_safe(said)}", style="yellow", highlight=False)
-
-
-def write_changes(path: Path, changes: Changes) -> None:
-    """Write the page."""
-    path.write_text(render_changes(changes, title="What changed"), "utf-8")
-
-
-def _print(listing: Listing, title: str, console: Console, *, style: str | None = None) -> None:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, title_style=style)
-    for place, head in enumerate(listing.heads):
-        table.add_column(head, justify="right" if place in listing.numeric else "left", overflow="fold")
-    for row in listing.rows:
-        table.add_row(*map(_safe, row))
-    console.print(table)
-    if listing.note:
-        console.print(listing.note, style="dim", highlight=False)
-
-
-def _safe(text: str) -> str:
-    return escape(visible(text))
+    changes = compare(places_of(config), old, new, console=console)
+    print_changes(changes, console=console)
+    if html is not None:
+        write_changes(html, changes)
+        console.print(f"Page: {html}", soft_wrap=True, highlight=False, markup=False)
+    raise typer.Exit(1 if changes.worst.height else 0)

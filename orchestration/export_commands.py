@@ -1,4 +1,4 @@
-"""The commands that hand an audit on: a folder with everything, and whether it is still what it was."""
+"""The commands that hand something on: a whole audit as a folder, whether it is still what it was, a mitigation."""
 
 from pathlib import Path
 from typing import Annotated
@@ -59,3 +59,20 @@ def verify_command(
     said = "As it was exported" if verdict.passed else f"Not as it was exported, {counts}"
     console.print(f"{said}: {verdict.sound} file(s) are the same.", highlight=False)
     raise typer.Exit(0 if verdict.passed else 1)
+
+
+def export_mitigation_command(
+    encoder: Annotated[str, typer.Argument(help="Id of the encoder in the audit file.")],
+    dataset: Annotated[str, typer.Argument(help="Id of the dataset that it was fitted and judged on.")],
+    mitigation: Annotated[str, typer.Argument(help="Id of the mitigation in the audit file.")],
+    to: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("mitigation"),
+    config: ConfigOption = None,
+) -> None:
+    """Take a mitigation away: parameters as safetensors, and an example that applies them without Plumbline.
+
+    `example.py` works with open_clip or transformers CLIP: `python example.py CHECKPOINT_FOLDER IMAGE`.
+    """
+    from assets.mitigation_export import export_from_audit
+
+    for path in export_from_audit(places_of(config), encoder, dataset, mitigation, to):
+        console.print(str(path), soft_wrap=True, highlight=False, markup=False)

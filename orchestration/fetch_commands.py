@@ -14,7 +14,7 @@ from plumbline.errors import PlumblineError
 from resources.places import Places
 
 
-def fetch(
+def fetch_command(
     ids: Annotated[
         list[str] | None,
         typer.Argument(

@@ -11,7 +11,7 @@ from typing import IO
 
 import dagster as dg
 
-from orchestration.full_disk import full_disk_named
+from orchestration.disk_errors import disk_errors_named
 from orchestration.run_processes import is_gone
 from plumbline.errors import PlumblineError
 from plumbline.storage.atomic import require_reachable
@@ -57,9 +57,9 @@ def opened(places: Places) -> Iterator[dg.DagsterInstance]:
     Raises
     ------
     StorageError
-        As `full_disk_named`.
+        As `disk_errors_named`.
     """
-    with full_disk_named(places):
+    with disk_errors_named(places):
         set_up(places)
         with dg.DagsterInstance.get() as instance:
             yield instance

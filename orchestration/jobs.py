@@ -1,67 +1,54 @@
-"""One job a stage of an audit; a job's assets share their partitions."""
+"""One job a stage of an audit, and what is run beside the stages; a job's assets share their partitions."""
 
 import dagster as dg
 
-datasets = dg.define_asset_job(
-    "datasets",
-    dg.AssetSelection.groups("datasets"),
-    description="Read one dataset, sort its files into accepted and quarantined, label genders, check the balance.",
-)
-read_dataset = dg.define_asset_job(
-    "read_dataset",
-    dg.AssetSelection.assets("records", "quarantine"),
-    description="Read one dataset, sort its files into accepted and quarantined; no model labels anything.",
-)
-encoders = dg.define_asset_job(
-    "encoders",
-    dg.AssetSelection.groups("encoders"),
-    description="Embed every prompt with one checkpoint, and measure its text space.",
-)
-cells = dg.define_asset_job(
-    "cells",
-    dg.AssetSelection.groups("embeddings", "logits", "metrics", "mitigation", "tracking"),
-    description="After `datasets` and `encoders`: audit one checkpoint on one dataset, from embeddings to MLflow.",
-)
-slices = dg.define_asset_job(
-    "slices",
-    dg.AssetSelection.groups("slices"),
-    description="After `datasets`: list who is pictured in a slice that generative models are asked about.",
-)
-answers = dg.define_asset_job(
-    "answers",
-    dg.AssetSelection.groups("generation"),
-    description="After `slices`: ask one generative model about one slice, and score what it says.",
-)
-language = dg.define_asset_job(
-    "language",
-    dg.AssetSelection.groups("language"),
-    description="After `answers`: measure what one generative model says of whom, over all slices, and tell MLflow.",
-)
-findings = dg.define_asset_job(
-    "findings",
-    dg.AssetSelection.groups("findings"),
-    description="After all others: join the cells, compare checkpoints and published values, and write the report.",
-)
-deliver_cell = dg.define_asset_job(
-    "deliver_cell",
-    dg.AssetSelection.assets("tracked_run"),
-    description="Send the MLflow runs of one cell again, where MLflow could not be written; nothing is computed.",
-)
-deliver_model = dg.define_asset_job(
-    "deliver_model",
-    dg.AssetSelection.assets("tracked_answers"),
-    description="Send the MLflow runs of one generative model again, where MLflow could not be written.",
-)
+_groups, _assets = dg.AssetSelection.groups, dg.AssetSelection.assets
 
-JOBS = [
-    datasets,
-    read_dataset,
-    encoders,
-    cells,
-    slices,
-    answers,
-    language,
-    findings,
-    deliver_cell,
-    deliver_model,
-]
+_CHOSEN = {
+    "datasets": (
+        _groups("datasets"),
+        "Read one dataset, sort its files into accepted and quarantined, label genders, check the balance.",
+    ),
+    "read_dataset": (
+        _assets("records", "quarantine"),
+        "Read one dataset, sort its files into accepted and quarantined; no model labels anything.",
+    ),
+    "encoders": (
+        _groups("encoders"),
+        "Embed every prompt with one checkpoint, and measure its text space.",
+    ),
+    "cells": (
+        _groups("embeddings", "logits", "metrics", "mitigation", "tracking"),
+        "After `datasets` and `encoders`: audit one checkpoint on one dataset, from embeddings to MLflow.",
+    ),
+    "slices": (
+        _groups("slices"),
+        "After `datasets`: list who is pictured in a slice that generative models are asked about.",
+    ),
+    "answers": (
+        _groups("generation"),
+        "After `slices`: ask one generative model about one slice, and score what it says.",
+    ),
+    "language": (
+        _groups("language"),
+        "After `answers`: measure what one generative model says of whom, over all slices, and tell MLflow.",
+    ),
+    "findings": (
+        _groups("findings"),
+        "After all others: join the cells, compare checkpoints and published values, and write the report.",
+    ),
+    "deliver_cell": (
+        _assets("tracked_run"),
+        "Send the MLflow runs of one cell again, where MLflow could not be written; nothing is computed.",
+    ),
+    "deliver_model": (
+        _assets("tracked_answers"),
+        "Send the MLflow runs of one generative model again, where MLflow could not be written.",
+    ),
+}
+
+JOBS = {
+    name: dg.define_asset_job(name, selection, description=description)
+    for name, (selection, description) in _CHOSEN.items()
+}
+"""By name."""

@@ -129,8 +129,8 @@ def _read(places: Places, *, without: dict[str, DatasetSize]) -> None:
     from orchestration.instance import audit_lock, opened, register_partitions
 
     with opened(places) as instance, audit_lock(places):
-        from orchestration.audit_run import run_job
         from orchestration.definitions import defs
+        from orchestration.job_run import run_job
 
         register_partitions(instance, places)
         for dataset in unread:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import IO
+from typing import IO, NamedTuple
 
 from rich.console import Console
 
@@ -74,16 +74,23 @@ def _mlflow(places: Places, port: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _mlflow_page(places: Places, port: int) -> tuple[str, str | None]:
-    """Return the page with the runs, and what to say where the store cannot be used now, or None."""
+class _RunsPage(NamedTuple):
+    """MLflow's page with the runs, and what to say where the store cannot be used now."""
+
+    address: str
+    held: str | None
+
+
+def _mlflow_page(places: Places, port: int) -> _RunsPage:
     page = f"http://{_LOOPBACK}:{port}"
     try:
-        return f"{page}/#/experiments/{Tracking(places).experiment()}/runs", None
+        return _RunsPage(f"{page}/#/experiments/{Tracking(places).experiment()}/runs", None)
     except TrackingUnavailable as error:
-        return page, (
+        held = (
             f"MLflow's store {places.tracking_uri} cannot be used now ({error}): end the program that holds it; "
             f"Dagster works meanwhile, and MLflow is tried again every {_AGAIN_S:.0f} s until it starts."
         )
+        return _RunsPage(page, held)
 
 
 def _start(command: list[str], output: IO[str]) -> subprocess.Popen:

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
+from assets.lineage import dataset_root
 from assets.sources import source_names
 from plumbline.digests import digest_json, digest_sequence
 from plumbline.errors import PlumblineError
-from plumbline.world.folders import world_version
 from resources.places import PLANTED, Places
 
 _ENDPOINT_S = 3600
@@ -56,21 +57,26 @@ def _stamp(places: Places, asset: str, partition: str | None) -> str:
     if asset == "lvlm_checkpoint" and (endpoint := places.lvlm_entry(partition).endpoint) is not None:
         hour = int(time.time()) // _ENDPOINT_S if endpoint.follow else None
         return digest_json([endpoint.model_dump(mode="json"), hour])
-    folder, entry = _place(places, asset, partition)
-    return digest_json([entry, folder_stamp(folder)])
+    place = _place(places, asset, partition)
+    return digest_json([place.entry, folder_stamp(place.folder)])
 
 
-def _place(places: Places, asset: str, partition: str) -> tuple[Path, object]:
-    """Return where a source lies, and what the audit file says of how it is read."""
+class _Place(NamedTuple):
+    """Where a source lies, and what the audit file says of how it is read."""
+
+    folder: Path
+    entry: object
+
+
+def _place(places: Places, asset: str, partition: str) -> _Place:
     if asset == "dataset_folder":
-        root = places.dataset_entry(partition).root
-        if root.startswith(PLANTED):
-            # Of one that is not there yet nothing is written here: that takes longer than a look may.
-            kind = root.removeprefix(PLANTED)
-            return places.home / "world" / f"{kind}-{world_version(kind)}", root
-        return places.dataset_root(partition), places.dataset_entry(partition).model_dump(mode="json")
+        # Of a planted one that is not there yet nothing is written here: that takes longer than a look may.
+        entry, folder = places.dataset_entry(partition), dataset_root(places, partition)
+        if entry.root.startswith(PLANTED):
+            return _Place(folder.parent, entry.root)
+        return _Place(folder, entry.model_dump(mode="json"))
     if asset == "encoder_checkpoint":
         entry = places.audit.encoders[partition]
-        return places.checkpoint_folder(entry.address), entry.model_dump(mode="json")
+        return _Place(places.checkpoint_folder(entry.address), entry.model_dump(mode="json"))
     address = places.lvlm_entry(partition).address
-    return places.checkpoint_folder(str(address)), address
+    return _Place(places.checkpoint_folder(str(address)), address)

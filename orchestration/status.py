@@ -38,7 +38,7 @@ def print_status(places: Places, instance: dg.DagsterInstance, *, console: Conso
             models.add_row(model, "no", error.hint or error.what)
     cells = sort_cells(places, instance)
     console.print(*([encoders] if audit.encoders else []), datasets, *([models] if audit.lvlms else []))
-    if audit.cells or not audit.designs:
+    if audit.audits_encoders:
         console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
     if audit.designs:
         console.print(

@@ -12,8 +12,8 @@ from homes import forward_passes, make_home
 from mlflow import MlflowClient
 
 from assets.partitions import cell_key
-from orchestration.audit_run import run_job
 from orchestration.instance import PoolHeld, audit_lock, close_orphans
+from orchestration.job_run import run_job
 from resources.places import PROJECT
 
 MODEL = "small-control-3k"
@@ -164,7 +164,7 @@ def _daemon(home) -> dict[str, str]:
 
 _WRITER = f"""
 import dagster as dg
-from orchestration.audit_run import run_job
+from orchestration.job_run import run_job
 from orchestration.definitions import defs
 with dg.DagsterInstance.get() as instance:
     for _ in range(2):

@@ -7,9 +7,9 @@ from homes import make_home
 from assets.gates import failed_checks
 from assets.partitions import cell_key
 from assets.sources import report_sources
-from orchestration.audit_run import run_job
 from orchestration.definitions import build_definitions
 from orchestration.instance import register_partitions
+from orchestration.job_run import run_job
 
 MODEL = "small-control-3k"
 UTKFACE = {"reader": "utkface", "root": "planted:utkface"}

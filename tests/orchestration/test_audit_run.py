@@ -6,7 +6,8 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from orchestration.audit_run import AuditRun, run_job
+from orchestration.audit_run import AuditRun
+from orchestration.job_run import run_job
 from plumbline.errors import GenerationError
 
 DEAD = GenerationError("no endpoint answers any more", where="http://127.0.0.1:9/v1")

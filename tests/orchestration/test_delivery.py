@@ -6,8 +6,10 @@ import pytest
 import yaml
 
 from assets.partitions import GRID, LVLMS, cell_key
-from orchestration import jobs
-from orchestration.delivery import deliver_what_is_left
+from orchestration.audit_commands import say_failed_deliveries, say_undelivered
+from orchestration.delivery import Delivery, deliver_what_is_left
+from orchestration.jobs import JOBS
+from plumbline.errors import StorageError
 from resources.places import Places
 
 ENTRIES = {
@@ -53,7 +55,9 @@ def definitions_of(places, asked, *, down):
     def tracked_answers(context: dg.AssetExecutionContext):
         return deliver(context, "tracked_answers")
 
-    return dg.Definitions([tracked_run, tracked_answers], jobs=[jobs.deliver_cell, jobs.deliver_model])
+    return dg.Definitions(
+        [tracked_run, tracked_answers], jobs=[JOBS[name] for name in ("deliver_cell", "deliver_model")]
+    )
 
 
 @pytest.mark.parametrize("down", [None, "OperationalError: database is locked"])
@@ -66,16 +70,37 @@ def test_only_what_mlflow_has_not_got_is_sent(places, tmp_path, down):
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         for name, keys in (("dataset", ["one", "two"]), ("encoder", ["mine"]), ("lvlm", ["seer"])):
             instance.add_dynamic_partitions(name, keys)
-        delivered, refused = deliver_what_is_left(definitions, instance, places)
+        found = deliver_what_is_left(definitions, instance, places)
         assert asked == [("tracked_run", "one|mine"), ("tracked_answers", "seer")]
         if down is None:
-            assert (delivered, refused) == (2, {})
-            assert deliver_what_is_left(definitions, instance, places) == (0, {})
+            assert found == Delivery(delivered=["one|mine", "seer"])
+            assert deliver_what_is_left(definitions, instance, places) == Delivery()
         else:
-            assert delivered == 0
-            assert refused == dict.fromkeys(["one|mine", "seer"], f"not delivered: {down}")
+            assert found == Delivery(refused=dict.fromkeys(["one|mine", "seer"], f"not delivered: {down}"))
+
+
+def test_a_step_that_fails_before_it_sends_anything_is_not_mlflows_fault(places, tmp_path):
+    tracked(places, "tracked_answers", "seer", None)
+
+    @dg.asset(partitions_def=LVLMS)
+    def tracked_answers():
+        raise StorageError("the metrics of this model were computed on other answers")
+
+    definitions = dg.Definitions([tracked_answers], jobs=[JOBS["deliver_model"]])
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        instance.add_dynamic_partitions("lvlm", ["seer"])
+        found = deliver_what_is_left(definitions, instance, places)
+    assert found == Delivery(failed={"seer": "the metrics of this model were computed on other answers"})
+
+
+def test_what_is_said_of_a_delivery_names_who_is_at_fault(capsys):
+    say_undelivered({"one|mine": "not delivered: locked"})
+    assert "MLflow could not be written for 1 cell(s)" in capsys.readouterr().err
+    say_failed_deliveries({"seer": "the metrics of this model were computed on other answers"})
+    said = capsys.readouterr().err
+    assert "1 cell(s) could not be sent to MLflow" in said and "MLflow could not be written" not in said
 
 
 def test_a_home_without_cells_has_nothing_to_send(places, tmp_path):
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
-        assert deliver_what_is_left(dg.Definitions(), instance, places) == (0, {})
+        assert deliver_what_is_left(dg.Definitions(), instance, places) == Delivery()

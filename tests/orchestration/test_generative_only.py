@@ -7,7 +7,8 @@ import pytest
 import yaml
 from rich.console import Console
 
-from orchestration import command_line, terminal
+from orchestration import terminal
+from orchestration.audit_commands import asked_of, conclude
 from orchestration.audit_run import Outcome
 from orchestration.status import print_status
 from plumbline.tables.schema import metric_frame
@@ -39,14 +40,14 @@ def test_the_end_of_an_audit_tells_of_answers_alone(places, capsys):
     worst = {"group": "Black_woman", "value": 0.9, "ci_low": 0.8, "ci_high": 0.95, "p": 0.001, "q": 0.001}
     least = {"group": "White_man", "value": 0.1, "ci_low": 0.05, "ci_high": 0.2, "p": 0.001, "q": 0.001}
     places.lake.write_table("metric_table", metric_frame([ROW | worst, ROW | least]))
-    command_line._conclude(places, Outcome(generated=1234), seconds=7)
+    conclude(places, Outcome(generated=1234), seconds=7)
     told = capsys.readouterr().out
     assert "1,234 answers generated, 7 s" in told and "forward passes" not in told
     assert "Findings, the strongest" in told and "interval" in told and "probes" not in told
 
 
 def test_the_beginning_names_no_encoders(places):
-    assert command_line._asked(places.audit) == "generative models: 1"
+    assert asked_of(places.audit) == "generative models: 1"
 
 
 def test_status_counts_no_cells(places, tmp_path):

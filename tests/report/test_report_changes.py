@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from orchestration.diff_commands import print_changes
+from orchestration.compared import print_changes
 from plumbline.diff.schema import DIFF_SCHEMA, FLIP_SCHEMA
 from plumbline.report import render
 from plumbline.report.changes import LONGEST, Changes

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestration.generation_commands import write_sheets
+from orchestration.annotation_files import write_sheets
 from plumbline.errors import ConfigError, MetricError
 from plumbline.tables.generation_schema import SCORE_SCHEMA
 from plumbline.text.annotation_cells import cells_to_fill

@@ -1,6 +1,7 @@
-"""The command of the generative audit that writes sheets for people to annotate."""
+"""Texts and words that people annotate, drawn from an audit and written as sheets."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from plumbline.errors import ConfigError
 from plumbline.storage.arrays import csv_bytes
@@ -8,13 +9,15 @@ from plumbline.text.annotation_sheets import AnnotationSheets, annotation_sheets
 from resources.places import Places
 
 
-def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> tuple[list[Path], tuple[str, ...]]:
-    """Write the sheets that people fill in, and the key that says where each text is from.
+class WrittenSheets(NamedTuple):
+    """The files that were written, and where there was too little to draw from."""
 
-    Returns
-    -------
-    list of Path, tuple of str
-        The files, and where there was too little to draw from.
+    files: list[Path]
+    shortfalls: tuple[str, ...]
+
+
+def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> WrittenSheets:
+    """Write the sheets that people fill in, and the key that says where each text is from.
 
     Raises
     ------
@@ -41,19 +44,18 @@ def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> tuple
     return write_sheets(drawn, folder)
 
 
-def write_sheets(drawn: AnnotationSheets, folder: Path) -> tuple[list[Path], tuple[str, ...]]:
-    """Write what was drawn; returns the files, and where there was too little. An empty sheet is not written.
+def write_sheets(drawn: AnnotationSheets, folder: Path) -> WrittenSheets:
+    """Write what was drawn; an empty sheet is not written.
 
     Raises
     ------
     ConfigError
         If all are empty.
     """
-    empty = drawn.empty
-    if len(empty) == len(drawn.sheets):
+    if len(drawn.empty) == len(drawn.sheets):
         raise ConfigError(
             "there is nothing to annotate; no sheet was written",
-            found="\n            ".join(empty.values()),
+            found="\n            ".join(drawn.empty.values()),
             hint="ask these prompts in `generate` of the audit file and run `plumbline audit`",
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,5 +65,4 @@ def write_sheets(drawn: AnnotationSheets, folder: Path) -> tuple[list[Path], tup
         if frame.height:
             written.append(folder / f"{name}.csv")
             written[-1].write_bytes(csv_bytes(frame))
-    short = [line for line in drawn.shortfalls if line.partition(":")[0].partition(",")[0] not in empty]
-    return written, (*empty.values(), *short)
+    return written, drawn.told

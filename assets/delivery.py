@@ -1,0 +1,114 @@
+"""What cells and generative models have in common when MLflow is told of them: runs, whose they are, and refusals."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from plumbline.errors import StorageError
+from resources.places import Places
+from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
+
+_STATE, _REFUSED = "tracking", "not delivered: "
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What became of the MLflow runs of a cell or model.
+
+    Attributes
+    ----------
+    run : str or None
+        Id of the run of the model as it is; None where MLflow could not be written.
+    state : dict
+        What the UI shows of it.
+    """
+
+    run: str | None
+    state: dict[str, Any]
+
+
+def deliver(
+    context: dg.AssetExecutionContext,
+    places: Places,
+    tracking: Tracking,
+    cells: Mapping[str, TrackedCell],
+    *,
+    first: str,
+) -> Delivered:
+    """Write runs to MLflow.
+
+    Parameters
+    ----------
+    cells : mapping of str to TrackedCell
+        By condition; `first` is that of the model as it is.
+    """
+    try:
+        runs = {condition: tracking.write(cell) for condition, cell in cells.items()}
+        run, written = runs[first]
+        page = f"{places.tracking_page}/#/experiments/{tracking.experiment()}/runs"
+    except TrackingUnavailable as error:
+        context.log.warning("MLflow could not be written; run this again to deliver it: %s", error)
+        return Delivered(None, {_STATE: f"{_REFUSED}{error}"})
+    state: dict[str, Any] = {_STATE: "written" if written else "found"}
+    for condition, (found, _) in runs.items():
+        title = "mlflow_run" if condition == first else f"mlflow_run_{condition}"
+        state[title] = dg.MetadataValue.url(f"{page}/{found}")
+    return Delivered(run, state)
+
+
+def refusal(metadata: Mapping[str, Any]) -> str | None:
+    """Return what MLflow said when it could not be written, from the metadata of `tracked_run` or `tracked_answers`."""
+    state = str(metadata.get(_STATE, ""))
+    return state if state.startswith(_REFUSED) else None
+
+
+def provenance_row(
+    context: dg.AssetExecutionContext,
+    *,
+    cell: str,
+    model: str,
+    dataset: str,
+    run: str | None,
+    forward_passes: int,
+    cached_shards: int,
+    device: str,
+) -> pl.DataFrame:
+    """Return what `provenance` keeps of a cell or model: who made and tracked it, and how much work it was."""
+    return pl.DataFrame(
+        {
+            "cell_id": [cell],
+            "model": [model],
+            "dataset": [dataset],
+            "dagster_run": [context.run.run_id],
+            "mlflow_run": pl.Series([run], dtype=pl.String),
+            "finished_at": [datetime.now(UTC).isoformat(timespec="seconds")],
+            "forward_passes": [forward_passes],
+            "cached_shards": [cached_shards],
+            "device": [device],
+        }
+    )
+
+
+def require_of(frame: pl.DataFrame, cell: str, *, what: str, where: str, hint: str) -> None:
+    """Refuse metric rows that were computed on other content than what is tracked.
+
+    Raises
+    ------
+    StorageError
+        If a row has another `cell_id`.
+    """
+    if frame.height and frame["cell_id"].unique().to_list() != [cell]:
+        raise StorageError(what, where=where, hint=hint)
+
+
+def run_note(context: dg.AssetExecutionContext, what: str) -> dict[str, str]:
+    """Return the tags that lead from an MLflow run back to the run of Dagster that made it."""
+    run = context.run.run_id
+    return {
+        "plumbline.dagster_run": run,
+        "mlflow.note.content": f"{what}, made by Dagster run [{run}](http://127.0.0.1:3000/runs/{run}).",
+    }

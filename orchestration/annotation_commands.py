@@ -1,0 +1,25 @@
+"""The command that draws texts and words for people to annotate."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestration.terminal import ConfigOption, console, places_of
+
+
+def sample_annotations_command(
+    to: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("annotations"),
+    seed: Annotated[int, typer.Option(help="Which texts and words are drawn.")] = 0,
+    config: ConfigOption = None,
+) -> None:
+    """Draw texts and words for people to annotate: how well do the scorer and the judge agree with them?
+
+    Fill in a label for each row and annotator, and name the file under `language.annotations` of the audit file. Exits
+    with 2 where there is nothing to draw from.
+    """
+    from orchestration.annotation_files import write_annotation_sheets
+
+    sheets = write_annotation_sheets(places_of(config), to, seed=seed)
+    for line in (*map(str, sheets.files), *sheets.shortfalls):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)

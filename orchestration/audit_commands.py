@@ -1,0 +1,163 @@
+"""The commands that audit and that write the report again, and what they say at the end."""
+
+import sys
+import time
+import webbrowser
+from collections.abc import Mapping, Sized
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from orchestration.terminal import ConfigOption, console, errors, places_of
+from plumbline.audit import Audit
+from plumbline.errors import PlumblineError
+from resources.places import Places
+
+
+def audit_command(config: ConfigOption = None) -> None:
+    """Audit every encoder × dataset of the audit file and write the report.
+
+    Interrupt it whenever you like: what was computed is kept, and the next `plumbline audit` goes on from there.
+    Datasets whose label balance or other quality checks fail are refused, with the reason; the rest is audited.
+    Exits with 1 if any step failed.
+    """
+    start, places = time.monotonic(), places_of(config)
+    audited = places.audit
+    console.print(f"[bold]{escape(audited.title)}[/]: {asked_of(audited)}, from {places.audit_path.name}")
+    from orchestration.instance import opened
+    from orchestration.quick_storage import keep_engines, remember_partitions
+
+    keep_engines()
+    with opened(places) as instance:
+        from orchestration.audit_run import AuditRun
+        from orchestration.definitions import defs
+
+        remember_partitions(instance)
+        try:
+            outcome = AuditRun(defs, instance, places, console=console).execute()
+        except KeyboardInterrupt:
+            errors.print(
+                "Interrupted. What was computed is kept; run the same command to go on.", style="yellow"
+            )
+            raise typer.Exit(130) from None
+    conclude(places, outcome, seconds=time.monotonic() - start)
+    raise typer.Exit(1 if outcome.failures else 0)
+
+
+def report_command(
+    config: ConfigOption = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+) -> None:
+    """Write the report again from what is in the lake; no model is loaded. Prints its path.
+
+    What MLflow could not take when it was audited is delivered now.
+    """
+    places = places_of(config)
+    from orchestration.instance import audit_lock, opened
+
+    with opened(places) as instance, audit_lock(places):
+        from orchestration.definitions import defs
+        from orchestration.delivery import deliver_what_is_left
+        from orchestration.job_run import run_job
+
+        delivery = deliver_what_is_left(defs, instance, places)
+        written = run_job(defs, instance, "findings", None)
+    if delivery.delivered:
+        console.print(f"MLflow: {len(delivery.delivered)} cell(s) delivered")
+    say_undelivered(delivery.refused)
+    _say_reasons(delivery.refused)
+    say_failed_deliveries(delivery.failed)
+    _say_reasons(delivery.failed)
+    if written.failure is not None:
+        raise PlumblineError("the report could not be written", found=written.failure)
+    _print_findings(places)
+    console.print(f"Report: {places.report}", soft_wrap=True, highlight=False)
+    if browser:
+        webbrowser.open(places.report.as_uri())
+
+
+def asked_of(audit: Audit) -> str:
+    """Return how much is audited; of what the audit file does not ask for nothing is said."""
+    models = len(audit.asked_models)
+    parts = [f"encoders × datasets to audit: {len(audit.cells)}"] if audit.audits_encoders else []
+    return ", ".join(parts + ([f"generative models: {models}"] if models else []))
+
+
+def conclude(places: Places, outcome, *, seconds: float) -> None:
+    """Say what an audit found, where its report is, what failed, and how much work it was."""
+    if "findings" not in outcome.failures:
+        if outcome.failures:
+            errors.print("\nNot everything below is of this audit: some steps failed.", style="red")
+        _print_findings(places)
+        console.print(f"\nReport:  {places.report}", soft_wrap=True, highlight=False)
+        console.print(
+            f"Explore: {_ui_command(places)}   (Dagster and MLflow on this machine)", highlight=False
+        )
+    say_undelivered(outcome.undelivered)
+    audited = places.audit
+    work = [f"{outcome.forward_passes} forward passes"] if audited.audits_encoders else []
+    work += [f"{outcome.generated:,} answers generated"] if audited.generate else []
+    console.print(f"{', '.join(work)}, {seconds:.0f} s", style="dim", highlight=False)
+    if outcome.failures:
+        errors.print(f"{len(outcome.failures)} step(s) failed: {', '.join(outcome.failures)}", style="red")
+
+
+def say_undelivered(cells: Sized) -> None:
+    """Say of how many cells and generative models MLflow could not take the runs."""
+    if cells:
+        errors.print(
+            f"MLflow could not be written for {len(cells)} cell(s); the numbers are in the lake, and the next "
+            "`plumbline audit` or `plumbline report` delivers them.",
+            style="yellow",
+        )
+
+
+def say_failed_deliveries(cells: Sized) -> None:
+    """Say of how many cells and generative models there was nothing that could be sent."""
+    if cells:
+        errors.print(
+            f"{len(cells)} cell(s) could not be sent to MLflow: their step failed before it was asked.",
+            style="yellow",
+        )
+
+
+def _say_reasons(reasons: Mapping[str, str]) -> None:
+    for why in dict.fromkeys(reasons.values()):
+        errors.print(why, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def _ui_command(places: Places) -> str:
+    standard = Places.standard()
+    if places == standard:
+        return "make ui"
+    home = "" if places.home == standard.home else f"PLUMBLINE_HOME={places.home} "
+    return f"{home}{Path(sys.executable).parent / 'plumbline'} ui --config {places.audit_path}"
+
+
+def _print_findings(places: Places) -> None:
+    from assets.findings import headline_reading
+    from plumbline.report import findings_table
+
+    found = findings_table(places.lake.read_table("metric_table"), headline_reading(places))
+    if found.is_empty():
+        console.print("No finding: nothing that this audit measured shows evidence of a difference.")
+        return
+    table = Table(title="Findings, the strongest of each kind", title_justify="left", box=SIMPLE_HEAD)
+    for name in (
+        "finding",
+        "value",
+        "interval, or range over probes" if places.audit.cells else "interval",
+        "q",
+        "dataset | model",
+        "plumbline explain",
+    ):
+        table.add_column(name, overflow="fold")
+    for row in found.iter_rows(named=True):
+        cell = f"{row['dataset']} | {row['model']}"
+        texts = (row["finding"], row["value"], row["interval"], row["q"], cell, row["explain"])
+        table.add_row(*(escape(text or "") for text in texts))
+    console.print(table)

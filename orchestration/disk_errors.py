@@ -1,0 +1,87 @@
+"""Disks that fail outside a step, before an audit starts or while it runs: said once, with place and remedy."""
+
+import errno
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from plumbline.errors import PlumblineError, StorageError
+from resources.places import Places
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+# What SQLite asks for at once is a few pages: with less than this no database can be written.
+_ROOM_BYTES = 1 << 20
+
+
+@contextmanager
+def disk_errors_named(places: Places) -> Iterator[None]:
+    """Say what is wrong with the home's disk when something outside a step meets it, Dagster's own database too.
+
+    Raises
+    ------
+    StorageError
+        In the place of what the system said: the disk is full, or it could not be read or written for another reason.
+        What was finished is kept.
+    """
+    try:
+        yield
+    except PlumblineError:
+        raise
+    except Exception as error:
+        if named := _named(error, places.home):
+            raise named from error
+        raise
+
+
+def _named(error: BaseException, home: Path) -> StorageError | None:
+    """Return what a chain of errors says of a disk, or None where it speaks of something else."""
+    for one in _chain(error):
+        failed = _failed_in_sqlite(one)
+        if _is_full(one) or (failed and _lacks_room(home)):
+            return StorageError(
+                "the disk is full; what is finished is kept",
+                where=home,
+                found=one,
+                hint="free some space, or set PLUMBLINE_HOME, and run the same command to go on",
+            )
+        if failed:
+            return StorageError(
+                "Dagster's database could not be read or written; what is finished is kept",
+                where=home,
+                found=f"{one} ({one.sqlite_errorname})",
+                hint="the disk has room: see that it is mounted, writable and sound (the system's log says more), or "
+                "set PLUMBLINE_HOME to a local disk; then run the same command to go on",
+            )
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_full(error: BaseException) -> bool:
+    return (isinstance(error, OSError) and error.errno in _FULL) or _sqlite_code(error) == sqlite3.SQLITE_FULL
+
+
+def _failed_in_sqlite(error: BaseException) -> bool:
+    """Return whether SQLite could not do its work on a file, which has many reasons; a full disk is one of them.
+
+    It says `SQLITE_FULL` of a database that cannot grow, but only that the input or output failed of the memory that
+    it shares with other processes, which lies in a file too.
+    """
+    return _sqlite_code(error) == sqlite3.SQLITE_IOERR
+
+
+def _sqlite_code(error: BaseException) -> int | None:
+    """Return the primary code of an error of SQLite; those that Python itself raises have none."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(error, sqlite3.Error) and code is not None else None
+
+
+def _lacks_room(home: Path) -> bool:
+    there = next(path for path in (home, *home.absolute().parents) if path.exists())
+    return shutil.disk_usage(there).free < _ROOM_BYTES

@@ -1,0 +1,38 @@
+"""The commands that show an audit: as pages of Dagster and MLflow, and in the terminal."""
+
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from orchestration.terminal import ConfigOption, console, places_of
+
+
+def ui_command(
+    config: ConfigOption = None,
+    dagster_port: Annotated[int, typer.Option(help="Port of Dagster.")] = 3000,
+    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow.")] = 5000,
+    browser: Annotated[bool, typer.Option(help="Open a browser.")] = False,
+) -> None:
+    """Serve Dagster and MLflow side by side, on this machine only, over the same store as `plumbline audit`.
+
+    In Dagster look at *Lineage*, expand a group, click an asset and pick a partition `dataset|encoder`.
+    In MLflow, on the page that is printed, tick two runs and press *Compare*.
+    """
+    from orchestration.servers import serve
+
+    if browser:
+        webbrowser.open(f"http://127.0.0.1:{dagster_port}")
+    raise typer.Exit(
+        serve(places_of(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console)
+    )
+
+
+def status_command(config: ConfigOption = None) -> None:
+    """Show what is there and what is not: checkpoints on disk, datasets and their checks, cells and the report."""
+    places = places_of(config)
+    from orchestration.instance import opened
+    from orchestration.status import print_status
+
+    with opened(places) as instance:
+        print_status(places, instance, console=console)

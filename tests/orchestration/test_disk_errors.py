@@ -1,0 +1,82 @@
+"""What is said when the disk of a home fails outside a step: only a full one is called full."""
+
+import errno
+import sqlite3
+from collections import namedtuple
+
+import pytest
+
+from orchestration import disk_errors
+from orchestration.disk_errors import disk_errors_named
+from plumbline.errors import ConfigError, StorageError
+from resources.places import Places
+
+ROOM = namedtuple("Room", "free")
+
+
+@pytest.fixture
+def places(tmp_path):
+    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+
+
+def of_sqlite(code: int, name: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode, error.sqlite_errorname = code, name
+    return error
+
+
+def named(places, error: BaseException) -> StorageError:
+    with pytest.raises(StorageError) as said, disk_errors_named(places):
+        try:
+            raise error
+        except type(error) as cause:
+            # As an engine of a database does.
+            raise RuntimeError("the statement failed") from cause
+    return said.value
+
+
+@pytest.mark.parametrize(
+    ("error", "free"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), 1 << 30),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), 1 << 30),
+        (of_sqlite(sqlite3.SQLITE_FULL, "SQLITE_FULL"), 1 << 30),
+        # Memory that SQLite shares with other processes lies in a file, and has an error of its own.
+        (of_sqlite(sqlite3.SQLITE_IOERR_SHMSIZE, "SQLITE_IOERR_SHMSIZE"), 4096),
+    ],
+)
+def test_a_disk_that_is_full_is_called_so(places, monkeypatch, error, free):
+    monkeypatch.setattr(disk_errors.shutil, "disk_usage", lambda _: ROOM(free))
+    said = str(named(places, error))
+    assert "the disk is full" in said and "free some space" in said and str(places.home) in said
+
+
+@pytest.mark.parametrize("name", ["SQLITE_IOERR_READ", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_LOCK"])
+def test_another_failure_of_a_database_is_not_called_a_full_disk(places, monkeypatch, name):
+    monkeypatch.setattr(disk_errors.shutil, "disk_usage", lambda _: ROOM(1 << 30))
+    said = str(named(places, of_sqlite(getattr(sqlite3, name), name)))
+    assert "disk is full" not in said and "free some space" not in said
+    assert "could not be read or written" in said and name in said and "what is finished is kept" in said
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        of_sqlite(sqlite3.SQLITE_BUSY, "SQLITE_BUSY"),
+        # Raised by Python's own module, which gives no code.
+        sqlite3.OperationalError("too many variables"),
+        PermissionError(errno.EACCES, "Permission denied"),
+        ConfigError("the audit file asks for nothing"),
+    ],
+)
+def test_what_is_no_matter_of_the_disk_is_left_as_it_is(places, error):
+    with pytest.raises(type(error)) as said, disk_errors_named(places):
+        raise error
+    assert said.value is error
+
+
+def test_the_room_of_a_home_that_is_not_there_yet_is_that_of_its_disk(places, monkeypatch):
+    asked = []
+    monkeypatch.setattr(disk_errors.shutil, "disk_usage", lambda path: asked.append(path) or ROOM(0))
+    named(places, of_sqlite(sqlite3.SQLITE_IOERR_WRITE, "SQLITE_IOERR_WRITE"))
+    assert asked == [places.home.parent]
