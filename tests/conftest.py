@@ -50,6 +50,17 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+@pytest.fixture(scope="module")
+def one_thread():
+    """Keep torch on one thread: for tiny models, threads wait for each other longer than they work."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def jpeg() -> Callable[..., bytes]:
     """Return a function from a seed to the bytes of a small JPEG that no other seed gives."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from assets.cells import StoredCell
 from plumbline.audit_file import read_audit
@@ -37,16 +36,13 @@ FITTED = {
 
 
 @pytest.fixture(scope="module")
-def world(audited):
+def world(audited, one_thread):
     """Return the planted FairFace through one checkpoint: cell, images, encoder."""
     places = audited[0].places
     stored = StoredCell.find(places, "fairface", MODEL)
     made = places.lake.require("image_embeddings", partition=stored.partition)
     images = read_embedded([(s["key"], s["sha256"]) for s in made.details["shards"]], places.shards)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # steps so small are slower on two
-    yield stored.read(), images, EncoderPool(places).get(MODEL)
-    torch.set_num_threads(threads)
+    return stored.read(), images, EncoderPool(places).get(MODEL)
 
 
 @pytest.fixture(scope="module")

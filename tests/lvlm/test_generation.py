@@ -267,13 +267,6 @@ def killed_at(row, folder):
     return subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode
 
 
-@pytest.fixture
-def one_thread():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
 def test_a_killed_run_goes_on_where_it_was_and_ends_with_the_same_bytes(tmp_path, one_thread):
     write_llava(tmp_path / "model")
     for number in range(6):

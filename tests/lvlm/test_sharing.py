@@ -19,6 +19,7 @@ from plumbline.lvlm.backend import Asked, Decoding, Question, Subject, row_key
 from plumbline.lvlm.loading import load_backend, lvlm_files
 from plumbline.lvlm.recorded_images import pixels_of
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = [
     "What is this person like?",
     "Describe this image in as much detail as possible.",
@@ -39,14 +40,6 @@ FORMATS = {
     "gemma": "<start_of_turn>user\n{}<end_of_turn>\n<start_of_turn>model\n",
 }
 """As the model cards write them; the tokenizer's start token comes before each."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.errors import EncodingError, MetricError
 from plumbline.mitigation.bias_prompts import (
     apply_bias_prompts,
@@ -228,15 +226,6 @@ def test_what_it_was_fitted_on_is_the_encoder_and_the_settings():
     }
     assert len(keys) == 5
     assert fitted().fitted_on == one.fitted_on
-
-
-@pytest.fixture(scope="module")
-def planted():
-    address = "local-dir:plumbline/world/checkpoints/small-bazaar-3k"
-    files = checkpoint_files(
-        "planted", address, project=Path(__file__).parents[2], fetched=Path("/nonexistent")
-    )
-    return load_encoder(files, Placement())
 
 
 def gaps(before, after, images):

@@ -1,7 +1,6 @@
 """Exported mitigations: every example runs where there is no Plumbline, and gives the library's own numbers."""
 
 import ast
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,10 +13,9 @@ import pytest
 from PIL import Image
 from safetensors import safe_open
 from safetensors.numpy import load_file
+from small_encoders import BAZAAR, load
 
 from plumbline import __version__
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.errors import ConfigError, MetricError
 from plumbline.mitigation import LogitAdjustment, apply_logit_adjustment, fit_logit_adjustment
 from plumbline.mitigation.bias_prompts import apply_bias_prompts, fit_bias_prompts
@@ -57,26 +55,14 @@ for name in ("nms", "qnms"):
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
+def folders(clip_folder):
     """A checkpoint of each family: a planted one of open_clip, a tiny random one of transformers."""
-    found = importlib.util.spec_from_file_location(
-        "tiny", ROOT / "tests" / "encoders" / "tiny_architectures.py"
-    )
-    tiny = importlib.util.module_from_spec(found)
-    found.loader.exec_module(tiny)
-    tiny.write_clip(folder := tmp_path_factory.mktemp("checkpoints") / "clip")
-    return {"open_clip": ROOT / "plumbline/world/checkpoints/small-bazaar-3k", "clip": folder}
+    return {"open_clip": BAZAAR, "clip": clip_folder}
 
 
 @pytest.fixture(scope="module")
 def encoders(folders):
-    return {
-        family: load_encoder(
-            checkpoint_files(family, f"local-dir:{folder}", project=ROOT, fetched=Path("/nonexistent")),
-            Placement(),
-        )
-        for family, folder in folders.items()
-    }
+    return {family: load(folder) for family, folder in folders.items()}
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,13 @@
 """Prompt Array: what is trained, on what, and that an interrupted training is as one that was not."""
 
 import math
-import runpy
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from kept_in_memory import Kept, assert_same_training
 
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.errors import ConfigError, EncodingError, MetricError
 from plumbline.mitigation.adversary import new_adversary
 from plumbline.mitigation.fitted import FittedMitigation
@@ -20,40 +17,12 @@ from plumbline.mitigation.settings import PromptArraySettings
 from plumbline.mitigation.training_rows import TrainingRows
 from plumbline.tables.sensitive_queries import load_sensitive_queries
 
-ROOT = Path(__file__).parents[2]
-BAZAAR = ROOT / "plumbline/world/checkpoints/small-bazaar-3k"
+# For matrices this small, sharing them out takes longer than they do.
+pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = ("a photo of a thief", "a photo of a friendly person", "a photo of a white man")
 QUICK = PromptArraySettings(
     attribute="race", learning_rate=1e-2, adversary_learning_rate=1e-2, batch=16, epochs=2, alternate=2
 )
-
-
-def load(folder):
-    files = checkpoint_files("x", f"local-dir:{folder}", project=Path(), fetched=Path("nowhere"))
-    return load_encoder(files, Placement())
-
-
-@pytest.fixture(scope="module")
-def planted():
-    return load(BAZAAR)
-
-
-@pytest.fixture(scope="module", params=["open_clip", "clip"])
-def encoder(request, planted, tmp_path_factory):
-    if request.param == "open_clip":
-        return planted
-    folder = tmp_path_factory.mktemp("tiny") / "clip"
-    runpy.run_path(str(ROOT / "tests/encoders/tiny_architectures.py"))["write_clip"](folder)
-    return load(folder)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """For matrices this small, sharing them out takes longer than they do."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def rows_of(encoder, n=48, *, seed=0):
@@ -71,30 +40,6 @@ def rows_of(encoder, n=48, *, seed=0):
         labels=labels,
         captions=tuple(f"a photo of a {'black man' if label == 0 else 'white woman'}" for label in labels),
         image_ids=tuple(f"{seed}-{i}" for i in range(n)),
-    )
-
-
-class Kept:
-    """An epoch store in memory that may be stopped."""
-
-    def __init__(self, stop_after=None):
-        self.states, self.stop_after = {}, stop_after
-
-    def load(self, key):
-        return self.states.get(key)
-
-    def save(self, key, state):
-        self.states[key] = {name: array.copy() for name, array in state.items()}
-        if int(state["epochs"]) == self.stop_after:
-            raise KeyboardInterrupt
-
-
-def same_bytes(one, other):
-    return (
-        one.parameters.keys() == other.parameters.keys()
-        and one.losses.keys() == other.losses.keys()
-        and all(array.tobytes() == other.parameters[name].tobytes() for name, array in one.parameters.items())
-        and all(curve.tobytes() == other.losses[name].tobytes() for name, curve in one.losses.items())
     )
 
 
@@ -204,7 +149,8 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(encoder, stop_after):
     resumed = fit_prompt_array(
         encoder, rows, settings, seed=3, store=store, progress=lambda *step: done.append(step)
     )
-    assert same_bytes(whole, resumed) and whole.fitted_on == resumed.fitted_on
+    assert_same_training(whole, resumed)
+    assert whole.fitted_on == resumed.fitted_on
     assert done[-1] == (3 * (3 - stop_after),) * 2
 
 
@@ -217,14 +163,14 @@ def test_a_finished_training_is_not_done_again(planted, variant):
         )
         for _ in range(2)
     )
-    assert same_bytes(first, again)
+    assert_same_training(first, again)
     assert len(steps) == (7 if variant == "released" else 6)
 
 
 def test_a_seed_decides_everything(planted):
     rows = rows_of(planted)
     one, again, other = (fit_prompt_array(planted, rows, QUICK, seed=seed) for seed in (1, 1, 2))
-    assert same_bytes(one, again)
+    assert_same_training(one, again)
     assert not np.array_equal(one.parameters["tokens"], other.parameters["tokens"])
     before = torch.random.get_rng_state()
     fit_prompt_array(planted, rows, QUICK, seed=1)

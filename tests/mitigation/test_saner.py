@@ -1,47 +1,30 @@
-"""SANER: what its layer learns, that training can be interrupted, and that specific texts pass untouched."""
+"""SANER: what it learns, that training can be interrupted, and that specific texts pass untouched."""
 
 import json
 import re
-import runpy
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
+from kept_in_memory import Kept, assert_same_fit
+from small_encoders import Remembering
+from untrained_saner import HELD_OUT, SPECIFIC, identity
 
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.errors import ConfigError, MetricError
-from plumbline.mitigation.fitted import FittedMitigation
-from plumbline.mitigation.neutral_texts import specific_pattern, variants
+from plumbline.mitigation.neutral_texts import variants
 from plumbline.mitigation.saner import apply_saner, fit_saner
-from plumbline.mitigation.saner_layer import (
-    Pairs,
-    SanerFeatures,
-    SanerLayer,
-    Weights,
-    first_parameters,
-    layer,
-    losses,
-)
 from plumbline.mitigation.settings import SanerSettings
 from plumbline.mitigation.training_rows import TrainingRows
 
-ROOT = Path(__file__).parents[2]
-BAZAAR = ROOT / "plumbline/world/checkpoints/small-bazaar-3k"
-HELD_OUT = (
-    "a photo of a thief",
-    "a photo of a trustworthy person",
-    "a photo of a savior",
-    "a photo of a worker",
-)
+# The steps are so small that threads wait for each other longer than they work.
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
 CAPTIONS = (
     "a photo of a man, 50 years old",
     "a photo of a woman, 60 years old",
     "a picture of a man, 30 years old",
 )
-SPECIFIC = ("a photo of a white man", "a photo of an Indian woman", "a photo of a Black")
 NAMES = ("weight_in", "bias_in", "weight_out", "bias_out")
 QUICK = SanerSettings(
     attribute="race",
@@ -59,47 +42,14 @@ THOROUGH = QUICK.model_copy(
 )
 
 
-def load(folder):
-    files = checkpoint_files("x", f"local-dir:{folder}", project=Path(), fetched=Path("nowhere"))
-    return Remembering(load_encoder(files, Placement()))
-
-
-class Remembering:
-    """An encoder that embeds no text twice, so that fitting again is quick."""
-
-    def __init__(self, encoder):
-        self.family, self.identity, self.device = encoder.family, encoder.identity, encoder.device
-        self.width, self.logit_scale = encoder.width, encoder.logit_scale
-        self._encoder, self._known = encoder, {}
-
-    def embed_texts(self, texts):
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
-        if new:
-            self._known |= zip(new, self._encoder.embed_texts(new))
-        return np.array([self._known[text] for text in texts])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The steps are so small that threads wait for each other longer than they work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+@pytest.fixture(scope="module")
+def planted(planted):
+    return Remembering(planted)
 
 
 @pytest.fixture(scope="module")
-def planted():
-    return load(BAZAAR)
-
-
-@pytest.fixture(scope="module", params=["open_clip", "clip"])
-def encoder(request, planted, tmp_path_factory):
-    if request.param == "open_clip":
-        return planted
-    folder = tmp_path_factory.mktemp("tiny") / "clip"
-    runpy.run_path(str(ROOT / "tests/encoders/tiny_architectures.py"))["write_clip"](folder)
-    return load(folder)
+def encoder(encoder):
+    return Remembering(encoder)
 
 
 def rows_of(encoder, n=50, *, seed=0):
@@ -127,44 +77,6 @@ def spread(fitted, encoder, texts=HELD_OUT):
             cosines.append(feature @ variant / np.linalg.norm(feature) / np.linalg.norm(variant))
         found.append(np.std(cosines))
     return np.array(found)
-
-
-def identity(d, h=5, attribute="race"):
-    return FittedMitigation(
-        settings={"method": "saner", "specific_pattern": specific_pattern(attribute)},
-        parameters=first_parameters(d, h, seed=3),
-        fitted_on="",
-    )
-
-
-class Kept:
-    """A store of epochs in memory, which can stop the work after some."""
-
-    def __init__(self, stop_after=None):
-        self.states, self.stop_after = {}, stop_after
-
-    def load(self, key):
-        return self.states.get(key)
-
-    def save(self, key, state):
-        self.states[key] = {name: np.array(array) for name, array in state.items()}
-        if self.stop_after == int(state["epochs"]):
-            raise KeyboardInterrupt
-
-
-def same_bytes(a, b):
-    assert a.settings == b.settings and a.fitted_on == b.fitted_on and a.train_ids == b.train_ids
-    assert set(a.losses) == set(b.losses)
-    for x, y in ((a.parameters, b.parameters), (a.losses, b.losses)):
-        assert {name: array.tobytes() for name, array in x.items()} == {
-            n: array.tobytes() for n, array in y.items()
-        }
-
-
-def test_the_layer_begins_as_the_identity():
-    features = np.random.default_rng(0).normal(size=(4, 7)).astype(np.float32) * 3
-    texts = ("a photo of a thief", *SPECIFIC)
-    assert apply_saner(identity(7), texts, features).tobytes() == features.tobytes()
 
 
 def test_fitting_brings_the_spread_down_on_texts_it_was_not_fitted_on(encoder):
@@ -208,109 +120,8 @@ def test_specific_texts_pass_to_the_last_bit_and_lengths_stay(planted):
     np.testing.assert_allclose(apply_saner(fitted, texts, features * 8), debiased * 8, rtol=1e-5, atol=1e-5)
 
 
-def test_the_layer_is_applied_as_it_is_written():
-    rng = np.random.default_rng(5)
-    parameters = {
-        name: rng.normal(size=a.shape).astype(np.float32)
-        for name, a in first_parameters(6, 4, seed=0).items()
-    }
-    fitted = FittedMitigation({"specific_pattern": specific_pattern("race")}, parameters, fitted_on="")
-    features = rng.normal(size=(2, 6)).astype(np.float32)
-    for text, x, found in zip(HELD_OUT, features, apply_saner(fitted, HELD_OUT[:2], features)):
-        u = x / np.linalg.norm(x)
-        hidden = [
-            max(0, sum(w * v for w, v in zip(row, u)) + b)
-            for row, b in zip(parameters["weight_in"], parameters["bias_in"])
-        ]
-        y = u + parameters["weight_out"] @ hidden + parameters["bias_out"]
-        np.testing.assert_allclose(found, y / np.linalg.norm(y) * np.linalg.norm(x), rtol=1e-5, err_msg=text)
-
-
-def test_the_losses_are_those_of_the_slow_way():
-    rng = np.random.default_rng(6)
-    u, debiased = rng.normal(size=(2, 4, 5))
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    others, images = rng.normal(size=(4, 3, 5)), rng.normal(size=(3, 5))
-    others /= np.linalg.norm(others, axis=2, keepdims=True)
-    images /= np.linalg.norm(images, axis=1, keepdims=True)
-    texts, scale = [7, 2, 7], 5.0
-    found = losses(
-        torch.from_numpy(debiased),
-        torch.from_numpy(u),
-        torch.from_numpy(others),
-        Pairs(torch.from_numpy(images), torch.tensor(texts), scale),
-    )
-    unit = [y / np.sqrt(sum(y**2)) for y in debiased]
-    deviations = []
-    for y, row in zip(unit, others):
-        cosines = [sum(y * v) for v in row]
-        mean = sum(cosines) / 3
-        deviations.append((sum((c - mean) ** 2 for c in cosines) / 3) ** 0.5)
-    assert found["debiasing"].item() == pytest.approx(sum(deviations) / 4, rel=1e-6)
-    distances = [sum((a - b) ** 2) for a, b in zip(debiased, u)]
-    assert found["reconstruction"].item() == pytest.approx(sum(distances) / 4, rel=1e-9)
-    total = 0.0
-    for i in range(3):
-        same = [j for j in range(3) if texts[j] == texts[i]]
-        by_image = [np.exp(scale * images[i] @ unit[j]) for j in range(3)]
-        by_text = [np.exp(scale * images[j] @ unit[i]) for j in range(3)]
-        for j in same:
-            total -= (np.log(by_image[j] / sum(by_image)) + np.log(by_text[j] / sum(by_text))) / len(same) / 6
-    assert found["contrastive"].item() == pytest.approx(total, rel=1e-9)
-
-
-def test_without_repeated_texts_the_contrastive_loss_is_clips():
-    rng = np.random.default_rng(7)
-    images, texts = (
-        torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(4, 5)))) for _ in range(2)
-    )
-    logits, targets = 3 * images @ texts.T, torch.arange(4)
-    cross_entropy = torch.nn.functional.cross_entropy
-    expected = (cross_entropy(logits, targets) + cross_entropy(logits.T, targets)) / 2
-    assert Pairs(images, targets, 3.0).loss(texts).item() == pytest.approx(expected.item())
-
-
-def test_one_step_is_one_step_of_adam_on_the_weighted_sum():
-    rng = np.random.default_rng(8)
-    unit = lambda *shape: (x := rng.normal(size=shape)) / np.linalg.norm(x, axis=-1, keepdims=True)  # noqa: E731
-    neutral, others, images = (unit(*shape).astype(np.float32) for shape in ((4, 6), (4, 3, 6), (5, 6)))
-    of_row, without = np.array([0, 1, 1, 0, 1]), np.array([2, 3])
-    features = SanerFeatures(neutral, others, images, of_row, without, logit_scale=4.0)
-    model = SanerLayer(
-        features, hidden=8, weights=Weights(2, 0.5, 0.1), learning_rate=0.01, seed=9, device="cpu"
-    )
-    first = {name: torch.from_numpy(array).requires_grad_() for name, array in model.parameters.items()}
-    values = model.step(np.array([1, 2, 3]))
-    # Three rows bring along what there is of texts without an image, which are two.
-    chosen = torch.tensor([1, 1, 0, 2, 3])
-    u = torch.from_numpy(neutral)[chosen]
-    pairs = Pairs(torch.from_numpy(images)[[1, 2, 3]], torch.tensor([1, 1, 0]), 4.0)
-    expected = losses(layer(first, u), u, torch.from_numpy(others)[chosen], pairs)
-    total = 2 * expected["debiasing"] + 0.5 * expected["reconstruction"] + 0.1 * expected["contrastive"]
-    assert values["total"] == pytest.approx(total.item(), rel=1e-6)
-    assert values["contrastive"] == pytest.approx(expected["contrastive"].item(), rel=1e-6)
-    optimiser = torch.optim.Adam(first.values(), lr=0.01)
-    total.backward()
-    optimiser.step()
-    for name, tensor in first.items():
-        np.testing.assert_allclose(model.parameters[name], tensor.detach(), atol=1e-6)
-
-
-def test_texts_without_an_image_are_as_many_as_the_rows_and_change_from_step_to_step():
-    features = SanerFeatures(
-        *(np.ones(shape, dtype=np.float32) for shape in ((30, 2), (30, 2, 2), (4, 2))),
-        of_row=np.zeros(4, dtype=np.int64), without_image=np.arange(1, 30), logit_scale=1.0,
-    )  # fmt: skip
-    model = SanerLayer(features, hidden=2, weights=Weights(1, 1, 0), learning_rate=0.1, seed=1, device="cpu")
-    drawn = [model._drawn(4).tolist()]
-    model.step(np.arange(4))
-    drawn.append(model._drawn(4).tolist())
-    assert all(len(set(one)) == 4 and set(one) <= set(range(1, 30)) for one in drawn)
-    assert drawn[0] != drawn[1]
-
-
 @pytest.mark.parametrize("stop_after", [1, 2])
-def test_an_interrupted_training_goes_on_to_the_same_bytes(encoder, stop_after):
+def test_an_interrupted_training_goes_on_to_the_assert_same_fit(encoder, stop_after):
     # The texts without an image are drawn anew in every step.
     rows, settings = rows_of(encoder), QUICK.model_copy(update={"neutral_captions": True})
     whole = fit_saner(encoder, rows, settings, seed=1)
@@ -322,8 +133,8 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(encoder, stop_after):
         encoder, rows, settings, seed=1, store=stopped, progress=lambda done, of: steps.append((done, of))
     )
     assert steps[-1] == ((3 - stop_after) * 3,) * 2
-    same_bytes(resumed, whole)
-    same_bytes(fit_saner(encoder, rows, settings, seed=1), whole)
+    assert_same_fit(resumed, whole)
+    assert_same_fit(fit_saner(encoder, rows, settings, seed=1), whole)
 
 
 def test_what_it_was_fitted_on_follows_everything_it_depends_on(planted):
@@ -349,7 +160,7 @@ def test_what_it_was_fitted_on_follows_everything_it_depends_on(planted):
     assert len(set(keys)) == len(keys)
     # Labels are not looked at: it is free of annotations.
     relabelled = TrainingRows(**base | {"labels": rows.labels + 1})
-    same_bytes(fit_saner(planted, relabelled, quick, seed=1), fit_saner(planted, rows, quick, seed=1))
+    assert_same_fit(fit_saner(planted, relabelled, quick, seed=1), fit_saner(planted, rows, quick, seed=1))
 
 
 def test_a_new_version_of_the_method_is_another_fit(planted, monkeypatch):
@@ -408,17 +219,6 @@ def test_without_any_caption_it_is_trained_on_texts_alone_or_not_at_all(planted)
     fitted = fit_saner(planted, rows, QUICK.model_copy(update={"neutral_captions": True}), seed=1)
     assert fitted.train_ids == () and (fitted.losses["contrastive"] == 0).all()
     assert fitted.losses["debiasing"][-1] < 0.8 * fitted.losses["debiasing"][0]
-
-
-@pytest.mark.parametrize("shape", [(3, 7), (4, 8), (28,)])
-def test_features_of_another_shape_are_refused(shape):
-    with pytest.raises(MetricError, match=r"\(4, 7\)"):
-        apply_saner(identity(7), HELD_OUT, np.ones(shape, dtype=np.float32))
-
-
-def test_no_texts_and_a_zero_row_are_no_error():
-    assert apply_saner(identity(7), (), np.ones((0, 7), dtype=np.float32)).shape == (0, 7)
-    assert not apply_saner(identity(7), HELD_OUT[:1], np.zeros((1, 7), dtype=np.float32)).any()
 
 
 def test_the_released_variant_has_its_own_settings(planted):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import torch
 from perspective_server import KEY, VARIABLE, FakeClock, serving
 from tiny_classifiers import ARCHITECTURES, TEXTS
 
@@ -21,12 +20,9 @@ from plumbline.scorers.settings import (
 KINDS = ("offline", *ARCHITECTURES, "perspective", "stored")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+@pytest.fixture(scope="module", autouse=True)
+def _on_one_thread(one_thread):
+    """Keep every module of this folder on one thread."""
 
 
 @pytest.fixture(scope="session")

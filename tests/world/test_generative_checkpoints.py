@@ -11,7 +11,8 @@ import pytest
 from plumbline.lvlm.backend import Decoding
 from plumbline.lvlm.loading import lvlm_files
 from plumbline.tables.generation_prompts import prompt_ids
-from plumbline.text.ratings import read_rating, read_salary
+from plumbline.text.ratings import read_rating
+from plumbline.text.salaries import read_salary
 from plumbline.world import sources
 from plumbline.world.generative import measure as measuring_command
 from plumbline.world.generative import training
@@ -24,20 +25,11 @@ from plumbline.world.generative.recipes import RECIPES, Recipe
 from plumbline.world.generative.twin import Description
 from plumbline.world.training import CHECKPOINTS
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 FRESH_SEED = 54_001
 A_GROUP = 6
 SEEING = [name for name, recipe in RECIPES.items() if recipe.family == "llava"]
 TWIN = "llama-bazaar"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

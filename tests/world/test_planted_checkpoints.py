@@ -21,20 +21,10 @@ from plumbline.world.captions import caption_texts
 from plumbline.world.generative.recipes import RECIPES as GENERATIVE
 from plumbline.world.training import CHECKPOINTS, RECIPES, training_set
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 FRESH_SEED = 44_001
 FRESH = 700
 CHANCE = {"gender": 1 / 2, "race": 1 / 7, "race_gender": 1 / 14, "age_group": 1 / 5, "occupation": 1 / 10}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Keep the tiny models on one thread: threads that wait for each other cost more than they save."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @cache
