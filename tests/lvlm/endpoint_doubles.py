@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-
-import pytest
-import stamina
 
 from plumbline.lvlm.backend import Asked, Decoding, Question, Subject, row_key
 from plumbline.lvlm.chat_client import ChatClient
@@ -14,13 +10,6 @@ from plumbline.lvlm.chat_endpoint import ChatRequest, Clock
 from plumbline.lvlm.endpoint_settings import EndpointSettings
 
 DECODING = Decoding(max_new_tokens=16)
-
-
-@pytest.fixture()
-def no_waiting() -> Iterator[None]:
-    """Let stamina try again at once, but as often as the settings say."""
-    with stamina.set_testing(True, attempts=20, cap=True):
-        yield
 
 
 class FakeClock:

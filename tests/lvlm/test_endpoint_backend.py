@@ -6,7 +6,7 @@ import base64
 from itertools import product
 
 import pytest
-from endpoint_doubles import DECODING, asked, no_waiting, settings  # noqa: F401
+from endpoint_doubles import DECODING, asked, settings
 from fault_server import Reply, Sent, completion, error, serving
 from PIL import Image
 from upath import UPath

@@ -8,7 +8,7 @@ import traceback
 
 import polars as pl
 import pytest
-from endpoint_doubles import DECODING, asked, no_waiting, request, settings  # noqa: F401
+from endpoint_doubles import DECODING, asked, request, settings
 from fault_server import Reply, Sent, completion, error, serving
 from upath import UPath
 

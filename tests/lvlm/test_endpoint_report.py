@@ -7,7 +7,8 @@ from fault_server import MODEL, completion, error, serving
 
 from plumbline.errors import GenerationError
 from plumbline.lvlm.endpoint_report import EndpointReport, ask_what_it_is
-from resources.endpoints import ask_endpoints, changed_endpoint, keep_report
+from resources.asking_endpoints import ask_endpoints
+from resources.endpoints import changed_endpoint, keep_report
 from resources.lvlms import backend_identity
 from resources.places import Places
 

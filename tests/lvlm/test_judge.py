@@ -7,7 +7,7 @@ from itertools import product
 from string import ascii_lowercase
 
 import pytest
-from endpoint_doubles import no_waiting, settings  # noqa: F401
+from endpoint_doubles import settings
 from fault_server import Reply, Sent, completion, error, serving
 from upath import UPath
 
