@@ -1,7 +1,8 @@
 """Adaptive Logit Adjustment: fits on a few labelled images of every class."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 import polars as pl
@@ -65,29 +66,16 @@ def logit_adjustment(
     """
     stored = passed_cell(context, places)
     asked = {n: s for n, s in stored.mitigations.items() if isinstance(s, LogitAdjustmentSettings)}
-    found, ablated = Adjustments(), [pl.DataFrame(schema={"condition": pl.String, **ABLATION_SCHEMA})]
-    if asked:
-        cell, seed = stored.read(), places.audit.statistics.seed
-        for name, settings in asked.items():
-            found.fits[name], found.absent[name] = _fitted(cell, settings, seed)
-            if not found.fits[name] and places.audit.mitigated[stored.dataset, stored.model][name]:
-                raise MetricError(
-                    f"the mitigation `{name}` has nothing to be fitted on",
-                    where=stored.partition,
-                    found="; ".join(f"{suite}: {why}" for suite, why in found.absent[name].items())
-                    or "no suite",
-                    hint="leave it out for this dataset",
-                )
-            if settings.ablation:
-                rows = ablation(cell, settings, seed=seed, confidence=places.audit.statistics.confidence)
-                ablated.append(rows.select(pl.lit(name).alias("condition"), pl.all()))
+    cell = stored.read() if asked else None
+    found = Adjustments() if cell is None else _fitted(stored, cell, asked)
+    ablated = _ablated(stored, cell, asked)
     arrays: dict[str, NDArray[Any]] = {}
     details: dict[str, dict[str, dict[str, str]]] = {}
     for name, fits in found.fits.items():
         details[name] = {what: fit.metadata() for what, fit in fits.items()}
         for what, fit in fits.items():
             arrays |= {f"{name}/{what}/{part}": array for part, array in fit.parameters().items()}
-    places.lake.write_table("adjustment_ablation", pl.concat(ablated), partition=stored.partition)
+    places.lake.write_table("adjustment_ablation", ablated, partition=stored.partition)
     made = places.lake.write_arrays(
         NAME,
         arrays,
@@ -99,14 +87,43 @@ def logit_adjustment(
         lake=places.lake,
         fits=dg.MetadataValue.json(details),
         not_adjusted=dg.MetadataValue.json(found.absent),
-        ablation=dg.MetadataValue.md(_gains(pl.concat(ablated))),
+        ablation=dg.MetadataValue.md(_gains(ablated)),
     )
 
 
-def _fitted(
-    cell: Cell, settings: LogitAdjustmentSettings, seed: int
-) -> tuple[dict[str, LogitAdjustment], dict[str, str]]:
-    fits, absent = {}, {}
+def _fitted(stored: StoredCell, cell: Cell, asked: Mapping[str, LogitAdjustmentSettings]) -> Adjustments:
+    """Fit every adjustment that is asked for; one that the audit file names for this cell must have something to fit.
+
+    Raises
+    ------
+    MetricError
+        If it has not.
+    """
+    found, audit = Adjustments(), stored.places.audit
+    named = audit.mitigated[stored.dataset, stored.model] if asked else {}
+    for name, settings in asked.items():
+        fits, absent = _fit(cell, settings, audit.statistics.seed)
+        found.fits[name], found.absent[name] = fits, absent
+        if not fits and named[name]:
+            raise MetricError(
+                f"the mitigation `{name}` has nothing to be fitted on",
+                where=stored.partition,
+                found="; ".join(f"{suite}: {why}" for suite, why in absent.items()) or "no suite",
+                hint="leave it out for this dataset",
+            )
+    return found
+
+
+class _Fits(NamedTuple):
+    """The fits of one adjustment by what is adjusted, and why the others cannot be."""
+
+    fits: dict[str, LogitAdjustment]
+    absent: dict[str, str]
+
+
+def _fit(cell: Cell, settings: LogitAdjustmentSettings, seed: int) -> _Fits:
+    fits: dict[str, LogitAdjustment] = {}
+    absent: dict[str, str] = {}
     if (of_probes := fit_cell(cell, settings, seed=seed)) is not None:
         fits[TRIDENT] = of_probes
     elif TRIDENT in cell.logits:
@@ -119,7 +136,22 @@ def _fitted(
             absent[name] = adjusted.reason
         else:
             fits[name] = adjusted.fit
-    return fits, absent
+    return _Fits(fits, absent)
+
+
+def _ablated(
+    stored: StoredCell, cell: Cell | None, asked: Mapping[str, LogitAdjustmentSettings]
+) -> pl.DataFrame:
+    """Return what other numbers of images and learning rates would have given, where that is asked for."""
+    frames, statistics = (
+        [pl.DataFrame(schema={"condition": pl.String, **ABLATION_SCHEMA})],
+        stored.places.audit.statistics,
+    )
+    for name, settings in asked.items():
+        if cell is not None and settings.ablation:
+            rows = ablation(cell, settings, seed=statistics.seed, confidence=statistics.confidence)
+            frames.append(rows.select(pl.lit(name).alias("condition"), pl.all()))
+    return pl.concat(frames)
 
 
 def _gains(ablated: pl.DataFrame) -> str:

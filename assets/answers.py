@@ -8,7 +8,7 @@ import polars as pl
 
 from assets.slices import AskedSlice, asked_slices
 from plumbline import __version__
-from plumbline.digests import digest_json
+from plumbline.digests import digest_file, digest_json
 from plumbline.errors import StorageError
 from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
 from plumbline.language.registry import LANGUAGE_FAMILIES
@@ -138,10 +138,9 @@ class StoredAnswers:
             generations=answers.join(people, on=["dataset", "image_id"], how="left").select(
                 list(DESCRIBED_SCHEMA)
             ),
-            # An image of two datasets is one question with one answer, and so has its scores once.
             scores=pl.concat([lake.scan_table(made) for made in self.scores.values()])
             .select(list(SCORE_SCHEMA))
-            .pipe(_once, several=len({one.dataset for one in self.slices.values()}) > 1),
+            .pipe(_once, repeated=_has_shared_images(expected)),
             expected=expected,
             scorers=self.scorers,
             twin=None if self.twin is None else self.twin.cell(),
@@ -175,14 +174,22 @@ def with_lineage(frame: pl.DataFrame, models: Sequence[StoredAnswers], *, cell_i
     return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
 
 
-def _once(scores: pl.LazyFrame, *, several: bool) -> pl.LazyFrame:
-    return scores.unique(["row_key", "scorer", "attribute"]) if several else scores
+def _has_shared_images(expected: pl.DataFrame) -> bool:
+    """Return whether an image is of several datasets: it is one question then, with one answer."""
+    images = expected.select("dataset", "image_id").unique()
+    return images["image_id"].n_unique() < images.height
+
+
+def _once(scores: pl.LazyFrame, *, repeated: bool) -> pl.LazyFrame:
+    """Keep one of the rows that stand in the scores of several slices.
+
+    To find them takes all row keys of a model in memory, so it is done only where there are any.
+    """
+    return scores.unique(["row_key", "scorer", "attribute"]) if repeated else scores
 
 
 def language_files(places: Places) -> dict[str, str]:
     """Return the digests of the user's own files that language metrics read."""
-    from plumbline.digests import digest_file
-
     named = {
         "dictionaries": places.audit.language.dictionaries,
         "annotations": places.audit.language.annotations,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import dagster as dg
 import polars as pl
 
-from assets.checks import check_result, outcome_row
+from assets.check_results import check_result, outcome_row
 from assets.partitions import ANSWERS
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
 from plumbline.text.language import not_english

@@ -10,6 +10,7 @@ import polars as pl
 from assets.answers import StoredAnswers
 from assets.delivery import deliver, provenance_row, require_of, run_note
 from assets.language import LANGUAGE_TABLES
+from assets.model_addresses import lvlm_address
 from assets.partitions import LVLMS
 from assets.results import OWNERS, materialised
 from plumbline.digests import digest_json
@@ -91,7 +92,7 @@ def _tracked(
     parameters: dict[str, Any] = {
         "lvlm": model,
         "instruction": instruction,
-        "address": entry.address or (entry.endpoint.model if entry.endpoint else ""),
+        "address": lvlm_address(entry),
         "slices": ", ".join(stored.slices),
         **{f"decoding.{k}": str(details["decoding"][k]) for k in details["sent"] if k in details["decoding"]},
         **{f"scorer.{name}": str(settings.kind) for name, settings in audit.scorers.items()},

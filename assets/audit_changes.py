@@ -4,7 +4,7 @@ from assets.audit_comparison import AuditDiff
 from assets.audit_diff import diff_of, found_regressions
 from plumbline.errors import PlumblineError
 from plumbline.explain.explanation import thumbnail
-from plumbline.report.changes import Changes
+from plumbline.report.changes import Changes, Preview
 from plumbline.storage import Committed
 from resources.places import Places
 
@@ -37,20 +37,16 @@ def changes_since(places: Places, table: Committed) -> Changes | None:
     found = diff_of(places, table)
     if found is None:
         return None
-    made, differences, flips = found
-    details = made.details
-    diff = AuditDiff(differences, flips, details["causes"], details["absent"])
+    details = found.details
+    diff = AuditDiff(found.differences, found.flips, details["causes"], details["absent"])
     names = (f"audit {details['old'][:12]} of {details['old_made_at']}", "this audit")
     return changes_of(places, diff, names=names, old_audit=details["old"])
 
 
-def _preview(places: Places, row: dict[str, str]) -> tuple[str | None, str | None]:
+def _preview(places: Places, row: dict[str, str]) -> Preview:
     try:
         path = places.dataset_root(row["dataset"]) / row["path"]
     except PlumblineError as error:
-        return None, error.what
+        return Preview(None, error.what)
     seen = thumbnail(path, row["image_id"], row["path"])
-    return seen.source, seen.missing
-
-
-__all__ = ["changes_of", "changes_since"]
+    return Preview(seen.source, seen.missing)

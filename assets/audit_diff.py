@@ -1,12 +1,15 @@
 """What changed since the audit before: every number old and new, flipped images, and what got worse."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import dagster as dg
 import polars as pl
 
 from assets.audit_comparison import AuditDiff, compare_audits
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.diff.regressions import regressions
-from plumbline.diff.schema import DIFF_SCHEMA, FLIP_SCHEMA
 from plumbline.storage import Committed
 from plumbline.storage.record import recorded_audits
 from resources.places import Places
@@ -60,13 +63,22 @@ def found_regressions(places: Places, differences: pl.DataFrame) -> pl.DataFrame
     return regressions(differences, audit.thresholds.regression, significance=1 - audit.statistics.confidence)
 
 
-def diff_of(places: Places, table: Committed) -> tuple[Committed, pl.DataFrame, pl.DataFrame] | None:
-    """Return the diff that was made of the audit with this metric table, with its flips; None where there is none."""
+@dataclass(frozen=True)
+class StoredDiff:
+    """The diff of an audit as it is in the lake; `details` name the audit before it, causes, and what is absent."""
+
+    details: Mapping[str, Any]
+    differences: pl.DataFrame
+    flips: pl.DataFrame
+
+
+def diff_of(places: Places, table: Committed) -> StoredDiff | None:
+    """Return the diff that was made of the audit with this metric table; None where there is none."""
     made = places.lake.committed("audit_diff")
     if made is None or made.details["audit_id"] != table.details["audit_id"] or made.details["old"] is None:
         return None
     lake = places.lake
-    return made, lake.read_table("audit_diff", made=made), lake.read_table("audit_flips")
+    return StoredDiff(made.details, lake.read_table("audit_diff", made=made), lake.read_table("audit_flips"))
 
 
 @dg.asset_check(
@@ -89,6 +101,3 @@ def no_regression(places: dg.ResourceParam[Places]) -> dg.AssetCheckResult:
         description="; ".join(said) + more if said else "nothing got worse by more than is allowed",
         metadata={"regressions": dg.MetadataValue.md(markdown_table(worst.select(_SHOWN)))},
     )
-
-
-__all__ = ["DIFF_SCHEMA", "FLIP_SCHEMA", "audit_diff", "diff_of", "found_regressions", "no_regression"]

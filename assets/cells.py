@@ -1,4 +1,4 @@
-"""One encoder on one dataset: what is stored of it, which suites are asked of it, and its identity."""
+"""One encoder on one dataset as it is stored, and its identity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,25 +9,24 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from assets.asked_cells import cell_mitigations, cell_suites, declaration_of
 from assets.gates import require_passed
 from assets.partitions import cell_of
 from plumbline import __version__
-from plumbline.audit_values import JUDGED
-from plumbline.datasets import Declaration, row_filter
+from plumbline.datasets import row_filter
 from plumbline.digests import digest_json
 from plumbline.encoders.capability import Capability
 from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
-from plumbline.encoders.families import Family, require
-from plumbline.encoders.suite_needs import answers
-from plumbline.errors import ConfigError, StorageError
+from plumbline.encoders.families import Family
+from plumbline.errors import StorageError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.registry import FAMILIES
 from plumbline.mitigation.methods import METHODS, words_digest
 from plumbline.mitigation.settings import MitigationSettings
 from plumbline.storage import Committed
 from plumbline.tables.schema import LINEAGE_COLUMNS, polars_schema
-from plumbline.tables.suites import Suite, load_suite
+from plumbline.tables.suites import Suite
 from resources.places import Places
 
 # Raised whenever the same mitigated features or logits would be judged otherwise.
@@ -35,65 +34,6 @@ JUDGING_VERSION = "1"
 CELL_TABLES = (*FAMILIES, "mitigated_metrics")
 """The assets that hold metric rows of a cell."""
 _OF_LABELS = ("trident_mixed", "trident_composite")
-
-
-def declaration_of(places: Places, dataset: str) -> Declaration:
-    """Return the data file of a dataset's reader."""
-    return places.dataset_entry(dataset).open_reader().declaration
-
-
-def cell_suites(places: Places, dataset: str, model: str, *, family: Family) -> tuple[Suite, ...]:
-    """Return the suites that the audit file asks of a cell: those it names, and by default all that the family answers.
-
-    The Trident ones are over the dataset's own label set, in the wording that the audit file names or the family has.
-    """
-    audit, classes = places.audit, declaration_of(places, dataset).class_set
-    wording = audit.encoders[model].wording or family.wording
-    suites = (
-        load_suite(name, classes=classes, wording=wording) if name.startswith("trident") else load_suite(name)
-        for name in audit.cells.get((dataset, model), ())
-    )
-    return tuple(s for s in suites if (dataset, model, s.id) in audit.named or answers(family, s))
-
-
-def cell_mitigations(
-    places: Places, dataset: str, model: str, *, family: Family
-) -> dict[str, MitigationSettings]:
-    """Return id -> settings of the mitigations that the audit file tries on a cell.
-
-    Those that it names, and by default all that the family allows; none where no suite shows what they change.
-    """
-    audit = places.audit
-    tried = audit.mitigated.get((dataset, model), {})
-    judged = any(s.family in JUDGED for s in cell_suites(places, dataset, model, family=family))
-    return {
-        name: audit.mitigations[name]
-        for name, named in tried.items()
-        if named or (judged and METHODS[audit.mitigations[name].method].needs <= family.offers)
-    }
-
-
-def require_mitigations(places: Places, dataset: str, model: str, *, family: Family) -> None:
-    """Refuse a mitigation that the audit file names for a cell where it cannot be tried or judged.
-
-    Raises
-    ------
-    ConfigError
-        If the encoder's family lacks what it needs, or no suite of the cell would show what it changes.
-    """
-    audit = places.audit
-    judged = any(s.family in JUDGED for s in cell_suites(places, dataset, model, family=family))
-    for name, named in audit.mitigated.get((dataset, model), {}).items():
-        if not named:
-            continue
-        require(family, METHODS[audit.mitigations[name].method].needs, f"the mitigation `{name}`")
-        if not judged:
-            raise ConfigError(
-                f"nothing would show what the mitigation `{name}` changes",
-                where=f"{dataset}|{model}",
-                found="no outcome suite and no Trident suite",
-                expected="a suite such as crime, communion, agency or trident for the same dataset and encoder",
-            )
 
 
 @dataclass(frozen=True)

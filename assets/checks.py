@@ -5,27 +5,18 @@ from collections.abc import Callable
 import dagster as dg
 import polars as pl
 
+from assets.check_results import check_result, outcome_row
 from assets.partitions import DATASETS
-from assets.results import markdown_table
 from plumbline.audit_entries import DatasetEntry
 from plumbline.datasets import composite_labels
 from plumbline.digests import digest_json
+from plumbline.report.inputs import LABEL_SHARES_SCHEMA
 from plumbline.tables.suites import GENDERS
 from resources.places import Places
-from resources.quality import Quality, Validation
+from resources.quality import Quality
 
 Facts = Callable[[Places, str], pl.DataFrame]
 Expectations = Callable[[object, Places, str], list]
-
-
-_SHARES = {
-    "attribute": pl.String,
-    "label": pl.String,
-    "n": pl.Int64,
-    "share": pl.Float64,
-    "expected_low": pl.Float64,
-    "expected_high": pl.Float64,
-}
 
 
 def label_shares(frame: pl.DataFrame, entry: DatasetEntry, *, composite: bool) -> pl.DataFrame:
@@ -43,7 +34,7 @@ def label_shares(frame: pl.DataFrame, entry: DatasetEntry, *, composite: bool) -
         has is listed with a share of 0.
     """
     vocabulary = label_vocabulary(entry)
-    tables = [pl.DataFrame(schema=_SHARES)]
+    tables = [pl.DataFrame(schema=LABEL_SHARES_SCHEMA)]
     for attribute, (low, high) in entry.balance.items():
         if (attribute not in frame.columns) != composite:
             continue
@@ -58,7 +49,7 @@ def label_shares(frame: pl.DataFrame, entry: DatasetEntry, *, composite: bool) -
         rows = [
             (attribute, name, counts.get(name, 0), counts.get(name, 0) / total, low, high) for name in names
         ]
-        tables.append(pl.DataFrame(rows, schema=_SHARES, orient="row"))
+        tables.append(pl.DataFrame(rows, schema=LABEL_SHARES_SCHEMA, orient="row"))
     return pl.concat(tables)
 
 
@@ -191,69 +182,6 @@ def _asset_check(
         return check_result(frame, outcome)
 
     return check
-
-
-def check_result(
-    frame: pl.DataFrame,
-    outcome: Validation,
-    *,
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
-    told: str | None = None,
-) -> dg.AssetCheckResult:
-    """Return a validation as Dagster shows it; `told` says better than its own words what was found."""
-    return dg.AssetCheckResult(
-        passed=outcome.passed,
-        severity=severity,
-        description=told or _told(frame, outcome),
-        metadata=_metadata(frame, outcome),
-    )
-
-
-def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
-    shown = frame if frame.height <= 40 else frame.head(0)
-    return {
-        "met": f"{outcome.expectations - len(outcome.unmet)} of {outcome.expectations} expectations, "
-        f"over {frame.height} rows",
-        "facts": dg.MetadataValue.md(markdown_table(shown)),
-        "unmet": dg.MetadataValue.json(outcome.unmet),
-        # A path to copy: browsers do not follow file links from a served page.
-        "data_docs": dg.MetadataValue.path(outcome.docs.removeprefix("file://")),
-    }
-
-
-def _told(frame: pl.DataFrame, outcome: Validation) -> str:
-    """Return what was found, in words: for shares the labels outside their range, else what was not met."""
-    if outcome.passed:
-        return f"{outcome.expectations} expectations met over {frame.height} rows"
-    if "expected_low" not in frame.columns:
-        return "; ".join(f"{u['expectation']} on {u['on']}: {u['observed']}" for u in outcome.unmet)
-    outside = frame.filter(~pl.col("share").is_between(pl.col("expected_low"), pl.col("expected_high")))
-    return "; ".join(
-        f"{row['attribute']} {row['label']}: {row['share']:.1%} (n = {row['n']}), "
-        f"expected {row['expected_low']:.0%} to {row['expected_high']:.0%}"
-        for row in outside.iter_rows(named=True)
-    )
-
-
-def outcome_row(
-    asset: str,
-    name: str,
-    description: str,
-    frame: pl.DataFrame,
-    outcome: Validation,
-    *,
-    told: str | None = None,
-) -> pl.DataFrame:
-    """Return the outcome of a check as the report shows it; `told` as in `check_result`."""
-    return pl.DataFrame(
-        {
-            "check": [f"{asset}.{name}"],
-            "passed": [outcome.passed],
-            "observed": [told or _told(frame, outcome)],
-            "expected": [description],
-            "link": [outcome.docs],
-        }
-    )
 
 
 ASSET_CHECKS = [_asset_check(*row) for row in _CHECKS]

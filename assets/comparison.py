@@ -3,9 +3,10 @@
 import dagster as dg
 import polars as pl
 
+from assets.audit_tables import table_of_audit
+from assets.model_addresses import model_addresses
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.report.comparison import checkpoint_fits, compare_with_published
-from plumbline.storage import Committed
 from resources.places import PLANTED, Places
 
 
@@ -28,12 +29,12 @@ def paper_comparison(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     made = lake.require("metric_table")
     table = compare_with_published(
         lake.read_table("metric_table", made=made),
-        encoders=_addresses(places),
+        encoders=model_addresses(audit),
         # A planted folder is laid out like the real dataset, and is not it.
         datasets={
             n: entry.reader for n, entry in audit.datasets.items() if not entry.root.startswith(PLANTED)
         },
-        effects=_effects(places, made),
+        effects=table_of_audit(places, "factor_effects", made),
         pooled=list(made.details.get("pooled", {}).get("models", ())),
         scorers={name: getattr(entry, "origin", None) or entry.kind for name, entry in audit.scorers.items()},
     )
@@ -65,20 +66,3 @@ _SHOWN = (
     "ci_high",
     "note",
 )
-
-
-def _addresses(places: Places) -> dict[str, str]:
-    """Return encoder or generative model -> its address; of an endpoint, the name that it is served under."""
-    audit = places.audit
-    found = {name: entry.address for name, entry in audit.encoders.items()}
-    for name, entry in audit.lvlms.items():
-        found[name] = entry.address or (entry.endpoint.model if entry.endpoint else "")
-    return found
-
-
-def _effects(places: Places, made: Committed) -> pl.DataFrame | None:
-    """Return the factor effects, if they are of the same audit as the metric table."""
-    effects = places.lake.committed("factor_effects")
-    if effects is None or effects.details["audit_id"] != made.details["audit_id"]:
-        return None
-    return places.lake.read_table("factor_effects", made=effects)

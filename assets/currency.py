@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 
@@ -20,23 +20,39 @@ from resources.lvlms import backend_identity, scorer_version
 from resources.places import Places
 
 
+class CurrentCell(NamedTuple):
+    """An encoder on a dataset, and the identity of the cell."""
+
+    dataset: str
+    encoder: str
+    cell: str
+
+
+class CurrentModel(NamedTuple):
+    """A generative model, the identity of its answers, and the families of language metrics that hold."""
+
+    model: str
+    cell: str
+    families: list[str]
+
+
 @dataclass(frozen=True)
 class Currency:
     """The audited cells and generative models, sorted.
 
     Attributes
     ----------
-    current : list of (dataset, encoder, cell id)
+    current : list of CurrentCell
         Passed their checks, and computed from the data, checkpoints, prompts and settings of now.
     absent : list of AbsentCell
         The others, each with its reason; a generative model without numbers is one of all its datasets.
-    models : list of (generative model, identity, families)
-        As `current`, with the families of language metrics that hold; the others are in `absent`.
+    models : list of CurrentModel
+        As `current`; families of language metrics that do not hold are in `absent`.
     """
 
-    current: list[tuple[str, str, str]]
+    current: list[CurrentCell]
     absent: list[AbsentCell]
-    models: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    models: list[CurrentModel] = field(default_factory=list)
 
 
 def sort_cells(places: Places, instance: dg.DagsterInstance) -> Currency:
@@ -50,22 +66,20 @@ def sort_cells(places: Places, instance: dg.DagsterInstance) -> Currency:
                 raise PlumblineError(f"refused, since checks have not passed: {', '.join(refused)}")
             stored = StoredCell.find(places, dataset, model)
             _require_todays(stored, datasets, checkpoints)
-            current.append((dataset, model, stored.identity))
+            current.append(CurrentCell(dataset, model, stored.identity))
         except PlumblineError as error:
             absent.append(AbsentCell(model=model, dataset=dataset, reason=error.what))
-    models, unanswered = _sort_models(places, instance, datasets)
-    return Currency(current, [*absent, *unanswered], models)
+    answered = _sort_models(places, instance, datasets)
+    return Currency(current, [*absent, *answered.absent], answered.models)
 
 
-def _sort_models(
-    places: Places, instance: dg.DagsterInstance, datasets: dict[str, str]
-) -> tuple[list[tuple[str, str, list[str]]], list[AbsentCell]]:
-    """Compare what is stored of every generative model with its sources as they are now."""
+def _sort_models(places: Places, instance: dg.DagsterInstance, datasets: dict[str, str]) -> Currency:
+    """Compare what is stored of every generative model with its sources as they are now; of no encoder."""
     asked: dict[str, list[str]] = {}
     for model, dataset in places.audit.designs:
         asked.setdefault(model, []).append(dataset)
     versions = lvlm_versions(places) if asked else {}
-    current, absent = [], []
+    found = Currency([], [])
     for model, about in asked.items():
         try:
             for dataset in about:
@@ -76,13 +90,13 @@ def _sort_models(
                     )
             stored = StoredAnswers.find(places, model)
             _require_todays_answers(stored, datasets, versions)
-            families, lacking = _current_families(stored)
-            current += [(model, stored.identity, families)] if families else []
-            if lacking:
+            families = _current_families(stored)
+            found.models += [CurrentModel(model, stored.identity, families)] if families else []
+            if lacking := [name for name in LANGUAGE_TABLES if name not in families]:
                 raise PlumblineError(f"not computed, or out of date: {', '.join(lacking)}")
         except PlumblineError as error:
-            absent.append(AbsentCell(model=model, dataset=", ".join(about), reason=error.what))
-    return current, absent
+            found.absent.append(AbsentCell(model=model, dataset=", ".join(about), reason=error.what))
+    return found
 
 
 def _require_todays_answers(
@@ -115,11 +129,10 @@ def _require_todays_answers(
     _require_equal(pairs)
 
 
-def _current_families(stored: StoredAnswers) -> tuple[list[str], list[str]]:
-    """Return the families that were computed from what is stored now, and the others."""
+def _current_families(stored: StoredAnswers) -> list[str]:
+    """Return the families that were computed from what is stored now."""
     found = {name: stored.places.lake.committed(name, partition=stored.model) for name in LANGUAGE_TABLES}
-    current = [n for n, made in found.items() if made and made.details["cell_id"] == stored.identity]
-    return current, [name for name in LANGUAGE_TABLES if name not in current]
+    return [n for n, made in found.items() if made and made.details["cell_id"] == stored.identity]
 
 
 def _require_todays(stored: StoredCell, datasets: dict[str, str], checkpoints: dict[str, str]) -> None:

@@ -9,13 +9,9 @@ from assets.partitions import DATASETS
 from assets.progress import progress_of
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from assets.sources import encoder_version
-from plumbline.datasets import (
-    dataset_digest,
-    extend_records,
-    ingest,
-    label_error_table,
-)
+from plumbline.datasets import dataset_digest, extend_records, ingest, label_error_table
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
+from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.suite_needs import require_suites
 from plumbline.tables.suites import load_suite
 from resources.encoders import EncoderPool
@@ -78,19 +74,16 @@ def records_and_quarantine(context: dg.AssetExecutionContext, places: dg.Resourc
         )
 
 
-def _labeller_mapping(labeller: str) -> dg.PartitionMapping:
-    return dg.SpecificPartitionsPartitionMapping([labeller])
-
-
 def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
     """Build `extended_records`, whose labels come from the audit file's labelling checkpoint."""
+    of_labeller = dg.SpecificPartitionsPartitionMapping([labeller])
 
     @dg.asset(
         name="extended_records",
         deps=[
             dg.AssetDep("records"),
             dg.AssetDep("prompt_suites"),
-            dg.AssetDep("encoder_checkpoint", partition_mapping=_labeller_mapping(labeller)),
+            dg.AssetDep("encoder_checkpoint", partition_mapping=of_labeller),
         ],
         pool="gpu",
         code_version="1",
@@ -107,45 +100,49 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
 
         The labels are guesses. Their error against the dataset's own gender is shown by group and checked.
         """
-        dataset, lake = context.partition_key, places.lake
-        require_passed(context, places, dataset, of=("records",))
+        require_passed(context, places, context.partition_key, of=("records",))
         named = places.audit.labeller or labeller
-        recorded, encoder = lake.require("records", partition=dataset), encoders.get(named)
-        records = lake.read_table("records", made=recorded)
-        suite = load_suite("gender_labels")
-        require_suites(encoder.family, [suite])
-        images = embed_listed(places, encoder, dataset, listed_images(places, dataset))
-        texts = embed_texts(encoder, suite.texts, places.shards, batch_rows=TEXT_BATCH_ROWS)
-        work = images.counters() | {"forward_passes": images.work.forward_passes + texts.work.forward_passes}
-        declared = places.dataset_entry(dataset).open_reader().declaration
-        extended = extend_records(
-            records,
-            _probabilities(images.array, texts.array, encoder.logit_scale),
-            classes=declared.base_attribute if declared.class_set else None,
-        )
-        error = label_error_table(extended)
-        details = {
-            "labeller": named,
-            "labeller_sha256": encoder.weights_sha256,
-            "labeller_digest": encoder_version(encoder),
-            "engine": places.declared_engine,
-            "suite_hash": suite.hash,
-            "records_sha256": recorded.sha256,
-            **work,
-        }
-        made = lake.write_table("extended_records", extended, partition=dataset, details=details)
-        lake.write_table("label_error", error, partition=dataset)
-        return materialised(
-            made,
-            lake=lake,
-            frame=extended.drop("path", "image_id"),
-            labeller=named,
-            label_error=dg.MetadataValue.md(markdown_table(error)),
-            **{"dagster/column_lineage": same_columns(records, "records")},
-            **work,
-        )
+        return _labelled(places, context.partition_key, encoders.get(named), labeller=named)
 
     return extended_records
+
+
+def _labelled(places: Places, dataset: str, encoder: DualEncoder, *, labeller: str) -> dg.MaterializeResult:
+    """Label the accepted images of a dataset, and commit the labels with their error."""
+    lake = places.lake
+    recorded, suite = lake.require("records", partition=dataset), load_suite("gender_labels")
+    records = lake.read_table("records", made=recorded)
+    require_suites(encoder.family, [suite])
+    images = embed_listed(places, encoder, dataset, listed_images(places, dataset))
+    texts = embed_texts(encoder, suite.texts, places.shards, batch_rows=TEXT_BATCH_ROWS)
+    work = images.counters() | {"forward_passes": images.work.forward_passes + texts.work.forward_passes}
+    declared = places.dataset_entry(dataset).open_reader().declaration
+    extended = extend_records(
+        records,
+        _probabilities(images.array, texts.array, encoder.logit_scale),
+        classes=declared.base_attribute if declared.class_set else None,
+    )
+    error = label_error_table(extended)
+    details = {
+        "labeller": labeller,
+        "labeller_sha256": encoder.weights_sha256,
+        "labeller_digest": encoder_version(encoder),
+        "engine": places.declared_engine,
+        "suite_hash": suite.hash,
+        "records_sha256": recorded.sha256,
+        **work,
+    }
+    made = lake.write_table("extended_records", extended, partition=dataset, details=details)
+    lake.write_table("label_error", error, partition=dataset)
+    return materialised(
+        made,
+        lake=lake,
+        frame=extended.drop("path", "image_id"),
+        labeller=labeller,
+        label_error=dg.MetadataValue.md(markdown_table(error)),
+        **{"dagster/column_lineage": same_columns(records, "records")},
+        **work,
+    )
 
 
 def _probabilities(images: np.ndarray, texts: np.ndarray, logit_scale: float) -> np.ndarray:

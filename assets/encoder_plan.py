@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from assets.cells import cell_suites
+from assets.asked_cells import cell_suites
 from assets.dataset_size import images_of, recorded
 from plumbline.encoders.outline import Outline, outline
 from plumbline.encoders.plan import EncoderPlan, PlannedCell

@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from assets.model_addresses import model_addresses
+from plumbline import __version__
 from plumbline.errors import ConfigError
 from plumbline.export.checksums import write_checksums
 from plumbline.export.impact_ratios import impact_ratio_page, impact_ratio_table
@@ -75,11 +77,9 @@ def export_audit(places: Places, folder: Path, *, report: Path | None) -> list[s
 
 
 def _write_tables(places: Places, folder: Path) -> None:
-    lake, audit = places.lake, places.audit
+    lake = places.lake
     table = lake.read_table("metric_table")
-    addresses = {name: entry.address for name, entry in audit.encoders.items()}
-    addresses |= {name: entry.address or entry.endpoint.model for name, entry in audit.lvlms.items()}
-    exported = exported_table(table, addresses)
+    exported = exported_table(table, model_addresses(places.audit))
     (folder / "metric_table.parquet").write_bytes(table_bytes(exported))
     (folder / "metric_table.csv").write_bytes(csv_bytes(exported))
     (folder / "runs.csv").write_bytes(csv_bytes(lake.read_table("provenance")))
@@ -119,19 +119,13 @@ def _write_provenance(places: Places, folder: Path) -> None:
         _files(folder),
         _materials(places, table),
         audit_id=places.past.audit_id,
-        version=_version(),
+        version=__version__,
         settings=places.past.settings,
         runs=places.lake.read_table("provenance").to_dicts(),
         made_at=places.past.made_at,
     )
     text = json.dumps(statement, indent=1, ensure_ascii=False, sort_keys=True)
     (folder / PROVENANCE).write_text(text + "\n", "utf-8")
-
-
-def _version() -> str:
-    from plumbline import __version__
-
-    return __version__
 
 
 def _materials(places: Places, table: Committed) -> Iterator[Material]:
@@ -175,7 +169,7 @@ def _readme(places: Places, with_report: bool) -> str:
     )
     return f"""# {places.audit.title}
 
-Audit `{places.past.audit_id}`, made {places.past.made_at} with Plumbline {_version()}.
+Audit `{places.past.audit_id}`, made {places.past.made_at} with Plumbline {__version__}.
 
 - `metric_table.parquet`, `metric_table.csv`: every number, one row each. First the columns of CLIP_benchmark (dataset,
   model, pretrained, task, language, model_fullname), then Plumbline's; `row_id` names a row for `plumbline explain`.

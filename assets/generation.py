@@ -1,6 +1,7 @@
 """What a generative model answers about one slice, and what scorers say of the answers."""
 
 import time
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -10,12 +11,13 @@ from assets.generation_plan import require_within_limit
 from assets.partitions import ANSWERS, answers_of
 from assets.progress import progress_of
 from assets.results import OWNERS, materialised
-from assets.slices import asked_for, asked_slice
+from assets.slices import AskedSlice, asked_for, asked_slice
 from plumbline.errors import CheckpointError, StorageError
-from plumbline.lvlm.backend import Asked
+from plumbline.lvlm.backend import Asked, Backend
 from plumbline.lvlm.design import asked_rows
 from plumbline.lvlm.generation import GenerationStore, generate
 from plumbline.scorers.scoring import join_scores, score_texts
+from plumbline.storage import Committed
 from plumbline.tables.generation_prompts import prompts_hash
 from plumbline.tables.generation_schema import GENERATION_SCHEMA, SCORE_SCHEMA
 from resources.lvlms import LvlmPool, scorer_version
@@ -27,15 +29,17 @@ _ROW_GROUP_ROWS = 10_000
 _SHOWN = ("prompt", "instruction", "seed", "text", "finish_reason", "new_tokens")
 
 
-@dg.asset(
-    deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"],
-    partitions_def=ANSWERS,
-    group_name="generation",
-    owners=OWNERS,
-    kinds={"pytorch", "parquet"},
-    pool="gpu",
-    code_version="1",
-)
+_SPEC = {
+    "partitions_def": ANSWERS,
+    "group_name": "generation",
+    "owners": OWNERS,
+    "kinds": {"pytorch", "parquet"},
+    "pool": "gpu",
+    "code_version": "1",
+}
+
+
+@dg.asset(deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"], **_SPEC)
 def generations(
     context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], lvlms: dg.ResourceParam[LvlmPool]
 ) -> dg.MaterializeResult:
@@ -69,24 +73,12 @@ def generations(
     work = {"generated": answered.generated, "found": answered.found}
     details = {
         "version": version,
-        "identity": backend.identity,
-        "pictured": places.lake.require("pictured_people", partition=slice_id).sha256,
-        "asked_for": asked_for(sliced),
-        "prompts": prompts_hash(),
-        "decoding": vars(decoding),
-        "sent": list(getattr(backend, "sent", vars(decoding))),
-        "device": backend.device,
+        **_asked_details(places, sliced, backend),
         "sources": dict(frame["source"].value_counts().sort("source").iter_rows()),
         "tokens_per_second": _rate(places, context.partition_key, frame, answered.generated, seconds),
         **work,
     }
-    made = places.lake.write_table(
-        "generations",
-        frame,
-        partition=context.partition_key,
-        details=details,
-        row_group_rows=_ROW_GROUP_ROWS,
-    )
+    made = _write(places, "generations", frame, partition=context.partition_key, details=details)
     return materialised(
         made,
         lake=places.lake,
@@ -96,6 +88,28 @@ def generations(
         own_decoding_not_used=dg.MetadataValue.json(getattr(backend, "own_decoding", {})),
         finish_reasons=dg.MetadataValue.json(dict(frame["finish_reason"].value_counts().iter_rows())),
         **work,
+    )
+
+
+def _asked_details(places: Places, sliced: AskedSlice, backend: Backend) -> dict[str, Any]:
+    """Return of what and how a slice was asked: what its answers hold for."""
+    decoding = vars(places.audit.generation.decoding.decoding)
+    return {
+        "identity": backend.identity,
+        "pictured": places.lake.require("pictured_people", partition=sliced.id).sha256,
+        "asked_for": asked_for(sliced),
+        "prompts": prompts_hash(),
+        "decoding": decoding,
+        "sent": list(getattr(backend, "sent", decoding)),
+        "device": backend.device,
+    }
+
+
+def _write(
+    places: Places, name: str, frame: pl.DataFrame, *, partition: str, details: dict[str, Any]
+) -> Committed:
+    return places.lake.write_table(
+        name, frame, partition=partition, details=details, row_group_rows=_ROW_GROUP_ROWS
     )
 
 
@@ -149,15 +163,7 @@ def _described(
     )
 
 
-@dg.asset(
-    deps=["generations", "answer_words"],
-    partitions_def=ANSWERS,
-    group_name="generation",
-    owners=OWNERS,
-    kinds={"pytorch", "parquet"},
-    pool="gpu",
-    code_version="1",
-)
+@dg.asset(deps=["generations", "answer_words"], **_SPEC)
 def toxicity_scores(
     context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], lvlms: dg.ResourceParam[LvlmPool]
 ) -> dg.MaterializeResult:
@@ -184,13 +190,7 @@ def toxicity_scores(
     # A streamed join gives its rows in any order; equal content must be equal bytes.
     frame = pl.concat(frames).sort("scorer", "attribute", "row_key")
     details = {"generations": made.sha256, "scorers": scorers, "device": places.audit.device}
-    written = places.lake.write_table(
-        "toxicity_scores",
-        frame,
-        partition=context.partition_key,
-        details=details,
-        row_group_rows=_ROW_GROUP_ROWS,
-    )
+    written = _write(places, "toxicity_scores", frame, partition=context.partition_key, details=details)
     means = frame.group_by("scorer", "attribute", maintain_order=True).agg(
         pl.col("score").is_nan().sum().alias("without"),
         pl.col("truncated").sum(),

@@ -5,7 +5,7 @@ from math import ceil
 
 import polars as pl
 
-from assets.cells import declaration_of
+from assets.asked_cells import declaration_of
 from assets.slices import AskedSlice, asked_slices
 from plumbline.lvlm.design import asked_rows
 from plumbline.lvlm.generation import GenerationStore

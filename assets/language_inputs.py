@@ -4,6 +4,7 @@ import polars as pl
 
 from assets.answers import StoredAnswers
 from assets.answers_checks import ANSWER_CHECK_NAMES, ANSWER_CHECKS_TABLE
+from assets.model_addresses import lvlm_address
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.report.inputs import CHECKS_SCHEMA, LvlmSummary
 from resources.places import Places
@@ -16,7 +17,7 @@ def lvlm_summary(places: Places, model: str) -> LvlmSummary:
     judge = audit.language.judge
     return LvlmSummary(
         id=model,
-        address=entry.address or (entry.endpoint.model if entry.endpoint else ""),
+        address=lvlm_address(entry),
         version=stored.version,
         rows=sum(one.rows for one in stored.answers.values()),
         device=made.details["device"],

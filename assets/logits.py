@@ -4,7 +4,7 @@ import dagster as dg
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.cells import cell_suites
+from assets.asked_cells import cell_suites
 from assets.gates import require_passed
 from assets.images import listed_images
 from assets.partitions import GRID, cell_of

@@ -1,7 +1,7 @@
 """Every mitigation of a cell, judged on images that it was not fitted on: its numbers, and its paired effects."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import dagster as dg
@@ -64,9 +64,9 @@ def mitigated_metrics(
     rows, effects = [pl.DataFrame(schema=polars_schema())], [pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA)]
     if stored.mitigations:
         judge = _Judge(stored, stored.read())
-        for own, paired in judge.verdicts():
-            rows.append(own)
-            effects.append(paired)
+        for verdict in judge.verdicts():
+            rows.append(verdict.rows)
+            effects.append(verdict.effects)
     frame, paired = stored.with_lineage(pl.concat(rows)), pl.concat(effects)
     lake.write_table(
         "mitigation_effects", paired, partition=stored.partition, details={"cell_id": stored.identity}
@@ -87,20 +87,28 @@ def mitigated_metrics(
 
 
 @dataclass(frozen=True)
+class _Verdict:
+    """What judging a mitigation gives: metric rows, and paired effects in `MITIGATION_EFFECTS_SCHEMA`."""
+
+    rows: pl.DataFrame
+    effects: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA))
+
+
+@dataclass(frozen=True)
 class _Judge:
     """A cell as it is, against which its mitigations are judged."""
 
     stored: StoredCell
     cell: Cell
 
-    def verdicts(self) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        """Give the metric rows and the paired effects of each mitigation."""
+    def verdicts(self) -> Iterator[_Verdict]:
+        """Judge each mitigation."""
         yield from self._adjusted(read_adjustments(self.stored))
         found = [read_text_fits(self.stored, method.name) for method in TEXT_METHODS]
         fitted = [texts for texts in found if texts.fits]
         if not fitted:
             return
-        yield self._on_fewer_rows(), pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA)
+        yield _Verdict(self._on_fewer_rows())
         # All methods are given the same texts of the cell.
         before = self._hits(fitted[0], fitted[0].before)
         for texts in fitted:
@@ -136,7 +144,7 @@ class _Judge:
 
     # --- mitigations of texts
 
-    def _mitigated(self, found: FittedTexts, before: Hits) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    def _mitigated(self, found: FittedTexts, before: Hits) -> Iterator[_Verdict]:
         for name, fit in found.fits.items():
             after = mitigated_cell(
                 self.cell,
@@ -156,7 +164,7 @@ class _Judge:
                 settings=self._settings,
                 hits=(before, self._hits(found, found.features[name])),
             )
-            yield self._metrics(after, name), effects
+            yield _Verdict(self._metrics(after, name), effects)
 
     def _hits(self, found: FittedTexts, features: NDArray[np.float32]) -> Hits:
         """Return what retrieval finds among the judged images and their captions; False for all others."""
@@ -175,21 +183,19 @@ class _Judge:
 
     # --- logit adjustments
 
-    def _adjusted(self, found: Adjustments) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    def _adjusted(self, found: Adjustments) -> Iterator[_Verdict]:
         if not found.fits:
             return
         settings = self._settings
         of_probes = adjustment_rows(
             self.cell, found.of_probes, confidence=settings.confidence, min_group=settings.min_group
         )
-        yield of_probes, pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA)
+        yield _Verdict(of_probes)
         for name, fits in found.fits.items():
             if fits:
                 yield self._of_adjustment(name, fits)
 
-    def _of_adjustment(
-        self, name: str, fits: dict[str, LogitAdjustment]
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _of_adjustment(self, name: str, fits: dict[str, LogitAdjustment]) -> _Verdict:
         n = self.cell.records.height
         rows = np.logical_and.reduce([fit.test_rows(n)[JUDGED_TRIAL] for fit in fits.values()])
         outcomes = {suite: fit for suite, fit in fits.items() if suite != TRIDENT}
@@ -210,7 +216,7 @@ class _Judge:
             settings=self._settings,
             answers=(None, answers),
         )
-        return self._metrics(after, name), effects
+        return _Verdict(self._metrics(after, name), effects)
 
     def _answers(self, fit: LogitAdjustment | None) -> TridentAnswers | None:
         # The composite tests have other candidates than the ones before the adjustment that it is paired with.

@@ -32,22 +32,7 @@ def export_from_audit(
     StorageError
         If it has not been fitted, or on other content than the cell has now.
     """
-    if (dataset, encoder) not in places.audit.cells:
-        cells = ", ".join(f"{d} {m}" for d, m in places.audit.cells)
-        raise ConfigError(
-            "the audit file audits no such cell",
-            where=places.audit_path,
-            found=f"{dataset} {encoder}",
-            expected=cells,
-        )
-    stored = StoredCell.find(places, dataset, encoder)
-    if mitigation not in stored.mitigations:
-        raise ConfigError(
-            "this mitigation is not tried on this cell",
-            where=stored.partition,
-            found=mitigation,
-            expected=", ".join(stored.mitigations) or "none is",
-        )
+    stored = _tried_on(places, encoder, dataset, mitigation)
     fitted = read_fits(stored, mitigation)
     classes: tuple[str, ...] = ()
     probes: tuple[str, ...] = ()
@@ -74,6 +59,27 @@ def export_from_audit(
         measured=_measured(places, encoder, dataset, mitigation),
     )
     return export_mitigation(fitted, facts, folder)
+
+
+def _tried_on(places: Places, encoder: str, dataset: str, mitigation: str) -> StoredCell:
+    """Return the cell; refuses one that the audit file does not have, or on which it does not try the mitigation."""
+    if (dataset, encoder) not in places.audit.cells:
+        cells = ", ".join(f"{d} {m}" for d, m in places.audit.cells)
+        raise ConfigError(
+            "the audit file audits no such cell",
+            where=places.audit_path,
+            found=f"{dataset} {encoder}",
+            expected=cells,
+        )
+    stored = StoredCell.find(places, dataset, encoder)
+    if mitigation not in stored.mitigations:
+        raise ConfigError(
+            "this mitigation is not tried on this cell",
+            where=stored.partition,
+            found=mitigation,
+            expected=", ".join(stored.mitigations) or "none is",
+        )
+    return stored
 
 
 def _suite_of(stored: StoredCell, candidates: str) -> Suite:

@@ -1,6 +1,7 @@
 """A fitted mitigation as files for a tracking run and for export."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,21 @@ from plumbline.mitigation.fitted import FittedMitigation
 from plumbline.mitigation.settings import LogitAdjustmentSettings
 from plumbline.storage.arrays import arrays_bytes, csv_bytes
 
-Curves = Mapping[str, NDArray[Any]]
+
+@dataclass(frozen=True)
+class MitigationFiles:
+    """A fitted mitigation to be handed on: its parameters as safetensors files, and its loss curves, by name."""
+
+    files: Mapping[str, bytes]
+    curves: Mapping[str, NDArray[Any]]
 
 
-def mitigation_files(stored: StoredCell, condition: str) -> tuple[dict[str, bytes], Curves]:
-    """Return the parameters of a mitigation as safetensors files, and its loss curves by name."""
+def mitigation_files(stored: StoredCell, condition: str) -> MitigationFiles:
+    """Return the files and curves of a mitigation of a cell; a logit adjustment has one of each for what it adjusts."""
     fits = read_fits(stored, condition)
     if isinstance(fits, FittedMitigation):
         curves = {f"loss/{name}": losses for name, losses in fits.losses.items()}
-        return {"parameters.safetensors": arrays_bytes(fits.parameters)}, curves
+        return MitigationFiles({"parameters.safetensors": arrays_bytes(fits.parameters)}, curves)
     files = {f"parameters_{what}.safetensors": arrays_bytes(fit.parameters()) for what, fit in fits.items()}
     ablated = stored.places.lake.read_table("adjustment_ablation", partition=stored.partition)
     if (own := ablated.filter(pl.col("condition") == condition)).height:
@@ -33,7 +40,7 @@ def mitigation_files(stored: StoredCell, condition: str) -> tuple[dict[str, byte
         f"loss/{what}": fit.losses.mean(axis=tuple(range(np.ndim(fit.losses) - 1)))
         for what, fit in fits.items()
     }
-    return files, curves
+    return MitigationFiles(files, curves)
 
 
 def read_fits(stored: StoredCell, condition: str) -> FittedMitigation | dict[str, LogitAdjustment]:

@@ -3,6 +3,8 @@
 All are registered from the audit file, slices once the records of their dataset are known.
 """
 
+from typing import NamedTuple
+
 import dagster as dg
 
 DATASETS = dg.DynamicPartitionsDefinition(name="dataset")
@@ -18,10 +20,16 @@ def cell_key(dataset: str, encoder: str) -> dg.MultiPartitionKey:
     return dg.MultiPartitionKey({"dataset": dataset, "encoder": encoder})
 
 
-def cell_of(context: dg.AssetExecutionContext) -> tuple[str, str]:
-    """Return (dataset, encoder) of the running cell."""
-    dataset, encoder = context.partition_key.split("|")
-    return dataset, encoder
+class GridCell(NamedTuple):
+    """An encoder on a dataset."""
+
+    dataset: str
+    encoder: str
+
+
+def cell_of(context: dg.AssetExecutionContext) -> GridCell:
+    """Return the running cell."""
+    return GridCell(*context.partition_key.split("|"))
 
 
 def answers_key(model: str, slice_id: str) -> dg.MultiPartitionKey:
@@ -29,7 +37,13 @@ def answers_key(model: str, slice_id: str) -> dg.MultiPartitionKey:
     return dg.MultiPartitionKey({"lvlm": model, "slice": slice_id})
 
 
-def answers_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> tuple[str, str]:
-    """Return (model, slice) of the running partition."""
-    model, slice_id = context.partition_key.split("|")
-    return model, slice_id
+class ModelSlice(NamedTuple):
+    """A generative model on a slice."""
+
+    model: str
+    slice_id: str
+
+
+def answers_of(context: dg.AssetExecutionContext) -> ModelSlice:
+    """Return the model and slice of the running partition."""
+    return ModelSlice(*context.partition_key.split("|"))

@@ -3,6 +3,7 @@
 import polars as pl
 
 from assets.audit_changes import changes_since
+from assets.audit_tables import committed_of_audit, table_of_audit
 from assets.checks import BLOCKING_CHECKS, label_shares
 from assets.geometry import stored_geometry
 from assets.language_inputs import language_tables, lvlm_summary
@@ -28,11 +29,16 @@ _DRAWN_EVENLY = (f"{PLANTED}fairface", f"{PLANTED}folder")
 def report_inputs(places: Places, table: Committed, *, created: str) -> ReportInputs:
     """Gather everything that the report shows besides the rows of the committed metric table `table`."""
     audit = places.audit
-    used = {encoder for _, encoder in audit.cells} | {*audit.used_datasets}
-    used |= {audit.labeller} if audit.labeller else set()
-    datasets = [d for d in audit.datasets if d in used and places.lake.committed("records", partition=d)]
+    datasets = [
+        d
+        for d in audit.datasets
+        if d in audit.used_datasets and places.lake.committed("records", partition=d)
+    ]
     encoders = [
-        e for e in audit.encoders if e in used and places.lake.committed("text_embeddings", partition=e)
+        e
+        for e in audit.encoders
+        if e in (*audit.used_encoders, audit.labeller)
+        and places.lake.committed("text_embeddings", partition=e)
     ]
     return ReportInputs(
         audit=AuditSummary(
@@ -54,26 +60,18 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
         provenance=places.lake.read_table("provenance"),
         planted_truth=_planted(places),
         geometry=_geometry(places, encoders),
-        effects=_of_this_audit(places, "factor_effects", table),
-        transfer=_of_this_audit(places, "bias_transfer", table),
+        effects=table_of_audit(places, "factor_effects", table),
+        transfer=table_of_audit(places, "bias_transfer", table),
         lvlms=tuple(lvlm_summary(places, model) for model, *_ in table.details["models"]),
         language=language_tables(places, {m: families for m, _, families in table.details["models"]}),
-        published=_of_this_audit(places, "paper_comparison", table),
+        published=table_of_audit(places, "paper_comparison", table),
         changes=changes_since(places, table),
     )
 
 
-def _of_this_audit(places: Places, name: str, table: Committed) -> pl.DataFrame | None:
-    """Return a table that was made of the metric table that is reported; None if it was made of another."""
-    made = places.lake.committed(name)
-    if made is None or made.details["audit_id"] != table.details["audit_id"]:
-        return None
-    return places.lake.read_table(name, made=made)
-
-
 def _not_tried(places: Places, table: Committed) -> list[dict[str, str]]:
-    made = places.lake.committed("bias_transfer")
-    return made.details["absent"] if made and made.details["audit_id"] == table.details["audit_id"] else []
+    made = committed_of_audit(places, "bias_transfer", table)
+    return [] if made is None else made.details["absent"]
 
 
 def _geometry(places: Places, encoders: list[str]) -> pl.DataFrame | None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 import dagster as dg
 import polars as pl
 
-from assets.cells import declaration_of
+from assets.asked_cells import declaration_of
 from assets.gates import require_passed
 from assets.partitions import SLICES
 from assets.results import OWNERS, materialised
@@ -154,7 +154,7 @@ def dataset_of(places: Places, slice_id: str) -> str:
     ConfigError
         If it is of no dataset that the audit file asks about.
     """
-    asked = dict.fromkeys(dataset for _, dataset in places.audit.designs)
+    asked = places.audit.asked_datasets
     for dataset in asked:
         if slice_id in dataset_slices(places, dataset):
             return dataset

@@ -16,7 +16,7 @@ from plumbline.mitigation.methods import words_digest
 from plumbline.tables.answer_words import answer_words_digest
 from plumbline.tables.generation_prompts import prompts_hash
 from plumbline.tables.suites import all_suites
-from resources.endpoints import ask_endpoints
+from resources.asking_endpoints import ask_endpoints
 from resources.places import Places
 
 _SPEC = {"group_name": "sources"}

@@ -123,17 +123,16 @@ class _Bench:
         named = self.stored.places.audit.mitigated[self.stored.dataset, self.stored.model]
         for name, settings in asked.items():
             try:
-                fits[name], features[name] = self._fitted(name, settings)
+                fitted = self._fitted(name, settings)
+                features[name] = self._features(name, fitted)
+                fits[name] = fitted
             except (MetricError, EncodingError) as error:
                 if named[name]:
                     raise
                 absent[name] = error.what
         return FittedTexts(self.texts, self.features, fits, features, absent)
 
-    def _fitted(
-        self, name: str, settings: MitigationSettings
-    ) -> tuple[FittedMitigation, NDArray[np.float32]]:
-        """Return a fit, and the features that it gives the cell's texts."""
+    def _fitted(self, name: str, settings: MitigationSettings) -> FittedMitigation:
         places = self.stored.places
         with progress_of(f"{self.stored.partition}: training {name}") as progress:
             fitted = fit_text_mitigation(
@@ -155,6 +154,10 @@ class _Bench:
                 found=f"{len(seen)} images",
                 expected="none",
             )
+        return fitted
+
+    def _features(self, name: str, fitted: FittedMitigation) -> NDArray[np.float32]:
+        """Return the features that a fit gives the cell's texts."""
         features = apply_text_mitigation(fitted, self.encoder, self.texts, self.features)
         if gone := [text for text, row in zip(self.texts, features) if not row.any()]:
             raise MetricError(
@@ -163,7 +166,7 @@ class _Bench:
                 found=", ".join(gone[:3]),
                 hint="try fewer attributes, or a larger calibration",
             )
-        return fitted, features
+        return features
 
     def _training_rows(self, attribute: str) -> TrainingRows:
         if is_training_row(self.records).all():

@@ -1,5 +1,8 @@
 """The last asset of a cell: its MLflow runs, one for the checkpoint as it is and one after each mitigation."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import dagster as dg
 import numpy as np
 import polars as pl
@@ -97,7 +100,9 @@ def _tracked(
         **audit.encoders[model].factors,
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
     }
-    files, curves, suffix, of_texts = {}, {}, "", True
+    files: dict[str, bytes] = {}
+    curves: Mapping[str, Any] = {}
+    suffix, of_texts = "", True
     if condition == BEFORE:
         pictures = read_pictures(stored.places, assets=CELL_TABLES, partition=stored.partition)
         files = {f"figures/{name}.png": png for name, png in pictures.items()}
@@ -105,9 +110,9 @@ def _tracked(
         settings = stored.mitigations[condition]
         of_texts = METHODS[settings.method].acts_on == "texts"
         parameters |= {f"mitigation.{k}": str(v) for k, v in settings.model_dump(mode="json").items()}
-        files, curves = mitigation_files(stored, condition)
+        fitted = mitigation_files(stored, condition)
         effects = effects.filter(pl.col("condition") == condition)
-        files |= {"effects.csv": csv_bytes(effects)}
+        files, curves = {**fitted.files, "effects.csv": csv_bytes(effects)}, fitted.curves
         suffix = f"__{condition}"
     return TrackedCell(
         cell=stored.identity if condition == BEFORE else digest_json([stored.identity, condition]),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 from rich.console import Console
 
-from assets.cells import cell_suites, require_mitigations
+from assets.asked_cells import cell_suites, require_mitigations
 from assets.generation_plan import plan_generation
 from assets.partitions import answers_key, cell_key
 from assets.slices import asked_slices
@@ -97,7 +97,7 @@ class AuditRun:
                 audit.used_datasets,
             )
             asked = self._asked()
-            self._stage("embed prompts", "encoders", dict.fromkeys(model for _, model in audit.cells))
+            self._stage("embed prompts", "encoders", audit.used_encoders)
             self._stage("audit cells", "cells", [cell_key(*cell) for cell in audit.cells])
             if asked:
                 self._generate(asked)
@@ -169,7 +169,7 @@ class AuditRun:
         labeller = [audit.labeller] if audit.labeller else []
         files = {
             encoder: self._places.checkpoint(encoder)
-            for encoder in dict.fromkeys([*labeller, *(model for _, model in audit.cells)])
+            for encoder in dict.fromkeys([*labeller, *audit.used_encoders])
         }
         for encoder in labeller:
             require_suites(files[encoder].family, [load_suite("gender_labels")])

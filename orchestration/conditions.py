@@ -37,7 +37,7 @@ def asked_partitions(places: Places) -> dict[str, set[str]]:
             slices[model] = []
     return {
         "dataset": set(audit.used_datasets),
-        "encoder": {model for _, model in audit.cells},
+        "encoder": set(audit.used_encoders),
         "dataset|encoder": {f"{dataset}|{model}" for dataset, model in audit.cells},
         "lvlm": set(slices),
         "slice": {name for names in slices.values() for name in names},

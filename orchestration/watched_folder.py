@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.cells import cell_suites, require_mitigations
+from assets.asked_cells import cell_suites, require_mitigations
 from orchestration.observing import new_partitions
 from plumbline.audit_entries import Watch
 from plumbline.audit_values import SLUG

@@ -236,10 +236,20 @@ class Audit(Part):
         return bool(self.cells) or not self.designs
 
     @cached_property
+    def asked_datasets(self) -> tuple[str, ...]:
+        """Return the datasets that a generative model is asked about."""
+        return tuple(dict.fromkeys(dataset for _, dataset in self.designs))
+
+    @cached_property
     def used_datasets(self) -> tuple[str, ...]:
         """Return the datasets that an encoder or a generative model is audited on."""
         of_encoders = (dataset for dataset, _ in self.cells)
-        return tuple(dict.fromkeys((*of_encoders, *(dataset for _, dataset in self.designs))))
+        return tuple(dict.fromkeys((*of_encoders, *self.asked_datasets)))
+
+    @cached_property
+    def used_encoders(self) -> tuple[str, ...]:
+        """Return the encoders that are audited on a dataset; the one that labels genders need not be among them."""
+        return tuple(dict.fromkeys(encoder for _, encoder in self.cells))
 
     def _fits(self, suite: str, dataset: str) -> bool:
         if suite in _OF_CLASSES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import polars as pl
 
@@ -21,6 +22,13 @@ _HEADS = ("What", "Model", "Dataset", "Before", "After", "Change", "q", "Compare
 _NUMERIC = frozenset({3, 4, 5, 6})
 
 
+class Preview(NamedTuple):
+    """The `data:` address of a small picture of an image, or why there is none."""
+
+    source: str | None
+    missing: str | None
+
+
 @dataclass(frozen=True)
 class Changes:
     """Two sides and how they differ.
@@ -35,8 +43,8 @@ class Changes:
         `dataset|model` -> what changed, such as `the checkpoint`.
     absent : sequence of str
         What could not be compared as it should, with the reason.
-    previews : mapping of str to (str or None, str)
-        Image id -> `data:` address of a small picture, and why there is none.
+    previews : mapping of str to Preview
+        By image id.
     """
 
     old: str
@@ -46,7 +54,7 @@ class Changes:
     worst: pl.DataFrame
     causes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     absent: Sequence[str] = ()
-    previews: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    previews: Mapping[str, Preview] = field(default_factory=dict)
 
     @property
     def shown_flips(self) -> list[Row]:

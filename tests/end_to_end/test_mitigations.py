@@ -10,7 +10,8 @@ import yaml
 from homes import AUDIT, make_home
 
 from assets.adjustments import read_adjustments
-from assets.cells import StoredCell, require_mitigations
+from assets.asked_cells import require_mitigations
+from assets.cells import StoredCell
 from assets.mitigation_fits import read_text_fits
 from assets.text_mitigations import TEXT_METHODS
 from plumbline.encoders.families import FAMILIES

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from assets.cells import cell_suites, require_mitigations
+from assets.asked_cells import cell_suites, require_mitigations
 from orchestration import terminal
 from orchestration.command_line import app
 from plumbline.audit_file import read_audit

@@ -1,0 +1,18 @@
+"""Tables over a whole audit: read only where they were made of the metric table that is meant."""
+
+import polars as pl
+
+from plumbline.storage import Committed
+from resources.places import Places
+
+
+def committed_of_audit(places: Places, name: str, table: Committed) -> Committed | None:
+    """Return the manifest of a table that was made of this metric table; None if there is none, or one of another."""
+    made = places.lake.committed(name)
+    return made if made and made.details["audit_id"] == table.details["audit_id"] else None
+
+
+def table_of_audit(places: Places, name: str, table: Committed) -> pl.DataFrame | None:
+    """Return a table that was made of this metric table; None if there is none, or one of another."""
+    made = committed_of_audit(places, name, table)
+    return None if made is None else places.lake.read_table(name, made=made)

@@ -1,0 +1,15 @@
+"""Where the models of an audit come from."""
+
+from plumbline.audit import Audit
+from plumbline.generation_entries import LvlmEntry
+
+
+def lvlm_address(entry: LvlmEntry) -> str:
+    """Return the address of a generative model; of an endpoint, the name of the model that it is asked for."""
+    return entry.address or (entry.endpoint.model if entry.endpoint else "")
+
+
+def model_addresses(audit: Audit) -> dict[str, str]:
+    """Return every encoder and generative model of the audit file -> its address."""
+    of_encoders = {name: entry.address for name, entry in audit.encoders.items()}
+    return of_encoders | {name: lvlm_address(entry) for name, entry in audit.lvlms.items()}
