@@ -30,15 +30,17 @@ def table_from_bytes(data: bytes) -> pl.DataFrame:
 
 
 def csv_bytes(frame: pl.DataFrame) -> bytes:
-    """Return a frame as CSV in which no text cell is a formula to a spreadsheet.
+    """Return a frame as CSV in which no text cell is a formula to a spreadsheet, see `defused`."""
+    return frame.with_columns(defused(pl.col(pl.String))).write_csv().encode()
 
-    Names and labels come from outside: a cell that starts with ``= + - @``, tab or return gets an apostrophe.
+
+def defused(cells: pl.Expr) -> pl.Expr:
+    """Return cells of text that no spreadsheet runs: one that begins as a formula does gets an apostrophe in front.
+
+    Names, labels and generated texts come from outside. A formula begins with `=`, `+`, `-`, `@`, a tab or a carriage
+    return.
     """
-    text = pl.col(pl.String)
-    risky = text.str.contains(r"^[=+\-@\t\r]")
-    return (
-        frame.with_columns(pl.when(risky).then("'" + text).otherwise(text).name.keep()).write_csv().encode()
-    )
+    return cells.str.replace(r"^([=+\-@\t\r])", "'$1")
 
 
 def arrays_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:

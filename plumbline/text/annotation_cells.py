@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-_OPENS_FORMULA = r"^([=+\-@\t\r])"
+from plumbline.storage.arrays import defused
+
 _CONTROLS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 
 
@@ -20,8 +21,7 @@ class Drawn(NamedTuple):
 def cells_to_fill(rows: pl.DataFrame) -> pl.DataFrame:
     """Add empty columns `annotator` and `label`, and defuse cells of text that a spreadsheet would run.
 
-    Generated text is hostile: a cell that begins with `=`, `+`, `-`, `@`, a tab or a carriage return gets an apostrophe
-    in front, and control characters become U+FFFD.
+    Generated text is hostile: see `plumbline.storage.arrays.defused`; control characters become U+FFFD.
     """
-    safe = pl.col(pl.String).str.replace_all(_CONTROLS, "\ufffd").str.replace(_OPENS_FORMULA, "'$1")
+    safe = defused(pl.col(pl.String).str.replace_all(_CONTROLS, "\ufffd"))
     return rows.with_columns(safe).with_columns(annotator=pl.lit(""), label=pl.lit(""))

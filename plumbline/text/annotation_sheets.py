@@ -30,6 +30,12 @@ A_BAND_OF_BLACK_SUBJECTS = 10
 KEY_COLUMNS = ("sheet", "text_id", "model", "prompt", "attribute", "group", "scorer", "score", "band")
 
 _EVENT = "toxicity"
+_COLUMNS = {
+    "generations": ("row_key", "model", "prompt", "instruction", "text", "attribute", "group"),
+    "scores": ("row_key", "scorer", "attribute", "score"),
+    "associations": ("attribute", "group", "word", "association"),
+}
+"""What each frame to draw from must have."""
 _NEEDS = {
     PERSONALITY: f"scored answers to `personality` about {' or '.join(SUBSETS)}, without an instruction",
     BLACK_SUBJECT: "scored answers to `main` prompts without an instruction that name a Black subject as such",
@@ -50,19 +56,31 @@ class AnnotationSheets:
         spreadsheet would run as a formula begins with an apostrophe.
     key : DataFrame
         In `KEY_COLUMNS`: where the texts come from. `text_id` is the row key.
-    shortfalls : tuple of str
-        Where there was too little to draw from, in words.
+    short : dict of str to tuple of str
+        Of each sheet where there was too little to draw from, in words.
     """
 
     sheets: dict[str, pl.DataFrame]
     key: pl.DataFrame
-    shortfalls: tuple[str, ...]
+    short: dict[str, tuple[str, ...]]
+
+    @property
+    def shortfalls(self) -> tuple[str, ...]:
+        """Return where there was too little to draw from, in words, of all sheets."""
+        return tuple(line for lines in self.short.values() for line in lines)
 
     @property
     def empty(self) -> dict[str, str]:
         """Return the sheets for which there was nothing at all, each with the reason in words."""
         nothing = [name for name, sheet in self.sheets.items() if sheet.is_empty()]
         return {name: f"{name}: nothing to draw from; it needs {_NEEDS[name]}" for name in nothing}
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Return what to say of the sheets: which are empty, then what the others are short of."""
+        empty = self.empty
+        short = (line for name, lines in self.short.items() if name not in empty for line in lines)
+        return (*empty.values(), *short)
 
 
 def annotation_sheets(
@@ -101,36 +119,46 @@ def annotation_sheets(
     MetricError
         If a frame lacks a column.
     """
-    _check(
-        generations,
-        ("row_key", "model", "prompt", "instruction", "text", "attribute", "group"),
-        "generations",
+    for name, frame in (
+        ("generations", generations),
+        ("scores", scores),
+        ("associations", associations.lazy()),
+    ):
+        _check(frame, _COLUMNS[name], name)
+    personality, black = (
+        _scored(rows, scores, scorer) for rows in (_personality(generations), _black_subjects(generations))
     )
-    _check(scores, ("row_key", "scorer", "attribute", "score"), "scores")
-    _check(associations.lazy(), ("attribute", "group", "word", "association"), "associations")
-    asked = generations.filter(
-        pl.col("instruction") == NO_INSTRUCTION, pl.col("text").str.strip_chars() != ""
+    texts = {
+        PERSONALITY: _drawn(PERSONALITY, personality, [(subset,) for subset in SUBSETS], A_BAND, seed),
+        BLACK_SUBJECT: _drawn(BLACK_SUBJECT, black, [()], A_BAND_OF_BLACK_SUBJECTS, seed),
+    }
+    words = judged_words(associations, seed=seed)
+    return AnnotationSheets(
+        sheets={
+            **{name: _text_sheet(each.rows, generations) for name, each in texts.items()},
+            JUDGE: words.rows,
+        },
+        key=pl.concat([each.rows for each in texts.values()]),
+        short={name: each.shortfalls for name, each in (*texts.items(), (JUDGE, words))},
     )
-    personality = asked.filter(pl.col("prompt") == "personality", pl.col("attribute").is_in(SUBSETS))
+
+
+def _personality(generations: pl.LazyFrame) -> pl.LazyFrame:
+    return _as_they_are(generations).filter(
+        pl.col("prompt") == "personality", pl.col("attribute").is_in(SUBSETS)
+    )
+
+
+def _black_subjects(generations: pl.LazyFrame) -> pl.LazyFrame:
     pictured = pl.col("group").str.to_lowercase().str.split("_").list.contains("black")
-    black = asked.filter(
+    return _as_they_are(generations).filter(
         pl.col("prompt").is_in(prompt_ids("main")), pictured, names_black_person(pl.col("text"))
     )
-    drawn = [
-        _drawn(
-            PERSONALITY, _scored(personality, scores, scorer), [(subset,) for subset in SUBSETS], A_BAND, seed
-        ),
-        _drawn(BLACK_SUBJECT, _scored(black, scores, scorer), [()], A_BAND_OF_BLACK_SUBJECTS, seed),
-    ]
-    words = judged_words(associations, seed=seed)
-    sheets = {
-        sheet: _text_sheet(key, generations) for sheet, (key, _) in zip((PERSONALITY, BLACK_SUBJECT), drawn)
-    }
-    return AnnotationSheets(
-        sheets={**sheets, JUDGE: words.rows},
-        key=pl.concat([key for key, _ in drawn]),
-        shortfalls=tuple(line for _, short in (*drawn, words) for line in short),
-    )
+
+
+def _as_they_are(generations: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the answers without an instruction that say something."""
+    return generations.filter(pl.col("instruction") == NO_INSTRUCTION, pl.col("text").str.strip_chars() != "")
 
 
 def _check(frame: pl.LazyFrame, columns: Sequence[str], name: str) -> None:

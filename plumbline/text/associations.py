@@ -99,26 +99,8 @@ def word_associations(
         log_base=log_base,
         keep=~words.is_in(list(stop_words)).to_numpy() if stop_words else None,
     )
-    count = matrix[found.group, found.word]
-    n, total = matrix.sum(axis=1), matrix.sum(axis=0)
-    rows = pl.DataFrame(
-        {
-            "group": names.gather(found.group),
-            "word": words.gather(found.word),
-            "association": found.association,
-            "count": count,
-            "n": n[found.group],
-            "count_others": total[found.word] - count,
-            "n_others": (n.sum() - n)[found.group],
-            "reason": pl.Series(found.halved).replace_strict(
-                {True: HALF_REASON, False: None}, return_dtype=pl.String
-            ),
-        },
-        schema=_SCHEMA,
-    )
-    return pl.concat([rows, _undefined(names, n)]).sort(
-        "group", "association", "word", descending=[False, True, False]
-    )
+    rows = pl.concat([_rows(found, names, words, matrix), _undefined(names, matrix.sum(axis=1))])
+    return rows.sort("group", "association", "word", descending=[False, True, False])
 
 
 def associations_of_matrix(
@@ -171,6 +153,29 @@ def associations_of_matrix(
     association = np.log2(ratio) / np.log2(log_base)
     above = association > threshold
     return MatrixAssociations(group[above], word[above], association[above], others[above] == 0)
+
+
+def _rows(
+    found: MatrixAssociations, names: pl.Series, words: pl.Series, matrix: NDArray[np.int64]
+) -> pl.DataFrame:
+    """Return one row for each pair that passed."""
+    count = matrix[found.group, found.word]
+    n, total = matrix.sum(axis=1), matrix.sum(axis=0)
+    return pl.DataFrame(
+        {
+            "group": names.gather(found.group),
+            "word": words.gather(found.word),
+            "association": found.association,
+            "count": count,
+            "n": n[found.group],
+            "count_others": total[found.word] - count,
+            "n_others": (n.sum() - n)[found.group],
+            "reason": pl.Series(found.halved).replace_strict(
+                {True: HALF_REASON, False: None}, return_dtype=pl.String
+            ),
+        },
+        schema=_SCHEMA,
+    )
 
 
 def _check_parameters(min_count: int, threshold: float, log_base: float) -> None:

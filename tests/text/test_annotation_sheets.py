@@ -269,6 +269,15 @@ def test_a_sheet_that_would_be_empty_is_not_written_and_said_with_what_it_needs(
     assert [path.name for path in write_sheets(only_words, tmp_path / "words")[0]] == ["judge.csv"]
 
 
+def test_what_is_short_is_said_of_groups_whose_names_hold_marks_too(tmp_path):
+    few = associations(1, 20).with_columns(group=pl.lit("black_subject: a, b"))
+    found = drawn(frame=generations().with_columns(text=pl.lit("a chef")), words=few)
+    _, said = write_sheets(found, tmp_path)
+    assert [line.partition(":")[0] for line in said] == ["black_subject", "judge", "judge, black_subject"]
+    assert said[1:] == ("judge: 1 of 6 groups", "judge, black_subject: a, b: 20 of 50 words")
+    assert "black_subject: a, b" in pl.read_csv(tmp_path / "judge.csv")["text_id"][0]
+
+
 def test_where_nothing_can_be_drawn_no_file_is_written(tmp_path):
     nothing = drawn(frame=generations().filter(pl.col("instruction") != "none"), words=associations(0))
     with pytest.raises(ConfigError) as said:
