@@ -14,8 +14,9 @@ from benchmarks.statistics.contest import (
     warmed,
 )
 from plumbline.metrics.rankings import equal_shares, skew_values
+from plumbline.statistics.bca_intervals import bca_intervals
 from plumbline.statistics.rank_order import rank_order
-from plumbline.statistics.ranking_bootstrap import bca_intervals, resample_top_counts, top_counts, top_draws
+from plumbline.statistics.ranking_bootstrap import resample_top_counts, top_counts, top_draws
 
 K = 1_000
 REACHED = 217

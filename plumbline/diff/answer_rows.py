@@ -12,7 +12,7 @@ from plumbline.language.scored_answers import codes
 from plumbline.language.settings import LanguageSettings
 from plumbline.metrics.families.rows import Row
 from plumbline.statistics.seeds import generator
-from plumbline.statistics.set_bootstrap import paired_set_changes
+from plumbline.statistics.set_changes import paired_set_changes
 
 
 def change_row(

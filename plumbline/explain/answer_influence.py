@@ -14,9 +14,9 @@ from plumbline.explain.influence import MOST_IMAGES, Influence, Moved, ranked, s
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.families.outcome_rows import RANGES, SKEWS, TASKS, TestedEvent, tested_events
 from plumbline.metrics.outcome_draws import Outcomes
-from plumbline.metrics.rates import shares
 from plumbline.statistics.bootstrap import jackknife_tables
 from plumbline.statistics.clusters import cluster_codes
+from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.set_sampling import jackknife_sets, set_tables
 

@@ -11,12 +11,13 @@ from plumbline.language.answers import Row, answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.scored_answers import parts
 from plumbline.language.settings import LanguageSettings
+from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
 from plumbline.tables.generation_schema import ALL_MODELS
 from plumbline.tables.schema import metric_frame
-from plumbline.text.agreement import Kappa, SheetLabels, fleiss_kappa, sheet_labels, with_score
+from plumbline.text.agreement import Kappa, fleiss_kappa
 from plumbline.text.annotations import BLACK_SUBJECT, JUDGE, PERSONALITY, read_annotations
-from plumbline.text.sheet_labels import left_out
+from plumbline.text.sheet_labels import SheetLabels, left_out, sheet_labels, with_score
 
 SCORED = "toxicity"
 ALL_DATASETS = "all datasets"
@@ -141,7 +142,7 @@ def _columns(found: Kappa, notes: list[str]) -> Row:
         "ci_low": found.ci_low,
         "ci_high": found.ci_high,
         "n": found.n,
-        "reason": "; ".join([found.reason, *notes] if found.reason else notes) or None,
+        "reason": joined(found.reason, *notes),
     }
 
 

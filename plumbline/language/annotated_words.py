@@ -12,11 +12,13 @@ from plumbline.language.cell import LanguageCell
 from plumbline.language.scored_answers import parts
 from plumbline.language.settings import Judge, LanguageSettings
 from plumbline.language.words import NO_JUDGE
+from plumbline.statistics.reasons import joined
 from plumbline.tables.generation_prompts import group_in_words, prompt_ids
 from plumbline.tables.generation_schema import NO_INSTRUCTION
-from plumbline.text.agreement import judge_agreement, sheet_labels
 from plumbline.text.annotations import JUDGE, word_id
 from plumbline.text.counting import count_words
+from plumbline.text.judge_agreement import judge_agreement
+from plumbline.text.sheet_labels import sheet_labels
 
 EVEN = "undefined: a majority needs an odd number of annotators"
 
@@ -97,7 +99,7 @@ def judge_rows(
     notes = [*notes, *(note.replace(" texts left out", " words left out") for note in labelled.notes)]
     reason = NO_JUDGE if settings.judge is None else None if labelled.annotators % 2 else EVEN
     if settings.judge is None or reason is not None:
-        nothing: Row = {"value": np.nan, "n": labelled.counts.height, "reason": _said(reason, notes)}
+        nothing: Row = {"value": np.nan, "n": labelled.counts.height, "reason": joined(reason, *notes)}
         yield from (row | {"metric": metric} | nothing for metric in metrics)
         return
     usable = items.join(labelled.counts, on="text_id", how="semi")
@@ -109,12 +111,8 @@ def judge_rows(
             "ci_low": share.ci_low,
             "ci_high": share.ci_high,
             "n": share.n,
-            "reason": _said(share.reason, notes),
+            "reason": joined(share.reason, *notes),
         }
-
-
-def _said(reason: str | None, notes: list[str]) -> str | None:
-    return "; ".join([reason, *notes] if reason else notes) or None
 
 
 def _named(items: pl.DataFrame, judge: Judge) -> set[str]:

@@ -9,6 +9,7 @@ import numpy as np
 from plumbline.language.answers import Row
 from plumbline.language.group_values import GroupValues
 from plumbline.statistics.intervals import wilson
+from plumbline.statistics.reasons import joined
 
 FEWEST = "fewest_competence_words"
 
@@ -50,5 +51,5 @@ def fewest_rows(question: GroupValues, shares: Sequence[Mapping[str, object]]) -
             "ci_low": float(low[place]),
             "ci_high": float(high[place]),
             "n": len(kept),
-            "reason": "; ".join(said) or None,
+            "reason": joined(*said),
         }

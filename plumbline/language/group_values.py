@@ -15,8 +15,11 @@ from plumbline.language.cell import LanguageCell
 from plumbline.language.question_values import OF_GROUPS
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.intervals import wilson
+from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
-from plumbline.statistics.set_bootstrap import SetEstimate, group_gap, group_means
+from plumbline.statistics.set_estimate import SetEstimate
+from plumbline.statistics.set_gaps import group_gap
+from plumbline.statistics.set_groups import group_means
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 
 Reason = Callable[[int | None], str | None]
@@ -116,11 +119,10 @@ class GroupValues:
         )
         absent = sorted({*self.without, *(name for name, n in zip(self.groups, told) if not n)})
         thin = [name for name, n, of in zip(self.groups, told, asked) if 0 < 2 * n < of]
-        said = [
+        return joined(
             f"not compared, without any such number: {', '.join(absent)}" if absent else None,
             f"fewer than half of the answers left of {', '.join(thin)}" if thin else None,
-        ]
-        return "; ".join(filter(None, said)) or None
+        )
 
     def rate_rows(
         self, happened: NDArray[np.bool_], *, overall: bool = False, **columns: object

@@ -16,7 +16,7 @@ from plumbline.language.scored_blocks import every_question
 from plumbline.language.set_spreads import set_spreads
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
-from plumbline.statistics.set_bootstrap import paired_set_changes
+from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 
 _PART = ["dataset", "attribute", "scorer", "scored"]

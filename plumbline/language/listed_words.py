@@ -10,7 +10,7 @@ from scipy.special import stdtr, stdtrit
 
 from plumbline.language.corpus import BLOCKS, Corpus
 from plumbline.language.settings import LanguageSettings
-from plumbline.statistics.clusters import FEW_SETS
+from plumbline.statistics.clusters import few_sets
 from plumbline.statistics.multiplicity import q_values
 from plumbline.tables.schema import Schema
 from plumbline.text.association_errors import association_errors
@@ -125,7 +125,7 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
     unlisted = np.ones(max(0, sum(subset.candidates.values()) - int(tested.sum())))
     q = np.full(len(p), np.nan)
     q[tested] = q_values(np.concatenate([p[tested], unlisted]))[: int(tested.sum())]
-    few = f"interval from only {subset.sets} sets" if subset.sets < FEW_SETS else None
+    few = few_sets(subset.sets)
     alone = pl.when(pl.col("word").is_not_null() & pl.col("ci_low").is_nan()).then(pl.lit(ONE_BLOCK))
     whose = subset.parts.select("dataset", "attribute", "group")
     return (

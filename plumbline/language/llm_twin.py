@@ -15,8 +15,9 @@ from plumbline.language.scored_answers import ScoredAnswers, codes, parts, quest
 from plumbline.language.scored_blocks import every_question
 from plumbline.language.set_spreads import OF_SET, set_spreads
 from plumbline.language.settings import LanguageSettings
+from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
-from plumbline.statistics.set_bootstrap import paired_set_changes
+from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.statistics.set_correlation import unit_correlation
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 
@@ -139,5 +140,5 @@ def _correlation_rows(
             told = found.columns(alone, shared)
             yield row | {"statistic": "r"} | told
             p = float("nan") if found.p is None else found.p
-            reason = told["reason"] if np.isnan(p) else "; ".join(filter(None, [alone, shared])) or None
+            reason = told["reason"] if np.isnan(p) else joined(alone, shared)
             yield row | {"statistic": "p", "value": p, "n": found.n, "reason": reason}

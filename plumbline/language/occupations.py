@@ -9,7 +9,8 @@ from plumbline.language.answers import Row, answer_row
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, codes, parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
-from plumbline.statistics.set_bootstrap import SetEstimate, group_gap
+from plumbline.statistics.set_estimate import SetEstimate
+from plumbline.statistics.set_gaps import group_gap
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.tables.schema import Schema
 

@@ -13,10 +13,12 @@ from plumbline.language.family import LanguageResult
 from plumbline.language.group_values import GroupValues, by_groups
 from plumbline.language.question_values import values_by_question
 from plumbline.language.settings import LanguageSettings
+from plumbline.statistics.reasons import joined
 from plumbline.tables.generation_prompts import prompt_ids
 from plumbline.tables.schema import metric_frame
-from plumbline.text.ratings import ratings, salaries
+from plumbline.text.ratings import ratings
 from plumbline.text.readings import UNREADABLE
+from plumbline.text.salaries import salaries
 
 SALARY = "salary"
 """The prompt that is answered in dollars; the others in ratings from 1 to 10."""
@@ -76,7 +78,7 @@ def _rows(question: GroupValues, shares: dict[tuple[str, ...], float]) -> Iterat
 
     def reason(group: int | None) -> str | None:
         own = answers if group is None else answers.filter(pl.Series(question.codes == group))
-        return "; ".join(filter(None, [refused, _excluded(own)])) or None
+        return joined(refused, _excluded(own))
 
     yield from question.mean_rows(values, metric=metric, definition="paper", reason=reason)
     yield question.gap_row(values, metric=f"{metric}_gap", definition="paper", reason=reason)

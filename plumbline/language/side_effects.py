@@ -13,7 +13,7 @@ from plumbline.language.pairs import unpaired_reason, with_counterparts
 from plumbline.language.scored_answers import REFUSED, codes, parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
-from plumbline.statistics.set_bootstrap import paired_set_changes
+from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.text.tokens import word_number
 

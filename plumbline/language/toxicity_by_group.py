@@ -9,7 +9,7 @@ from plumbline.language.max_toxicity import P90
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, codes, parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
-from plumbline.statistics.set_bootstrap import group_means, group_quantiles
+from plumbline.statistics.set_groups import group_means, group_quantiles
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
 
 

@@ -10,6 +10,7 @@ from plumbline.language.corpus import main_corpus
 from plumbline.language.family import LanguageResult
 from plumbline.language.listed_words import LISTED, WORD_ASSOCIATIONS, Subset, associated_subsets, word_tables
 from plumbline.language.settings import Judge, LanguageSettings
+from plumbline.statistics.reasons import joined
 from plumbline.tables.generation_prompts import group_in_words, prompt_ids
 from plumbline.tables.schema import metric_frame
 
@@ -99,7 +100,7 @@ def _reason(passed: int, prompts: list[str], why: list[str]) -> str | None:
     said = [f"not asked: {', '.join(missing)}"] if missing else []
     if passed > LISTED:
         said.append(f"the table lists the {LISTED} most associated")
-    return "; ".join([*why, *said]) or None
+    return joined(*why, *said)
 
 
 def _stereotypes(

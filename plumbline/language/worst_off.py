@@ -14,6 +14,7 @@ from plumbline.language.max_toxicity import P90
 from plumbline.language.scored_answers import ScoredAnswers, codes, parts
 from plumbline.language.set_spreads import OF_SET, SetSpreads
 from plumbline.language.settings import LanguageSettings
+from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_sampling import wilson_of_sets
 from plumbline.statistics.set_shares import dealt_sum_p_values
@@ -93,7 +94,7 @@ def _rows(
             "ci_high": high,
             "p": float(p[place]) if comparable else np.nan,
             "n": len(whole),
-            "reason": "; ".join(filter(None, reasons)) or None,
+            "reason": joined(*reasons),
         }
 
 

@@ -18,11 +18,9 @@ from plumbline.metrics.markedness import Markedness, markedness, markedness_gap
 from plumbline.metrics.outcomes import (
     EventValue,
     GroupProportion,
-    MaxSkew,
     OutcomeProportions,
     harm_rate,
     impact_ratio,
-    max_skew,
     outcome_proportions,
     parity_difference,
 )
@@ -36,6 +34,7 @@ from plumbline.metrics.rankings import (
 )
 from plumbline.metrics.sc_weat import Associations, CategoryAssociation, sc_weat
 from plumbline.metrics.settings import MetricSettings
+from plumbline.metrics.skew import MaxSkew, max_skew
 from plumbline.metrics.template_agreement import RankAgreement, rank_agreement
 from plumbline.metrics.trident import (
     TridentScores,

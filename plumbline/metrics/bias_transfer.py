@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from plumbline.metrics.mitigation_effects import MITIGATION_EFFECTS_SCHEMA, mitigation_effects
+from plumbline.metrics.mitigation_effects import MITIGATION_EFFECTS_SCHEMA
 from plumbline.metrics.transfer_schema import (
     IMPROVED,
     NO_EVIDENCE,
@@ -17,8 +17,6 @@ from plumbline.metrics.transfer_schema import (
     WORSENED,
 )
 from plumbline.statistics.multiplicity import add_q_values
-
-__all__ = ["MITIGATION_EFFECTS_SCHEMA", "bias_transfer", "mitigation_effects", "transfers", "verdict_counts"]
 
 _CELL = ["model", "dataset", "condition", "method"]
 

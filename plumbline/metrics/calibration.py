@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.metrics.rates import shares
+from plumbline.statistics.counts import shares
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.set_sampling import wilson_of_sets
 

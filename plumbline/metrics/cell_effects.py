@@ -22,10 +22,10 @@ from plumbline.metrics.paired_comparisons import (
     paired_rows,
 )
 from plumbline.metrics.paired_effect import SideNames
-from plumbline.metrics.rates import shares
 from plumbline.metrics.retrieval import HITS
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident_comparisons import TridentAnswers, TridentTests, compared_tests
+from plumbline.statistics.counts import shares
 
 Hits = Mapping[str, NDArray[np.bool_]]
 """What retrieval finds, by the names of `plumbline.metrics.retrieval.HITS`: (n,) each, over a cell's records."""

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.metrics.rates import parity_differences, shares
+from plumbline.metrics.rates import parity_differences
+from plumbline.statistics.counts import shares
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,7 @@ def mean_gap(right: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.
     """Return the mean over classes of the largest difference of rates, (..., C, g) to (...), for many tables."""
     gaps = parity_differences(right, totals)
     defined = ~np.isnan(gaps)
-    seen = defined.sum(axis=-1)
-    total = np.where(defined, gaps, 0.0).sum(axis=-1)
-    return np.divide(total, seen, out=np.full(seen.shape, np.nan), where=seen > 0)
+    return shares(np.where(defined, gaps, 0.0).sum(axis=-1), defined.sum(axis=-1))
 
 
 def max_gap(right: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from plumbline.errors import MetricError
-from plumbline.metrics.rates import shares
+from plumbline.statistics.counts import shares
 from plumbline.statistics.intervals import wilson
 
 LEAST_TOLD = 0.1

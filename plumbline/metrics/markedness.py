@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.metrics.rates import MIN_GROUP, group_size_reason
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.linearised import standard_errors
+from plumbline.statistics.reasons import MIN_GROUP, group_size_reason
 
 
 @dataclass(frozen=True)

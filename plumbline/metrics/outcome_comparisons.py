@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from plumbline.metrics.answered_dataset import AnsweredDataset, EventKey
 from plumbline.metrics.families.outcome_rows import SKEWS, TASKS, TestedEvent
 from plumbline.metrics.paired_comparisons import Comparison, Key, PairedAnswers, Reading, everyone
-from plumbline.metrics.rates import parity_differences, shares
+from plumbline.metrics.rates import parity_differences
+from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups
 
 

@@ -13,31 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.metrics.rates import (
-    MIN_GROUP,
-    adverse_impact_reason,
-    checked_counts,
-    empty_groups_reason,
-    group_size_reason,
-    impact_ratios,
-    parity_differences,
-    shares,
-)
-from plumbline.metrics.skew import MaxSkew, max_skew
-from plumbline.statistics.counts import count_table
+from plumbline.metrics.rates import adverse_impact_reason, checked_counts, impact_ratios, parity_differences
+from plumbline.statistics.counts import count_table, shares
 from plumbline.statistics.intervals import wilson
-
-__all__ = [
-    "EventValue",
-    "GroupProportion",
-    "MaxSkew",
-    "OutcomeProportions",
-    "harm_rate",
-    "impact_ratio",
-    "max_skew",
-    "outcome_proportions",
-    "parity_difference",
-]
+from plumbline.statistics.reasons import MIN_GROUP, empty_groups_reason, group_size_reason
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from plumbline.cores import side_by_side
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.metrics.families.rows import Row, joined, small_groups_reason
+from plumbline.metrics.families.rows import Row
 from plumbline.metrics.paired_effect import (
     CHECKPOINTS,
     Effect,
@@ -26,12 +26,13 @@ from plumbline.metrics.paired_effect import (
     alike_p_value_of_sets,
     paired_effect,
 )
-from plumbline.metrics.rates import empty_groups_reason, undefined_pairs_reason
+from plumbline.metrics.rates import undefined_pairs_reason
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.skew import skew_sums
 from plumbline.statistics.clusters import few_sets_reason
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.paired import AnswerDraws, LeftOut, draw_answers, leave_one_out
+from plumbline.statistics.reasons import empty_groups_reason, joined, small_groups_reason
 from plumbline.statistics.seeds import generator
 
 Key = tuple[str, ...]

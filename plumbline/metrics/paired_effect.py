@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from plumbline.metrics.families.rows import joined
-from plumbline.statistics.intervals import Interval, bca
-from plumbline.statistics.paired import bca_p_value
+from plumbline.statistics.intervals import Interval, bca, bca_p_value
 from plumbline.statistics.permutation import p_value
+from plumbline.statistics.reasons import joined
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,9 @@ from plumbline.metrics.ranking_samples import (
 )
 from plumbline.metrics.rankings import equal_shares
 from plumbline.metrics.settings import MetricSettings
+from plumbline.statistics.bca_intervals import Intervals, acceleration, bca_intervals
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.linearised import t_intervals
-from plumbline.statistics.ranking_bootstrap import (
-    Intervals,
-    acceleration,
-    bca_intervals,
-)
 
 Desired = Literal["equal", "ranked"]
 

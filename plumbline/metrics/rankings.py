@@ -17,15 +17,6 @@ from plumbline.errors import MetricError
 from plumbline.metrics.ndkl import ndkl_sums
 from plumbline.statistics.rank_order import rank_order
 
-__all__ = [
-    "GroupSkew",
-    "MaxSkewAtK",
-    "SkewAtK",
-    "max_skew_at_k",
-    "ndkl",
-    "skew_at_k",
-]
-
 Desired = Literal["equal", "ranked"] | Mapping[Any, float] | ArrayLike | None
 """Equal shares (the default), the shares of the ranked set, or given ones: by group, or in the groups' sorted order."""
 

@@ -9,17 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 
-MIN_GROUP = 30
 FOUR_FIFTHS = 0.8
 """Impact ratios below this are adverse impact by the four-fifths rule (29 CFR 1607.4 D)."""
-
-
-def shares(
-    count: NDArray[Any], n: NDArray[Any], empty: NDArray[np.bool_] | None = None
-) -> NDArray[np.float64]:
-    """Return count / n, nan where n is 0 (or where `empty` says so)."""
-    seen = (n > 0) if empty is None else ~empty
-    return np.divide(count, n, out=np.full(np.shape(count), np.nan), where=seen)
 
 
 def parity_differences(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
@@ -34,13 +25,6 @@ def impact_ratios(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDA
     return np.divide(low, high, out=np.full(low.shape, np.nan), where=(high > 0) & (groups > 1))
 
 
-def group_size_reason(n: int, min_group: int = MIN_GROUP) -> str | None:
-    """Say that a group is empty or small."""
-    if n == 0:
-        return "empty group"
-    return f"small group: {n} images, fewer than {min_group}" if n < min_group else None
-
-
 def undefined_pairs_reason(undefined: int, pairs: int) -> str | None:
     """Say how many pairs of groups have no defined gap."""
     return f"{undefined} of {pairs} pairs undefined: no event in one group of the pair" if undefined else None
@@ -50,12 +34,6 @@ def adverse_impact_reason(ratio: float) -> str | None:
     """Say that an impact ratio falls under the four-fifths rule."""
     # 80/1000 over 100/1000 is 0.8 on paper and a rounding error less in binary.
     return "below four fifths" if ratio < FOUR_FIFTHS - 1e-12 else None
-
-
-def empty_groups_reason(totals: NDArray[np.int64]) -> str | None:
-    """Say how many groups have no images."""
-    empty = int((totals == 0).sum())
-    return f"{empty} of {totals.size} groups empty, left out" if empty else None
 
 
 def checked_counts(

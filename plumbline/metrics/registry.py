@@ -10,10 +10,7 @@ from plumbline.metrics.families.robustness import ROBUSTNESS
 from plumbline.metrics.families.text_space import TEXT_SPACE
 from plumbline.metrics.families.trident import TRIDENT
 from plumbline.metrics.family import MetricFamily
-from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.traits import MetricTraits
-
-__all__ = ["FAMILIES", "METRICS", "MetricFamily", "MetricSettings", "metric_families"]
 
 FAMILIES: dict[str, MetricFamily] = {
     family.name: family

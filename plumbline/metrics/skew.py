@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.metrics.rates import checked_counts, shares, undefined_pairs_reason
+from plumbline.metrics.rates import checked_counts, undefined_pairs_reason
+from plumbline.statistics.counts import shares
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def skew_values(
 ) -> NDArray[np.float64]:
     """Return Max Skew of one event for many tables at once, (..., g) to (...); nan where undefined."""
     total, cells = skew_sums(event_counts, group_totals, over_pairs=over_pairs, smoothing=smoothing)
-    return np.divide(total, cells, out=np.full(total.shape, np.nan), where=cells > 0)
+    return shares(total, cells)
 
 
 def _pair_gaps(

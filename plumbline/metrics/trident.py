@@ -12,8 +12,8 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.metrics.rates import shares
-from plumbline.statistics.counts import count_table
+from plumbline.metrics.rates import parity_differences
+from plumbline.statistics.counts import count_table, mean_shares, shares
 from plumbline.statistics.intervals import wilson
 from plumbline.tables.schema import metric_frame, polars_schema
 
@@ -150,10 +150,7 @@ def score_tables(tables: NDArray[np.int64], *, divisor: int, confidence: float =
 
 def macro_accuracies(tables: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the mean share of outcome `RIGHT` over the groups that are not empty, (..., g, c) to (...)."""
-    n = tables.sum(axis=-1)
-    recall = np.divide(tables[..., RIGHT], n, out=np.zeros(n.shape), where=n > 0)
-    seen = (n > 0).sum(axis=-1)
-    return np.divide(recall.sum(axis=-1), seen, out=np.full(seen.shape, np.nan), where=seen > 0)
+    return mean_shares(tables[..., RIGHT], tables.sum(axis=-1))
 
 
 def probe_predictions(
@@ -207,12 +204,7 @@ def probe_rate_gap(counts: ArrayLike) -> NDArray[np.float64]:
     if tables.ndim < 2 or tables.shape[-1] < 2 or (tables < 0).any():
         raise MetricError("counts must be (..., g, k + 1), k at least 1, not negative", found=tables.shape)
     probes = tables.shape[-1] - 1
-    n = tables.sum(axis=-1)
-    rate = (tables @ np.arange(probes + 1)) / (probes * np.maximum(n, 1))
-    low = np.where(n > 0, rate, np.inf).min(axis=-1)
-    high = np.where(n > 0, rate, -np.inf).max(axis=-1)
-    comparable = (n > 0).sum(axis=-1) > 1
-    return np.where(comparable, np.where(comparable, high, 0) - np.where(comparable, low, 0), np.nan)
+    return parity_differences(tables @ np.arange(probes + 1), probes * tables.sum(axis=-1))
 
 
 def normalise_probe_rates(table: pl.DataFrame) -> pl.DataFrame:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import SuiteLogits
 from plumbline.metrics.paired_comparisons import Comparison, Key, Reading, everyone
-from plumbline.metrics.rates import parity_differences, shares
+from plumbline.metrics.rates import parity_differences
 from plumbline.metrics.trident import probe_predictions
-from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes
+from plumbline.statistics.counts import mean_shares, shares
+from plumbline.statistics.groups import Groups, label_codes, mixed_groups
 from plumbline.tables.suites import VALENCES, Suite
 
 _RIGHT: Key = ("trident", "right")
@@ -75,16 +76,14 @@ class TridentTests:
         if not (codes >= 0).any():
             return None
         classes = Groups(suite.attribute, suite.class_labels, codes)
-        if suite.attribute == "gender" or "auto_gender" not in records.columns:
-            return cls(suite, classes, None)
-        mixed = crossed_with_gender(classes, records["auto_gender"])
-        return cls(suite, classes, mixed if (mixed.codes >= 0).any() else None)
+        return cls(suite, classes, mixed_groups(classes, records))
 
     @property
     def valences(self) -> dict[str, NDArray[np.bool_]]:
         """Return the (p,) mask of the probes of each valence that the suite has."""
-        categories = [each.category for each in self.suite.candidates if each.category != "class"]
-        masks = {valence: np.array([each == valence for each in categories]) for valence in VALENCES}
+        masks = {
+            valence: np.array([p.category == valence for p in self.suite.probes]) for valence in VALENCES
+        }
         return {valence: mask for valence, mask in masks.items() if mask.any()}
 
     def scores(self, answers: TridentAnswers, *, trials: int) -> dict[Key, NDArray[Any]]:
@@ -139,7 +138,7 @@ def compared_tests(
     MetricError
         If answers are not of the suite's probes and images.
     """
-    probes, n = len(tests.suite.candidates) - len(tests.suite.class_labels), len(tests.classes.codes)
+    probes, n = len(tests.suite.probes), len(tests.classes.codes)
     for side, answers in sides.items():
         if answers.winner.shape != (probes, n) or answers.class_winner.shape not in ((probes, n), (1, n)):
             raise MetricError(
@@ -184,8 +183,6 @@ def _macro(metric: str, definition: str, tests: int) -> Reading:
 
     def value(sums: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
         trials = np.broadcast_to(tests * totals, sums.shape)
-        share = np.divide(sums, trials, out=np.zeros(sums.shape), where=trials > 0).sum(axis=-1)
-        filled = (trials > 0).sum(axis=-1)
-        return np.divide(share, filled, out=np.full(share.shape, np.nan), where=filled > 0).mean(axis=-1)
+        return mean_shares(sums, trials).mean(axis=-1)
 
     return Reading(metric, definition, value, disparity=False)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.metrics.rates import MIN_GROUP, group_size_reason
 from plumbline.statistics.linearised import standard_errors, t_intervals
+from plumbline.statistics.reasons import MIN_GROUP, group_size_reason, joined
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,13 @@ def valence_correlation(
     n = len(x)
     small = group_size_reason(n, min_group)
     if n < 2 or not np.ptp(x) > 0 or not np.ptp(y) > 0:
-        why = small if n < 2 else "; ".join(filter(None, ["one valence does not vary", small]))
+        why = small if n < 2 else joined("one valence does not vary", small)
         return ValenceCorrelation(np.nan, np.nan, np.nan, n, why)
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     r = float(np.clip((x * y).mean(), -1, 1))
     low, high = _interval(x, y, r, clusters, confidence)
     missing = "no interval: too few images, or |r| is 1" if np.isnan(low) else None
-    return ValenceCorrelation(r, low, high, n, "; ".join(filter(None, [missing, small])) or None)
+    return ValenceCorrelation(r, low, high, n, joined(missing, small))
 
 
 def _interval(

@@ -154,7 +154,7 @@ def fit_cell(cell: AuditedCell, settings: LogitAdjustmentSettings, *, seed: int)
         tests.classes.codes[rows],
         n_classes=len(tests.classes.names),
         seed=seed,
-        **settings.model_dump(exclude={"method", "candidates", "ablation"}),
+        **settings.of_fit,
     )
     return replace(fitted, train_rows=rows[fitted.train_rows], candidates=settings.candidates)
 

@@ -14,12 +14,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.mitigation.adjusted_cell import AuditedCell, ProbeTests, probe_tests
-from plumbline.mitigation.adjustment_choice import learn
+from plumbline.mitigation.adjustment_choice import learn, rows_left
 from plumbline.mitigation.adjustment_descent import adjust
 from plumbline.mitigation.adjustment_estimates import LEAKING, MacroMeans, macro_means
 from plumbline.mitigation.adjustment_fit import drawn_rows
-from plumbline.mitigation.settings import LogitAdjustmentSettings
+from plumbline.mitigation.settings import LogitAdjustmentSettings, is_leaking
 from plumbline.statistics.groups import Groups
+from plumbline.statistics.reasons import joined
 from plumbline.tables.schema import Schema
 
 PER_CLASS = (10, 20, 30, 40, 100, 200)
@@ -98,8 +99,7 @@ class _Experiment:
         train = drawn_rows(
             groups.codes, len(groups.names), per_class=per_class, trials=self.settings.trials, seed=self.seed
         )
-        test = np.ones((len(train), x.shape[1]), dtype=bool)
-        np.put_along_axis(test, train, False, axis=1)
+        test = rows_left(train, x.shape[1])
         before = (x.argmax(axis=-1) == groups.codes).astype(np.float64)[:, None]
         rows = []
         for rate, factors in zip(rates, self._factors(x, groups, train, rates)):
@@ -143,10 +143,8 @@ class _Experiment:
 
     def _reason(self, groups: Groups, per_class: int) -> str | None:
         smaller = int((np.bincount(groups.codes, minlength=len(groups.names)) < 2 * per_class).sum())
-        parts = [LEAKING] if self.settings.selection == "released" else []
-        if smaller:
-            parts.append(f"{smaller} of {len(groups.names)} classes have fewer than 2N images and gave half")
-        return "; ".join(parts) or None
+        halved = f"{smaller} of {len(groups.names)} classes have fewer than 2N images and gave half"
+        return joined(LEAKING if is_leaking(self.settings) else None, halved if smaller else None)
 
     def _of_probes(self, found: MacroMeans, about: dict[str, object]) -> list[dict[str, object]]:
         common = about | {
@@ -155,10 +153,9 @@ class _Experiment:
             "suite": self.tests.suite.id,
             "attribute": self.tests.classes.attribute,
         }
-        probes = (c.id for c in self.tests.suite.candidates if c.category != "class")
         return [
             common
-            | {"probe": probe, "value": found.value[i], "sd": found.spread[i]}
+            | {"probe": probe.id, "value": found.value[i], "sd": found.spread[i]}
             | {"ci_low": found.ci_low[i], "ci_high": found.ci_high[i]}
-            for i, probe in enumerate(probes)
+            for i, probe in enumerate(self.tests.suite.probes)
         ]

@@ -10,6 +10,19 @@ from numpy.typing import NDArray
 from plumbline.mitigation.adjustment_descent import Mode, adjust, descend, macro_accuracy
 
 Selection = Literal["train_loss", "train_accuracy", "released"]
+"""Which epoch's factors are kept.
+
+`train_loss`: those of the lowest training loss. `train_accuracy`: of the highest training macro accuracy, ties to the
+lower loss. `released`: as the published code does, which compares the training accuracy with the test accuracy of the
+last accepted epoch and so lets test labels in; for comparison with published numbers only, and marked `leaking`.
+"""
+
+
+def rows_left(train: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
+    """Return the (t, n) mask of the rows that are no training rows, (t, m), of their trial."""
+    mask = np.ones((len(train), n), dtype=bool)
+    np.put_along_axis(mask, train, False, axis=1)
+    return mask
 
 
 class Learned(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,21 @@ def adjust(x: NDArray[Any], factors: NDArray[np.float64], mode: Mode) -> NDArray
     return x * spread if mode == "multiplicative" else x + spread
 
 
+class Descent(NamedTuple):
+    """What a descent went through.
+
+    Attributes
+    ----------
+    factors : (epochs + 1, p, t, K) float64
+        After 0, 1, .. epochs steps.
+    losses : (epochs + 1, p, t) float64
+        The mean cross-entropy that they give.
+    """
+
+    factors: NDArray[np.float64]
+    losses: NDArray[np.float64]
+
+
 def descend(
     x: NDArray[np.float64],
     y: NDArray[np.int64],
@@ -42,7 +57,7 @@ def descend(
     mode: Mode,
     learning_rate: float | NDArray[np.float64],
     epochs: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> Descent:
     """Run Adam from the factors that change nothing, on every probe's and trial's training rows at once.
 
     Parameters
@@ -53,11 +68,6 @@ def descend(
         True classes, which the probes share.
     learning_rate : float or (t,) float64
         One for all trials, or each its own.
-
-    Returns
-    -------
-    (epochs + 1, p, t, K) float64, (epochs + 1, p, t) float64
-        Factors after 0, 1, .. epochs steps, and the mean cross-entropy that they give.
     """
     rate = np.asarray(learning_rate, dtype=np.float64)[..., None]
     factors = np.full((*x.shape[:2], x.shape[-1]), 1.0 if mode == "multiplicative" else 0.0)
@@ -74,7 +84,7 @@ def descend(
         scale = np.sqrt(second / (1 - _BETA2**step)) + _EPSILON
         factors = factors - rate * (first / (1 - _BETA1**step)) / scale
         path.append(factors)
-    return np.stack(path), np.stack(losses)
+    return Descent(np.stack(path), np.stack(losses))
 
 
 def _loss_and_gradient(

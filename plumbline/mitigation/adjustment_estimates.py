@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.intervals import wilson
+from plumbline.statistics.reasons import group_size_reason, joined
 from plumbline.tables.suites import Suite
 
 Row = dict[str, object]
@@ -179,7 +181,7 @@ class AdjustmentEstimates:
         member = of_group[None] & judged.test[:, None, :]
         size = member.sum(axis=-1)
         count = np.einsum("ptn,tgn->ptg", became, member.astype(np.float64), optimize=True)
-        rate = np.divide(count, size, out=np.full(count.shape, np.nan), where=size > 0)
+        rate = shares(count, size)
         n = np.rint(size.mean(axis=0)).astype(np.int64)
         mean = rate.mean(axis=1)
         low, high = wilson(np.nan_to_num(mean) * n, n, confidence=self.confidence)
@@ -188,19 +190,14 @@ class AdjustmentEstimates:
             for g, group in enumerate(self.groups.names):
                 common = self._common("probe_rate", judged, probe=probe, group=group, n=int(n[g]))
                 ends = {"value": mean[i, g], "ci_low": low[i, g], "ci_high": high[i, g]}
-                reason = _reasons(judged, self._size_reason(int(n[g])))
+                reason = _reasons(judged, group_size_reason(int(n[g]), self.min_group))
                 rows.append(common | {"statistic": "mean", "reason": reason} | ends)
                 rows.append(common | _spread(judged, rate[i, :, g]))
         return rows
 
     @property
     def _probes(self) -> list[str]:
-        return [c.id for c in self.source.candidates if c.category != "class"]
-
-    def _size_reason(self, n: int) -> str | None:
-        if n == 0:
-            return "empty group"
-        return f"small group: {n} images, fewer than {self.min_group}" if n < self.min_group else None
+        return [probe.id for probe in self.source.probes]
 
     def _common(self, metric: str, judged: Judged, **columns: object) -> Row:
         row: Row = {
@@ -226,4 +223,4 @@ def _spread(judged: Judged, trials: NDArray[np.float64]) -> Row:
 
 def _reasons(judged: Judged, reason: str | None) -> str | None:
     """Return what must be known of a row, that its factors leak first."""
-    return "; ".join(part for part in (LEAKING if judged.leaking else None, reason) if part) or None
+    return joined(LEAKING if judged.leaking else None, reason)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.digests import digest_bytes, digest_json
 from plumbline.errors import MetricError
-from plumbline.mitigation.adjustment_choice import Selection, learn
+from plumbline.mitigation.adjustment_choice import Learned, Selection, learn
 from plumbline.mitigation.adjustment_descent import Mode
 from plumbline.mitigation.logit_adjustment import LogitAdjustment
 from plumbline.statistics.seeds import generator
@@ -51,11 +51,8 @@ def fit_logit_adjustment(
         Independent draws.
     seed : int
         Equal seeds draw the same images, whatever the logits.
-    selection : {"train_loss", "train_accuracy", "released"}
-        Which epoch's factors to keep. "train_loss": the lowest training loss. "train_accuracy": the highest
-        training macro accuracy, ties to the lower loss. "released": as the published code does, which
-        compares the training accuracy with the test accuracy of the last accepted epoch and so lets test
-        labels in; for comparison with published numbers only, and marked `leaking`.
+    selection : Selection
+        Which epoch's factors to keep, see `plumbline.mitigation.adjustment_choice.Selection`.
 
     Raises
     ------
@@ -67,41 +64,28 @@ def fit_logit_adjustment(
     _check_settings(per_class, learning_rate, epochs, trials, mode, selection)
     train = drawn_rows(y, n_classes, per_class=per_class, trials=trials, seed=seed)
     learned = learn(
-        x,
-        y,
-        train,
-        n_classes=n_classes,
-        mode=mode,
-        learning_rate=learning_rate,
-        epochs=epochs,
-        selection=selection,
-    )
-    losses = np.moveaxis(learned.losses, 0, -1)
-    single = np.ndim(logits) == 2
+        x, y, train, n_classes=n_classes, mode=mode, learning_rate=learning_rate, epochs=epochs, selection=selection
+    )  # fmt: skip
+    # In the order of the fields of a LogitAdjustment.
+    settings = (mode, selection, n_classes, per_class, learning_rate, epochs, trials, seed)
+    probes: int | slice = 0 if np.ndim(logits) == 2 else slice(None)
     return LogitAdjustment(
-        factors=learned.factors[0] if single else learned.factors,
-        train_rows=train,
-        losses=losses[0] if single else losses,
-        chosen_epochs=learned.chosen[0] if single else learned.chosen,
-        mode=mode,
-        selection=selection,
-        n_classes=n_classes,
-        per_class=per_class,
-        learning_rate=learning_rate,
-        epochs=epochs,
-        trials=trials,
-        seed=seed,
-        fitted_on=digest_json(
-            [
-                digest_bytes(
-                    learned.inputs.astype("<f8").tobytes() + learned.targets.astype("<i8").tobytes()
-                ),
-                # Of the released rule the test rows have a say too.
-                digest_bytes(x.tobytes() + y.tobytes()) if selection == "released" else None,
-                [mode, selection, n_classes, per_class, learning_rate, epochs, trials, seed],
-            ]
-        ),
+        learned.factors[probes],
+        train,
+        np.moveaxis(learned.losses, 0, -1)[probes],
+        learned.chosen[probes],
+        *settings,
+        fitted_on=digest_json([*_digests(learned, x, y, selection), settings]),
     )
+
+
+def _digests(
+    learned: Learned, x: NDArray[Any], y: NDArray[np.int64], selection: Selection
+) -> list[str | None]:
+    """Return the digest of the training rows, and of all rows where the test rows have a say too."""
+    trained_on = learned.inputs.astype("<f8").tobytes() + learned.targets.astype("<i8").tobytes()
+    every = digest_bytes(x.tobytes() + y.tobytes()) if selection == "released" else None
+    return [digest_bytes(trained_on), every]
 
 
 def drawn_rows(

@@ -10,7 +10,7 @@ import polars as pl
 from plumbline.mitigation.adjusted_cell import SUITES, AuditedCell, ProbeTests, required_tests
 from plumbline.mitigation.adjustment_estimates import DEFINITION, AdjustmentEstimates, Judged, Row
 from plumbline.mitigation.logit_adjustment import LogitAdjustment, winners_by_trial
-from plumbline.statistics.groups import Groups, crossed_with_gender
+from plumbline.statistics.groups import Groups, mixed_groups
 from plumbline.tables.schema import metric_frame
 
 
@@ -106,8 +106,5 @@ def _definitions(fits: Mapping[str, LogitAdjustment]) -> dict[str, str]:
 def _views(cell: AuditedCell, tests: ProbeTests) -> Iterator[tuple[str, Groups]]:
     """Give the suites that the tests are reported as, with the groups that their images are seen by."""
     yield tests.suite.id, tests.classes
-    single = tests.suite.id == SUITES["single"] and tests.classes.attribute != "gender"
-    if single and "auto_gender" in cell.records.columns:
-        mixed = crossed_with_gender(tests.classes, cell.records["auto_gender"])
-        if (mixed.codes >= 0).any():
-            yield "trident_mixed", mixed
+    if tests.suite.id == SUITES["single"] and (mixed := mixed_groups(tests.classes, cell.records)):
+        yield "trident_mixed", mixed

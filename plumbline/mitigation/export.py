@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,14 +115,19 @@ def export_mitigation(
     return [folder / name for name in contents]
 
 
-def _content(
-    fitted: FittedMitigation | LogitAdjustment,
-) -> tuple[Method, Mapping[str, Any], Mapping[str, NDArray[Any]]]:
-    """Return method, settings as JSON values, and parameters."""
+class _Content(NamedTuple):
+    """What is exported of any mitigation; the settings as JSON values."""
+
+    method: Method
+    settings: Mapping[str, Any]
+    parameters: Mapping[str, NDArray[Any]]
+
+
+def _content(fitted: FittedMitigation | LogitAdjustment) -> _Content:
     if isinstance(fitted, FittedMitigation):
-        return METHODS[fitted.method], fitted.settings, fitted.parameters
+        return _Content(METHODS[fitted.method], fitted.settings, fitted.parameters)
     method = METHODS["logit_adjustment"]
-    return method, {"method": method.name} | fitted.metadata(), fitted.parameters()
+    return _Content(method, {"method": method.name} | fitted.metadata(), fitted.parameters())
 
 
 def _require_fit(method: Method, parameters: Mapping[str, NDArray[Any]], facts: ExportFacts) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.mitigation.adjustment_choice import Selection
+from plumbline.mitigation.adjustment_choice import Selection, rows_left
 from plumbline.mitigation.adjustment_descent import Mode, adjust
 
 Candidates = Literal["single", "composite"]
@@ -67,9 +67,7 @@ class LogitAdjustment:
 
     def test_rows(self, n: int) -> NDArray[np.bool_]:
         """Return the (t, n) mask of the rows that no trial of that number was fitted on."""
-        mask = np.ones((self.trials, n), dtype=bool)
-        np.put_along_axis(mask, self.train_rows, False, axis=1)
-        return mask
+        return rows_left(self.train_rows, n)
 
     def check_fits(self, logits: NDArray[Any]) -> None:
         """Raise a MetricError if (n, K) or (p, n, K) logits are not those of the probes and candidates."""

@@ -139,6 +139,6 @@ def _fitted(
         codes[rows],
         n_classes=len(classes),
         seed=seed,
-        **settings.model_dump(exclude={"method", "candidates", "ablation"}),
+        **settings.of_fit,
     )
     return replace(fit, factors=fit.factors[:, np.argsort(order)], train_rows=rows[fit.train_rows])

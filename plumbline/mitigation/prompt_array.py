@@ -7,6 +7,7 @@ Learning" (2022). The backbone stays as it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,20 +72,15 @@ def fit_prompt_array(
     require(encoder.family, _METHOD.needs, _METHOD.title)
     queries = load_sensitive_queries()
     key = _digest(encoder, rows, settings, queries.texts, seed)
+    run = partial(train, seed=seed, key=key, store=store, progress=progress)
     if settings.variant == "released":
-        added = released.AddedVectors(encoder, rows.images, queries.pairs, seed=seed)
-        trained = train(
-            added, rows=released.STEPS * released.BATCH, batch=released.BATCH, epochs=1,
-            seed=seed, key=key, store=store, progress=progress,
-        )  # fmt: skip
+        added, steps = released.AddedVectors(encoder, rows.images, queries.pairs, seed=seed), released.STEPS
+        trained = run(added, rows=steps * released.BATCH, batch=released.BATCH, epochs=1)
         parameters = {"vectors": added.vectors}
     else:
         _require_turns(len(rows.labels), settings)
         learned = LearnedTokens(encoder, rows, settings, queries.texts, seed=seed)
-        trained = train(
-            learned, rows=len(rows.labels), batch=settings.batch, epochs=settings.epochs,
-            seed=seed, key=key, store=store, progress=progress,
-        )  # fmt: skip
+        trained = run(learned, rows=len(rows.labels), batch=settings.batch, epochs=settings.epochs)
         parameters = {"tokens": learned.tokens}
     return FittedMitigation(
         settings=settings.model_dump(mode="json") | {"seed": seed},

@@ -27,6 +27,12 @@ from plumbline.mitigation.training import EpochStore, Progress, train
 from plumbline.mitigation.training_rows import TrainingRows
 
 _RELEASED = {"learning_rate": 1e-4, "epochs": 2, "batch": 64, "contrastive": 0.0, "attribute": "race"}
+"""What is known of a released audit: Adam 1e-4, 2 epochs, batch 64, the spread over seven variants, one caption.
+
+Decided here: the seven are the race variants, whatever the attribute, since no other has seven; the caption is `a photo
+of a person`; no contrastive term, since one caption has nothing to be told from; α, β and the width are the settings'.
+Its caption is a prompt of the audit, so it is for comparison with published numbers only.
+"""
 _TEXT_BATCH_ROWS = 64
 
 
@@ -43,13 +49,8 @@ def fit_saner(
 
     Minimises α·L_deb + β·L_recon + γ·L_cont, see `plumbline.mitigation.saner_layer.losses`, by Adam, from a
     layer that changes nothing. Each distinct text is embedded once, by the encoder as it is. On a CPU the
-    same arguments give the same bytes, also where training was interrupted after an epoch and goes on.
-
-    The variant `released` is what is known of a released audit: Adam 1e-4, 2 epochs, batch 64, the spread
-    over seven variants, one caption; what the settings say of these is not looked at. Decided here: the seven
-    are the race variants, whatever the attribute, since no other has seven; the caption is `a photo of a
-    person`; no contrastive term, since one caption has nothing to be told from; α, β and the width are the
-    settings'. Its caption is a prompt of the audit, so it is for comparison with published numbers only.
+    same arguments give the same bytes, also where training was interrupted after an epoch and goes on. The
+    variant `released` is what is known of a released audit (`_RELEASED`), whatever the settings say of these.
 
     Parameters
     ----------
@@ -65,9 +66,8 @@ def fit_saner(
     Returns
     -------
     FittedMitigation
-        Parameters `weight_in` (h, d), `bias_in` (h,), `weight_out` (d, h), `bias_out` (d,). The settings are
-        what was trained with, and carry `specific_pattern`: the regular expression that is found in a text
-        exactly if it names a label of the attribute, so that nothing else is needed to apply the layer.
+        Parameters `weight_in` (h, d), `bias_in` (h,), `weight_out` (d, h), `bias_out` (d,). The settings are what was
+        trained with, and carry `specific_pattern`, so that nothing else is needed to apply the layer.
 
     Raises
     ------
@@ -80,28 +80,19 @@ def fit_saner(
     if settings.variant == "released":
         settings = settings.model_copy(update=_RELEASED)
     texts = _training_texts(rows, settings)
-    stated = settings.model_dump(mode="json") | {
-        "seed": seed,
-        "specific_pattern": specific_pattern(settings.attribute),
-    }
+    pattern = specific_pattern(settings.attribute)
+    stated = settings.model_dump(mode="json") | {"seed": seed, "specific_pattern": pattern}
     key = _fitted_on(encoder, rows, texts, stated)
-    trained = _layer(encoder, rows, texts, settings, seed=seed)
-    used = texts.rows
-    course = train(
-        trained,
-        rows=len(used) or len(texts.neutral),
-        batch=settings.batch,
-        epochs=settings.epochs,
-        seed=seed,
-        key=key,
-        store=store,
-        progress=progress,
-    )
+    layer, used = _layer(encoder, rows, texts, settings, seed=seed), texts.rows
+    trained = train(
+        layer, rows=len(used) or len(texts.neutral), batch=settings.batch, epochs=settings.epochs,
+        seed=seed, key=key, store=store, progress=progress,
+    )  # fmt: skip
     return FittedMitigation(
         settings=stated,
-        parameters=trained.parameters,
+        parameters=layer.parameters,
         fitted_on=key,
-        losses=course.losses,
+        losses=trained.losses,
         train_ids=tuple(rows.image_ids[row] for row in used),
     )
 

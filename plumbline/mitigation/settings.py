@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,11 @@ class LogitAdjustmentSettings(MitigationSettings):
     ablation: bool = Field(
         default=False, description="also try N of 10 to 200 and learning rates of 0.001 to 0.1, for a table"
     )
+
+    @property
+    def of_fit(self) -> dict[str, Any]:
+        """Return what `plumbline.mitigation.fit_logit_adjustment` takes."""
+        return self.model_dump(exclude={"method", "candidates", "ablation"})
 
 
 class BiasPromptsSettings(TextMitigationSettings):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.encoders.encoder import DualEncoder
+from plumbline.errors import MetricError
 from plumbline.mitigation.entries import SETTINGS
 from plumbline.mitigation.fitted import FittedMitigation
 from plumbline.mitigation.settings import MitigationSettings, TextMitigationSettings
@@ -19,11 +20,11 @@ def fit_text_mitigation(settings: MitigationSettings, work: Workplace) -> Fitted
 
     Raises
     ------
-    TypeError
+    MetricError
         If the settings are those of a mitigation that does not act on texts.
     """
     if not isinstance(settings, TextMitigationSettings):
-        raise TypeError(f"{settings.method} does not act on texts")
+        raise _not_of_texts(settings.method)
     return settings.fit(work)
 
 
@@ -40,8 +41,23 @@ def apply_text_mitigation(
     texts : sequence of n str
     features : (n, d) float32
         Of the same texts, as the encoder gives them.
+
+    Raises
+    ------
+    MetricError
+        If no mitigation of texts has the method that was fitted.
     """
-    settings = SETTINGS[fitted.method]
-    if not issubclass(settings, TextMitigationSettings):
-        raise TypeError(f"{fitted.method} does not act on texts")
+    settings = SETTINGS.get(fitted.method)
+    if settings is None or not issubclass(settings, TextMitigationSettings):
+        raise _not_of_texts(fitted.method)
     return settings.apply(fitted, encoder, texts, features)
+
+
+def _not_of_texts(method: str) -> MetricError:
+    return MetricError(
+        "there is no mitigation of texts of this method",
+        found=method,
+        expected=", ".join(
+            name for name, settings in SETTINGS.items() if issubclass(settings, TextMitigationSettings)
+        ),
+    )

@@ -112,6 +112,11 @@ class Jackknife:
     values: NDArray[np.float64]
     counts: NDArray[np.int64]
 
+    @classmethod
+    def of_units(cls, values: NDArray[np.float64]) -> Jackknife:
+        """Return the jackknife of one sample from the (u,) values without each of its units, such as sets."""
+        return cls(values=values[None], counts=np.ones((1, len(values)), dtype=np.int64))
+
     @property
     def acceleration(self) -> float:
         """Return the acceleration of a statistic of several samples, the groups (Efron & Tibshirani 1993,

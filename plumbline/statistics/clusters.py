@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
+from plumbline.statistics.unit_draws import times_drawn
 
 _AT_ONCE = 2_000_000
 FEW_SETS = 20
@@ -44,7 +45,11 @@ def few_sets_reason(clusters: NDArray[np.int64] | None) -> str | None:
     """Say that there are too few sets for their resampling to be trusted."""
     if clusters is None:
         return None
-    sets = len(np.unique(clusters))
+    return few_sets(len(np.unique(clusters)))
+
+
+def few_sets(sets: int) -> str | None:
+    """Say that an interval comes from few sets."""
     return f"interval from only {sets} sets" if sets < FEW_SETS else None
 
 
@@ -81,8 +86,7 @@ def resample_sets(
     step = max(1, _AT_ONCE // sets)
     for start in range(0, resamples, step):
         count = min(step, resamples - start)
-        chosen = rng.integers(0, sets, size=(count, sets)) + sets * np.arange(count)[:, None]
-        times = np.bincount(chosen.ravel(), minlength=count * sets).reshape(count, sets)
+        times = times_drawn(count, sets, rng=rng, index=np.int64)
         # Sums of whole numbers far below 2^53 are exact.
         sums[start : start + count] = times.astype(np.float64) @ flat
     return sums.reshape(resamples, *np.shape(tables)[1:])

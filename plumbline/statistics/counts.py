@@ -1,6 +1,8 @@
-"""Contingency tables: all that the outcome and Trident metrics need to know of the images."""
+"""Contingency tables, and shares of them: all that the outcome and Trident metrics need to know of the images."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,3 +64,18 @@ def _check_codes(
             found=f"{outcome.min()} .. {outcome.max()}",
             expected=f"0 .. {n_outcomes - 1}",
         )
+
+
+def shares(
+    count: NDArray[Any], n: NDArray[Any], empty: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
+    """Return count / n, nan where n is 0 (or where `empty` says so)."""
+    seen = (n > 0) if empty is None else ~empty
+    return np.divide(count, n, out=np.full(np.shape(count), np.nan), where=seen)
+
+
+def mean_shares(count: NDArray[Any], n: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the mean of count / n over the groups that are not empty, (..., g) to (...); nan where all are."""
+    seen = n > 0
+    share = np.divide(count, n, out=np.zeros(np.shape(count)), where=seen)
+    return shares(share.sum(axis=-1), seen.sum(axis=-1))

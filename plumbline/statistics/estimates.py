@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from plumbline.statistics.bootstrap import Jackknife, TableStatistic, jackknife_tables
 from plumbline.statistics.intervals import Interval, bca, percentile
 from plumbline.statistics.permutation import p_value
+from plumbline.statistics.reasons import joined
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,4 @@ def reaching_parity(parity: float, interval: Interval, wider: Interval) -> Inter
         return interval
     ends = [parity, wider.low, wider.high, interval.low, interval.high]
     reason = "interval reaches parity: no significant difference"
-    return Interval(
-        float(np.nanmin(ends)), float(np.nanmax(ends)), "; ".join(filter(None, [wider.reason, reason]))
-    )
+    return Interval(float(np.nanmin(ends)), float(np.nanmax(ends)), joined(wider.reason, reason))

@@ -69,3 +69,14 @@ def crossed_with_gender(classes: Groups, genders: pl.Series) -> Groups:
         names=tuple(f"{name}_{label}" for name in classes.names for label in GENDERS),
         codes=np.where(known, classes.codes * len(GENDERS) + gender, -1),
     )
+
+
+def mixed_groups(classes: Groups, records: pl.DataFrame) -> Groups | None:
+    """Return the classes crossed with the automatic gender labels of records; None where no image has both.
+
+    None for classes of gender too: crossed with a guess of the gender, a label would be disaggregated by itself.
+    """
+    if classes.attribute == "gender" or "auto_gender" not in records.columns:
+        return None
+    groups = crossed_with_gender(classes, records["auto_gender"])
+    return groups if (groups.codes >= 0).any() else None

@@ -140,15 +140,59 @@ def bca(
     kept, reason = _usable(np.asarray(replicates, dtype=np.float64))
     if kept is None:
         return Interval(np.nan, np.nan, reason)
-    # Equal statistics of different counts differ in the last bits; they are ties, not less-or-greater.
-    slack = 1e-12 * max(1.0, abs(estimate))
-    below = ((kept < estimate - slack).mean() + (kept <= estimate + slack).mean()) / 2
+    below = _share_below(kept, estimate)
     if not 0 < below < 1 or np.isnan(acceleration):
         return Interval(np.nan, np.nan, "no interval: every resample lies on one side of the estimate")
     bias = ndtri(below)
     ends = bias + ndtri(np.array([(1 - confidence) / 2, (1 + confidence) / 2]))
     low, high = np.quantile(kept, ndtr(bias + ends / (1 - acceleration * ends)))
     return Interval(float(low), float(high), reason)
+
+
+def bca_p_value(
+    estimate: float, replicates: NDArray[np.float64], *, acceleration: float, null: float = 0.0
+) -> float:
+    """Return the level at which the BCa interval of `bca` just reaches a value, two-sided.
+
+    So p <= 0.05 exactly where the 95% interval leaves the value out, up to the interpolation of quantiles.
+
+    Parameters
+    ----------
+    estimate, acceleration : float
+    replicates : (r,) float
+        nan is left out, as in `bca`.
+    null : float
+        The value in question.
+
+    Returns
+    -------
+    float
+        At least 1 / (r + 1); nan where the interval is undefined.
+    """
+    kept = replicates[~np.isnan(replicates)]
+    if (
+        not kept.size
+        or np.isnan(acceleration)
+        or replicates.size - kept.size > UNDEFINED_LIMIT * replicates.size
+    ):
+        return float("nan")
+    at_estimate, at_null = _share_below(kept, estimate), _share_below(kept, null)
+    if not 0 < at_estimate < 1:
+        return float("nan")
+    bias = ndtri(at_estimate)
+    least = 0.5 / kept.size
+    shift = ndtri(min(max(at_null, least), 1 - least)) - bias
+    # The inverse of BCa's map from levels to quantiles, which has a pole where no level reaches.
+    stretch = 1 + acceleration * shift
+    tail = float(ndtr(-abs(shift / stretch - bias))) if stretch > 0 else 0.0
+    return max(2 * tail, 1 / (kept.size + 1))
+
+
+def _share_below(values: NDArray[np.float64], at: float) -> float:
+    """Return the share of values below a number, those that tie with it counted half."""
+    # Equal statistics of different counts differ in the last bits; they are ties, not less-or-greater.
+    slack = 1e-12 * max(1.0, abs(at))
+    return float(((values < at - slack).mean() + (values <= at + slack).mean()) / 2)
 
 
 def _usable(replicates: NDArray[np.float64]) -> tuple[NDArray[np.float64] | None, str | None]:

@@ -6,14 +6,31 @@ variance is Σ ψ_i². Images that come in sets are summed within their set firs
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 
+class StandardErrors(NamedTuple):
+    """How sure statistics are.
+
+    Attributes
+    ----------
+    error : (...) float64
+        nan with fewer than two units.
+    units : int
+        Independent units behind them: images, or sets.
+    """
+
+    error: NDArray[np.float64]
+    units: int
+
+
 def standard_errors(
     influence: ArrayLike, clusters: NDArray[np.int64] | None = None, *, every_unit: bool = False
-) -> tuple[NDArray[np.float64], int]:
+) -> StandardErrors:
     """Return the standard error of each statistic and the number of independent units behind it.
 
     Parameters
@@ -28,8 +45,8 @@ def standard_errors(
 
     Returns
     -------
-    (...) float64, int
-        nan with fewer than two units. The small-sample factor u / (u - 1) is included.
+    StandardErrors
+        The small-sample factor u / (u - 1) is included.
     """
     values = np.asarray(influence, dtype=np.float64)
     if clusters is not None:
@@ -40,8 +57,8 @@ def standard_errors(
     used = values.reshape(len(values), -1).any(axis=1)
     units_used = len(values) if every_unit else int(used.sum())
     if units_used < 2:
-        return np.full(values.shape[1:], np.nan), units_used
-    return np.sqrt((values**2).sum(axis=0) * units_used / (units_used - 1)), units_used
+        return StandardErrors(np.full(values.shape[1:], np.nan), units_used)
+    return StandardErrors(np.sqrt((values**2).sum(axis=0) * units_used / (units_used - 1)), units_used)
 
 
 def t_intervals(

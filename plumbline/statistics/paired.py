@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from plumbline.errors import MetricError
 from plumbline.statistics.bootstrap import Jackknife
 from plumbline.statistics.counts import count_table
-from plumbline.statistics.intervals import UNDEFINED_LIMIT
+from plumbline.statistics.unit_draws import coins_tossed, times_drawn
 
 # Weights that exist at a time: few enough to stay in a core's cache, whatever the number of images.
 _BLOCK = 200_000
@@ -137,10 +136,7 @@ def _resampled(columns: NDArray, resamples: int, rng: np.random.Generator) -> ND
     """Return (k, resamples) sums over as many units, drawn with replacement, as (k, u) columns have."""
 
     def weights(rows: int, units: int) -> NDArray[np.float32]:
-        drawn = rng.integers(0, units, size=(rows, units), dtype=np.int32)
-        cell = drawn + units * np.arange(rows, dtype=np.int32)[:, None]
-        counted = np.bincount(cell.ravel(), minlength=rows * units)
-        return counted.reshape(rows, units).astype(np.float32)
+        return times_drawn(rows, units, rng=rng).astype(np.float32)
 
     return _products(columns, resamples, weights)
 
@@ -149,8 +145,7 @@ def _halved(columns: NDArray, permutations: int, rng: np.random.Generator) -> ND
     """Return (k, permutations) sums over the units that fair coins choose."""
 
     def coins(rows: int, units: int) -> NDArray[np.float32]:
-        drawn = np.frombuffer(rng.bytes(-(-rows * units // 8)), dtype=np.uint8)
-        return np.unpackbits(drawn, count=rows * units).reshape(rows, units).astype(np.float32)
+        return coins_tossed(rows, units, rng=rng).astype(np.float32)
 
     return _products(columns, permutations, coins)
 
@@ -237,47 +232,3 @@ def leave_one_out(
     counts[row, :, group] -= holds[:, outcome].T
     sizes[row, group] -= 1
     return LeftOut(counts[:, :events], counts[:, events:], sizes, kinds)
-
-
-def bca_p_value(
-    estimate: float, replicates: NDArray[np.float64], *, acceleration: float, null: float = 0.0
-) -> float:
-    """Return the level at which the BCa interval of `plumbline.statistics.bca` just reaches a value, two-sided.
-
-    So p <= 0.05 exactly where the 95% interval leaves the value out, up to the interpolation of quantiles.
-
-    Parameters
-    ----------
-    estimate, acceleration : float
-    replicates : (r,) float
-        nan is left out, as in `bca`.
-    null : float
-        The value in question.
-
-    Returns
-    -------
-    float
-        At least 1 / (r + 1); nan where the interval is undefined.
-    """
-    kept = replicates[~np.isnan(replicates)]
-    if (
-        not kept.size
-        or np.isnan(acceleration)
-        or replicates.size - kept.size > UNDEFINED_LIMIT * replicates.size
-    ):
-        return float("nan")
-    at_estimate, at_null = _share_below(kept, estimate), _share_below(kept, null)
-    if not 0 < at_estimate < 1:
-        return float("nan")
-    bias = ndtri(at_estimate)
-    least = 0.5 / kept.size
-    shift = ndtri(min(max(at_null, least), 1 - least)) - bias
-    # The inverse of BCa's map from levels to quantiles, which has a pole where no level reaches.
-    stretch = 1 + acceleration * shift
-    tail = float(ndtr(-abs(shift / stretch - bias))) if stretch > 0 else 0.0
-    return max(2 * tail, 1 / (kept.size + 1))
-
-
-def _share_below(values: NDArray[np.float64], at: float) -> float:
-    slack = 1e-12 * max(1.0, abs(at))
-    return float(((values < at - slack).mean() + (values <= at + slack).mean()) / 2)

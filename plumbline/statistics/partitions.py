@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,9 +85,16 @@ def half_sums(
         yield subset_sums(columns[:half], first), subset_sums(columns[half:], size - first)
 
 
+class SubsetCounts(NamedTuple):
+    """How many subsets of rows lie beyond bounds, in every column: (m,) int64 both."""
+
+    below: NDArray[np.int64]
+    above: NDArray[np.int64]
+
+
 def count_subsets(
     columns: NDArray[np.float64], size: int, low: NDArray[np.float64], high: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> SubsetCounts:
     """Count the subsets of `size` rows whose sum lies below `low`, and above `high`, in every column.
 
     No subset is formed: with the sums of one half sorted, a search finds how many of them go with each of the other.
@@ -97,10 +105,6 @@ def count_subsets(
     size : int
         0 .. n.
     low, high : (m,) float64
-
-    Returns
-    -------
-    below, above : (m,) int64
     """
     m = columns.shape[1]
     below, above = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
@@ -113,7 +117,7 @@ def count_subsets(
             above[c] += (
                 many[c].size * few[c].size - many[c].searchsorted(high[c] - few[c], side="right").sum()
             )
-    return below, above
+    return SubsetCounts(below, above)
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from plumbline.errors import MetricError
 from plumbline.statistics.seeds import generator
@@ -226,9 +225,26 @@ def _check_length(ranked: NDArray[np.integer], draws: TopDraws) -> None:
         )
 
 
-def leave_one_out_top_counts(
-    ranked: NDArray[np.integer], *, k: int, n_groups: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+class LeftOutTops(NamedTuple):
+    """Rankings without one image, for every kind of image there is.
+
+    Attributes
+    ----------
+    counts : (m, 2, g, g) int64
+        Last axis: the counts left. [:, 0, h] without an image of group h among the k best, [:, 1, h] without one
+        of the others.
+    totals : (m, 2, g, g) int64
+        Images of each group that are left.
+    images : (m, 2, g) int64
+        How many images each kind has.
+    """
+
+    counts: NDArray[np.int64]
+    totals: NDArray[np.int64]
+    images: NDArray[np.int64]
+
+
+def leave_one_out_top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: int) -> LeftOutTops:
     """Return the top-k counts without one image, for every kind of image there is.
 
     Only two things about an image matter: its group, and whether it is among the k best, where the next in rank then
@@ -238,16 +254,6 @@ def leave_one_out_top_counts(
     ----------
     ranked : (m, n) int
         With n > k.
-
-    Returns
-    -------
-    counts : (m, 2, g, g) int64
-        Last axis: the counts left. [:, 0, h] without an image of group h among the k best, [:, 1, h] without one
-        of the others.
-    totals : (m, 2, g, g) int64
-        Images of each group that are left.
-    images : (m, 2, g) int64
-        How many images each kind has.
     """
     if ranked.shape[1] <= k:
         raise MetricError("no image can be left out of the k best of k", found=f"k {k}, n {ranked.shape[1]}")
@@ -257,99 +263,9 @@ def leave_one_out_top_counts(
     within = top[:, None, :] - one + one[ranked[:, k]][:, None, :]
     counts = np.stack([within, np.broadcast_to(top[:, None, :], within.shape)], axis=1)
     totals = np.broadcast_to(size - one, counts.shape)
-    return counts, totals, np.stack([top, size - top], axis=1)
+    return LeftOutTops(counts, totals, np.stack([top, size - top], axis=1))
 
 
 def top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: int) -> NDArray[np.int64]:
     """Return how many of the k best of each ranking are of each group: (m, n) codes to (m, g) int64."""
     return (ranked[:, :k, None] == np.arange(n_groups, dtype=ranked.dtype)).sum(axis=1)
-
-
-def acceleration(values: NDArray[np.float64], images: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Return the acceleration of BCa from leave-one-out values (Efron & Tibshirani 1993, eq. 14.15).
-
-    Parameters
-    ----------
-    values : (..., v) float
-        Statistic without an image of each kind.
-    images : (..., v) int
-        Images of each kind.
-
-    Returns
-    -------
-    (...) float64
-        0 where no value varies: BCa is then the bias-corrected interval.
-    """
-    weight = np.asarray(images, dtype=np.float64)
-    value = np.where(weight > 0, values, 0.0)
-    mean = (weight * value).sum(axis=-1, keepdims=True) / weight.sum(axis=-1, keepdims=True)
-    lean = mean - value
-    cubes, squares = (weight * lean**3).sum(axis=-1), (weight * lean**2).sum(axis=-1)
-    spread = squares > 1e-24
-    return np.divide(cubes, 6 * squares**1.5, out=np.zeros_like(cubes), where=spread)
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """Intervals of many statistics.
-
-    Attributes
-    ----------
-    low, high : (...) float64
-        BCa; the percentile interval where BCa is undefined (see `percentile`), nan where the replicates do not vary.
-    percentile_low, percentile_high : (...) float64
-    percentile : (...) bool
-        Where every replicate lies on one side of the estimate, so that BCa does not exist.
-    """
-
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    percentile_low: NDArray[np.float64]
-    percentile_high: NDArray[np.float64]
-    percentile: NDArray[np.bool_]
-
-
-def bca_intervals(
-    estimate: NDArray[np.float64],
-    replicates: NDArray[Any],
-    acceleration: NDArray[np.float64],
-    *,
-    confidence: float = 0.95,
-) -> Intervals:
-    """Return the BCa intervals of many statistics at once, as `plumbline.statistics.intervals.bca` does of one.
-
-    Parameters
-    ----------
-    estimate, acceleration : (...) float
-    replicates : (..., r) float or int
-        Finite. They are sorted once; every quantile is then looked up.
-    """
-    values = np.sort(replicates, axis=-1)
-    r = values.shape[-1]
-    slack = 1e-12 * np.maximum(1.0, np.abs(estimate))[..., None]
-    center = np.asarray(estimate)[..., None]
-    below = ((values < center - slack).sum(axis=-1) + (values <= center + slack).sum(axis=-1)) / (2 * r)
-    varies = values[..., -1] - values[..., 0] > slack[..., 0]
-    usable = varies & (below > 0) & (below < 1) & ~np.isnan(acceleration)
-    bias = ndtri(np.where(usable, below, 0.5))
-    lean = np.where(usable, acceleration, 0.0)
-    ends = []
-    for tail in ((1 - confidence) / 2, (1 + confidence) / 2):
-        shifted = bias + ndtri(tail)
-        ends.append((_quantile(values, ndtr(bias + shifted / (1 - lean * shifted))), _quantile(values, tail)))
-    (low, plain_low), (high, plain_high) = ends
-    one_sided = varies & ~usable
-    low, high = np.where(one_sided, plain_low, low), np.where(one_sided, plain_high, high)
-    low, high, plain_low, plain_high = (
-        np.where(varies, end, np.nan) for end in (low, high, plain_low, plain_high)
-    )
-    return Intervals(low, high, plain_low, plain_high, one_sided)
-
-
-def _quantile(ordered: NDArray[np.float64], share: NDArray[np.float64] | float) -> NDArray[np.float64]:
-    """Return quantiles of sorted values (..., r), between neighbours in proportion, as numpy's default."""
-    place = np.broadcast_to(np.asarray(share, dtype=np.float64), ordered.shape[:-1]) * (ordered.shape[-1] - 1)
-    lower = np.floor(place).astype(np.int64)
-    upper = np.minimum(lower + 1, ordered.shape[-1] - 1)
-    at_lower, at_upper = (np.take_along_axis(ordered, i[..., None], axis=-1)[..., 0] for i in (lower, upper))
-    return at_lower + (place - lower) * (at_upper - at_lower)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from plumbline.statistics.intervals import bca, percentile
-from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.statistics.set_draws import WeightedQuantile, drawn_times
 from plumbline.statistics.set_estimate import (
     NO_VALUES,
@@ -24,20 +23,6 @@ from plumbline.statistics.set_estimate import (
     sums_and_sizes,
     undefined,
 )
-from plumbline.statistics.set_gaps import group_gap
-from plumbline.statistics.set_groups import group_means, group_quantiles
-
-__all__ = [
-    "SetEstimate",
-    "SetSummary",
-    "group_gap",
-    "group_means",
-    "group_quantiles",
-    "paired_set_changes",
-    "set_mean",
-    "set_quantile",
-    "set_summaries",
-]
 
 
 class SetSummary(NamedTuple):

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.intervals import bca, percentile
-from plumbline.statistics.paired import bca_p_value
+from plumbline.statistics.intervals import bca, bca_p_value, percentile
 from plumbline.statistics.permutation import p_value
 from plumbline.statistics.set_draws import WeightedQuantile, drawn_times, fair_coins
 from plumbline.statistics.set_estimate import (

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.statistics.unit_draws import coins_tossed, times_drawn
+
 # Numbers of times that exist at once: 16 MB, whatever the number of sets and resamples.
 _AT_ONCE = 2_000_000
 # Half-widths of the bins around a quantile, in half standard deviations of its rank; beyond lies all the rest.
@@ -37,10 +39,7 @@ def drawn_times(
         rows = min(step, resamples - start)
         times = np.empty((rows, sets))
         for part in parts:
-            drawn = rng.integers(0, len(part), size=(rows, len(part)), dtype=np.int32)
-            drawn += len(part) * np.arange(rows, dtype=np.int32)[:, None]
-            counted = np.bincount(drawn.ravel(), minlength=rows * len(part)).reshape(rows, len(part))
-            times[:, part] = counted
+            times[:, part] = times_drawn(rows, len(part), rng=rng)
         yield times
 
 
@@ -49,8 +48,7 @@ def fair_coins(units: int, *, draws: int, rng: np.random.Generator) -> Iterator[
     step = max(1, _AT_ONCE // units)
     for start in range(0, draws, step):
         rows = min(step, draws - start)
-        bits = np.unpackbits(np.frombuffer(rng.bytes(-(-rows * units // 8)), np.uint8), count=rows * units)
-        yield bits.reshape(rows, units).astype(np.float64)
+        yield coins_tossed(rows, units, rng=rng).astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.statistics.bootstrap import Jackknife
-from plumbline.statistics.clusters import FEW_SETS
+from plumbline.statistics.clusters import FEW_SETS, few_sets
+from plumbline.statistics.counts import shares
 from plumbline.statistics.intervals import Interval
+from plumbline.statistics.reasons import joined
 
 NO_VALUES = "undefined: no values"
 ONE_SET = "no interval: only one set"
@@ -49,7 +51,7 @@ class SetEstimate:
             "ci_high": self.ci_high,
             "p": self.p,
             "n": self.n,
-            "reason": "; ".join(filter(None, [*reasons, self.reason])) or None,
+            "reason": joined(*reasons, self.reason),
         }
 
 
@@ -57,11 +59,11 @@ def estimated(
     value: float, interval: Interval, *, n: int, p: float | None = None, share: float | None = None
 ) -> SetEstimate:
     """Return an estimate from `n` sets that says what there is to know about its interval; `share` of a quantile."""
-    few = f"interval from only {n} sets" if n < FEW_SETS else _few_beyond(n, share)
+    few = few_sets(n) or _few_beyond(n, share)
     reasons = (
         [ONE_SET] if n == 1 else [None if np.isnan(interval.low) and n >= FEW_SETS else few, interval.reason]
     )
-    return SetEstimate(value, interval.low, interval.high, n, p, "; ".join(filter(None, reasons)) or None)
+    return SetEstimate(value, interval.low, interval.high, n, p, joined(*reasons))
 
 
 def _few_beyond(sets: int, share: float | None) -> str | None:
@@ -88,8 +90,8 @@ def sums_and_sizes(
 def set_acceleration(sums: NDArray[np.float64], sizes: NDArray[np.float64]) -> float:
     """Return BCa's acceleration of a mean from the (s,) sums and sizes of its sets, each left out once."""
     left = sizes.sum() - sizes
-    values = np.divide(sums.sum() - sums, left, out=np.full(len(sums), np.nan), where=left > 0)
-    return Jackknife(values=values[None], counts=np.ones((1, len(sums)), dtype=np.int64)).acceleration
+    values = shares(sums.sum() - sums, left)
+    return Jackknife.of_units(values).acceleration
 
 
 def checked_values(

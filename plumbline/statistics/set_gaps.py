@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
+from plumbline.statistics.counts import shares
 from plumbline.statistics.intervals import Interval
 from plumbline.statistics.permutation import p_value
+from plumbline.statistics.reasons import joined
 from plumbline.statistics.set_estimate import SetEstimate, estimated, undefined
 from plumbline.statistics.set_gap_bounds import deviation_bounds, gap_bounds
-from plumbline.statistics.set_groups import GroupedValues, drawn_means, grouped_values, means_of
+from plumbline.statistics.set_groups import GroupedValues, drawn_means, grouped_values
 from plumbline.statistics.set_sampling import MOST_DEALT, deal_groups
 
 NO_TWO_GROUPS = "undefined: fewer than two groups have values"
@@ -20,6 +22,8 @@ NOT_ABOVE_ZERO = "undefined: a group's mean is not above 0"
 NO_DIFFERENCE = "interval reaches parity: no significant difference"
 BIASED = "biased upwards: {:.2g} on average if groups did not differ"
 _TELLING = 0.1
+"""A bias is said where it is this part of the value, or more."""
+_PARITY = {"difference": 0.0, "ratio": 1.0, "deviation": 0.0}
 _AT_ONCE = 4_000_000
 
 
@@ -40,10 +44,8 @@ def group_gap(
     The value is that of the observed means, which is biased upwards: chance alone pulls the outermost groups apart,
     more so with many groups and few sets. The reason says what it would be on average without any difference, by
     centred resamples, where that is a tenth of it or more. The interval allows for it: see
-    `plumbline.statistics.set_gap_bounds`; a ratio's is that of the difference of logarithms.
-
-    As in `plumbline.statistics.estimates.estimate_table`, the interval reaches parity (0, or 1 for a ratio) where the
-    test, by permutation, does not reject "no difference between groups".
+    `plumbline.statistics.set_gap_bounds`; a ratio's is that of the difference of logarithms. It reaches parity where
+    the test does not reject, as in `plumbline.statistics.estimates.estimate_table`.
 
     Parameters
     ----------
@@ -71,27 +73,20 @@ def group_gap(
         raise MetricError("a gap is tested by at least one permutation", found=permutations)
     data = grouped_values(values, groups, sets, n_groups=n_groups, resamples=resamples)
     # A group that is not there has no mean, in the data as in every draw.
-    present = data.sizes.sum(axis=0) > 0
-    if present.sum() < 2:
-        return undefined(NO_TWO_GROUPS, n=len(data.sizes), p=np.nan)
-    means = means_of(data.sums.sum(axis=0), data.sizes.sum(axis=0))[present]
-    value = float(_gaps(means[None], kind)[0])
+    present, n = data.sizes.sum(axis=0) > 0, len(data.sizes)
+    means = shares(data.sums.sum(axis=0), data.sizes.sum(axis=0))[present]
+    value = float(_gaps(means[None], kind)[0]) if len(means) > 1 else np.nan
     if np.isnan(value):
-        return undefined(NOT_ABOVE_ZERO, n=len(data.sizes), p=np.nan)
+        return undefined(NOT_ABOVE_ZERO if len(means) > 1 else NO_TWO_GROUPS, n=n, p=np.nan)
     replicates = drawn_means(data, resamples, rng)[:, present]
     fewest = int((data.sizes > 0).sum(axis=0)[present].min())
     interval = _interval(means, replicates, kind, sets=fewest, confidence=confidence)
-    shuffled = _gaps(_dealt_means(data, permutations, rng)[:, present], kind)
-    p, parity = p_value(value, shuffled), 1.0 if kind == "ratio" else 0.0
-    reasons = [interval.reason]
-    by_chance = _by_chance(means, replicates, kind)
-    if len(means) > 2 and by_chance - parity >= _TELLING * (value - parity) > 0:
-        reasons.append(BIASED.format(by_chance))
+    p = p_value(value, _gaps(_dealt_means(data, permutations, rng)[:, present], kind))
+    reason = joined(interval.reason, _bias(value, means, replicates, kind))
+    told = Interval(interval.low, interval.high, reason)
     if p > 1 - confidence and not np.isnan(interval.low):
-        interval = Interval(parity, interval.high)
-        reasons.append(NO_DIFFERENCE)
-    told = Interval(interval.low, interval.high, "; ".join(filter(None, reasons)) or None)
-    return estimated(value, told, n=len(data.sizes), p=p)
+        told = Interval(_PARITY[kind], interval.high, joined(reason, NO_DIFFERENCE))
+    return estimated(value, told, n=n, p=p)
 
 
 def _interval(
@@ -106,10 +101,16 @@ def _interval(
     return Interval(float(np.exp(found.low)), float(np.exp(found.high)), found.reason)
 
 
-def _by_chance(means: NDArray[np.float64], replicates: NDArray[np.float64], kind: str) -> float:
-    """Return the mean gap of groups that differ by what draws differ from the data; nan where no draw has all."""
+def _bias(value: float, means: NDArray[np.float64], replicates: NDArray[np.float64], kind: str) -> str | None:
+    """Say by how much a gap of several groups is too large where that is a good part of it.
+
+    It is the mean gap of groups that differ by what draws differ from the data.
+    """
     gaps = _gaps(replicates / means if kind == "ratio" else replicates - means, kind)
-    return float(gaps[np.isfinite(gaps)].mean()) if np.isfinite(gaps).any() else float("nan")
+    if len(means) < 3 or not np.isfinite(gaps).any():
+        return None
+    by_chance, parity = float(gaps[np.isfinite(gaps)].mean()), _PARITY[kind]
+    return BIASED.format(by_chance) if by_chance - parity >= _TELLING * (value - parity) > 0 else None
 
 
 def _gaps(means: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
@@ -119,7 +120,7 @@ def _gaps(means: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
     low, high = means.min(axis=1), means.max(axis=1)
     if kind == "difference":
         return high - low
-    return np.divide(high, low, out=np.full(len(low), np.nan), where=low > 0)
+    return shares(high, low)
 
 
 def _dealt_means(data: GroupedValues, permutations: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -138,5 +139,5 @@ def _dealt_means(data: GroupedValues, permutations: int, rng: np.random.Generato
             np.bincount(cell, weights=np.tile(column, rows), minlength=rows * n_groups).reshape(rows, -1)
             for column in (sums, sizes)
         ]
-        blocks.append(means_of(drawn[0].astype(np.float64), drawn[1].astype(np.float64)))
+        blocks.append(shares(drawn[0].astype(np.float64), drawn[1].astype(np.float64)))
     return np.concatenate(blocks)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.statistics.bootstrap import Jackknife
+from plumbline.statistics.counts import shares
 from plumbline.statistics.intervals import bca, percentile
 from plumbline.statistics.set_draws import WeightedQuantile, drawn_times
 from plumbline.statistics.set_estimate import NO_VALUES, SetEstimate, checked_values, estimated, undefined
@@ -25,9 +26,6 @@ class GroupedValues:
     groups, sets : (n,) int64
         Of values in a group; sets are 0 .. s - 1.
     sums, sizes : (s, g) float64
-    strata : (s,) int64 or None
-        Group of each set where every set is of one group: sets are then drawn within groups. None where some set holds
-        several.
     """
 
     values: NDArray[np.float64]
@@ -38,21 +36,13 @@ class GroupedValues:
 
     @property
     def strata(self) -> NDArray[np.int64] | None:
-        """Return what sets are drawn within."""
+        """Return the (s,) group of each set where every set is of one, within which sets are drawn; else None."""
         held = self.sizes > 0
         return held.argmax(axis=1) if (held.sum(axis=1) == 1).all() else None
 
     def draws(self, resamples: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
         """Yield how often each set is drawn, in blocks."""
         return drawn_times(len(self.sizes), resamples=resamples, rng=rng, strata=self.strata)
-
-    def jackknife(self, left_out: NDArray[np.float64]) -> Jackknife:
-        """Return the jackknife of (s,) values without each set, in the strata that are drawn from."""
-        if self.strata is None:
-            return Jackknife(values=left_out[None], counts=np.ones((1, len(left_out)), dtype=np.int64))
-        counts = np.zeros((self.sizes.shape[1], len(left_out)), dtype=np.int64)
-        counts[self.strata, np.arange(len(left_out))] = 1
-        return Jackknife(values=np.where(counts > 0, left_out, np.nan), counts=counts)
 
 
 def group_means(
@@ -89,8 +79,8 @@ def group_means(
     if not data.values.size:
         return [undefined(NO_VALUES) for _ in range(n_groups)]
     replicates = drawn_means(data, resamples, rng)
-    left_out = means_of(data.sums.sum(axis=0) - data.sums, data.sizes.sum(axis=0) - data.sizes)
-    means = means_of(data.sums.sum(axis=0), data.sizes.sum(axis=0))
+    left_out = shares(data.sums.sum(axis=0) - data.sums, data.sizes.sum(axis=0) - data.sizes)
+    means = shares(data.sums.sum(axis=0), data.sizes.sum(axis=0))
     found = []
     for group, mean in enumerate(means):
         holding = data.sizes[:, group] > 0
@@ -98,8 +88,7 @@ def group_means(
             found.append(undefined(NO_VALUES))
             continue
         # Sets without the group take no part in its mean.
-        own = left_out[holding, group][None]
-        acceleration = Jackknife(values=own, counts=np.ones(own.shape, dtype=np.int64)).acceleration
+        acceleration = Jackknife.of_units(left_out[holding, group]).acceleration
         interval = bca(float(mean), replicates[:, group], acceleration=acceleration, confidence=confidence)
         found.append(estimated(float(mean), interval, n=int(holding.sum())))
     return found
@@ -137,15 +126,10 @@ def group_quantiles(
     return found
 
 
-def means_of(sums: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return sums over sizes; nan where there are none."""
-    return np.divide(sums, sizes, out=np.full(np.shape(sums), np.nan), where=sizes > 0)
-
-
 def drawn_means(data: GroupedValues, resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return (resamples, g) means in draws of whole sets."""
     return np.concatenate(
-        [means_of(times @ data.sums, times @ data.sizes) for times in data.draws(resamples, rng)]
+        [shares(times @ data.sums, times @ data.sizes) for times in data.draws(resamples, rng)]
     )
 
 

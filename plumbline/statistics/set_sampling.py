@@ -40,8 +40,7 @@ def jackknife_sets(tables: NDArray[np.int64], statistic: TableStatistic) -> Jack
     statistic : callable
         Takes (k, g, c) tables, gives (k,) values.
     """
-    values = statistic(tables.sum(axis=0)[None] - tables)
-    return Jackknife(values=values[None], counts=np.ones((1, len(tables)), dtype=np.int64))
+    return Jackknife.of_units(statistic(tables.sum(axis=0)[None] - tables))
 
 
 def permute_sets(

@@ -12,24 +12,8 @@ import yaml
 
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
-from plumbline.tables.generation_designs import published_designs
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.tables.suites import with_article
-
-__all__ = [
-    "SPOKEN",
-    "JudgePrompts",
-    "Kind",
-    "group_in_words",
-    "instruction_ids",
-    "judge_prompts",
-    "needs_occupation",
-    "prompt_ids",
-    "prompts_hash",
-    "published_designs",
-    "render",
-    "typical_tokens",
-]
 
 Kind = Literal["main", "additional", "numeric", "all"]
 

@@ -190,7 +190,7 @@ def _row(
         "model": study_checkpoint(str(checkpoint)).title if checkpoint else None,
         "printed": cell.text,
         "status": statuses[-1] if statuses else table.status,
-        "note": "; ".join(text for text in said if text) or None,
+        "note": "; ".join(filter(None, said)) or None,
         "source": paper.source,
         "version": paper.version,
         **_number(paper, table, cell),

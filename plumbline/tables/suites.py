@@ -99,6 +99,11 @@ class Suite:
         """Return the labels of the `class` candidates, in order."""
         return tuple(c.id for c in self.candidates if c.category == "class")
 
+    @property
+    def probes(self) -> tuple[Candidate, ...]:
+        """Return the candidates that are no class, in order; of a Trident suite each makes a test of its own."""
+        return tuple(c for c in self.candidates if c.category != "class")
+
 
 def with_article(word: str) -> str:
     """Put `a` or `an` before a word by its first letter: `a thief`, `an individual`."""

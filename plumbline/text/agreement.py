@@ -13,19 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
 from plumbline.statistics.intervals import percentile
-from plumbline.text.judge_agreement import JudgeAgreement, judge_agreement
-from plumbline.text.sheet_labels import SheetLabels, label_counts, sheet_labels, with_score
-
-__all__ = [
-    "JudgeAgreement",
-    "Kappa",
-    "SheetLabels",
-    "fleiss_kappa",
-    "judge_agreement",
-    "label_counts",
-    "sheet_labels",
-    "with_score",
-]
 
 NO_TEXTS = "undefined: no text was labelled by every annotator"
 ONE_ANNOTATOR = "undefined: agreement needs two annotators"

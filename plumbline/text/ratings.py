@@ -33,9 +33,6 @@ from plumbline.text.readings import (
     unreadable,
     within,
 )
-from plumbline.text.salaries import read_salary, salaries, salary_of
-
-__all__ = ["rating_of", "ratings", "read_rating", "read_salary", "salaries", "salary_of"]
 
 VERSION = 3
 """Raised whenever some answer is read in another way."""

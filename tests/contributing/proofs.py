@@ -94,7 +94,8 @@ def metric_family(folder):
     import pytest
     from conftest import random_cell
 
-    from plumbline.metrics.registry import FAMILIES, MetricSettings
+    from plumbline.metrics.registry import FAMILIES
+    from plumbline.metrics.settings import MetricSettings
 
     cell = random_cell(n=150, suites=("crime",))
     rows = FAMILIES["near_miss_metrics"].compute(cell, settings=MetricSettings())

@@ -8,7 +8,8 @@ from plumbline.errors import MetricError
 from plumbline.statistics import bca, resample_tables
 from plumbline.statistics.bootstrap import jackknife_tables
 from plumbline.statistics.clusters import resample_sets
-from plumbline.statistics.paired import bca_p_value, draw_answers, leave_one_out, row_major
+from plumbline.statistics.intervals import bca_p_value
+from plumbline.statistics.paired import draw_answers, leave_one_out, row_major
 from plumbline.statistics.permutation import p_value
 
 

@@ -5,10 +5,9 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import MetricError
+from plumbline.statistics.bca_intervals import acceleration, bca_intervals
 from plumbline.statistics.intervals import bca, percentile
 from plumbline.statistics.ranking_bootstrap import (
-    acceleration,
-    bca_intervals,
     leave_one_out_top_counts,
     resample_group_totals,
     resample_top_counts,

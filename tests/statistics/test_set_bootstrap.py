@@ -10,17 +10,12 @@ from plumbline.errors import MetricError
 from plumbline.statistics import set_draws, set_gaps
 from plumbline.statistics.bootstrap import Jackknife
 from plumbline.statistics.intervals import bca, percentile
-from plumbline.statistics.set_bootstrap import (
-    SetEstimate,
-    group_gap,
-    group_means,
-    group_quantiles,
-    paired_set_changes,
-    set_mean,
-    set_quantile,
-    set_summaries,
-)
+from plumbline.statistics.set_bootstrap import set_mean, set_quantile, set_summaries
+from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.statistics.set_draws import WeightedQuantile, drawn_times, fair_coins
+from plumbline.statistics.set_estimate import SetEstimate
+from plumbline.statistics.set_gaps import group_gap
+from plumbline.statistics.set_groups import group_means, group_quantiles
 
 BOOT = {"resamples": 500, "confidence": 0.95}
 

@@ -13,17 +13,10 @@ from statsmodels.stats.inter_rater import fleiss_kappa as by_statsmodels
 
 from plumbline.errors import ConfigError, MetricError
 from plumbline.text import agreement as module
-from plumbline.text.agreement import (
-    NO_TEXTS,
-    ONE_ANNOTATOR,
-    ONE_LABEL,
-    fleiss_kappa,
-    label_counts,
-    sheet_labels,
-    with_score,
-)
+from plumbline.text.agreement import NO_TEXTS, ONE_ANNOTATOR, ONE_LABEL, fleiss_kappa
 from plumbline.text.annotations import ANNOTATION_SCHEMA, SHEETS, read_annotations, word_id
 from plumbline.text.judge_agreement import NONE_JUDGED, NONE_TRUE, judge_agreement
+from plumbline.text.sheet_labels import label_counts, sheet_labels, with_score
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "fleiss_kappa.json").read_text("utf-8"))
 HEADER = "text_id,text,sheet,annotator,label\n"

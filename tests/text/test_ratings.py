@@ -9,8 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plumbline.text.number_words import with_digits
-from plumbline.text.ratings import rating_of, ratings, read_rating, read_salary, salaries, salary_of
+from plumbline.text.ratings import rating_of, ratings, read_rating
 from plumbline.text.readings import UNREADABLE, plainly
+from plumbline.text.salaries import read_salary, salaries, salary_of
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "ratings.json").read_text("utf-8"))
 READ = {"rating": rating_of, "salary": salary_of}

@@ -9,7 +9,8 @@ from plumbline.scorers.offline import OfflineScorer
 from plumbline.tables.generation_prompts import instruction_ids, prompt_ids
 from plumbline.tables.offensive_words import offensive_words
 from plumbline.text.lexicons import competence_lexicon
-from plumbline.text.ratings import read_rating, read_salary
+from plumbline.text.ratings import read_rating
+from plumbline.text.salaries import read_salary
 from plumbline.world import faces, sources
 from plumbline.world.generative import answers as said
 from plumbline.world.generative.answers import answers

@@ -15,7 +15,7 @@ from plumbline.cores import side_by_side
 from plumbline.metrics.association_errors import Bounded, BoundedAssociations, bounded_associations
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.markedness_rows import markedness_parts
-from plumbline.metrics.families.rows import Row, base_row, joined, small_groups_reason
+from plumbline.metrics.families.rows import Row, base_row
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.valence_correlation import valence_correlation
 from plumbline.statistics.clusters import cluster_codes, few_sets_reason
@@ -28,6 +28,7 @@ from plumbline.statistics.partition_tests import (
     standardised,
     takes_all,
 )
+from plumbline.statistics.reasons import joined, small_groups_reason
 from plumbline.statistics.shared_partitions import random_subset_chains
 from plumbline.tables.schema import metric_frame
 

@@ -15,9 +15,10 @@ from plumbline.cores import side_by_side
 from plumbline.metrics.attribute_changes import compare_changes, matched_pairs, mean_change
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.confounds import ConfoundFit, confound_fit, level_means
-from plumbline.metrics.families.rows import Row, base_row, joined
+from plumbline.metrics.families.rows import Row, base_row
 from plumbline.metrics.settings import MetricSettings
 from plumbline.statistics.clusters import cluster_codes, few_sets_reason
+from plumbline.statistics.reasons import joined
 from plumbline.tables.schema import metric_frame
 from plumbline.tables.suites import Suite
 

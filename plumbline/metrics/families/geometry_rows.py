@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.families.confound_rows import valence_words
-from plumbline.metrics.families.rows import Row, joined
+from plumbline.metrics.families.rows import Row
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.valence_geometry import (
     AXES,
@@ -20,6 +20,7 @@ from plumbline.metrics.valence_geometry import (
     WordEstimate,
     valence_geometry,
 )
+from plumbline.statistics.reasons import joined
 from plumbline.tables.schema import metric_frame
 from plumbline.tables.suites import Suite
 

@@ -15,18 +15,11 @@ from numpy.typing import NDArray
 from plumbline.cores import side_by_side
 from plumbline.digests import digest_json
 from plumbline.metrics.cell import Cell
-from plumbline.metrics.families.rows import (
-    Row,
-    base_row,
-    estimate_columns,
-    joined,
-    small_groups_reason,
-)
+from plumbline.metrics.families.rows import Row, base_row, estimate_columns
 from plumbline.metrics.outcome_draws import Outcomes
 from plumbline.metrics.outcomes import harm_rate, proportions_of_counts
 from plumbline.metrics.rates import (
     adverse_impact_reason,
-    empty_groups_reason,
     impact_ratios,
     parity_differences,
     undefined_pairs_reason,
@@ -34,8 +27,10 @@ from plumbline.metrics.rates import (
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.skew import skew_sums
 from plumbline.statistics.clusters import cluster_codes, few_sets_reason
+from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import estimate_table
 from plumbline.statistics.groups import Groups, attribute_groups
+from plumbline.statistics.reasons import empty_groups_reason, joined, small_groups_reason
 from plumbline.statistics.set_sampling import wilson_of_sets
 from plumbline.tables.schema import metric_frame
 
@@ -87,8 +82,7 @@ class Disparity:
 def _skew(over_pairs: str = "mean", smoothing: float = 0.0) -> Callable[..., NDArray[np.float64]]:
     def value(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
         total, cells = skew_sums(counts, totals, over_pairs=over_pairs, smoothing=smoothing)
-        total, cells = total.sum(axis=-1), cells.sum(axis=-1)
-        return np.divide(total, cells, out=np.full(total.shape, np.nan), where=cells > 0)
+        return shares(total.sum(axis=-1), cells.sum(axis=-1))
 
     return value
 

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.families.rows import Row, base_row, joined, small_groups_reason
+from plumbline.metrics.families.rows import Row, base_row
 from plumbline.metrics.ranking_estimates import Desired, Estimates, ndkl_estimates, skew_estimates
 from plumbline.metrics.ranking_samples import RankedGroups, TopSample, deal_in_sets, sample_top, usual_k
 from plumbline.metrics.rankings import equal_shares, skew_values
-from plumbline.metrics.rates import group_size_reason
 from plumbline.metrics.settings import MetricSettings
 from plumbline.statistics.clusters import cluster_codes, few_sets_reason
 from plumbline.statistics.groups import AUDITED_ATTRIBUTES, Groups, attribute_groups
 from plumbline.statistics.rank_order import rank_order
+from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
 from plumbline.tables.schema import metric_frame
 
 CHANCE = "chance"

@@ -8,6 +8,7 @@ import polars as pl
 
 from plumbline.metrics.cell import Cell
 from plumbline.statistics.estimates import Estimate
+from plumbline.statistics.reasons import joined
 
 Row = dict[str, object]
 
@@ -54,14 +55,3 @@ def estimate_columns(estimate: Estimate, *reasons: str | None) -> dict[str, Any]
         "p": estimate.p,
         "reason": joined(*reasons, estimate.reason),
     }
-
-
-def joined(*reasons: str | None) -> str | None:
-    """Join the reasons that apply."""
-    return "; ".join(reason for reason in reasons if reason) or None
-
-
-def small_groups_reason(names: tuple[str, ...], sizes: list[int], min_group: int) -> str | None:
-    """Name the groups under the minimum size."""
-    small = [name for name, size in zip(names, sizes) if size < min_group]
-    return f"fewer than {min_group} images in {', '.join(small)}" if small else None

@@ -14,15 +14,8 @@ from numpy.typing import NDArray
 from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.label_error_rows import LabelledTests, label_error_rows, true_genders
-from plumbline.metrics.families.rows import (
-    Row,
-    base_row,
-    estimate_columns,
-    joined,
-    noting_sets,
-    small_groups_reason,
-)
-from plumbline.metrics.rates import group_size_reason, parity_differences
+from plumbline.metrics.families.rows import Row, base_row, estimate_columns, noting_sets
+from plumbline.metrics.rates import parity_differences
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident import (
     PROBE,
@@ -37,6 +30,7 @@ from plumbline.statistics.estimates import Estimate, estimate_table
 from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes
 from plumbline.statistics.intervals import mean_of_proportions
 from plumbline.statistics.permutation import permute_tables
+from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
 from plumbline.statistics.seeds import generator
 from plumbline.tables.schema import metric_frame
 from plumbline.tables.suites import GENDERS, VALENCES, Suite

@@ -10,7 +10,8 @@ import polars as pl
 
 from plumbline.tables.generation_prompts import instruction_ids
 from plumbline.tables.generation_schema import NO_INSTRUCTION
-from plumbline.text.ratings import read_rating, read_salary
+from plumbline.text.ratings import read_rating
+from plumbline.text.salaries import read_salary
 from plumbline.world.generative.answers import NUMERIC_PROMPTS
 from plumbline.world.generative.asking import FreshFaces, ask, load
 from plumbline.world.generative.rates import means, planted, rating_means, salary_means
