@@ -23,8 +23,8 @@ audit: $(READY)  ## set up what is missing, audit the planted world, write the r
 audit-all: $(READY)  ## the whole planted world: every encoder on every dataset
 	@$(BIN)/plumbline audit --config audit-all.yaml
 
-test: $(READY)   ## set up what is missing, run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
+test: $(READY)   ## set up what is missing, run the tests; refuse less than 90% branch coverage of plumbline
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --cov --cov-report=
 
 test-all: $(READY)  ## the tests, on new examples, and the slow suite
 	$(BIN)/python -m pytest --hypothesis-profile=new
