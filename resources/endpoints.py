@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upath import UPath
 
 from plumbline.digests import digest_json
-from plumbline.errors import PlumblineError
 from plumbline.storage.atomic import commit_bytes
 
 if TYPE_CHECKING:
     from plumbline.lvlm.endpoint_report import EndpointReport
-    from resources.places import Places
-
-_LOG = logging.getLogger(__name__)
 
 
 def changed_endpoint(home: Path, model: str) -> str | None:
@@ -26,19 +20,9 @@ def changed_endpoint(home: Path, model: str) -> str | None:
     return _kept(home, model).get("changed")
 
 
-def ask_endpoints(places: Places, models: Iterable[str]) -> None:
-    """Ask the endpoints among these models what they are; of one that does not answer the old version stands."""
-    from plumbline.lvlm.endpoint_report import ask_what_it_is
-
-    for model in models:
-        endpoint = places.lvlm_entry(model).endpoint
-        if endpoint is None or not endpoint.follow:
-            continue
-        try:
-            keep_report(places.home, model, ask_what_it_is(endpoint))
-        except PlumblineError as error:
-            stands = ", so that what it said before stands" if _kept(places.home, model) else ""
-            _LOG.warning("%s did not say what it is%s: %s", model, stands, error)
+def was_asked(home: Path, model: str) -> bool:
+    """Return whether an endpoint has ever said what it is."""
+    return bool(_kept(home, model))
 
 
 def keep_report(home: Path, model: str, report: EndpointReport) -> None:

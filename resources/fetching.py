@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from plumbline.datasets.addresses import HUB, dataset_folder
+from plumbline.datasets.addresses import HUB
 from plumbline.datasets.obtaining import obtaining
 from plumbline.encoders.addresses import parse_address
 from plumbline.errors import ConfigError
@@ -87,11 +86,6 @@ def fetchable(places: Places) -> list[Fetchable]:
             continue
         about = obtaining(entry.reader)
         how = "from the hub" if entry.root.startswith(HUB) else f"to be asked for; licence: {about.licence}"
-        lines.append(
-            Fetchable(Wanted("dataset", dataset), entry.root, how, _folder(places, entry.root).is_dir())
-        )
+        there = places.dataset_root(dataset).is_dir()
+        lines.append(Fetchable(Wanted("dataset", dataset), entry.root, how, there))
     return lines
-
-
-def _folder(places: Places, root: str) -> Path:
-    return dataset_folder(root, places.home) if root.startswith(HUB) else PROJECT / Path(root).expanduser()

@@ -18,7 +18,7 @@ from plumbline.scorers.classifier_folder import classifier_files
 from plumbline.storage.atomic import commit_bytes
 from resources.fetched_note import CLIENT_NOTES, NOTE, file_digests, is_whole, read_note, write_note
 from resources.fetching_aside import built_aside, settle
-from resources.fetching_sources import Library, library_of, source_of
+from resources.fetching_sources import Library, Source, library_of, source_of
 from resources.hub import asking_the_hub, writing
 from resources.places import PROJECT, Places
 
@@ -26,10 +26,40 @@ Kind = Literal["encoder", "lvlm", "scorer"]
 
 
 @dataclass(frozen=True)
+class _Wanted:
+    """A checkpoint of the audit file that can be fetched.
+
+    Attributes
+    ----------
+    id, kind, family
+        In the audit file, which part of it, and the family that it names.
+    address : Address
+        Without a folder.
+    """
+
+    id: str
+    kind: Kind
+    address: Address
+    family: str | None
+
+    def require_usable(self, folder: Path) -> dict[str, str]:
+        """Read a folder as an audit will, wherever it lies now; return the sha256 of weights that were digested."""
+        if self.kind == "lvlm":
+            lvlm_contents(folder, self.id)
+            return {}
+        if self.kind == "scorer":
+            found = classifier_files(f"local-dir:{folder}", project=PROJECT, fetched=folder)
+            return {found.weights.name: digest_file(found.weights)}
+        here = Address(self.address.text, folder=folder)
+        files = locate(here, fetched=folder, encoder=self.id, family=self.family)
+        return {files.weights.name: files.weights_sha256}
+
+
+@dataclass(frozen=True)
 class _Snapshot:
     """One commit of a checkpoint's repository: the names of its files, and what of them an audit needs."""
 
-    encoder: str
+    id: str
     repository: str
     commit: str
     names: tuple[str, ...]
@@ -41,7 +71,7 @@ class _Snapshot:
         found = self.library.pickled_in(self.names)
         if not found:
             raise CheckpointError(
-                f"the repository of `{self.encoder}` has no safetensors weights, and none that can be converted",
+                f"the repository of `{self.id}` has no safetensors weights, and none that can be converted",
                 where=self.repository,
                 found=", ".join(self.names) or "no file",
                 expected=f"{' or '.join(self.library.weights)}; or one file {' or '.join(self.library.pickled)}",
@@ -49,7 +79,7 @@ class _Snapshot:
         return found[0]
 
     def download(self, hub: Any, folder: Path, patterns: list[str]) -> None:
-        with asking_the_hub(CheckpointError, self.encoder, f"{self.repository}@{self.commit}"):
+        with asking_the_hub(CheckpointError, self.id, f"{self.repository}@{self.commit}"):
             hub.snapshot_download(
                 self.repository, revision=self.commit, local_dir=folder, allow_patterns=patterns
             )
@@ -90,36 +120,35 @@ def fetch_checkpoint(
         If the address is a local folder, or names its commit and `newest` is asked for, the hub cannot be reached,
         or what it gave cannot be audited.
     """
-    address, family = _wanted(places, encoder, newest, kind)
+    wanted = _wanted(places, encoder, newest, kind)
     if hub is None:
         import huggingface_hub as hub
 
-    folder = places.fetched / address.slug
-    repository, config = source_of(address)
+    folder, source = places.fetched / wanted.address.slug, source_of(wanted.address)
     with writing(CheckpointError, encoder, folder):
         settle(folder)
-        revision = address.revision or (None if newest else _commit_of(folder, repository))
-        snapshot = _snapshot(hub, encoder, repository, revision, family, kind, written=config is not None)
-        whole = is_whole(folder, repository, snapshot.commit)
+        revision = wanted.address.revision or (None if newest else _commit_of(folder, source.repository))
+        snapshot = _snapshot(hub, wanted, source, revision)
+        whole = is_whole(folder, source.repository, snapshot.commit)
         if whole and snapshot.library.weights_in(path.name for path in folder.iterdir()):
-            _located(address, folder, encoder, family, kind)
+            wanted.require_usable(folder)
             return folder
         with built_aside(folder, snapshot.commit) as made:
             if whole:
                 # For an encoder of the other library: both then load from this folder.
                 shutil.copytree(folder, made, dirs_exist_ok=True)
-            converted = _fill(made, snapshot, config, hub)
-            known = _located(address, made, encoder, family, kind)
+            converted = _fill(made, snapshot, source.config, hub)
+            known = wanted.require_usable(made)
             _write_note(made, snapshot, known, converted)
     return folder
 
 
 def pinned_commit(places: Places, encoder: str, kind: Kind = "encoder") -> str | None:
     """Return the commit that later fetches keep to where the address names none; None where it names one."""
-    address, _ = _wanted(places, encoder, newest=False, kind=kind)
-    if address.revision is not None:
+    wanted = _wanted(places, encoder, newest=False, kind=kind)
+    if wanted.address.revision is not None:
         return None
-    return _commit_of(places.fetched / address.slug, source_of(address)[0])
+    return _commit_of(places.fetched / wanted.address.slug, source_of(wanted.address).repository)
 
 
 def _commit_of(folder: Path, repository: str) -> str | None:
@@ -129,8 +158,8 @@ def _commit_of(folder: Path, repository: str) -> str | None:
     return commit if note.get("repository") == repository and isinstance(commit, str) else None
 
 
-def _wanted(places: Places, encoder: str, newest: bool, kind: Kind) -> tuple[Address, str | None]:
-    """Return the address of a checkpoint that can be fetched, and the family that the audit file names."""
+def _wanted(places: Places, encoder: str, newest: bool, kind: Kind) -> _Wanted:
+    """Return a checkpoint of the audit file; refuse one that cannot be fetched."""
     audit = places.audit
     entry = {"encoder": audit.encoders, "lvlm": audit.lvlms, "scorer": audit.scorers}[kind].get(encoder)
     if entry is None:
@@ -148,24 +177,22 @@ def _wanted(places: Places, encoder: str, newest: bool, kind: Kind) -> tuple[Add
             found=text,
             hint="write the newer commit into the audit file",
         )
-    return address, getattr(entry, "family", None)
+    return _Wanted(encoder, kind, address, getattr(entry, "family", None))
 
 
-def _snapshot(
-    hub: Any,
-    encoder: str,
-    repository: str,
-    revision: str | None,
-    family: str | None,
-    kind: Kind,
-    *,
-    written: bool,
-) -> _Snapshot:
-    with asking_the_hub(CheckpointError, encoder, f"{repository}@{revision or 'newest commit'}"):
-        about = hub.model_info(repository, revision=revision)
+def _snapshot(hub: Any, wanted: _Wanted, source: Source, revision: str | None) -> _Snapshot:
+    with asking_the_hub(CheckpointError, wanted.id, f"{source.repository}@{revision or 'newest commit'}"):
+        about = hub.model_info(source.repository, revision=revision)
     names = tuple(sorted(sibling.rfilename for sibling in about.siblings or ()))
-    library = library_of(names, family, encoder, repository, written=written, generative=kind == "lvlm")
-    return _Snapshot(encoder, repository, about.sha, names, library)
+    library = library_of(
+        names,
+        wanted.family,
+        wanted.id,
+        source.repository,
+        written=source.config is not None,
+        generative=wanted.kind == "lvlm",
+    )
+    return _Snapshot(wanted.id, source.repository, about.sha, names, library)
 
 
 def _fill(made: Path, snapshot: _Snapshot, config: dict[str, Any] | None, hub: Any) -> dict[str, Any] | None:
@@ -197,18 +224,6 @@ def _convert(made: Path, snapshot: _Snapshot, pickled: str, hub: Any) -> dict[st
         return convert_to_safetensors(aside / pickled, made / snapshot.library.converted)
     finally:
         shutil.rmtree(aside)
-
-
-def _located(address: Address, folder: Path, encoder: str, family: str | None, kind: Kind) -> dict[str, str]:
-    """Read a folder as an audit will, wherever it lies now; return the sha256 of weights that were digested."""
-    if kind == "lvlm":
-        lvlm_contents(folder, encoder)
-        return {}
-    if kind == "scorer":
-        found = classifier_files(f"local-dir:{folder}", project=PROJECT, fetched=folder)
-        return {found.weights.name: digest_file(found.weights)}
-    files = locate(Address(address.text, folder=folder), fetched=folder, encoder=encoder, family=family)
-    return {files.weights.name: files.weights_sha256}
 
 
 def _write_note(

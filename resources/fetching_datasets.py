@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from plumbline.archives import Extracted, extract_archive
 from plumbline.datasets.addresses import HUB, DatasetAddress, dataset_folder, parse_dataset_address
@@ -11,10 +11,17 @@ from plumbline.errors import DatasetError
 from resources.fetched_note import NOTE, file_digests, write_note
 from resources.fetching_aside import built_aside
 from resources.hub import asking_the_hub, writing
-from resources.places import PLANTED, PROJECT, Places
+from resources.places import PLANTED, Places, from_checkout
 
 # For a repository that obtaining.yaml does not know: tables and pictures, never a script.
 _TABLES_AND_PICTURES = ("*.parquet", "*.csv", "*.json", "*.txt", "*.jpg", "*.jpeg", "*.png", "*.webp")
+
+
+class ExtractedDataset(NamedTuple):
+    """Where a dataset was extracted to, and how much that was."""
+
+    folder: Path
+    extracted: Extracted
 
 
 def fetch_dataset(places: Places, dataset: str, *, hub: Any = None) -> Path | None:
@@ -67,7 +74,7 @@ def fetch_dataset(places: Places, dataset: str, *, hub: Any = None) -> Path | No
 
 def extract_dataset(
     places: Places, dataset: str, archive: Path, *, progress: Callable[[int], None] | None = None
-) -> tuple[Path, Extracted]:
+) -> ExtractedDataset:
     """Extract an archive that a person was given into the dataset's folder of the audit file.
 
     Raises
@@ -84,8 +91,8 @@ def extract_dataset(
             expected="root: the folder to extract into",
             hint=f"write that folder as `root` of `{dataset}`",
         )
-    folder = (PROJECT / Path(root).expanduser()).resolve()
-    return folder, extract_archive(archive, folder, progress=progress)
+    folder = from_checkout(root)
+    return ExtractedDataset(folder, extract_archive(archive, folder, progress=progress))
 
 
 def _write_note(address: DatasetAddress, made: Path, *, beside: Path, licence: str) -> None:

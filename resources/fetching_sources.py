@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from typing import Any
+from typing import Any, NamedTuple
 
 from plumbline.bin_conversion import SUFFIXES
 from plumbline.encoders.addresses import Address
@@ -100,10 +100,24 @@ def library_of(
     )
 
 
-def source_of(address: Address) -> tuple[str, dict[str, Any] | None]:
-    """Return the repository, and for `ARCHITECTURE/TAG` the open_clip configuration to write beside the weights."""
+class Source(NamedTuple):
+    """Where a checkpoint is on the hub.
+
+    Attributes
+    ----------
+    repository : str
+    config : dict or None
+        For `ARCHITECTURE/TAG`: the open_clip configuration to write beside the weights.
+    """
+
+    repository: str
+    config: dict[str, Any] | None
+
+
+def source_of(address: Address) -> Source:
+    """Return where an address leads on the hub; raises CheckpointError where open_clip has no such checkpoint."""
     if address.repository is not None:
-        return address.repository, None
+        return Source(address.repository, None)
     declare_missing_operators()
     import open_clip
     from open_clip.pretrained import get_pretrained_cfg
@@ -130,4 +144,5 @@ def source_of(address: Address) -> tuple[str, dict[str, Any] | None]:
     preprocess = {
         k: pretrained[k] for k in ("mean", "std", "interpolation", "resize_mode") if pretrained.get(k)
     }
-    return pretrained["hf_hub"].rsplit("/", 1)[0], {"model_cfg": model, "preprocess_cfg": preprocess}
+    config = {"model_cfg": model, "preprocess_cfg": preprocess}
+    return Source(pretrained["hf_hub"].rsplit("/", 1)[0], config)

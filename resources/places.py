@@ -35,6 +35,11 @@ PLANTED = "planted:"
 _OF_AN_ENDPOINT = ("model", "send_seed", "send_top_k", "defaults")
 
 
+def from_checkout(path: str) -> Path:
+    """Return where a path of the audit file leads: a relative one starts at the checkout, `~` is the home folder."""
+    return (PROJECT / Path(path).expanduser()).resolve()
+
+
 @lru_cache(maxsize=4)
 def _settings(text: str) -> Audit:
     return Audit.model_validate_json(text)
@@ -197,7 +202,7 @@ class Places:
             return ensure(root.removeprefix(PLANTED), self.home / "world")
         if root.startswith(HUB):
             return dataset_folder(root, self.home)
-        return (PROJECT / Path(root).expanduser()).resolve()
+        return from_checkout(root)
 
     def checkpoint_folder(self, address: str) -> Path:
         """Return where the checkpoint of an address lies, whether it is there or not."""
@@ -257,7 +262,7 @@ class Places:
         ConfigError
             If there is no such file.
         """
-        found = (PROJECT / Path(path).expanduser()).resolve()
+        found = from_checkout(path)
         if not found.is_file():
             raise ConfigError(
                 "a file that the audit file names is not there",

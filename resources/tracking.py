@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from resources.places import Places
 
@@ -59,6 +59,13 @@ class TrackedCell:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
+class TrackedRun(NamedTuple):
+    """The MLflow run of a cell: its id, and whether it was written now."""
+
+    run: str
+    written: bool
+
+
 class TrackingUnavailable(Exception):
     """The tracking store could not be reached or written; the computation is not lost, the run can be sent later."""
 
@@ -95,13 +102,8 @@ class Tracking:
                 client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS)
             )
 
-    def write(self, cell: TrackedCell) -> tuple[str, bool]:
+    def write(self, cell: TrackedCell) -> TrackedRun:
         """Write a cell's run, or find the finished run that already has this content.
-
-        Returns
-        -------
-        (str, bool)
-            MLflow run id, and whether the run was written now.
 
         Raises
         ------
@@ -123,7 +125,7 @@ class Tracking:
             raise
         self._failed = None
 
-    def _write(self, cell: TrackedCell) -> tuple[str, bool]:
+    def _write(self, cell: TrackedCell) -> TrackedRun:
         client, experiment = self.client(), self.experiment()
         own = f"tags.`{CELL_TAG}` = '{cell.cell}'"
         # What a killed process, or a store that went away, left half written.
@@ -136,13 +138,13 @@ class Tracking:
             run = finished[0].info.run_id
             for name in _TAGS_OF_THE_NEWEST_RUN & set(cell.tags):
                 client.set_tag(run, name, cell.tags[name])
-            return str(run), False
+            return TrackedRun(str(run), written=False)
         run = client.create_run(
             experiment, run_name=cell.name, tags={CELL_TAG: cell.cell, **cell.tags}
         ).info.run_id
         self._log(client, run, cell)
         client.set_terminated(run, status="FINISHED")
-        return str(run), True
+        return TrackedRun(str(run), written=True)
 
     @staticmethod
     def _log(client: Any, run: str, cell: TrackedCell) -> None:
