@@ -12,16 +12,9 @@ from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Crop, Placement
 from plumbline.encoders.learned_tokens import replaced_embeddings, require_start, with_placeholders
 from plumbline.encoders.pixels import Normalisation, grey_levels
-from plumbline.encoders.torch_encoder import (
-    NOT_LOADABLE,
-    TorchEncoder,
-    as_rows,
-    damage_hint,
-    first_line,
-    go_offline,
-)
+from plumbline.encoders.torch_encoder import TorchEncoder, as_rows
+from plumbline.encoders.whole_models import loading, ready_libraries
 from plumbline.errors import CheckpointError
-from plumbline.torchvision_operators import declare_missing_operators
 
 if TYPE_CHECKING:
     import torch
@@ -45,8 +38,7 @@ class OpenClipEncoder(TorchEncoder):
     """
 
     def __init__(self, files: CheckpointFiles, placement: Placement) -> None:
-        go_offline()
-        declare_missing_operators()
+        ready_libraries()
         import open_clip
 
         model, transform, self._tokenizer = _load(files)
@@ -120,23 +112,15 @@ class OpenClipEncoder(TorchEncoder):
 def _load(files: CheckpointFiles) -> tuple[Any, Any, Any]:
     """Return the model, its evaluation transform and its tokenizer, from the digested file alone."""
     import open_clip
-    from safetensors import SafetensorError
 
     _require_same_file(files)
     address = f"local-dir:{files.folder}"
-    try:
+    expected = "open_clip_config.json, safetensors weights and, if the config names one, a tokenizer"
+    with loading("open_clip could not load this checkpoint", where=files.folder, expected=expected):
         model, _, transform = open_clip.create_model_and_transforms(
             address, precision="fp32", require_pretrained=True, weights_only=True
         )
         return model, transform, open_clip.get_tokenizer(address)
-    except (*NOT_LOADABLE, SafetensorError) as error:
-        raise CheckpointError(
-            "open_clip could not load this checkpoint",
-            where=files.folder,
-            found=first_line(error),
-            expected="open_clip_config.json, safetensors weights and, if the config names one, a tokenizer",
-            hint=damage_hint(error),
-        ) from error
 
 
 def _split(transform: Any, files: CheckpointFiles) -> tuple[list[Any], Normalisation]:

@@ -1,8 +1,7 @@
-"""What every adapter of a torch model shares: offline, placed on a device, with an identity and a forward context."""
+"""What every adapter of a torch model shares: placed on a device, with an identity and a forward context."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -16,17 +15,12 @@ from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Crop, EncoderIdentity, Placement
 from plumbline.encoders.families import find_family
 from plumbline.encoders.pixels import Normalisation
+from plumbline.encoders.whole_models import own_memory
 from plumbline.images.decoding import DECODING_VERSION
 
 if TYPE_CHECKING:
     import torch
     from PIL.Image import Image
-
-
-NOT_LOADABLE = (
-    RuntimeError, ValueError, TypeError, OSError, KeyError, AttributeError, ImportError, AssertionError,
-)  # fmt: skip
-"""What the libraries raise on files that they cannot make a model of."""
 
 
 class TorchEncoder:
@@ -107,13 +101,6 @@ class TorchEncoder:
         return self._normalisation(batch, device=self.device)
 
 
-def own_memory(model: torch.nn.Module) -> None:
-    """Copy weights and buffers once; on a CPU they would else follow whatever is written into the mapped file."""
-    for tensor in (*model.parameters(), *model.buffers()):
-        # Tied weights are one tensor, met once, and so they stay tied.
-        tensor.data = tensor.data.clone()
-
-
 @contextmanager
 def without_tf32() -> Iterator[None]:
     """Multiply and convolve float32 as float32, where a GPU would cut the mantissa to 10 bits; put back after it."""
@@ -134,26 +121,6 @@ def without_tf32() -> Iterator[None]:
 def as_rows(rows: torch.Tensor) -> NDArray[np.float32]:
     """Return a tensor as a float32 array."""
     return np.asarray(rows.float().cpu().numpy(), dtype=np.float32)
-
-
-def go_offline() -> None:
-    """Keep this process from downloading, whatever its environment says: a run uses what is on disk."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    from huggingface_hub import constants
-
-    # The variable is read once, at import, which may have been long ago.
-    constants.HF_HUB_OFFLINE = True
-
-
-def first_line(error: Exception) -> str:
-    """Return what an error of a library says first, or its type where it says nothing."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
-def damage_hint(error: Exception) -> str | None:
-    """Return what to do about weights that safetensors cannot read; None where it is something else."""
-    damaged = type(error).__name__ == "SafetensorError"
-    return "the weights file is cut short or damaged: copy or fetch the checkpoint again" if damaged else None
 
 
 def _backend(library: str, placement: Placement, attention: str | None) -> str:

@@ -13,23 +13,13 @@ from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Placement
 from plumbline.encoders.image_processor import ImageProcessor
 from plumbline.encoders.learned_tokens import replaced_embeddings, require_start, with_placeholders
-from plumbline.encoders.torch_encoder import (
-    NOT_LOADABLE,
-    TorchEncoder,
-    as_rows,
-    damage_hint,
-    first_line,
-    go_offline,
-)
-from plumbline.encoders.whole_weights import require_every_weight
-from plumbline.errors import CheckpointError, EncodingError
-from plumbline.torchvision_operators import declare_missing_operators
+from plumbline.encoders.torch_encoder import TorchEncoder, as_rows
+from plumbline.encoders.whole_models import FROM_DISK, loading, ready_libraries, whole_model
+from plumbline.errors import EncodingError
 
 if TYPE_CHECKING:
     import torch
     from PIL.Image import Image
-
-_OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 class TransformersEncoder(TorchEncoder):
@@ -67,8 +57,7 @@ class TransformersEncoder(TorchEncoder):
     """Patterns of weight names in the file, and what the model calls them."""
 
     def __init__(self, files: CheckpointFiles, placement: Placement) -> None:
-        go_offline()
-        declare_missing_operators()
+        ready_libraries()
         model, tokenizer, joined = self._load(files)
         self._images = ImageProcessor(joined, folder=files.folder)
         self._tokenizer: Any = tokenizer
@@ -95,50 +84,27 @@ class TransformersEncoder(TorchEncoder):
     def _load(self, files: CheckpointFiles) -> tuple[Any, Any, Any]:
         """Return the model, the tokenizer, and the processor that joins it to the image processor."""
         import transformers
-        from safetensors import SafetensorError
 
-        transformers.utils.logging.disable_progress_bar()
-        try:
-            model = self._load_model(transformers, files)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **_OPTIONS)
+        expected = f"a checkpoint of {self.model_class} with its image processor and tokenizer"
+        with loading("transformers could not load this checkpoint", where=files.folder, expected=expected):
+            model = whole_model(
+                getattr(transformers, self.model_class),
+                files.folder,
+                dtype="float32",
+                weights=files.weights,
+                of=self.model_class,
+                may_be_left=lambda name: name.startswith(self.other_heads),
+                key_mapping=self.renamed or None,
+            )
+            tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **FROM_DISK)
             images = getattr(transformers, self.image_processor_class)
             # The processors that run on torchvision give other pixels than those of the published results.
             options = {"backend": "pil"} if self.image_processor_class == "AutoImageProcessor" else {}
-            image_processor = images.from_pretrained(files.folder, **options, **_OPTIONS)
+            image_processor = images.from_pretrained(files.folder, **options, **FROM_DISK)
             joined = getattr(transformers, self.processor_class)(
                 image_processor=image_processor, tokenizer=tokenizer
             )
-        except (*NOT_LOADABLE, SafetensorError) as error:
-            raise CheckpointError(
-                "transformers could not load this checkpoint",
-                where=files.folder,
-                found=first_line(error),
-                expected=f"a checkpoint of {self.model_class} with its image processor and tokenizer",
-                hint=damage_hint(error),
-            ) from error
         return model, tokenizer, joined
-
-    def _load_model(self, transformers: Any, files: CheckpointFiles) -> Any:
-        import torch
-
-        model_class = getattr(transformers, self.model_class)
-        model, info = model_class.from_pretrained(
-            files.folder,
-            use_safetensors=True,
-            dtype=torch.float32,
-            output_loading_info=True,
-            # Said here, so that no configuration says another; these two need nothing but torch.
-            attn_implementation="sdpa" if model_class._supports_sdpa else "eager",
-            **({"key_mapping": self.renamed} if self.renamed else {}),
-            **_OPTIONS,
-        )
-        require_every_weight(
-            info,
-            where=files.weights,
-            of=self.model_class,
-            may_be_left=lambda name: name.startswith(self.other_heads),
-        )
-        return model
 
     def _longest_text(self, text_config: Any) -> int:
         return int(text_config.max_position_embeddings)

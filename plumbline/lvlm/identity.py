@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from plumbline.encoders.encoder import Placement
-from plumbline.encoders.torch_encoder import go_offline
-from plumbline.lvlm.loaded_model import OPTIONS, identity_of, load_images, load_tokenizer, stop_tokens
+from plumbline.encoders.whole_models import FROM_DISK, ready_libraries
+from plumbline.lvlm.loaded_model import identity_of, load_images, load_tokenizer, stop_tokens
 from plumbline.lvlm.loading import LvlmFiles
 from plumbline.lvlm.prompt_format import find_format, plain_format
 
@@ -38,11 +38,11 @@ def identity_from_files(files: LvlmFiles, placement: Placement) -> str:
 
 def _generation_config(files: LvlmFiles) -> Any:
     """Return what a loaded model would have: the checkpoint's own file, or what its configuration implies."""
-    go_offline()
+    ready_libraries()
     import transformers
 
     try:
-        return transformers.GenerationConfig.from_pretrained(files.folder, **OPTIONS)
+        return transformers.GenerationConfig.from_pretrained(files.folder, **FROM_DISK)
     except OSError:
-        config = transformers.AutoConfig.from_pretrained(files.folder, **OPTIONS)
+        config = transformers.AutoConfig.from_pretrained(files.folder, **FROM_DISK)
         return transformers.GenerationConfig.from_model_config(config)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from typing import Any
 
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Placement
 from plumbline.encoders.image_processor import ImageProcessor
-from plumbline.encoders.torch_encoder import NOT_LOADABLE, damage_hint, first_line, go_offline, own_memory
-from plumbline.encoders.whole_weights import require_every_weight
-from plumbline.errors import CheckpointError, ConfigError
+from plumbline.encoders.whole_models import FROM_DISK, loading, own_memory, ready_libraries, whole_model
+from plumbline.errors import ConfigError
 from plumbline.images.decoding import DECODING_VERSION
 from plumbline.lvlm.families import LVLM_FAMILIES
 from plumbline.lvlm.loading import LvlmFiles
 from plumbline.lvlm.prompt_format import TURN_ENDS, PromptFormat
-from plumbline.torchvision_operators import declare_missing_operators
 
-OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 ATTENTION = "sdpa"
 # What older versions of transformers saved beside the weights, and newer ones compute.
 _COMPUTED = ("position_ids", "rotary_emb.inv_freq")
@@ -39,62 +37,49 @@ def load_model(files: LvlmFiles, placement: Placement) -> Any:
         raise ConfigError(
             "models cannot run in this number type", found=placement.dtype, expected=", ".join(_DTYPES)
         )
-    _prepare()
-    import torch
+    ready_libraries()
     import transformers
-    from safetensors import SafetensorError
 
-    transformers.utils.logging.disable_progress_bar()
     model_class = LVLM_FAMILIES[files.family].model_class
-    try:
-        model, info = getattr(transformers, model_class).from_pretrained(
+    with _loading(files, f"a checkpoint of {model_class}"):
+        model = whole_model(
+            getattr(transformers, model_class),
             files.folder,
-            use_safetensors=True,
-            dtype=getattr(torch, placement.dtype),
-            output_loading_info=True,
-            # Said here, so that no configuration says another; it needs nothing but torch.
-            attn_implementation=ATTENTION,
-            **OPTIONS,
+            dtype=placement.dtype,
+            weights=files.folder,
+            of=model_class,
+            may_be_left=lambda name: name.endswith(_COMPUTED),
+            attention=ATTENTION,
         )
-    except (*NOT_LOADABLE, SafetensorError) as error:
-        raise not_loadable(files, error, f"a checkpoint of {model_class}") from error
-    require_every_weight(
-        info, where=files.folder, of=model_class, may_be_left=lambda name: name.endswith(_COMPUTED)
-    )
     model = model.to(placement.device).eval().requires_grad_(False)
     if placement.device == "cpu":
         own_memory(model)
     return model
 
 
-def _prepare() -> None:
-    """Make this process ready to import transformers' models, tokenizers among them."""
-    go_offline()
-    declare_missing_operators()
-
-
 def load_tokenizer(files: LvlmFiles, subfolder: str = "") -> Any:
     """Return the tokenizer of a checkpoint; raises CheckpointError if transformers cannot load it."""
-    _prepare()
+    ready_libraries()
     import transformers
 
-    try:
-        return transformers.AutoTokenizer.from_pretrained(files.folder / subfolder, **OPTIONS)
-    except NOT_LOADABLE as error:
-        raise not_loadable(files, error, "a tokenizer") from error
+    with _loading(files, "a tokenizer"):
+        return transformers.AutoTokenizer.from_pretrained(files.folder / subfolder, **FROM_DISK)
 
 
 def load_images(files: LvlmFiles) -> ImageProcessor:
     """Return the checkpoint's own preprocessing of images, on PIL; raises CheckpointError if it cannot be loaded."""
-    _prepare()
+    ready_libraries()
     import transformers
 
-    try:
+    with _loading(files, "an image processor"):
         # The processors that run on torchvision give other pixels than those of the published results.
-        own = transformers.AutoImageProcessor.from_pretrained(files.folder, backend="pil", **OPTIONS)
-    except NOT_LOADABLE as error:
-        raise not_loadable(files, error, "an image processor") from error
+        own = transformers.AutoImageProcessor.from_pretrained(files.folder, backend="pil", **FROM_DISK)
     return ImageProcessor(_ImagesAlone(own), folder=files.folder)
+
+
+def _loading(files: LvlmFiles, expected: str) -> AbstractContextManager[None]:
+    what = f"transformers could not load the checkpoint of model `{files.name}`"
+    return loading(what, where=files.folder, expected=expected)
 
 
 class _ImagesAlone:
@@ -140,16 +125,3 @@ def identity_of(
         decoder = f"pillow-{version('pillow')}/plumbline-{DECODING_VERSION}"
         parts |= {"images": images.settings(), "decoder": decoder}
     return digest_json(parts)
-
-
-def not_loadable(files: LvlmFiles, error: Exception, expected: str) -> CheckpointError:
-    """Return the error for files that transformers cannot make something of."""
-    return CheckpointError(
-        f"transformers could not load the checkpoint of model `{files.name}`",
-        where=files.folder,
-        found=first_line(error),
-        expected=expected,
-        hint="a tokenizer.model needs the package sentencepiece"
-        if "sentencepiece" in str(error)
-        else damage_hint(error),
-    )

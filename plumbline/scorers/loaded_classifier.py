@@ -6,13 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.encoders.torch_encoder import NOT_LOADABLE, damage_hint, first_line, go_offline
-from plumbline.encoders.whole_weights import require_every_weight
+from plumbline.encoders.whole_models import FROM_DISK, loading, own_memory, ready_libraries, whole_model
 from plumbline.errors import CheckpointError, ConfigError
 from plumbline.scorers.classifier_folder import ClassifierFiles
-from plumbline.torchvision_operators import declare_missing_operators
 
-_OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 # Older checkpoints have buffers that are computed today, and a layer that their class does not use.
 _UNUSED = re.compile(r"(^|\.)(position_ids|token_type_ids)$|(^|\.)pooler\.")
 # Tokenizers without a limit name a number like this.
@@ -58,23 +55,13 @@ def load_files(
     ConfigError
         If `max_tokens` is more than the model takes, or absent where the model does not say what it takes.
     """
-    go_offline()
-    declare_missing_operators()
+    ready_libraries()
     import transformers
-    from safetensors import SafetensorError
 
-    transformers.utils.logging.disable_progress_bar()
-    try:
+    expected = "a sequence classifier of one of transformers' own architectures, with its tokenizer"
+    with loading("transformers could not load this classifier", where=files.folder, expected=expected):
         model = _model(transformers, files, dtype)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **_OPTIONS)
-    except (*NOT_LOADABLE, SafetensorError) as error:
-        raise CheckpointError(
-            "transformers could not load this classifier",
-            where=files.folder,
-            found=first_line(error),
-            expected="a sequence classifier of one of transformers' own architectures, with its tokenizer",
-            hint=damage_hint(error),
-        ) from error
+        tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **FROM_DISK)
     if tokenizer.pad_token_id is None:
         raise CheckpointError(
             "this classifier's tokenizer has no token to pad with, so that texts cannot share a batch",
@@ -95,30 +82,21 @@ def load_files(
 
 
 def _model(transformers: Any, files: ClassifierFiles, dtype: str) -> Any:
-    import torch
-
-    config = transformers.AutoConfig.from_pretrained(files.folder, **_OPTIONS)
+    config = transformers.AutoConfig.from_pretrained(files.folder, **FROM_DISK)
     classes = transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
     if type(config) not in classes:
         raise ValueError(f"model_type: {config.model_type}, which has no sequence classifier")
-    model_class = classes[type(config)]
-    model, info = model_class.from_pretrained(
+    model = whole_model(
+        classes[type(config)],
         files.folder,
-        use_safetensors=True,
-        dtype=getattr(torch, dtype),
-        output_loading_info=True,
-        # They are refused below, by name.
+        dtype=dtype,
+        weights=files.weights,
+        of="a trained sequence classifier",
+        may_be_left=_UNUSED.search,
+        # They are refused all the same, by name.
         ignore_mismatched_sizes=True,
-        # Said here, so that no configuration says another; these two need nothing but torch.
-        attn_implementation="sdpa" if model_class._supports_sdpa else "eager",
-        local_files_only=True,
     )
-    require_every_weight(
-        info, where=files.weights, of="a trained sequence classifier", may_be_left=_UNUSED.search
-    )
-    # On a CPU they would else follow whatever is written into the mapped file.
-    for tensor in (*model.parameters(), *model.buffers()):
-        tensor.data = tensor.data.clone()
+    own_memory(model)
     return model
 
 

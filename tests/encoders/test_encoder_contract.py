@@ -243,7 +243,7 @@ def test_weights_that_are_overwritten_in_place_do_not_reach_a_loaded_model(
 
 
 def test_tied_weights_stay_tied():
-    from plumbline.encoders.torch_encoder import own_memory
+    from plumbline.encoders.whole_models import own_memory
 
     first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
     second.weight = first.weight
