@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from json.encoder import encode_basestring
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import polars as pl
 
-from plumbline.cores import usable_cores
-from plumbline.datasets.containment import dataset_root, index_file, inside, leads_out, unreadable_index
+from plumbline.datasets.containment import dataset_root, index_file, inside, unreadable_index
+from plumbline.datasets.dataset_files import DatasetFiles
 from plumbline.datasets.duplicates import Accepted, settle_duplicates
+from plumbline.datasets.in_order import Progress, in_order
 from plumbline.datasets.records import (
     LABEL_COLUMNS,
     RECORD_SCHEMA,
@@ -26,26 +21,13 @@ from plumbline.datasets.records import (
     Ingested,
     Reader,
     Refusal,
-    unsafe_characters,
 )
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images.decoding import MAX_FILE_BYTES, check, read_image_file, suffix_of
+from plumbline.images.decoding import check, read_image_file, suffix_of
 from plumbline.tables.schema import QUARANTINE_SCHEMA
 
-Progress = Callable[[int, int], None]
-
-# Large enough that handing work to a thread costs little beside the work, small enough that progress is seen.
-_CHUNK = 32
-_CHUNKS_AHEAD = 4
-# An item that takes less is Python from end to end: several threads would only hand its lock to and fro.
-_QUICK_SECONDS = 150e-6
 _LABELS_KEPT = 4096
-# A link at the end is not followed, a pipe is not waited for: both then go the way that has the reasons.
-_PLAIN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 class _Examined(NamedTuple):
@@ -91,7 +73,7 @@ def ingest(
     DatasetError
         If the folder is not there, its index cannot be read, or the accounts do not balance.
     """
-    files = _Files(dataset_root(root))
+    files = DatasetFiles(dataset_root(root))
     # Before the listing is read: an index that changes meanwhile is then found to have changed.
     indexes = _index_lines(reader, files.root)
     listed = reader.entries(files.root)
@@ -100,7 +82,7 @@ def ingest(
 
     def contents() -> Iterator[str]:
         yield from indexes
-        for examined in _in_order(examine, listed, workers=workers, progress=progress):
+        for examined in in_order(examine, listed, workers=workers, progress=progress):
             outcomes.append(examined.outcome)
             yield examined.content
 
@@ -132,52 +114,10 @@ def folder_digest(reader: Reader, root: Path | str, *, workers: int | None = Non
     DatasetError
         If the folder is not there or its index cannot be read.
     """
-    files = _Files(dataset_root(root))
+    files = DatasetFiles(dataset_root(root))
     indexes = _index_lines(reader, files.root)
-    listed = _in_order(partial(_content, files), reader.entries(files.root), workers=workers)
+    listed = in_order(partial(_content, files), reader.entries(files.root), workers=workers)
     return digest_sequence([*indexes, *listed])
-
-
-class _Files:
-    """The files of one dataset while it is read.
-
-    Sound ones are read here, in as few steps as can be; `inside` and `read_image_file` have the rest and its reasons.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        # Folders without a link on the way to them. Looked at once a run: a dataset's files lie in few of them.
-        self._straight: dict[str, bool] = {}
-
-    def read_straight(self, path: str) -> bytes | None:
-        """Return a plain file's bytes in four system calls; None if anything at all is unusual about it."""
-        folder, _, name = path.rpartition("/")
-        if name in ("", ".") or leads_out(path) or unsafe_characters(path) or not self._is_straight(folder):
-            return None
-        try:
-            descriptor = os.open(f"{self.root}/{path}", _PLAIN_FILE)
-        except (OSError, ValueError):
-            return None
-        try:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
-                return None
-            data = os.read(descriptor, about.st_size + 1)
-            return data if len(data) == about.st_size else None
-        except OSError:
-            return None
-        finally:
-            os.close(descriptor)
-
-    def _is_straight(self, folder: str) -> bool:
-        known = self._straight.get(folder)
-        if known is None:
-            try:
-                known = not folder or os.path.realpath(inside(self.root, folder)) == f"{self.root}/{folder}"
-            except ImageRejected:
-                known = False
-            self._straight[folder] = known
-        return known
 
 
 class _Labels:
@@ -208,7 +148,7 @@ def _index_digest(root: Path, name: str) -> str:
         raise unreadable_index(name, error.strerror) from error
 
 
-def _examine(labels_of: _Labels, files: _Files, item: Entry | Refusal) -> _Examined:
+def _examine(labels_of: _Labels, files: DatasetFiles, item: Entry | Refusal) -> _Examined:
     """Say what becomes of one input. A file counts in the digest even where its labels or its path are refused."""
     if isinstance(item, Refusal):
         return _Examined(item, _refused_line(item))
@@ -236,7 +176,7 @@ def _examine(labels_of: _Labels, files: _Files, item: Entry | Refusal) -> _Exami
     return _Examined(refusal or Accepted(item, labels, image_id), _content_line(item, image_id))
 
 
-def _content(files: _Files, item: Entry | Refusal) -> str:
+def _content(files: DatasetFiles, item: Entry | Refusal) -> str:
     if isinstance(item, Refusal):
         return _refused_line(item)
     try:
@@ -259,48 +199,6 @@ def _unread_line(entry: Entry, error: ImageRejected) -> str:
 
 def _refused_line(refusal: Refusal) -> str:
     return canonical_json([refusal.path, refusal.line, refusal.code])
-
-
-def _in_order(
-    work: Callable[[_Item], _Result],
-    items: Sequence[_Item],
-    *,
-    workers: int | None,
-    progress: Progress | None = None,
-) -> Iterator[_Result]:
-    """Yield `work(item)` in the order of the items, with a bounded number of them under way."""
-    threads = workers or usable_cores()
-    pending: deque[Future[tuple[list[_Result], float]]] = deque()
-    chunks = _chunks(items)
-    done, ahead = 0, threads * _CHUNKS_AHEAD if workers else 1
-    with ThreadPoolExecutor(threads, thread_name_prefix="ingest") as pool:
-        try:
-            while True:
-                wanted = max(0, ahead - len(pending))
-                pending.extend(pool.submit(_work_through, work, chunk) for chunk in islice(chunks, wanted))
-                if not pending:
-                    return
-                results, seconds = pending.popleft().result()
-                if not workers:
-                    ahead = 1 if seconds < _QUICK_SECONDS * len(results) else threads * _CHUNKS_AHEAD
-                yield from results
-                done += len(results)
-                if progress is not None:
-                    progress(done, len(items))
-        finally:
-            # Reached early only when the caller or a file system gives up; what has not begun need not begin.
-            for future in pending:
-                future.cancel()
-
-
-def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    return (items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK))
-
-
-def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> tuple[list[_Result], float]:
-    """Return the results and the seconds that they took."""
-    start = time.perf_counter()
-    return [work(item) for item in chunk], time.perf_counter() - start
 
 
 def _record_frame(accepted: list[Accepted], dataset: str) -> pl.DataFrame:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import io
 import os
 import stat
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
-import numpy as np
 from PIL import Image, ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
@@ -26,11 +24,12 @@ from PIL.WebPImagePlugin import WebPImageFile
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.jpeg_structure import plain_size
 from plumbline.images.parquet_images import lies_in_parquet, names_row, read_row_image
+from plumbline.images.upright_rgb import upright_rgb
 
 DECODING_VERSION = 1
-"""Part of every encoder's identity. Raise it with any change of this module that gives an accepted image other pixels
-(the EXIF turn, alpha on white, 16 bits to 8, the conversion to RGB): cached results of other pixels are then left
-aside. What a new Pillow changes is seen by Pillow's own version.
+"""Part of every encoder's identity. Raise it with any change of this module or of `upright_rgb` that gives an accepted
+image other pixels (the EXIF turn, alpha on white, 16 bits to 8, the conversion to RGB): cached results of other pixels
+are then left aside. What a new Pillow changes is seen by Pillow's own version.
 """
 
 MAX_PIXELS = 89_478_485
@@ -64,16 +63,6 @@ SUFFIXES = {
 _OTHER_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF"}
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
 _ACCEPTED = "JPEG, PNG or WEBP"
-_ORIENTATION_TAG, _SHORT = 0x0112, 3
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 class _PixelBudget:
@@ -126,7 +115,7 @@ def decode(source: Path | str | bytes) -> Image.Image:
     with _PIXELS.taken(image.width * image.height):
         try:
             image.load()
-            rgb = _upright_rgb(image)
+            rgb = upright_rgb(image)
         except Exception as error:
             _refuse(error)
     rgb.info = {}
@@ -162,7 +151,7 @@ def check(source: Path | str | bytes, *, suffix: str | None = None) -> None:
             image.draft(image.mode, (1, 1))
             image.load()
             # What can still be refused depends on the mode and what the header says, never on the pixels: one will do.
-            _upright_rgb(image.crop((0, 0, 1, 1)))
+            upright_rgb(image.crop((0, 0, 1, 1)))
         except Exception as error:
             _refuse(error)
 
@@ -304,59 +293,3 @@ def _refuse(error: Exception) -> NoReturn:
     raise ImageRejected(
         "corrupt", "the picture does not decode", found=found, expected="a sound file"
     ) from error
-
-
-def _upright_rgb(image: Image.Image) -> Image.Image:
-    return _as_rgb(_turned(image))
-
-
-def _turned(image: Image.Image) -> Image.Image:
-    turn = _TURNS.get(_orientation(image.info.get("exif", b"")))
-    return image if turn is None else image.transpose(turn)
-
-
-def _orientation(exif: bytes) -> int:
-    """Return the EXIF orientation; 1, upright, where there is none or the block is damaged.
-
-    Read here and not by Pillow, whose answer on a damaged block depends on the process's warning filters.
-    """
-    tiff = exif.removeprefix(b"Exif\0\0")
-    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
-    if order is None:
-        return 1
-    try:
-        (start,) = struct.unpack_from(f"{order}I", tiff, 4)
-        (count,) = struct.unpack_from(f"{order}H", tiff, start)
-        for position in range(count):
-            tag, kind, _, value = struct.unpack_from(f"{order}HHIH", tiff, start + 2 + 12 * position)
-            if (tag, kind) == (_ORIENTATION_TAG, _SHORT):
-                return int(value)
-    except struct.error:
-        pass
-    return 1
-
-
-def _as_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):
-        image = _eight_bit(image)
-    if not image.has_transparency_data:
-        return image.convert("RGB")
-    clear = image.info.get("transparency")
-    if isinstance(clear, tuple) and max(clear) > 255:
-        # Pillow has cut the colours to 8 bits by now, so which pixels the 16-bit key meant is lost.
-        found, expected = f"key {clear}", "an alpha channel or 8-bit colours"
-        raise ImageRejected(
-            "unsupported_format", "16-bit colour with a clear colour", found=found, expected=expected
-        )
-    layer = image if image.mode == "RGBA" else image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
-
-
-def _eight_bit(image: Image.Image) -> Image.Image:
-    """Keep the high byte of 16-bit grey, as Pillow does for 16-bit colour; for grey it would clip at 255."""
-    values = np.asarray(image).astype(np.uint32)
-    grey = Image.fromarray((values >> 8).astype(np.uint8))
-    clear = image.info.get("transparency")
-    if clear is None:
-        return grey
-    return Image.merge("LA", (grey, Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8))))

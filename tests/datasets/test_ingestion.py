@@ -27,7 +27,9 @@ from plumbline.datasets import (
     reader_for,
     reader_names,
 )
+from plumbline.datasets import in_order as in_order_module
 from plumbline.datasets import ingestion as ingestion_module
+from plumbline.datasets.dataset_files import DatasetFiles
 from plumbline.datasets.fairface import FairFace
 from plumbline.datasets.registry import MAPPED
 from plumbline.digests import canonical_json
@@ -87,21 +89,21 @@ def test_work_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         begun += 1
         return item
 
-    for taken, result in enumerate(ingestion_module._in_order(work, range(5000), workers=2), 1):
+    for taken, result in enumerate(in_order_module.in_order(work, range(5000), workers=2), 1):
         assert result == taken - 1
         ahead.append(begun - taken)
     assert len(ahead) == 5000
-    assert max(ahead) <= ingestion_module._CHUNK * (ingestion_module._CHUNKS_AHEAD * 2 + 1)
+    assert max(ahead) <= in_order_module._CHUNK * (in_order_module._CHUNKS_AHEAD * 2 + 1)
 
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_threads_are_used_where_items_have_to_be_waited_for(
     monkeypatch: pytest.MonkeyPatch, quick: bool
 ) -> None:
-    monkeypatch.setattr(ingestion_module, "usable_cores", lambda: 4)
+    monkeypatch.setattr(in_order_module, "usable_cores", lambda: 4)
     if quick:
         # However much else the machine does.
-        monkeypatch.setattr(ingestion_module, "_QUICK_SECONDS", 60)
+        monkeypatch.setattr(in_order_module, "_QUICK_SECONDS", 60)
     under_way, most = 0, 0
     lock = threading.Lock()
 
@@ -115,7 +117,7 @@ def test_threads_are_used_where_items_have_to_be_waited_for(
             under_way -= 1
         return item
 
-    assert list(ingestion_module._in_order(work, range(640), workers=None)) == list(range(640))
+    assert list(in_order_module.in_order(work, range(640), workers=None)) == list(range(640))
     assert (most == 1) is quick
 
 
@@ -266,7 +268,7 @@ def test_the_fast_way_to_a_file_reads_what_the_careful_one_reads_or_nothing(
     (root / "val/link.jpg").symlink_to("1.jpg")
     (root / "linked").symlink_to("val", target_is_directory=True)
     os.mkfifo(root / "val/pipe.jpg")
-    fast = ingestion_module._Files(root).read_straight(name)
+    fast = DatasetFiles(root).read_straight(name)
     assert fast == (jpeg() if name == "val/1.jpg" else None)
 
 
@@ -275,7 +277,7 @@ def test_the_fast_way_to_a_file_reads_what_the_careful_one_reads_or_nothing(
 )
 def test_the_fast_way_leads_nowhere_else(name: str, tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     (tmp_path / "1.jpg").write_bytes(jpeg())
-    assert ingestion_module._Files(tmp_path.resolve()).read_straight(name) is None
+    assert DatasetFiles(tmp_path.resolve()).read_straight(name) is None
 
 
 @settings(max_examples=100, deadline=None)

@@ -11,17 +11,17 @@ from PIL import Image
 from upath import UPath
 
 from plumbline.digests import digest_bytes
-from plumbline.encoders import fast_decoding
+from plumbline.encoders import decoder_gate
 from plumbline.encoders.batching import FittingForward
-from plumbline.encoders.embedding import embed_images
-from plumbline.encoders.encoder import Crop, Placement
-from plumbline.encoders.fast_decoding import (
+from plumbline.encoders.decoder_gate import (
     GATE_IMAGES,
     LEAST_COSINE,
     DecoderGate,
-    FastDecoder,
     require_equal_embeddings,
 )
+from plumbline.encoders.embedding import embed_images
+from plumbline.encoders.encoder import Crop, Placement
+from plumbline.encoders.fast_decoding import FastDecoder
 from plumbline.encoders.image_batches import ImageFiles, with_pillow
 from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.encoders.pixels import grey_levels
@@ -243,7 +243,7 @@ def test_the_gate_looks_at_files_that_go_the_fast_way(tmp_path, cache):
 
 
 def test_without_a_plain_file_among_the_first_the_fast_decoder_is_not_used(tmp_path, cache, monkeypatch):
-    monkeypatch.setattr(fast_decoding, "MOST_LOOKED_AT", 6)
+    monkeypatch.setattr(decoder_gate, "MOST_LOOKED_AT", 6)
     turned = [jpeg_bytes(photograph(i, (80, 70)), exif=exif(6)) for i in range(8)]
     images = written(tmp_path / "turned", [*turned, jpeg_bytes(photograph(9, (80, 70)))])
     encoder, files, looked_at, read = Cropping(), ImageFiles(*images), [], ImageFiles.read

@@ -14,7 +14,7 @@ from PIL import Image, PngImagePlugin
 from written_pictures import BLUE, RED, WHITE, encoded, grey_16_bit, halves, png
 
 from plumbline.errors import ImageRejected
-from plumbline.images import decoding
+from plumbline.images import decoding, upright_rgb
 from plumbline.images.decoding import check, decode
 
 
@@ -171,9 +171,9 @@ def test_check_refuses_what_decode_refuses_without_a_picture_of_one_pixel_more(
 
     decoded = outcome(decode)
     converted: list[tuple[int, int]] = []
-    really = decoding._as_rgb
+    really = upright_rgb._as_rgb
     monkeypatch.setattr(
-        decoding, "_as_rgb", lambda picture: converted.append(picture.size) or really(picture)
+        upright_rgb, "_as_rgb", lambda picture: converted.append(picture.size) or really(picture)
     )
     assert outcome(check) == decoded
     assert set(converted) <= {(1, 1)}
