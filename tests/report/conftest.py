@@ -1,7 +1,8 @@
 """One small synthetic audit for the tests of the report."""
 
 import pytest
-from synthetic_audit import GRID, synthetic_inputs, synthetic_table
+from synthetic_audit import synthetic_inputs
+from synthetic_table import GRID, synthetic_table
 
 from plumbline.report import render
 

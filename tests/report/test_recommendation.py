@@ -2,13 +2,14 @@
 
 import polars as pl
 import pytest
-from synthetic_audit import transfer_row
+from synthetic_transfer import transfer_row
 
 from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA
 from plumbline.mitigation.methods import METHODS
 from plumbline.report import Reading
-from plumbline.report.recommendation import advice, changed, foremost, joined, recommended
+from plumbline.report.recommendation import advice, changed, foremost, recommended
 from plumbline.report.transfer import tried
+from plumbline.report.vocabulary import listed
 
 BETTER, WORSE, SAME = -0.4, 0.3, 0.02
 GENDER_CRIME = {"kind": "axis", "suite": "crime", "event": "crime", "attribute": "gender"}
@@ -201,6 +202,6 @@ def test_changes_of_every_unit_are_among_the_foremost():
 
 
 def test_enumerations():
-    assert [joined(words) for words in (["a"], ["a", "b"], ["a", "b", "c"], [])] == [
+    assert [listed(words) for words in (["a"], ["a", "b"], ["a", "b", "c"], [])] == [
         "a", "a and b", "a, b and c", "nothing",
     ]  # fmt: skip

@@ -22,12 +22,12 @@ from plumbline.report.chapters.associations import CHAPTER
 from plumbline.report.figures.associations import (
     SCALES,
     association_figure,
-    correlation_figure,
-    markedness_figure,
     scale_title,
     small_association_figure,
-    strongest_model,
+    strongest_first,
 )
+from plumbline.report.figures.markedness import markedness_figure
+from plumbline.report.figures.valences import correlation_figure
 from plumbline.tables.schema import metric_frame
 from plumbline.tables.suites import load_suite
 
@@ -135,7 +135,7 @@ def test_dots_tell_scale_group_interval_and_evidence(associations):
 
 def test_the_model_with_the_largest_effect_comes_first(associations, inputs):
     swapped = tuple(reversed(MODELS))
-    assert strongest_model(associations, swapped, DATASET) == list(MODELS)
+    assert strongest_first(associations, swapped, DATASET) == list(MODELS)
     small = small_association_figure(associations, READING, swapped, DATASET)
     assert small.name == f"associations-{MODELS[0]}-{DATASET}"
     (part,) = CHAPTER.parts(associations, inputs)

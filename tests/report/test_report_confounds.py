@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import polars as pl
 import pytest
+from read_back import tips
 
 from plumbline.errors import MetricError
 from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
@@ -28,74 +29,74 @@ LEVELS = {
 PROTECTED = ("gender", "race", "age")
 
 
+SIGN = {"positive": 1.0, "negative": -1.0}
+
+
 def rows_of(model, lean=0.004, q=0.01):
     """Return rows of one model whose outcome follows every confound by `lean` a level."""
     base = {
         "model": model, "dataset": DATASET, "condition": "before", "statistic": "estimate", "suite": "perception",
         "reason": "interval from only 4 sets",
     }  # fmt: skip
-    sign, rows = {"positive": 1.0, "negative": -1.0}, []
-    for confound, levels in LEVELS.items():
-        for event in ("positive", "negative", "blank"):
-            for level in levels:
-                value = lean * level * sign.get(event, 0.0)
-                each = base | {
-                    "metric": "perception_by_level",
-                    "attribute": confound,
-                    "group": f"{level:g}",
-                    "n": 24,
-                }
-                each |= {"event": event, "ci_low": value - 0.002, "ci_high": value + 0.002}
-                rows += [
-                    each
-                    | {"definition": "raw", "value": value + 0.2, "ci_low": math.nan, "ci_high": math.nan}
-                ]
-                rows += [each | {"definition": "less_blank", "value": value}] * (event != "blank")
-        for part in ("all", "below", "above") if confound in ("pose", "smiling") else ("all",):
-            for event in (None, *sign):
-                value = lean * sign.get(event, 0.0)
-                for definition in ("ols", "cluster", "level_means"):
-                    key = base | {
-                        "attribute": confound,
-                        "group": part,
-                        "event": event,
-                        "definition": definition,
-                        "n": 90,
-                    }
-                    fit = {
-                        "value": value,
-                        "ci_low": value - 0.001,
-                        "ci_high": value + 0.001,
-                        "p": q / 2,
-                        "q": q,
-                    }
-                    rows.append(key | fit | {"metric": "confound_slope"})
-                    rows.append(
-                        key | {"metric": "confound_slope", "statistic": "standard_error", "value": 0.0005}
-                    )
-                    share = {"cluster": 0.5, "ols": 0.4, "level_means": 0.9}[definition]
-                    rows.append(
-                        key | {"metric": "confound_r_squared", "value": share, "ci_low": 0.3, "ci_high": 0.95}
-                    )
-    for event in sign:
-        for definition in ("ttest", "cluster"):
-            key = base | {"event": event, "definition": definition}
-            for name in (*LEVELS, "gender", "race"):
-                size = 0.012 if name == "smiling" else 0.008
-                change = {"value": size, "ci_low": size - 1e-3, "ci_high": size + 1e-3, "n": 60}
-                rows.append(key | change | {"metric": "attribute_change", "attribute": name})
-            for confound in ("pose", "lighting", "smiling"):
-                for protected in PROTECTED:
-                    more = 0.004 if confound == "smiling" else 0.0
-                    pair = {
-                        "metric": "confound_vs_protected",
-                        "attribute": confound,
-                        "reference_group": protected,
-                    }
-                    test = {"value": more, "ci_low": more - 2e-3, "ci_high": more + 2e-3, "n": 90}
-                    test |= {"p": q / 2 if more else 0.8, "q": q if more else 0.9}
-                    rows.append(key | pair | test)
-                    rows.append(key | pair | {"statistic": "t", "value": 2.5 if more else 0.1})
+    rows = []
+    for confound in LEVELS:
+        rows += level_rows(base, confound, lean) + slope_rows(base, confound, lean, q)
+    for event, definition in product(SIGN, ("ttest", "cluster")):
+        rows += change_rows(base | {"event": event, "definition": definition}, q)
+    return rows
+
+
+def around(value, half):
+    return {"value": value, "ci_low": value - half, "ci_high": value + half}
+
+
+def level_rows(base, confound, lean):
+    """Return the outcome at every level of a confound, as it is and less that of a blank image."""
+    rows = []
+    for event, level in product((*SIGN, "blank"), LEVELS[confound]):
+        value = lean * level * SIGN.get(event, 0.0)
+        each = base | {
+            "metric": "perception_by_level", "attribute": confound, "group": f"{level:g}", "n": 24, "event": event,
+        }  # fmt: skip
+        rows.append(
+            each | {"definition": "raw", "value": value + 0.2, "ci_low": math.nan, "ci_high": math.nan}
+        )
+        if event != "blank":
+            rows.append(each | {"definition": "less_blank", **around(value, 0.002)})
+    return rows
+
+
+def slope_rows(base, confound, lean, q):
+    """Return the slopes on a confound: three fits of each event, with their error and share of variance."""
+    rows = []
+    shares = {"ols": 0.4, "cluster": 0.5, "level_means": 0.9}
+    parts = ("all", "below", "above") if confound in ("pose", "smiling") else ("all",)
+    for part, event, definition in product(parts, (None, *SIGN), shares):
+        key = base | {"attribute": confound, "group": part, "event": event, "definition": definition, "n": 90}
+        slope = key | {"metric": "confound_slope"}
+        rows.append(slope | around(lean * SIGN.get(event, 0.0), 0.001) | {"p": q / 2, "q": q})
+        rows.append(slope | {"statistic": "standard_error", "value": 0.0005})
+        share = {"value": shares[definition], "ci_low": 0.3, "ci_high": 0.95}
+        rows.append(key | {"metric": "confound_r_squared"} | share)
+    return rows
+
+
+def change_rows(key, q):
+    """Return by how much each attribute changes the outcome; of the confounds, smiling does so the most."""
+    rows = []
+    for name in (*LEVELS, "gender", "race"):
+        size = 0.012 if name == "smiling" else 0.008
+        rows.append(key | around(size, 1e-3) | {"n": 60, "metric": "attribute_change", "attribute": name})
+    for confound, protected in product(("pose", "lighting", "smiling"), PROTECTED):
+        more = 0.004 if confound == "smiling" else 0.0
+        pair = key | {
+            "metric": "confound_vs_protected",
+            "attribute": confound,
+            "reference_group": protected,
+        }
+        test = {"n": 90, "p": q / 2 if more else 0.8, "q": q if more else 0.9}
+        rows.append(pair | around(more, 2e-3) | test)
+        rows.append(pair | {"statistic": "t", "value": 2.5 if more else 0.1})
     return rows
 
 
@@ -158,10 +159,6 @@ def words():
         }
         frames.append(pl.DataFrame(columns, schema=GEOMETRY_SCHEMA))
     return pl.concat(frames)
-
-
-def tips(svg):
-    return re.findall(r"<(?:use|circle)[^>]*><title>([^<]*)</title>", svg)
 
 
 def test_curves_have_a_mark_a_level_and_valence(measured):

@@ -4,13 +4,21 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from synthetic_audit import FAIR_ROW, GRID, planted_truth, synthetic_inputs, synthetic_table
+from synthetic_audit import synthetic_inputs
+from synthetic_table import GRID, planted_truth, synthetic_table
 
 from plumbline.errors import MetricError
 from plumbline.report import Reading, findings, findings_table, headlines
 from plumbline.report.data_findings import data_findings, even_models, planted_coverage
 from plumbline.report.finding import TONES, at_first
 from plumbline.tables.schema import metric_frame
+
+FAIR_ROW = {
+    "model": "small-bazaar-6k",
+    "dataset": "fairface",
+    "condition": "before",
+    "statistic": "estimate",
+}
 
 
 def crime_rows(*, value=1.9, p=0.0005, q=0.004, reason=None, n=(300, 300), model="small-bazaar-6k"):

@@ -6,7 +6,8 @@ from html.parser import HTMLParser
 
 import polars as pl
 import pytest
-from synthetic_audit import GRID, dataset_summary, synthetic_inputs, synthetic_table
+from synthetic_audit import dataset_summary, synthetic_inputs
+from synthetic_table import GRID, synthetic_table
 
 from plumbline.errors import MetricError
 from plumbline.report import AbsentCell, ReportInputs, render

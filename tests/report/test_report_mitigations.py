@@ -5,7 +5,10 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from synthetic_audit import GRID, TRIED, synthetic_inputs, transfer_frame
+from read_back import tips
+from synthetic_audit import synthetic_inputs
+from synthetic_table import GRID
+from synthetic_transfer import TRIED, transfer_frame
 
 from plumbline.errors import MetricError
 from plumbline.report import AbsentCell, Reading, findings, render
@@ -53,10 +56,6 @@ def mitigated(adjusted, bare, transfer):
 def drawn(frame):
     candidates = tried(frame, dataset=FAIRFACE, model=MODEL)
     return mitigation_figures(candidates, model=MODEL, dataset=FAIRFACE)
-
-
-def tips(svg):
-    return re.findall(r"<(?:use|circle)[^>]*><title>([^<]*)</title>", svg)
 
 
 def cell(page, anchor):

@@ -6,23 +6,22 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from synthetic_audit import GRID, synthetic_inputs
+from read_back import tips
+from synthetic_audit import synthetic_inputs
+from synthetic_table import GRID
 
 from plumbline.metrics import Cell, MetricSettings, SuiteLogits
 from plumbline.metrics.registry import FAMILIES
 from plumbline.metrics.table import metric_table
 from plumbline.report import Reading, findings, render, thumbnails
 from plumbline.report.chapters import captions, equal_opportunity, robustness
+from plumbline.report.figures.calibration import calibration_figure
 from plumbline.report.figures.captions import heat_figure
 from plumbline.report.figures.equal_opportunity import opportunity_figure
+from plumbline.report.figures.neutral_control import control_figure
 from plumbline.report.figures.outcomes import harm_figure
-from plumbline.report.figures.robustness import (
-    calibration_figure,
-    control_figure,
-    is_control,
-    template_figure,
-)
 from plumbline.report.figures.skew import skew_figure
+from plumbline.report.figures.wordings import is_control, template_figure
 from plumbline.report.numbers import percent, percent_interval
 from plumbline.tables.schema import metric_frame
 from plumbline.tables.suites import load_suite
@@ -80,10 +79,6 @@ def inputs():
     own = [replace(found.datasets[0], id=name) for name in ("pata", "neutral", "faces")]
     encoders = tuple(replace(found.encoders[0], id=name) for name in MODELS)
     return replace(found, datasets=tuple(own), encoders=encoders)
-
-
-def tips(svg):
-    return re.findall(r"<(?:use|circle)[^>]*><title>([^<]*)</title>", svg)
 
 
 def one(frame, **key):

@@ -1,0 +1,6 @@
+"""The chapters of the report, and which of them are on generated texts."""
+
+from plumbline.report.chapters import CHAPTERS
+
+ANCHORS = ("generation", "words", "ratings", "instructions", "beneath")
+CHAPTER = {chapter.anchor: chapter for chapter in CHAPTERS}

@@ -1,0 +1,84 @@
+"""The chapter on words of a group: ranks, judges, reasons for no words, and what nobody may run."""
+
+from dataclasses import replace
+
+import polars as pl
+from chapters_by_anchor import CHAPTER
+from read_back import listing
+from synthetic_language import (
+    HOSTILE,
+    language_inputs,
+    word_table,
+)  # fmt: skip
+
+from plumbline.language.words import TOO_FEW
+from plumbline.report import render
+
+
+def test_words_are_ranked_with_counts_and_stereotypes_are_marked(parts):
+    part = next(p for p in parts["words"] if p.title == "faces: race × gender")
+    rows = {row[0]: row for row in listing([part], "llava: the strongest words").rows}
+    assert rows["Black woman"][1:4] == ("3", "1", "pleasant ★ (31/40)")
+    assert rows["White man"][3] == "pleasant (31/40)"
+    every = listing([part], "llava: words with association")
+    assert every.rows[0][:7] == (
+        "Asian man", "pleasant", "3.0 [2.0–4.0]", "0.001", "31 of 4,021", "40 of 44,000", "29",
+    )  # fmt: skip
+    assert part.notes == ["Of the five main prompts not asked: pretend."]
+
+
+def test_without_a_judge_the_chapter_says_so(table):
+    unjudged = language_inputs(language={"word_associations": word_table(judged=False)})
+    made = CHAPTER["words"].parts(table, unjudged)
+    assert "No judge is configured" in made[0].notes[0]
+    assert "not judged" in {row[7] for row in listing(made, "words with association").rows}
+    judged = language_inputs(language={"word_associations": word_table()}, judge="gpt-4-turbo")
+    assert "gpt-4-turbo named stereotypes" in CHAPTER["words"].parts(table, judged)[0].notes[0]
+
+
+def test_a_setting_that_leaves_no_word_is_named_where_the_words_would_be(table):
+    why = f"{TOO_FEW}: language.min_count is 10; not asked: pretend"
+    of_words = pl.col("metric") == "associated_words"
+    rare = table.with_columns(
+        value=pl.when(of_words).then(0.0).otherwise("value"),
+        reason=pl.when(of_words).then(pl.lit(why)).otherwise("reason"),
+    )
+    listed = word_table(("llava",))
+    none = CHAPTER["words"].parts(rare, language_inputs(language={"word_associations": listed.clear()}))
+    assert none and all(
+        f"llava: no word is listed, since {TOO_FEW}: language.min_count is 10. " in " ".join(part.notes)
+        for part in none
+    )
+    some = CHAPTER["words"].parts(rare, language_inputs(language={"word_associations": listed}))
+    part = next(part for part in some if part.title == none[0].title)
+    assert part.tables and not any(note.startswith("llava: no word") for note in part.notes)
+    one = rare.with_columns(
+        reason=pl.when(of_words, pl.col("group") == pl.col("group").first()).then("reason")
+    )
+    partly = CHAPTER["words"].parts(one, language_inputs(language={"word_associations": listed.clear()}))
+    assert not any(TOO_FEW in note for part in partly for note in part.notes)
+    plainly = CHAPTER["words"].parts(table, language_inputs(language={"word_associations": listed.clear()}))
+    assert "none is said of one group that much more" in plainly[0].notes[0]
+
+
+def test_words_that_chance_may_explain_are_marked_and_long_lists_say_what_they_leave_out(table):
+    many = word_table(("llava",), words=tuple(f"word{i}" for i in range(40)), q=0.4)
+    part = CHAPTER["words"].parts(table, language_inputs(language={"word_associations": many}))[1]
+    assert listing([part], "strongest").rows[0][3].startswith("~word0")
+    every = listing([part], "words with association")
+    assert len(every.rows) == 12 * (200 // 12)
+    assert every.note == f"{480 - len(every.rows)} more words are in the table `word_associations`."
+
+
+def test_generated_words_are_text_wherever_they_stand(page):
+    assert "<script" not in page and "<img" not in page
+    for unseen in ("\x1b", "\u202e"):
+        assert unseen not in page
+    assert "&lt;script&gt;alert(1)" in page and r"\u001b[31mred" in page and r"\u202egnirts" in page
+    assert "{{ 7 * 7 }}" in page
+
+
+def test_hostile_words_in_headlines_are_text(table, inputs):
+    words = word_table(("llava",), words=HOSTILE[:1])
+    made = render(table.clear(), replace(inputs, language={"word_associations": words}))
+    assert "it says “&lt;script&gt;alert(1)&lt;/script&gt;”" in made and "<script" not in made
