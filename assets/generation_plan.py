@@ -7,9 +7,9 @@ import polars as pl
 
 from assets.asked_cells import declaration_of
 from assets.slices import AskedSlice, asked_slices
+from plumbline.encoders.transformers_folder import CONFIG
 from plumbline.lvlm.design import asked_rows
 from plumbline.lvlm.generation import GenerationStore
-from plumbline.lvlm.lvlm_folder import CONFIG
 from plumbline.lvlm.plan import CHARACTERS_OF_A_TOKEN, Plan, PlannedSlice, cost_of
 from plumbline.lvlm.published_plan import published_slices
 from plumbline.tables.dataset_sizes import DatasetSize

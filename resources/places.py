@@ -206,8 +206,7 @@ class Places:
 
     def checkpoint_folder(self, address: str) -> Path:
         """Return where the checkpoint of an address lies, whether it is there or not."""
-        parsed = parse_address(address, project=PROJECT)
-        return parsed.folder or self.fetched / parsed.slug
+        return parse_address(address, project=PROJECT).folder_in(self.fetched)
 
     def checkpoint(self, encoder: str) -> CheckpointFiles:
         """Return the files of an encoder's checkpoint with their digests, read from disk now."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.families import FAMILIES, Family, family_of_model_type, find_family
@@ -41,6 +43,36 @@ class Address:
     def slug(self) -> str:
         """Return the folder name under which `plumbline fetch` keeps the checkpoint."""
         return re.sub(r"[^\w.-]+", "--", self.text.removeprefix("hf-hub:"))
+
+    def folder_in(self, fetched: Path) -> Path:
+        """Return where the checkpoint lies, whether it is there or not; `fetched` is where fetching puts others."""
+        return self.folder or fetched / self.slug
+
+    def folder_with(self, configurations: Sequence[str], *, fetched: Path, what: str, fetch: str) -> Path:
+        """Return the folder of a checkpoint that is on this disk.
+
+        Parameters
+        ----------
+        configurations : sequence of str
+            Names of files, of which one must be there.
+        what, fetch : str
+            What is looked for, and how it is got from the hub, for the message.
+
+        Raises
+        ------
+        CheckpointError
+            If it is not there.
+        """
+        folder = self.folder_in(fetched)
+        if not any((folder / name).is_file() for name in configurations):
+            raise CheckpointError(
+                f"{what} is not on this disk",
+                where=folder,
+                found=" and ".join(f"no {name}" for name in configurations),
+                expected=f"the files of {self.text}",
+                hint=f"run {fetch}" if self.folder is None else "correct the path in the audit file",
+            )
+        return folder
 
 
 @dataclass(frozen=True)
@@ -124,26 +156,26 @@ def locate(address: Address, *, fetched: Path, encoder: str, family: str | None 
         the library would load another file than the one that is digested, or the configuration asks for parts that
         are not on disk or for code of its own.
     """
-    folder = address.folder or fetched / address.slug
-    if not any((folder / name).is_file() for name in (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG)):
-        raise CheckpointError(
-            f"the checkpoint of encoder `{encoder}` is not on this disk",
-            where=folder,
-            found=f"no {OPEN_CLIP_CONFIG} and no {TRANSFORMERS_CONFIG}",
-            expected=f"the files of {address.text}",
-            hint=f"run `plumbline fetch {encoder}`"
-            if address.folder is None
-            else "correct the path in the audit file",
-        )
+    folder = address.folder_with(
+        (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG),
+        fetched=fetched,
+        what=f"the checkpoint of encoder `{encoder}`",
+        fetch=f"`plumbline fetch {encoder}`",
+    )
     found, (weights, files) = checkpoint_contents(folder, encoder=encoder, family=family)
     shas = {name: digest_file(path) for name, path in files.items()}
     deciding = tuple(sorted(shas.items()))
     return CheckpointFiles(folder, weights, shas[weights.name], digest_json(shas), found.name, deciding)
 
 
-def checkpoint_contents(
-    folder: Path, *, encoder: str, family: str | None = None
-) -> tuple[Family, FolderContents]:
+class CheckpointContents(NamedTuple):
+    """The family of a checkpoint folder, and what decides in it."""
+
+    family: Family
+    contents: FolderContents
+
+
+def checkpoint_contents(folder: Path, *, encoder: str, family: str | None = None) -> CheckpointContents:
     """Return the family of a checkpoint folder and the files that decide what it computes; no weights are read.
 
     Raises
@@ -153,7 +185,7 @@ def checkpoint_contents(
     """
     found = _family(folder, encoder, family)
     contents = open_clip_contents if found.name == "open_clip" else transformers_contents
-    return found, contents(folder, encoder)
+    return CheckpointContents(found, contents(folder, encoder))
 
 
 def _family(folder: Path, encoder: str, wanted: str | None) -> Family:

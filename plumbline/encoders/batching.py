@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.digests import canonical_json, digest_json
+from plumbline.encoders.device_memory import is_out_of_memory, release_device_memory
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache
@@ -30,8 +31,6 @@ FIRST_TRIAL, MOST_ROWS = 8, 2048
 LEAST_GAIN = 1.05
 _TIMED_PASSES = 3
 _TRIAL_TEXTS = ("a photo of a person",) * 8
-# What torch, its allocators and its libraries say when memory runs out, beside torch.OutOfMemoryError.
-_MEMORY_WORDS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 
 Batch = TypeVar("Batch", bound=Any)
 
@@ -89,16 +88,8 @@ class FittingForward:
                 raise
             if len(part) == 1:
                 raise _too_small(str(error).splitlines()[0]) from error
-        _release_device_memory()
+        release_device_memory()
         return None
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Tell whether an error of torch means that memory ran out, on a device or on the CPU."""
-    import torch
-
-    words = str(error).lower()
-    return isinstance(error, torch.OutOfMemoryError) or any(word in words for word in _MEMORY_WORDS)
 
 
 def plan_batch_rows(
@@ -209,7 +200,7 @@ def _images_a_second(
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-    _release_device_memory()
+    release_device_memory()
     return None
 
 
@@ -226,10 +217,3 @@ def _too_small(found: str) -> EncodingError:
         expected="room for one image or text",
         hint="free the device of other programs, use bfloat16 there, or set `device: cpu`",
     )
-
-
-def _release_device_memory() -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -74,6 +74,11 @@ class Placement:
     dtype: str = "float32"
     compiled: bool = False
 
+    @property
+    def device_kind(self) -> str:
+        """Return `cpu` or `cuda`: which of several devices it is moves no number."""
+        return self.device.split(":")[0]
+
     @classmethod
     def choose(cls, *, device: str = "auto", dtype: str = "auto", compiled: bool = False) -> Placement:
         """Fill in what is `auto`: the GPU where there is one; bfloat16 on a GPU, float32 on a CPU.

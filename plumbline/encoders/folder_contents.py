@@ -125,6 +125,28 @@ def _pairs(content: Any) -> Iterator[tuple[str, Any]]:
             parts.extend(part)
 
 
+def require_files(folder: Path, choices: Sequence[Sequence[str]], *, lacking: str) -> None:
+    """Refuse a folder in which none of several sets of files is whole.
+
+    Parameters
+    ----------
+    lacking : str
+        What is wrong then, for the message.
+
+    Raises
+    ------
+    CheckpointError
+        With the files that are there, and each set.
+    """
+    if not any(all((folder / name).is_file() for name in names) for names in choices):
+        raise CheckpointError(
+            lacking,
+            where=folder,
+            found=", ".join(path.name for path in model_files(folder)) or "nothing",
+            expected=" or ".join(" with ".join(names) for names in choices),
+        )
+
+
 def no_safetensors(folder: Path, encoder: str, *, expected: str) -> CheckpointError:
     """Return the error for a folder without safetensors weights; names what is there instead."""
     others = sorted(p.name for kind in ("*.bin", "*.pt", "*.pth") for p in folder.glob(kind))

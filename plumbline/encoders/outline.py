@@ -40,7 +40,7 @@ def outline(encoder: str, address: str, folder: Path, *, family: str | None = No
         If what lies there is no checkpoint of a known family.
     """
     if any((folder / name).is_file() for name in (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG)):
-        found, _ = checkpoint_contents(folder, encoder=encoder, family=family)
+        found = checkpoint_contents(folder, encoder=encoder, family=family).family
         return Outline(found, _width(folder, found))
     known = recognise(address)
     name = family or (known.family if known and known.family else "open_clip")

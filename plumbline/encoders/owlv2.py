@@ -51,7 +51,7 @@ class Owlv2Encoder(TransformersEncoder):
         with self._forward():
             patches = self._model.image_embedder(pixel_values=self._pixels(batch))[0].flatten(1, 2)
             # The head is small, and its means are what is kept: float32 whatever the towers run in.
-            with torch.autocast(self.device.split(":")[0], enabled=False):
+            with torch.autocast(self._placement.device_kind, enabled=False):
                 patches, head = patches.float(), self._model.class_head
                 classes = _unit(head.dense0(patches))
                 scale = head.elu(head.logit_scale(patches)) + 1

@@ -89,11 +89,12 @@ class TorchEncoder:
         """Run a model: no gradients unless asked for, in the number type of the placement; float32 is float32."""
         import torch
 
-        kind = self.device.split(":")[0]
         with (
             without_tf32(),
             torch.inference_mode(not gradients),
-            torch.autocast(kind, torch.bfloat16, enabled=self._placement.dtype == "bfloat16"),
+            torch.autocast(
+                self._placement.device_kind, torch.bfloat16, enabled=self._placement.dtype == "bfloat16"
+            ),
         ):
             yield
 
@@ -128,7 +129,7 @@ def _backend(library: str, placement: Placement, attention: str | None) -> str:
     parts = [
         f"{name}-{version(library)}",
         f"torch-{version('torch').split('+')[0]}",
-        placement.device.split(":")[0],
+        placement.device_kind,
         *([f"attention-{attention}"] if attention else []),
     ]
     return "/".join([*parts, "compiled"] if placement.compiled else parts)

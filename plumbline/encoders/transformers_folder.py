@@ -10,15 +10,16 @@ from plumbline.encoders.folder_contents import (
     model_files,
     no_safetensors,
     refuse_code,
+    require_files,
 )
 from plumbline.errors import CheckpointError
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
-_NEEDED = {
-    "an image processor": (("preprocessor_config.json",), ("processor_config.json",)),
-    "a tokenizer": (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt")),
-}
+IMAGE_PROCESSOR = (("preprocessor_config.json",), ("processor_config.json",))
+"""Either holds the settings of an image processor."""
+
+_TOKENIZER = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 
 
 def transformers_contents(folder: Path, encoder: str) -> FolderContents:
@@ -32,20 +33,16 @@ def transformers_contents(folder: Path, encoder: str) -> FolderContents:
     """
     # Which attention computes is said when the model is loaded, whatever the configuration names.
     refuse_code(folder, attention=TRANSFORMERS_ATTENTION)
-    _refuse_adapter(folder)
+    refuse_adapter(folder)
     weights = _weights(folder, encoder)
-    for part, choices in _NEEDED.items():
-        if not any(all((folder / name).is_file() for name in names) for names in choices):
-            raise CheckpointError(
-                f"the checkpoint of encoder `{encoder}` has no files of {part}",
-                where=folder,
-                found=", ".join(p.name for p in model_files(folder)),
-                expected=" or ".join(" with ".join(names) for names in choices),
-            )
+    for part, choices in {"an image processor": IMAGE_PROCESSOR, "a tokenizer": _TOKENIZER}.items():
+        lacking = f"the checkpoint of encoder `{encoder}` has no files of {part}"
+        require_files(folder, choices, lacking=lacking)
     return FolderContents(weights, {p.name: p for p in (weights, *model_files(folder))})
 
 
-def _refuse_adapter(folder: Path) -> None:
+def refuse_adapter(folder: Path) -> None:
+    """Refuse a folder of an adapter; raises CheckpointError."""
     if (folder / "adapter_config.json").is_file():
         raise CheckpointError(
             "this checkpoint is an adapter, to be merged with weights that are elsewhere",

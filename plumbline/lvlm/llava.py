@@ -43,7 +43,7 @@ class LlavaBackend(TransformersBackend):
         images = load_images(files)
         model = load_model(files, placement)
         self._image_token = _image_token(files, model, tokenizer)
-        heads = [prompts.around_image(probe, self._image_token)[0] for probe in _PROBES]
+        heads = [prompts.around_image(probe, self._image_token).head for probe in _PROBES]
         if heads[0] != heads[1]:
             raise CheckpointError(
                 "the chat template of this checkpoint puts the prompt before the image",
@@ -72,7 +72,9 @@ class LlavaBackend(TransformersBackend):
         from plumbline.lvlm.attention_cache import selected
         from plumbline.lvlm.reading import read_prompts
 
-        tails = [self._embedded(self._prompts.around_image(text, self._image_token)[1]) for _, text in pairs]
+        tails = [
+            self._embedded(self._prompts.around_image(text, self._image_token).tail) for _, text in pairs
+        ]
         images = torch.tensor([image for image, _ in pairs], device=self.device)
         return read_prompts(self._model, tails, before=selected(seen, images))
 

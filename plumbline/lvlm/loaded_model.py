@@ -117,7 +117,7 @@ def identity_of(
         "prompts": prompts.settings(),
         "stops": stops,
         "dtype": placement.dtype,
-        "device": placement.device.split(":")[0],
+        "device": placement.device_kind,
         "attention": ATTENTION,
         "libraries": {name: version(name).split("+")[0] for name in ("transformers", "tokenizers", "torch")},
     }

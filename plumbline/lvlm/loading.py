@@ -12,10 +12,11 @@ from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.addresses import Address, parse_address
 from plumbline.encoders.encoder import Placement
 from plumbline.encoders.folder_contents import read_configuration
+from plumbline.encoders.transformers_folder import CONFIG
 from plumbline.errors import CheckpointError
 from plumbline.lvlm.backend import Backend
 from plumbline.lvlm.families import LVLM_FAMILIES
-from plumbline.lvlm.lvlm_folder import CONFIG, lvlm_contents
+from plumbline.lvlm.lvlm_folder import lvlm_contents
 
 _LARGE = 1 << 26
 _DEFAULTS = "generation_config.json"
@@ -132,18 +133,8 @@ def _folder(address: Address, name: str, fetched: Path) -> Path:
             found=address.text,
             expected="local-dir:PATH or hf-hub:ORG/NAME@COMMIT",
         )
-    folder = address.folder or fetched / address.slug
-    if not (folder / CONFIG).is_file():
-        raise CheckpointError(
-            f"the checkpoint of model `{name}` is not on this disk",
-            where=folder,
-            found=f"no {CONFIG}",
-            expected=f"the files of {address.text}",
-            hint=f"run `plumbline fetch {name}`"
-            if address.folder is None
-            else "correct the path in the audit file",
-        )
-    return folder
+    what, fetch = f"the checkpoint of model `{name}`", f"`plumbline fetch {name}`"
+    return address.folder_with((CONFIG,), fetched=fetched, what=what, fetch=fetch)
 
 
 def _own_decoding(folder: Path) -> dict[str, Any]:

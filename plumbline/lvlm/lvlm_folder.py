@@ -11,17 +11,16 @@ from plumbline.encoders.folder_contents import (
     no_safetensors,
     read_configuration,
     refuse_code,
+    require_files,
 )
+from plumbline.encoders.transformers_folder import CONFIG, IMAGE_PROCESSOR, WEIGHTS, refuse_adapter
 from plumbline.errors import CheckpointError
 from plumbline.lvlm.families import LVLM_FAMILIES, LvlmFamily, lvlm_family_of
 
-CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 CHAT_TEMPLATE = "chat_template.jinja"
 QFORMER_TOKENIZER = "qformer_tokenizer"
 
-_IMAGE_PROCESSOR = (("preprocessor_config.json",), ("processor_config.json",))
 _TOKENIZER = (("tokenizer.json",), ("tokenizer.model",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 
 
@@ -67,10 +66,11 @@ def lvlm_contents(folder: Path, name: str) -> LvlmContents:
         # Which attention computes is said when the model is loaded, whatever the configuration names.
         refuse_code(each, attention=TRANSFORMERS_ATTENTION)
     weights = _weights(folder, name)
+    lacking = f"the checkpoint of model `{name}` has no files of"
     if family.sees:
-        _require(folder, name, "an image processor", _IMAGE_PROCESSOR)
+        require_files(folder, IMAGE_PROCESSOR, lacking=f"{lacking} an image processor")
     for each in folders:
-        _require(each, name, "a tokenizer", _TOKENIZER)
+        require_files(each, _TOKENIZER, lacking=f"{lacking} a tokenizer")
     deciding = [*weights, *(path for each in folders for path in model_files(each))]
     if (template := folder / CHAT_TEMPLATE).is_file():
         deciding.append(template)
@@ -107,13 +107,7 @@ def _family(config: Path, name: str) -> tuple[LvlmFamily, str]:
 
 def _weights(folder: Path, name: str) -> tuple[Path, ...]:
     """Return the files that transformers loads: the one file where there is one, else the parts of the index."""
-    if (folder / "adapter_config.json").is_file():
-        raise CheckpointError(
-            "this checkpoint is an adapter, to be merged with weights that are elsewhere",
-            where=folder,
-            found="adapter_config.json",
-            expected=f"merged weights in {WEIGHTS}",
-        )
+    refuse_adapter(folder)
     if (folder / WEIGHTS).is_file():
         return (folder / WEIGHTS,)
     if not (folder / INDEX).is_file():
@@ -151,13 +145,3 @@ def _parts(folder: Path, name: str) -> tuple[Path, ...]:
             hint=f"run `plumbline fetch {name}` again",
         )
     return tuple(folder / part for part in parts)
-
-
-def _require(folder: Path, name: str, part: str, choices: tuple[tuple[str, ...], ...]) -> None:
-    if not any(all((folder / file).is_file() for file in files) for files in choices):
-        raise CheckpointError(
-            f"the checkpoint of model `{name}` has no files of {part}",
-            where=folder,
-            found=", ".join(p.name for p in model_files(folder)) or "nothing",
-            expected=" or ".join(" with ".join(files) for files in choices),
-        )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from plumbline.encoders.folder_contents import read_configuration
 from plumbline.errors import CheckpointError, GenerationError
@@ -38,6 +38,13 @@ TURN_ENDS = ("<end_of_turn>",)
 names only `<eos>`."""
 
 _PROBE = "Describe this."
+
+
+class AroundImage(NamedTuple):
+    """Tokens before and after the place of the image."""
+
+    head: list[int]
+    tail: list[int]
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class PromptFormat:
         ids = self.tokenizer(rendered, add_special_tokens=starts)["input_ids"]
         return [int(token) for token in ids]
 
-    def around_image(self, prompt: str, image_token: int) -> tuple[list[int], list[int]]:
+    def around_image(self, prompt: str, image_token: int) -> AroundImage:
         """Return the tokens before and after the image.
 
         Raises
@@ -100,7 +107,7 @@ class PromptFormat:
                 expected="one, which the template puts in",
             )
         cut = ids.index(image_token)
-        return ids[:cut], ids[cut + 1 :]
+        return AroundImage(ids[:cut], ids[cut + 1 :])
 
     def settings(self) -> dict[str, Any]:
         """Return everything that decides the tokens beside the tokenizer, for a digest."""

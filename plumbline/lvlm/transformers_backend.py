@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plumbline.encoders.batching import is_out_of_memory
+from plumbline.encoders.device_memory import is_out_of_memory, release_device_memory
 from plumbline.encoders.encoder import Placement
 from plumbline.encoders.image_processor import ImageProcessor
 from plumbline.encoders.torch_encoder import without_tf32
@@ -64,7 +65,7 @@ class TransformersBackend:
         prompts: PromptFormat,
         images: ImageProcessor | None,
     ) -> None:
-        kind = placement.device.split(":")[0]
+        kind = placement.device_kind
         self._model, self._tokenizer, self._prompts, self._images = model, tokenizer, prompts, images
         self._stops = stop_tokens(model, tokenizer)
         self.identity = identity_of(files, placement, prompts=prompts, images=images, stops=self._stops)
@@ -178,7 +179,7 @@ class TransformersBackend:
         except RuntimeError as error:
             _require_fewer(error, len(places))
         self._images_at_once = max(1, len(places) // 2)
-        _release_device_memory()
+        release_device_memory()
         return None
 
     def _fitting_batch(self, asked: Sequence[Asked], seen: _Seen, decoding: Decoding) -> list[Answer] | None:
@@ -189,7 +190,7 @@ class TransformersBackend:
         except RuntimeError as error:
             _require_fewer(error, len(asked))
         self.rows_at_once = max(1, len(asked) // 2)
-        _release_device_memory()
+        release_device_memory()
         return None
 
     def _batch(self, asked: Sequence[Asked], seen: _Seen, decoding: Decoding) -> list[Answer]:
@@ -238,11 +239,12 @@ class TransformersBackend:
                 )
 
 
+@dataclass(frozen=True)
 class _Seen:
     """Where each image is in what was computed of all."""
 
-    def __init__(self, places: dict[str, int], state: Any) -> None:
-        self.places, self.state = places, state
+    places: dict[str, int]
+    state: Any
 
 
 def _require_fewer(error: RuntimeError, rows: int) -> None:
@@ -255,11 +257,3 @@ def _require_fewer(error: RuntimeError, rows: int) -> None:
             found=str(error).splitlines()[0],
             hint="free the device of other programs, use bfloat16 there, or set `device: cpu`",
         ) from error
-
-
-def _release_device_memory() -> None:
-    """Give back what a failed pass held; called when its error, which holds it too, is gone."""
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -129,7 +129,7 @@ class ClassifierScorer:
             "activation": self._activation,
             "max_tokens": self._loaded.max_tokens,
             "dtype": self._dtype,
-            "device": placement.device.split(":")[0],
+            "device": placement.device_kind,
             "attention": self._loaded.attention,
             "libraries": {
                 name: version(name).split("+")[0] for name in ("torch", "transformers", "tokenizers")

@@ -13,11 +13,11 @@ from plumbline.encoders.folder_contents import (
     model_files,
     read_configuration,
     refuse_code,
+    require_files,
 )
+from plumbline.encoders.transformers_folder import CONFIG, WEIGHTS
 from plumbline.errors import CheckpointError
 
-CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
 _TOKENIZER = (
     ("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"),
     ("sentencepiece.bpe.model",), ("spm.model",), ("spiece.model",),
@@ -74,13 +74,7 @@ def classifier_files(address: str, *, project: Path, fetched: Path) -> Classifie
     # Which attention computes is said when the model is loaded, whatever the configuration names.
     refuse_code(folder, attention=TRANSFORMERS_ATTENTION)
     weights = _weights(folder)
-    if not any(all((folder / name).is_file() for name in names) for names in _TOKENIZER):
-        raise CheckpointError(
-            "this classifier has no tokenizer",
-            where=folder,
-            found=", ".join(path.name for path in model_files(folder)),
-            expected=" or ".join(" with ".join(names) for names in _TOKENIZER),
-        )
+    require_files(folder, _TOKENIZER, lacking="this classifier has no tokenizer")
     digest = digest_json({path.name: digest_file(path) for path in (weights, *model_files(folder))})
     version = f"{parsed.repository}@{parsed.revision}" if parsed.revision else f"{folder.name} {digest[:12]}"
     return ClassifierFiles(address, folder, weights, digest, read_configuration(folder / CONFIG), version)
@@ -93,18 +87,8 @@ def _folder(address: Address, fetched: Path) -> Path:
             found=address.text,
             expected="local-dir:PATH or hf-hub:ORG/NAME@COMMIT",
         )
-    folder = address.folder or fetched / address.slug
-    if not (folder / CONFIG).is_file():
-        raise CheckpointError(
-            "the classifier that scores texts is not on this disk",
-            where=folder,
-            found=f"no {CONFIG}",
-            expected=f"the files of {address.text}",
-            hint="run `plumbline fetch` with the scorer's id"
-            if address.folder is None
-            else "correct the path in the audit file",
-        )
-    return folder
+    what, fetch = "the classifier that scores texts", "`plumbline fetch` with the scorer's id"
+    return address.folder_with((CONFIG,), fetched=fetched, what=what, fetch=fetch)
 
 
 def _weights(folder: Path) -> Path:
