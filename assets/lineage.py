@@ -9,7 +9,7 @@ from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
 from plumbline.errors import PlumblineError, StorageError
 from plumbline.explain.chain import Link, changed_files, compared
-from plumbline.metrics.families.outcome_rows import TASKS
+from plumbline.metrics.tested_events import TASKS
 from plumbline.storage import Committed
 from plumbline.tables.suites import Suite, load_suite
 from plumbline.world.folders import world_version

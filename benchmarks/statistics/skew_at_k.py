@@ -13,7 +13,8 @@ from benchmarks.statistics.contest import (
     timed,
     warmed,
 )
-from plumbline.metrics.rankings import equal_shares, skew_values
+from plumbline.metrics.desired_shares import equal_shares
+from plumbline.metrics.rankings import skew_values
 from plumbline.statistics.bca_intervals import bca_intervals
 from plumbline.statistics.rank_order import rank_order
 from plumbline.statistics.ranking_bootstrap import resample_top_counts, top_counts, top_draws

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from plumbline.explain.influence import MOST_IMAGES, Influence, Moved, ranked, same_number
 from plumbline.metrics.cell import Cell
-from plumbline.metrics.families.outcome_rows import RANGES, SKEWS, TASKS, TestedEvent, tested_events
+from plumbline.metrics.families.disparity_rows import RANGES, SKEWS
 from plumbline.metrics.outcome_draws import Outcomes
+from plumbline.metrics.tested_events import TASKS, TestedEvent, tested_events
 from plumbline.statistics.bootstrap import jackknife_tables
 from plumbline.statistics.clusters import cluster_codes
 from plumbline.statistics.counts import shares

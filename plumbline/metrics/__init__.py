@@ -3,7 +3,7 @@
 from plumbline.metrics.attribute_changes import ChangeComparison, MeanChange, compare_changes, mean_change
 from plumbline.metrics.calibration import Calibration, calibration
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.confounds import Coefficient, ConfoundFit, LevelMeans, confound_fit, level_means
+from plumbline.metrics.confounds import Coefficient, ConfoundFit, confound_fit
 from plumbline.metrics.directional_bias import (
     BiasGap,
     DirectionalBias,
@@ -14,6 +14,7 @@ from plumbline.metrics.directional_bias import (
 )
 from plumbline.metrics.equal_opportunity import EqualOpportunity, equal_opportunity_gap
 from plumbline.metrics.intra_set_cosine import IntraSetCosine, intra_set_cosine
+from plumbline.metrics.level_means import LevelMeans, level_means
 from plumbline.metrics.markedness import Markedness, markedness, markedness_gap
 from plumbline.metrics.outcomes import (
     EventValue,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell
-from plumbline.metrics.families.outcome_rows import TestedEvent, tested_events
+from plumbline.metrics.tested_events import TestedEvent, tested_events
 from plumbline.statistics.clusters import cluster_codes
 from plumbline.statistics.groups import Groups, attribute_groups
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from plumbline.metrics.sc_weat import association_sizes
+from plumbline.metrics.sc_weat import AssociationSizes, association_sizes
 from plumbline.statistics.linearised import standard_errors, t_intervals
 from plumbline.statistics.partition_tests import SLACK
 
@@ -87,9 +87,7 @@ def bounded_associations(
     )
 
 
-def influences(
-    columns: NDArray[np.float64], in_a: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def influences(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> AssociationSizes:
     """Return the (n, m) influence of each image on s and on es, within its own group.
 
     The variance over both groups is the mean of the groups' variances, weighted by their shares, and the product of
@@ -108,7 +106,7 @@ def influences(
         moved = centred * (sign / mask.sum())
         of_statistic[mask] = moved
         of_effect[mask] = moved * linear - (squares - squares.mean(axis=0)) * quadratic
-    return of_statistic, of_effect
+    return AssociationSizes(of_statistic, of_effect)
 
 
 def _weighted(values: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:

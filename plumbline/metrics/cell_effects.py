@@ -13,15 +13,9 @@ from plumbline.metrics.answered_dataset import answered_dataset
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.families.rows import Row
 from plumbline.metrics.outcome_comparisons import HARM, outcome_answers, outcome_comparisons
-from plumbline.metrics.paired_comparisons import (
-    Comparison,
-    Key,
-    PairedAnswers,
-    Reading,
-    everyone,
-    paired_rows,
-)
+from plumbline.metrics.paired_comparisons import Comparison, Key, PairedAnswers, Reading, everyone
 from plumbline.metrics.paired_effect import SideNames
+from plumbline.metrics.paired_rows import paired_rows
 from plumbline.metrics.retrieval import HITS
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident_comparisons import TridentAnswers, TridentTests, compared_tests

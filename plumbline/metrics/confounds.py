@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtr
 
-from plumbline.errors import MetricError
+from plumbline.metrics.outcome_moments import Floats, Moments, moments
 from plumbline.statistics.linearised import standard_errors, t_intervals
 
-Floats = NDArray[np.float64]
 _NAN = float("nan")
 
 
@@ -65,40 +64,37 @@ class ConfoundFit:
     reason: str | None = None
 
 
-@dataclass(frozen=True)
-class LevelMeans:
-    """The mean outcome at every level, as arrays over the levels.
+class _Line(NamedTuple):
+    """The least-squares line through the images' means, and what its errors follow from.
 
     Attributes
     ----------
-    value, ci_low, ci_high : (l,) float64
-        nan at a level without images.
-    n : (l,) int64
-        Images at the level.
-    reasons : tuple of (str or None)
-        Why a value or an interval is undefined.
+    slope, intercept : float
+    x, y : (n,) float64
+        Levels and means of outcomes, centred.
+    residual : (n,) float64
+    weights : (n, 2) float64
+        What each mean adds to slope and intercept.
+    whole : float
+        Sum of squares of the outcomes, over the words.
     """
 
-    value: Floats
-    ci_low: Floats
-    ci_high: Floats
-    n: NDArray[np.int64]
-    reasons: tuple[str | None, ...]
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """What a line needs of (n, w) outcomes: each image's mean over its words, and their spread around it."""
-
+    slope: float
+    intercept: float
     x: Floats
-    mean: Floats
-    spread: Floats
-    words: int
-    clusters: NDArray[np.int64] | None
+    y: Floats
+    residual: Floats
+    weights: Floats
+    whole: float
 
-    @property
-    def rows(self) -> int:
-        return len(self.x) * self.words
+
+class _Errors(NamedTuple):
+    """Standard errors of slope and intercept, the independent units behind them, and their degrees of freedom."""
+
+    slope: float
+    intercept: float
+    units: int
+    free: int
 
 
 def confound_fit(
@@ -139,78 +135,72 @@ def confound_fit(
         If the arrays do not describe the same images, or hold a value that is not finite: images without a level
         are left out by the caller.
     """
-    data = _moments(levels, outcomes, clusters)
-    seen = len(np.unique(data.x))
-    if seen < 2:
-        reason = "a line needs two levels, and " + ("there is one" if seen else "there are none")
-        return ConfoundFit(Coefficient(), Coefficient(), _NAN, _NAN, _NAN, data.rows, 0, reason)
-    centre, average = data.x.mean(), data.mean.mean()
-    x, y = data.x - centre, data.mean - average
-    slope = float((x * y).sum() / (x**2).sum())
-    intercept = float(average - slope * centre)
-    residual = y - slope * x
-    per_slope = x / (x**2).sum()
-    per_intercept = 1 / len(x) - centre * per_slope
-    left = float((residual**2 + data.spread).sum())
-    whole = float((y**2 + data.spread).sum())
+    data = moments(levels, outcomes, clusters)
+    if (seen := len(np.unique(data.x))) < 2:
+        return _no_line(data, f"a line needs two levels, and {'there is one' if seen else 'there are none'}")
+    line = _line(data)
     # Rounding leaves some 1e-17 of a line that fits, or of an outcome that is constant.
-    scale = 1e-24 * float((data.mean**2).sum())
-    if whole <= scale:
-        flat, level = Coefficient(0.0, 0.0, 0.0, 0.0), Coefficient(intercept, 0.0, intercept, intercept)
-        return ConfoundFit(flat, level, _NAN, _NAN, _NAN, data.rows, 0, "the outcome does not vary")
-    errors, units, free = _errors(data, residual, np.stack([per_slope, per_intercept], axis=1), left)
-    r = float(np.clip(slope * np.sqrt((x**2).sum() / whole), -1.0, 1.0))
-    low, high = _r_squared_interval(data, x, y, r, whole, confidence)
+    if line.whole <= 1e-24 * float((data.mean**2).sum()):
+        return _no_line(data, "the outcome does not vary", constant=line.intercept)
+    errors = _errors(data, line)
+    r = float(np.clip(line.slope * np.sqrt((line.x**2).sum() / line.whole), -1.0, 1.0))
+    low, high = _r_squared_interval(data, line, r, confidence)
     return ConfoundFit(
-        slope=_coefficient(slope, errors[0], free, confidence),
-        intercept=_coefficient(intercept, errors[1], free, confidence),
+        slope=_coefficient(line.slope, errors.slope, errors.free, confidence),
+        intercept=_coefficient(line.intercept, errors.intercept, errors.free, confidence),
         r_squared=r**2,
         r_squared_low=low,
         r_squared_high=high,
         rows=data.rows,
-        units=units,
-        reason=None if free > 0 else f"no error: {'one set' if clusters is not None else 'two rows'} only",
+        units=errors.units,
+        reason=None
+        if errors.free > 0
+        else f"no error: {'one set' if clusters is not None else 'two rows'} only",
     )
 
 
-def _moments(levels: ArrayLike, outcomes: ArrayLike, clusters: NDArray[np.int64] | None) -> _Moments:
-    x, y = np.asarray(levels, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
-    table = y[:, None] if y.ndim == 1 else y
-    if x.ndim != 1 or table.ndim != 2 or len(table) != len(x) or not table.shape[1]:
-        raise MetricError(
-            "levels and outcomes must describe the same images",
-            found=f"{x.shape} and {y.shape}",
-            expected="(n,) and (n,) or (n, words)",
-        )
-    if clusters is not None and np.shape(clusters) != x.shape:
-        raise MetricError("every image needs its set", found=f"{np.shape(clusters)} sets of {x.shape} images")
-    if not (np.isfinite(x).all() and np.isfinite(table).all()):
-        raise MetricError(
-            "a level or an outcome is not a finite number", hint="leave out images without a level"
-        )
-    mean = table.mean(axis=1)
-    # In one order, so that sums do not depend on the order of the images.
-    order = np.lexsort((mean, x))
-    spread = ((table - mean[:, None]) ** 2).mean(axis=1)
-    codes = None if clusters is None else np.asarray(clusters)[order]
-    return _Moments(x[order], mean[order], spread[order], table.shape[1], codes)
+def _no_line(data: Moments, reason: str, *, constant: float | None = None) -> ConfoundFit:
+    """Return a fit of outcomes that have no line, or of a constant, along which nothing changes."""
+    slope = intercept = Coefficient()
+    if constant is not None:
+        slope, intercept = Coefficient(0.0, 0.0, 0.0, 0.0), Coefficient(constant, 0.0, constant, constant)
+    return ConfoundFit(slope, intercept, _NAN, _NAN, _NAN, data.rows, 0, reason)
 
 
-def _errors(data: _Moments, residual: Floats, weights: Floats, left: float) -> tuple[Floats, int, int]:
-    """Return the standard errors of (n, 2) weighted sums of outcomes, the units, and the degrees of freedom."""
+def _line(data: Moments) -> _Line:
+    centre, average = data.x.mean(), data.mean.mean()
+    x, y = data.x - centre, data.mean - average
+    slope = float((x * y).sum() / (x**2).sum())
+    per_slope = x / (x**2).sum()
+    return _Line(
+        slope=slope,
+        intercept=float(average - slope * centre),
+        x=x,
+        y=y,
+        residual=y - slope * x,
+        weights=np.stack([per_slope, 1 / len(x) - centre * per_slope], axis=1),
+        whole=float((y**2 + data.spread).sum()),
+    )
+
+
+def _errors(data: Moments, line: _Line) -> _Errors:
     rows = data.rows
     if data.clusters is None:
         if rows < 3:
-            return np.full(2, np.nan), rows, 0
+            return _Errors(_NAN, _NAN, rows, 0)
+        left = float((line.residual**2 + data.spread).sum())
         variance = data.words * left / (rows - 2)
-        return np.sqrt(variance * (weights**2).sum(axis=0) / data.words), rows, rows - 2
+        slope, intercept = np.sqrt(variance * (line.weights**2).sum(axis=0) / data.words)
+        return _Errors(slope, intercept, rows, rows - 2)
     sets = len(np.unique(data.clusters))
     if sets < 2:
-        return np.full(2, np.nan), sets, 0
+        return _Errors(_NAN, _NAN, sets, 0)
     sums = np.zeros((sets, 2))
-    np.add.at(sums, np.unique(data.clusters, return_inverse=True)[1], weights * residual[:, None])
+    codes = np.unique(data.clusters, return_inverse=True)[1]
+    np.add.at(sums, codes, line.weights * line.residual[:, None])
     factor = sets / (sets - 1) * (rows - 1) / (rows - 2) if rows > 2 else np.nan
-    return np.sqrt(factor * (sums**2).sum(axis=0)), sets, sets - 1
+    slope, intercept = np.sqrt(factor * (sums**2).sum(axis=0))
+    return _Errors(slope, intercept, sets, sets - 1)
 
 
 def _coefficient(value: float, error: float, free: int, confidence: float) -> Coefficient:
@@ -221,9 +211,7 @@ def _coefficient(value: float, error: float, free: int, confidence: float) -> Co
     return Coefficient(value, float(error), float(low), float(high), p)
 
 
-def _r_squared_interval(
-    data: _Moments, x: Floats, y: Floats, r: float, whole: float, confidence: float
-) -> tuple[float, float]:
+def _r_squared_interval(data: Moments, line: _Line, r: float, confidence: float) -> tuple[float, float]:
     if 1 - r**2 < 1e-12:
         return 1.0, 1.0
     if data.clusters is None:
@@ -232,8 +220,9 @@ def _r_squared_interval(
         half = ndtri((1 + confidence) / 2) / np.sqrt(data.rows - 3)
         ends = np.tanh(np.arctanh(r) + half * np.array([-1.0, 1.0]))
     else:
-        n, u, v = len(x), x / np.sqrt((x**2).mean()), y / np.sqrt(whole / len(x))
-        squares = v**2 + data.spread * n / whole
+        n, u = len(line.x), line.x / np.sqrt((line.x**2).mean())
+        v = line.y / np.sqrt(line.whole / n)
+        squares = v**2 + data.spread * n / line.whole
         influence = (u * v - r * (u**2 + squares) / 2) / n / (1 - r**2)
         error, sets = standard_errors(influence, data.clusters, every_unit=True)
         ends = np.tanh(np.array(t_intervals(np.arctanh(r), error, units=sets, confidence=confidence)))
@@ -241,57 +230,3 @@ def _r_squared_interval(
         return _NAN, _NAN
     low = 0.0 if ends[0] <= 0 <= ends[1] else float((ends**2).min())
     return low, float((ends**2).max())
-
-
-def level_means(
-    codes: ArrayLike,
-    outcomes: ArrayLike,
-    *,
-    levels: Sequence[object],
-    clusters: NDArray[np.int64] | None = None,
-    confidence: float = 0.95,
-) -> LevelMeans:
-    """Return the mean outcome at each level of a confound, with t-intervals over images or sets.
-
-    Parameters
-    ----------
-    codes : (n,) int
-        Position of each image's level in `levels`; -1 for none.
-    outcomes : (n,) or (n, w) float
-        Outcome of each image, or of each of its words, which are averaged first.
-    levels : sequence
-        The levels, in the order of the result.
-    clusters : (n,) int, optional
-        Set of each image: the errors are then cluster-robust.
-    confidence : float
-        Of the intervals.
-
-    Raises
-    ------
-    MetricError
-        If the arrays do not describe the same images, or an outcome is not finite.
-    """
-    data = _moments(codes, outcomes, clusters)
-    found = [_one_level(data, code, confidence) for code in range(len(levels))]
-    return LevelMeans(
-        value=np.array([f[0] for f in found]),
-        ci_low=np.array([f[1] for f in found]),
-        ci_high=np.array([f[2] for f in found]),
-        n=np.array([f[3] for f in found], dtype=np.int64),
-        reasons=tuple(f[4] for f in found),
-    )
-
-
-def _one_level(data: _Moments, code: int, confidence: float) -> tuple[float, float, float, int, str | None]:
-    chosen = data.x == code
-    own, n = data.mean[chosen], int(chosen.sum())
-    if n == 0:
-        return _NAN, _NAN, _NAN, 0, "no image at this level"
-    value = float(own.mean())
-    sets = None if data.clusters is None else data.clusters[chosen]
-    error, units = standard_errors((own - value) / n, sets, every_unit=True)
-    low, high = t_intervals(value, error, units=units, confidence=confidence)
-    if units < 2:
-        of = "image" if sets is None else "set"
-        return value, _NAN, _NAN, n, f"no interval: a single {of}"
-    return value, float(low), float(high), n, None

@@ -14,10 +14,10 @@ from plumbline.metrics.answered_dataset import AnsweredDataset
 from plumbline.metrics.factor_pairs import FactorPair
 from plumbline.metrics.families.rows import Row
 from plumbline.metrics.outcome_comparisons import outcome_answers, outcome_comparisons
-from plumbline.metrics.paired_comparisons import paired_rows
+from plumbline.metrics.paired_rows import paired_rows
 from plumbline.metrics.settings import MetricSettings
 from plumbline.statistics.multiplicity import add_q_values
-from plumbline.tables.schema import Schema
+from plumbline.tables.schema import ESTIMATE, Schema
 
 EFFECT_SCHEMA: Schema = {
     # what was compared
@@ -34,13 +34,7 @@ EFFECT_SCHEMA: Schema = {
     "metric": pl.String,
     "definition": pl.String,
     # the difference, and the two numbers of the metric table that it is the difference of
-    "value": pl.Float64,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
-    "p": pl.Float64,
-    "q": pl.Float64,
-    "n": pl.Int64,
-    "reason": pl.String,
+    **ESTIMATE,
     "value_first": pl.Float64,
     "value_second": pl.Float64,
 }

@@ -95,11 +95,7 @@ def corrected_rates(
     told = 1 - error.sum(axis=-1)
     reasons = _reasons(table, known, error, told, confidence)
     told = np.where([reason is None for reason in reasons], told, np.nan)
-    # (C, true, automatic): the inverse of M.
-    inverse = np.empty((*told.shape, 2, 2))
-    inverse[..., 0, 0], inverse[..., 0, 1] = 1 - error[..., 1], -error[..., 0]
-    inverse[..., 1, 0], inverse[..., 1, 1] = -error[..., 1], 1 - error[..., 0]
-    inverse /= told[..., None, None]
+    inverse = _inverse(error, told)
     rate = shares(hit, np.broadcast_to(size, hit.shape))
     raw = np.einsum("cta,...ca->...ct", inverse, rate)
     below, above = _deviations(hit, size, known, truth, inverse, rate, confidence)
@@ -116,6 +112,14 @@ def corrected_rates(
         mean_high=np.maximum(mean_high, mean),
         reason=reasons,
     )
+
+
+def _inverse(error: NDArray[np.float64], told: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the inverse of M, (C, true, automatic), from the (C, 2) shares of wrong labels and its determinant."""
+    inverse = np.empty((*told.shape, 2, 2))
+    inverse[..., 0, 0], inverse[..., 0, 1] = 1 - error[..., 1], -error[..., 0]
+    inverse[..., 1, 0], inverse[..., 1, 1] = -error[..., 1], 1 - error[..., 0]
+    return inverse / told[..., None, None]
 
 
 def _reasons(

@@ -40,17 +40,7 @@ def mitigation_effects(
 ) -> pl.DataFrame:
     """Return what a mitigation changed in one cell, after - before, on images that it was not fitted on.
 
-    `kind` says what a row is of:
-
-    - `axis`: Max Skew (`mean_over_pairs`, `smoothed`) and the parity difference of every event of the outcome suites
-      that both cells have, by every attribute, and of the mean over the three tasks.
-    - `harm`: the share of all images in the event; every event of the outcome suites is a harmful one.
-    - `trident`: P(class → probe), averaged over the probes of a valence (`event`), of all labelled images
-      (`probe_rate`), and its largest minus smallest value over the classes (suite `trident`) and over classes by
-      automatic gender label (`trident_mixed`). A class that becomes the probe is lost, whatever the probe's valence.
-    - `cost` (`better` is `higher`; for all others `lower`): `macro_accuracy` of the one-probe tests, averaged over
-      classes and probes; `zero_shot_accuracy` among the classes alone, averaged over classes (`macro`) or images
-      (`micro`); and retrieval.
+    What a row is of `kind` says, see `plumbline.metrics.transfer_schema.TRANSFER_SCHEMA`.
 
     Parameters
     ----------

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.metrics.answered_dataset import AnsweredDataset, EventKey
-from plumbline.metrics.families.outcome_rows import SKEWS, TASKS, TestedEvent
+from plumbline.metrics.families.disparity_rows import SKEWS
 from plumbline.metrics.paired_comparisons import Comparison, Key, PairedAnswers, Reading, everyone
 from plumbline.metrics.rates import parity_differences
+from plumbline.metrics.tested_events import TASKS, TestedEvent
 from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups
 

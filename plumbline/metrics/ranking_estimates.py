@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
+from plumbline.metrics.desired_shares import equal_shares
 from plumbline.metrics.ndkl import (
     AT_ONCE,
     CHANCE_PERMUTATIONS,
@@ -26,7 +27,6 @@ from plumbline.metrics.ranking_samples import (
     dealt_labels,
     set_blocks,
 )
-from plumbline.metrics.rankings import equal_shares
 from plumbline.metrics.settings import MetricSettings
 from plumbline.statistics.bca_intervals import Intervals, acceleration, bca_intervals
 from plumbline.statistics.intervals import wilson
@@ -62,10 +62,15 @@ class Estimates:
     chance: NDArray[np.float64] | None = None
 
 
-def skew_estimates(
-    top: TopSample, desired: Desired, *, confidence: float = 0.95
-) -> tuple[Estimates, Estimates]:
-    """Return Skew@k, (m, g), and MaxSkew@k, (m,), against equal desired shares or those of the ranked set.
+class SkewEstimates(NamedTuple):
+    """Skew@k of every group, (m, g), and the largest, MaxSkew@k, (m,)."""
+
+    by_group: Estimates
+    largest: Estimates
+
+
+def skew_estimates(top: TopSample, desired: Desired, *, confidence: float = 0.95) -> SkewEstimates:
+    """Return Skew@k and MaxSkew@k against equal desired shares or those of the ranked set.
 
     Intervals are BCa of share / desired share, which never is infinite, and then its logarithm: values and ends of
     absent groups are -inf.
@@ -110,7 +115,7 @@ def skew_estimates(
         high=np.fmax(every.high, np.fmax.reduce(each.high, axis=1)),
     )
     largest = _max_estimates(value.max(axis=1), p, every, scale, mirrored, confidence)
-    return by_group, replace(largest, chance=_log(chance))
+    return SkewEstimates(by_group, replace(largest, chance=_log(chance)))
 
 
 def _scored(

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
+from plumbline.metrics.desired_shares import Desired, desired_shares
 from plumbline.metrics.ndkl import ndkl_sums
 from plumbline.statistics.rank_order import rank_order
-
-Desired = Literal["equal", "ranked"] | Mapping[Any, float] | ArrayLike | None
-"""Equal shares (the default), the shares of the ranked set, or given ones: by group, or in the groups' sorted order."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ def skew_at_k(
     """
     labels, names, codes = _ranked_images(groups, desired)
     order = rank_order(_one_column(scores, len(labels))[labels], _ids_of(ids, labels))[0]
-    shares = _desired_shares(desired, names, codes)
+    shares = desired_shares(desired, names, codes)
     if not 1 <= k <= len(codes):
         raise MetricError(
             "k lies outside the ranking", found=k, expected=f"1 .. {len(codes)}, the labelled images"
@@ -233,7 +231,7 @@ def ndkl(
             found=f"scores {columns.shape}, {len(labels)} groups",
             expected="(n,) or (n, m), and (n,)",
         )
-    shares = _desired_shares(desired, names, codes)
+    shares = desired_shares(desired, names, codes)
     chosen = columns if labels.all() else columns[labels]
     order = rank_order(chosen, _ids_of(ids, labels))
     return ndkl_sums(codes[order], len(names)).against(shares)
@@ -252,11 +250,6 @@ def skew_values(
     seen = np.maximum(counts, 1) if floor else counts
     with np.errstate(divide="ignore"):
         return np.log(seen / (k * desired))
-
-
-def equal_shares(n_groups: int) -> NDArray[np.float64]:
-    """Return the desired shares of groups that are to be equally frequent."""
-    return np.full(n_groups, 1 / n_groups)
 
 
 def _ranked_images(
@@ -283,35 +276,6 @@ def _ranked_images(
         codes = np.array([wanted.index(name) for name in names])[codes]
         names = wanted
     return known, names, codes.astype(np.uint16 if len(names) > 256 else np.uint8)
-
-
-def _desired_shares(
-    desired: Desired, names: tuple[Any, ...], codes: NDArray[np.integer]
-) -> NDArray[np.float64]:
-    if desired is None or (isinstance(desired, str) and desired == "equal"):
-        return equal_shares(len(names))
-    if isinstance(desired, str):
-        if desired != "ranked":
-            raise MetricError(
-                "unknown desired shares",
-                found=desired,
-                expected='"equal", "ranked", or the shares themselves',
-            )
-        return np.bincount(codes, minlength=len(names)) / len(codes)
-    given = [desired[name] for name in names] if isinstance(desired, Mapping) else desired
-    shares = np.asarray(given, dtype=np.float64)
-    if shares.shape != (len(names),):
-        raise MetricError(
-            "desired shares must be one a group, in sorted order", found=shares.shape, expected=names
-        )
-    # A group that is not wanted at all would have infinite skew whatever the ranking.
-    if not (shares > 0).all() or not abs(shares.sum() - 1) < 1e-9:
-        raise MetricError(
-            "desired shares must be above zero and sum to 1",
-            found=dict(zip(names, shares.tolist())),
-            hint="leave out the groups that are not wanted from the ranking",
-        )
-    return shares
 
 
 def _one_column(scores: ArrayLike, n: int) -> NDArray[np.float64]:

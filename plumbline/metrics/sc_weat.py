@@ -7,6 +7,7 @@ Steed & Caliskan (2021).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,8 +95,7 @@ def sc_weat(
     rng : Generator
         Source of the random partitions; not used where all are enumerated.
     alternative : {"greater", "less", "two-sided"}
-        "greater" is the paper's: A is closer than interchangeable groups would be. "two-sided" is twice the smaller of
-        the two one-sided p-values, at most 1.
+        "greater" is the paper's: A is closer than interchangeable groups would be.
     strict : bool
         False: partitions that tie with the observed one (to 1e-12) count, and of random ones p is (1 + count) /
         (1 + permutations). True: the share of partitions strictly beyond, as the paper writes it.
@@ -116,13 +116,11 @@ def sc_weat(
     columns, members = _checked(similarities, in_a, permutations, alternative)
     m = columns.shape[1]
     if members.all() or not members.any():
-        nothing = np.full(m, np.nan)
-        undefined = CategoryAssociation(np.nan, np.nan, np.nan)
+        nothing, undefined = np.full(m, np.nan), CategoryAssociation(np.nan, np.nan, np.nan)
         return Associations(nothing, nothing, nothing, False, undefined, "empty group")
     statistic, effect_size = association_sizes(columns, members, ddof=ddof)
-    tails = _tails(columns, members, permutations, rng)
+    tails, flat = _tails(columns, members, permutations, rng), int(np.isnan(effect_size).sum())
     p_value = tails.p_values(alternative, strict=strict)
-    flat = int(np.isnan(effect_size).sum())
     return Associations(
         statistic=statistic,
         effect_size=effect_size,
@@ -133,15 +131,23 @@ def sc_weat(
     )
 
 
+class AssociationSizes(NamedTuple):
+    """The statistics s and effect sizes es of columns: (m,) float64 both; or how each of n images moves them."""
+
+    statistic: NDArray[np.float64]
+    effect_size: NDArray[np.float64]
+
+
 def association_sizes(
     columns: NDArray[np.float64], in_a: NDArray[np.bool_], *, ddof: int = 1
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> AssociationSizes:
     """Return the difference of means of each column (n, m) and its effect size, which is nan without variation."""
     n = len(columns)
     statistic = columns[in_a].mean(axis=0) - columns[~in_a].mean(axis=0)
     varies = np.ptp(columns, axis=0) > SLACK
     spread = columns.std(axis=0, ddof=ddof) if n > ddof else np.full(columns.shape[1], np.nan)
-    return statistic, np.divide(statistic, spread, out=np.full(statistic.shape, np.nan), where=varies)
+    effect_size = np.divide(statistic, spread, out=np.full(statistic.shape, np.nan), where=varies)
+    return AssociationSizes(statistic, effect_size)
 
 
 def _tails(

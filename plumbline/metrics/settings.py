@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plumbline.errors import ConfigError
+from plumbline.statistics.draw_settings import DrawSettings
+from plumbline.statistics.reasons import MIN_GROUP
 
 
 @dataclass(frozen=True)
-class MetricSettings:
-    """Settings of the metric families.
+class MetricSettings(DrawSettings):
+    """Settings of the metric families: at least 100 resamples and permutations, and a confidence in (0.5, 1).
 
     Attributes
     ----------
-    seed : int
-        From which every generator is derived, by name.
-    resamples, permutations : int
-        Bootstrap replicates and permutations, at least 100.
-    confidence : float
-        Of the intervals, in (0.5, 1).
     min_group : int
         Smaller groups are reported and flagged.
     label_margin : float
@@ -34,11 +30,7 @@ class MetricSettings:
         If a value is out of range.
     """
 
-    seed: int = 20260801
-    resamples: int = 10_000
-    permutations: int = 10_000
-    confidence: float = 0.95
-    min_group: int = 30
+    min_group: int = MIN_GROUP
     label_margin: float = 0.2
     label_error: float = 0.15
 

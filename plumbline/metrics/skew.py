@@ -6,7 +6,7 @@ Source: Al Sahili et al., "Data Matters Most", section 3.4.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,10 +93,9 @@ def max_skew(
         )
     events = np.atleast_2d(counts)
     pairs, index = _pair_gaps(events, totals, smoothing or 0.0)
-    defined = ~np.isnan(pairs)
-    undefined = int((~defined).sum())
+    undefined = int(np.isnan(pairs).sum())
     per_event = np.array([_over(row, over_pairs) for row in pairs])
-    value = _over(pairs[defined], "mean") if over_pairs == "mean" else _over(per_event, "mean")
+    value = _over(pairs if over_pairs == "mean" else per_event, "mean")
     return MaxSkew(
         value=value,
         per_event=per_event,
@@ -107,13 +106,28 @@ def max_skew(
     )
 
 
+class SkewSums(NamedTuple):
+    """Max Skew as a sum over pairs of groups, for many tables.
+
+    Attributes
+    ----------
+    total : (...) float64
+        Sum of the gaps of the defined pairs (for "max": the largest).
+    cells : (...) int64
+        How many there are (for "max": 0 or 1).
+    """
+
+    total: NDArray[np.float64]
+    cells: NDArray[np.int64]
+
+
 def skew_sums(
     event_counts: NDArray[Any],
     group_totals: NDArray[Any],
     *,
     over_pairs: str = "mean",
     smoothing: float = 0.0,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+) -> SkewSums:
     """Return Max Skew as sum and number of defined cells, for many tables at once.
 
     The relative gap of two rates is larger / smaller - 1, so that over sorted rates all pairs of a group
@@ -123,13 +137,6 @@ def skew_sums(
     ----------
     event_counts, group_totals : (..., g), broadcastable
         Replicates of the counts.
-
-    Returns
-    -------
-    total : (...) float64
-        Sum of the gaps of the defined pairs (for "max": the largest).
-    cells : (...) int64
-        How many there are (for "max": 0 or 1).
     """
     counts, totals = np.broadcast_arrays(event_counts, group_totals)
     # Groups first and contiguous: every step below then runs along the replicates.
@@ -141,13 +148,13 @@ def skew_sums(
     held = np.where(rates > 0, rates, 0.0)
     if over_pairs == "max":
         gap = np.maximum(held.max(axis=0) * inverse.max(axis=0) - 1, 0.0)
-        return np.where(positive > 1, gap, 0.0), (cells > 0).astype(np.int64)
+        return SkewSums(np.where(positive > 1, gap, 0.0), (cells > 0).astype(np.int64))
     ratios, smaller = np.zeros(rates.shape[1:]), np.zeros(rates.shape[1:])
     for rate, one_over in zip(held, inverse):
         ratios += rate * smaller
         smaller += one_over
     # Equal rates can leave a rounding error below parity, which would not tie with an exact 0.
-    return np.maximum(ratios - positive * (positive - 1) // 2, 0.0), cells
+    return SkewSums(np.maximum(ratios - positive * (positive - 1) // 2, 0.0), cells)
 
 
 def skew_values(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.tables.schema import Schema
+from plumbline.tables.schema import ESTIMATE, Schema
 
 TRANSFER_SCHEMA: Schema = {
     # what was compared
@@ -19,13 +19,7 @@ TRANSFER_SCHEMA: Schema = {
     "metric": pl.String,
     "definition": pl.String,
     # the difference after - before, on the same images
-    "value": pl.Float64,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
-    "p": pl.Float64,
-    "q": pl.Float64,
-    "n": pl.Int64,
-    "reason": pl.String,
+    **ESTIMATE,
     "value_after": pl.Float64,
     "value_before": pl.Float64,
     "better": pl.String,
@@ -33,9 +27,19 @@ TRANSFER_SCHEMA: Schema = {
 }
 """`condition` is the mitigation's id in the audit file, `method` what it is; `attribute` is null for all images.
 
-`kind` is `axis` (a disparity of an outcome over the groups of an attribute), `harm` (a rate of a harmful outcome over
-all images), `trident` (rates of the Trident probes) or `cost` (accuracy and retrieval). `better` is `lower` or
-`higher`; `verdict` one of `VERDICTS`.
+`kind` says what a row is of:
+
+- `axis`: Max Skew (`mean_over_pairs`, `smoothed`) and the parity difference of every event of the outcome suites
+  that both cells have, by every attribute, and of the mean over the three tasks.
+- `harm`: the share of all images in the event; every event of the outcome suites is a harmful one.
+- `trident`: P(class → probe), averaged over the probes of a valence (`event`), of all labelled images
+  (`probe_rate`), and its largest minus smallest value over the classes (suite `trident`) and over classes by
+  automatic gender label (`trident_mixed`). A class that becomes the probe is lost, whatever the probe's valence.
+- `cost` (`better` is `higher`; for all others `lower`): `macro_accuracy` of the one-probe tests, averaged over
+  classes and probes; `zero_shot_accuracy` among the classes alone, averaged over classes (`macro`) or images
+  (`micro`); and retrieval.
+
+`better` is `lower` or `higher`; `verdict` one of `VERDICTS`.
 """
 
 IMPROVED, WORSENED, NO_EVIDENCE, UNDEFINED = "improved", "worsened", "no evidence", "undefined"

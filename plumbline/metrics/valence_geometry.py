@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
 from plumbline.errors import MetricError
+from plumbline.metrics.principal_axes import principal_axes
 
 Floats = NDArray[np.float64]
-AXES = 3
 MOST_PARTITIONS = 50_000
 """More ways to deal the words of a dimension to two valences are not enumerated."""
 _NAN = float("nan")
@@ -140,7 +140,7 @@ def valence_geometry(
     each = words[None] if average == "embeddings" else units
     cosines = np.clip((each @ each.transpose(0, 2, 1)).mean(axis=0), -1.0, 1.0)
     of, positive = np.array(dimensions), np.array(valences) == "positive"
-    coordinates, shares = _principal_axes(words)
+    coordinates, shares = principal_axes(words)
     return ValenceGeometry(
         cosines=cosines,
         coordinates=coordinates,
@@ -173,23 +173,6 @@ def _normalised(vectors: Floats) -> Floats:
     if not (np.isfinite(norms) & (norms > 0)).all():
         raise MetricError("an embedding has no direction: it is 0, or not finite")
     return vectors / norms
-
-
-def _principal_axes(words: Floats) -> tuple[Floats, Floats]:
-    centred = words - words.mean(axis=0)
-    left, strength, _ = np.linalg.svd(centred, full_matrices=False)
-    total = float((strength**2).sum())
-    coordinates, shares = np.full((len(words), AXES), np.nan), np.full(AXES, np.nan)
-    # Rounding leaves some 1e-16 along axes that the words do not span.
-    if total <= 1e-24:
-        return coordinates, shares
-    spanned = strength[:AXES] > 1e-9 * strength[0]
-    scores = (left * strength)[:, :AXES]
-    farthest = np.abs(scores).argmax(axis=0)
-    scores *= np.where(scores[farthest, np.arange(scores.shape[1])] < 0, -1.0, 1.0)
-    coordinates[:, : scores.shape[1]] = np.where(spanned, scores, np.nan)
-    shares[: len(spanned)] = np.where(spanned, strength[:AXES] ** 2 / total, 0.0)
-    return coordinates, shares
 
 
 # --- one dimension

@@ -19,6 +19,17 @@ QUARANTINE_SCHEMA: Schema = {
 }
 """One row an input that was listed and refused. `path` is the index file where the line names no image."""
 
+ESTIMATE: Schema = {
+    "value": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "p": pl.Float64,
+    "q": pl.Float64,
+    "n": pl.Int64,
+    "reason": pl.String,
+}
+"""What a row says of its number, in every table of numbers."""
+
 ESTIMATE_COLUMNS: dict[str, pa.DataType] = {
     # what was measured
     "metric": pa.string(),

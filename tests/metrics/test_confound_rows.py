@@ -12,8 +12,9 @@ from scipy import stats
 
 from plumbline.metrics import Cell, SuiteLogits
 from plumbline.metrics.attribute_changes import matched_pairs
-from plumbline.metrics.families.confound_rows import PROTECTED, valence_words
+from plumbline.metrics.families.attribute_change_rows import PROTECTED
 from plumbline.metrics.registry import FAMILIES
+from plumbline.metrics.valence_words import valence_words
 from plumbline.tables.schema import METRIC_SCHEMA
 from plumbline.tables.suites import load_suite
 

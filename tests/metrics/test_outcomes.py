@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from plumbline import metrics
 from plumbline.errors import MetricError
 from plumbline.metrics import harm_rate, impact_ratio, max_skew, outcome_proportions, parity_difference
-from plumbline.metrics.families.outcome_rows import RANGES, SKEWS
+from plumbline.metrics.families.disparity_rows import RANGES, SKEWS
 from plumbline.metrics.rates import impact_ratios, parity_differences
 from plumbline.metrics.skew import skew_sums, skew_values
 

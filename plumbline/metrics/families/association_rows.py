@@ -15,10 +15,11 @@ from plumbline.cores import side_by_side
 from plumbline.metrics.association_errors import Bounded, BoundedAssociations, bounded_associations
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.markedness_rows import markedness_parts
+from plumbline.metrics.families.perception import Perception, perception_of
 from plumbline.metrics.families.rows import Row, base_row
+from plumbline.metrics.families.valence_correlation_rows import correlation_rows
 from plumbline.metrics.settings import MetricSettings
-from plumbline.metrics.valence_correlation import valence_correlation
-from plumbline.statistics.clusters import cluster_codes, few_sets_reason
+from plumbline.statistics.clusters import few_sets_reason
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.partition_tests import (
     Tails,
@@ -36,37 +37,9 @@ COMPOSITE = "gender_race"
 OTHERS = "others"
 """The reference group where there are more than two: all labelled images that are not of the group."""
 
-_AT_ONCE = 8
-
 
 @dataclass(frozen=True)
-class Perception:
-    """Cosines of the images with the words of a suite, averaged over its templates.
-
-    Attributes
-    ----------
-    words : tuple of str
-    cosine : (n, w) float64
-    scales : dict of str to (w,) float64
-        Weight of each word in a scale: 1 / its words.
-    dimensions : dict of str to (w,) float64
-        For scales with two poles, `agency_positive` and `agency_negative`: the weights of one minus the other's.
-    labels : DataFrame
-    clusters : (n,) int64 or None
-    """
-
-    suite_id: str
-    suite_hash: str
-    words: tuple[str, ...]
-    cosine: NDArray[np.float64]
-    scales: dict[str, NDArray[np.float64]]
-    dimensions: dict[str, NDArray[np.float64]]
-    labels: pl.DataFrame
-    clusters: NDArray[np.int64] | None
-
-
-@dataclass(frozen=True)
-class Comparison:
+class Contrast:
     """Two groups of images: A against B."""
 
     group: str
@@ -102,51 +75,22 @@ def _perception_parts(
     kept = order[cell.rows(logits.suite.id)[order]]
     labels = cell.labels(logits.suite.id)[kept]
     attributes = attribute_groups(labels)
-    perception = _perception(logits, kept, labels)
+    perception = perception_of(logits, kept, labels)
     parts: list[Callable[[], list[Row]]] = [
         partial(_attribute_rows, cell, perception, groups, settings)
         for groups in attributes
         if groups.attribute != COMPOSITE
     ]
-    return [*parts, partial(_correlation_rows, cell, perception, attributes, settings)]
+    return [*parts, partial(correlation_rows, cell, perception, attributes, settings)]
 
 
-def _perception(logits: SuiteLogits, kept: NDArray[np.int64], labels: pl.DataFrame) -> Perception:
-    scales = logits.suite.scales
-    words = tuple(dict.fromkeys(word for scale in scales.values() for word in scale))
-    weights = {
-        scale: np.array([(word in chosen) / len(chosen) for word in words])
-        for scale, chosen in scales.items()
-    }
-    # A few words at a time: all templates of all words at once would be as large as many datasets.
-    means = [
-        logits.by_template(words[start : start + _AT_ONCE]).mean(axis=1)[kept]
-        for start in range(0, len(words), _AT_ONCE)
-    ]
-    poles = [name.removesuffix("_positive") for name in scales if name.endswith("_positive")]
-    return Perception(
-        suite_id=logits.suite.id,
-        suite_hash=logits.suite.hash,
-        words=words,
-        cosine=np.concatenate(means, axis=1),
-        scales=weights,
-        dimensions={
-            name: weights[f"{name}_positive"] - weights[f"{name}_negative"]
-            for name in poles
-            if f"{name}_negative" in weights
-        },
-        labels=labels,
-        clusters=cluster_codes(labels),
-    )
-
-
-def _comparisons(groups: Groups) -> list[Comparison]:
+def _comparisons(groups: Groups) -> list[Contrast]:
     """Return whom to compare with whom; nothing where only one group has a name."""
     if len(groups.names) == 2:
-        return [Comparison(*groups.names, groups.codes == 0)]
+        return [Contrast(*groups.names, groups.codes == 0)]
     if len(groups.names) < 2:
         return []
-    return [Comparison(name, OTHERS, groups.codes == i) for i, name in enumerate(groups.names)]
+    return [Contrast(name, OTHERS, groups.codes == i) for i, name in enumerate(groups.names)]
 
 
 def _attribute_rows(
@@ -180,12 +124,12 @@ def _attribute_rows(
 def _compare(
     columns: NDArray[np.float64],
     mixtures: NDArray[np.float64],
-    comparisons: list[Comparison],
+    comparisons: list[Contrast],
     settings: MetricSettings,
 ) -> list[Tails]:
     """Compare the words, scales and dimensions of every comparison with other partitions of the same sizes."""
     tails: dict[str, Tails] = {}
-    by_chance: list[Comparison] = []
+    by_chance: list[Contrast] = []
     for comparison in comparisons:
         if takes_all(comparison.in_a):
             every = np.concatenate([columns, columns @ mixtures], axis=1)
@@ -207,7 +151,7 @@ def _common(
     cell: Cell,
     perception: Perception,
     attribute: str,
-    comparison: Comparison,
+    comparison: Contrast,
     clusters: NDArray[np.int64] | None,
     settings: MetricSettings,
 ) -> Row:
@@ -298,43 +242,3 @@ def _row(
     estimate = {"value": value, "ci_low": low, "ci_high": float(found.high[i]), "p": float(p)}
     reason = joined(missing, None if common["reason"] is None else str(common["reason"]))
     return common | {"metric": metric, "definition": definition, "reason": reason} | estimate | columns
-
-
-def _correlation_rows(
-    cell: Cell, perception: Perception, attributes: list[Groups], settings: MetricSettings
-) -> list[Row]:
-    """Return how the poles of each dimension go together, over all images and within every group."""
-    everyone = np.ones(len(perception.cosine), dtype=bool)
-    views: list[tuple[str | None, str | None, NDArray[np.bool_]]] = [(None, None, everyone)]
-    views += [(g.attribute, name, g.codes == i) for g in attributes for i, name in enumerate(g.names)]
-    rows = []
-    for dimension in perception.dimensions:
-        poles = perception.cosine @ np.stack(
-            [perception.scales[f"{dimension}_{valence}"] for valence in ("positive", "negative")], axis=1
-        )
-        for attribute, group, mask in views:
-            clusters = None if perception.clusters is None else perception.clusters[mask]
-            found = valence_correlation(
-                *poles[mask].T,
-                clusters=clusters,
-                confidence=settings.confidence,
-                min_group=settings.min_group,
-            )
-            rows.append(
-                base_row(
-                    cell,
-                    metric="valence_correlation",
-                    definition="pearson",
-                    suite=perception.suite_id,
-                    suite_hash=perception.suite_hash,
-                    attribute=attribute,
-                    group=group,
-                    event=dimension,
-                    value=found.value,
-                    ci_low=found.ci_low,
-                    ci_high=found.ci_high,
-                    n=found.n,
-                    reason=joined(found.reason, few_sets_reason(clusters)),
-                )
-            )
-    return rows

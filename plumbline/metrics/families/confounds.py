@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.metrics.attribute_changes import compare_changes, mean_change
-from plumbline.metrics.confounds import confound_fit, level_means
+from plumbline.metrics.confounds import confound_fit
 from plumbline.metrics.families.confound_rows import confound_rows
 from plumbline.metrics.family import MetricFamily
+from plumbline.metrics.level_means import level_means
 from plumbline.metrics.traits import Measure, MetricTraits
 
 _DESCRIPTION = """

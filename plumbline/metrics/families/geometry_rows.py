@@ -9,17 +9,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
-from plumbline.metrics.families.confound_rows import valence_words
 from plumbline.metrics.families.rows import Row
+from plumbline.metrics.principal_axes import AXES
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.valence_geometry import (
-    AXES,
     DimensionGeometry,
     ValenceGap,
     ValenceGeometry,
     WordEstimate,
     valence_geometry,
 )
+from plumbline.metrics.valence_words import valence_words
 from plumbline.statistics.reasons import joined
 from plumbline.tables.schema import metric_frame
 from plumbline.tables.suites import Suite

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell, SuiteLogits
+from plumbline.metrics.desired_shares import equal_shares
 from plumbline.metrics.families.rows import Row, base_row
 from plumbline.metrics.ranking_estimates import Desired, Estimates, ndkl_estimates, skew_estimates
 from plumbline.metrics.ranking_samples import RankedGroups, TopSample, deal_in_sets, sample_top, usual_k
-from plumbline.metrics.rankings import equal_shares, skew_values
+from plumbline.metrics.rankings import skew_values
 from plumbline.metrics.settings import MetricSettings
 from plumbline.statistics.clusters import cluster_codes, few_sets_reason
 from plumbline.statistics.groups import AUDITED_ATTRIBUTES, Groups, attribute_groups
@@ -42,11 +43,14 @@ class Prompts:
         The columns `event` (a scale) or `probe` (a word) of each ranking.
     scales : int
         How many of the rankings are of scales; these come first.
+    order : (m, n) int64
+        Faces by rank, best first.
     """
 
     records: pl.DataFrame
     names: tuple[Row, ...]
     scales: int
+    order: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,10 @@ def ranking_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     k; words against equal shares. None for an encoder without cosines.
     """
     prepared = [
-        partial(_ranking, cell, logits, prompts, order, groups, settings)
+        partial(_ranking, cell, logits, prompts, groups, settings)
         for logits in cell.logits.values()
         if logits.suite.family == "perception" and logits.cosine is not None
-        for prompts, order in [_prompts(cell, logits)]
+        for prompts in [_prompts(cell, logits)]
         for groups in attribute_groups(prompts.records)
         if groups.attribute in AUDITED_ATTRIBUTES
     ]
@@ -92,18 +96,17 @@ def _ranking(
     cell: Cell,
     logits: SuiteLogits,
     prompts: Prompts,
-    order: NDArray[np.int64],
     groups: Groups,
     settings: MetricSettings,
 ) -> Ranking | None:
-    """Leave the unlabelled images out of the rankings (m, n) of all images; None where nothing can be compared."""
+    """Leave the unlabelled images out of the rankings; None where nothing can be compared."""
     labelled = groups.codes >= 0
     k = usual_k(int(labelled.sum()))
     if len(groups.names) < 2 or k < 1:
         return None
     suite, codes = logits.suite, groups.codes[labelled]
     common = base_row(cell, suite=suite.id, suite_hash=suite.hash, attribute=groups.attribute)
-    place = np.cumsum(labelled) - 1
+    place, order = np.cumsum(labelled) - 1, prompts.order
     kept = place[order[labelled[order]].reshape(len(order), -1)]
     sets, dealt = cluster_codes(prompts.records), None
     if sets is not None:
@@ -118,8 +121,8 @@ def _labels(common: Row) -> list[str]:
     return [str(common[key]) for key in ("model", "dataset", "suite", "attribute")]
 
 
-def _prompts(cell: Cell, logits: SuiteLogits) -> tuple[Prompts, NDArray[np.int64]]:
-    """Return what the faces that count are ranked by, and their rankings (m, n)."""
+def _prompts(cell: Cell, logits: SuiteLogits) -> Prompts:
+    """Return what the faces that count are ranked by."""
     suite = logits.suite
     labels = cell.labels(suite.id)
     # By id from here on: neither ties nor draws then depend on the order of the rows.
@@ -130,9 +133,8 @@ def _prompts(cell: Cell, logits: SuiteLogits) -> tuple[Prompts, NDArray[np.int64
     by_scale = [by_word[:, [words.index(word) for word in own]].mean(axis=1) for own in suite.scales.values()]
     names: list[Row] = [{"event": scale} for scale in suite.scales]
     names += [{"probe": word} for word in words]
-    return Prompts(labels[rows], tuple(names), len(by_scale)), rank_order(
-        np.column_stack([*by_scale, by_word])
-    )
+    order = rank_order(np.column_stack([*by_scale, by_word]))
+    return Prompts(labels[rows], tuple(names), len(by_scale), order)
 
 
 def _top_rows(ranking: Ranking) -> list[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -14,57 +14,20 @@ from numpy.typing import NDArray
 from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.label_error_rows import LabelledTests, label_error_rows, true_genders
-from plumbline.metrics.families.rows import Row, base_row, estimate_columns, noting_sets
-from plumbline.metrics.rates import parity_differences
+from plumbline.metrics.families.probe_gap_rows import probe_gap_rows
+from plumbline.metrics.families.probe_tests import ProbeTest, probe_test, probe_test_row, true_classes
+from plumbline.metrics.families.rows import Row, noting_sets
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident import (
-    PROBE,
     RIGHT,
     TridentScores,
-    probe_outcomes,
     score_tables,
 )
-from plumbline.statistics.bootstrap import jackknife_tables, resample_sums
-from plumbline.statistics.counts import count_table
-from plumbline.statistics.estimates import Estimate, estimate_table
-from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes
+from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes, mixed_groups
 from plumbline.statistics.intervals import mean_of_proportions
-from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
-from plumbline.statistics.seeds import generator
 from plumbline.tables.schema import metric_frame
-from plumbline.tables.suites import GENDERS, VALENCES, Suite
-
-
-@dataclass(frozen=True)
-class ProbeTest:
-    """All one-probe tests of a suite, seen by groups.
-
-    Attributes
-    ----------
-    suite_name : str
-        As the rows say it: `trident`, `trident_mixed`, `trident_composite`.
-    outcomes : (p, n) int64
-        For each probe and image, see `probe_outcomes`.
-    groups : Groups
-    divisor : int
-        What the released code divides the sum of class accuracies by.
-    """
-
-    suite_name: str
-    suite: Suite
-    outcomes: NDArray[np.int64]
-    groups: Groups
-    divisor: int
-
-    @property
-    def tables(self) -> NDArray[np.int64]:
-        """Return the (p, g, 3) counts by probe, group and outcome."""
-        return count_table(self.groups.codes, self.outcomes, n_groups=len(self.groups.names), n_outcomes=3)
-
-    def only(self, rows: NDArray[np.bool_]) -> ProbeTest:
-        """Return the same tests on fewer images."""
-        return replace(self, groups=replace(self.groups, codes=np.where(rows, self.groups.codes, -1)))
+from plumbline.tables.suites import GENDERS
 
 
 def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
@@ -75,11 +38,13 @@ def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     candidates. Images whose label is no class of the suite are left out.
     """
     parts: list[Callable[[], list[Row]]] = []
-    if (logits := cell.logits.get("trident")) and (classes := _classes(cell, logits.suite)):
+    if (logits := cell.logits.get("trident")) and (classes := true_classes(cell, logits.suite)):
         parts += _class_tests(cell, logits, classes, settings)
-        if (mixed := _mixed(cell, classes)) and (composite := cell.logits.get("trident_composite")):
+        if (mixed := mixed_groups(classes, cell.records)) and (
+            composite := cell.logits.get("trident_composite")
+        ):
             kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
-            test = _probe_test("trident_composite", composite, composite.logits, kept, kept, divisor=2)
+            test = probe_test("trident_composite", composite, composite.logits, kept, kept, divisor=2)
             parts.append(partial(_score_rows, cell, test, {"paper": "composite"}, settings, gaps=False))
     rows = list(chain.from_iterable(side_by_side(parts)))
     return metric_frame(noting_sets(rows, cell.records))
@@ -91,16 +56,16 @@ def _class_tests(
     """Return what computes the rows of the single and the mixed tests."""
     kept = replace(classes, codes=np.where(cell.rows("trident"), classes.codes, -1))
     views = [("trident", kept)]
-    if mixed := _mixed(cell, kept):
+    if mixed := mixed_groups(kept, cell.records):
         views.append(("trident_mixed", mixed))
     parts: list[Callable[[], list[Row]]] = []
     for name, groups in views:
         divisor = 2 if name == "trident_mixed" else 1
-        test = _probe_test(name, logits, logits.logits, kept, groups, divisor=divisor)
+        test = probe_test(name, logits, logits.logits, kept, groups, divisor=divisor)
         definitions = {"paper": "paper", "released": "released", "plain": "logit"}
         parts.append(partial(_score_rows, cell, test, definitions, settings))
         if logits.cosine is not None:
-            cosine = _probe_test(name, logits, logits.cosine, kept, groups, divisor=divisor)
+            cosine = probe_test(name, logits, logits.cosine, kept, groups, divisor=divisor)
             definitions = {"paper": "cosine", "plain": "cosine"}
             parts.append(partial(_score_rows, cell, cosine, definitions, settings, gaps=False))
         if name == "trident_mixed":
@@ -122,40 +87,8 @@ def _label_tests(
         by_truth = replace(test, groups=crossed_with_gender(classes, cell.records["gender"]))
         parts.append(partial(_relabelled_rows, cell, by_truth, "true_labels", settings))
     automatic = label_codes(cell.records["auto_gender"], GENDERS)
-    labelled = LabelledTests(
-        _common(cell, test), _probes(test.suite), test.outcomes, classes, automatic, true
-    )
+    labelled = LabelledTests(probe_test_row(cell, test), test.probes, test.outcomes, classes, automatic, true)
     return [*parts, partial(label_error_rows, labelled, settings=settings)]
-
-
-def _classes(cell: Cell, suite: Suite) -> Groups | None:
-    if suite.attribute is None or suite.attribute not in cell.records.columns:
-        return None
-    codes = label_codes(cell.records[suite.attribute], suite.class_labels)
-    return Groups(suite.attribute, suite.class_labels, codes) if (codes >= 0).any() else None
-
-
-def _mixed(cell: Cell, classes: Groups) -> Groups | None:
-    # Gender classes crossed with a guess of the gender would disaggregate a label by itself.
-    if classes.attribute == "gender" or "auto_gender" not in cell.records.columns:
-        return None
-    groups = crossed_with_gender(classes, cell.records["auto_gender"])
-    return groups if (groups.codes >= 0).any() else None
-
-
-def _probe_test(
-    name: str,
-    logits: SuiteLogits,
-    responses: NDArray[np.float32],
-    classes: Groups,
-    groups: Groups,
-    *,
-    divisor: int,
-) -> ProbeTest:
-    n_classes = len(logits.suite.class_labels)
-    outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes.codes)
-    base_classes = len(groups.names) // divisor
-    return ProbeTest(name, logits.suite, outcomes, groups, divisor * (base_classes + 1))
 
 
 def _score_rows(
@@ -173,7 +106,7 @@ def _score_rows(
     rows += _group_rows(cell, test, scores, "class_accuracy", plain, settings)
     rows += _group_rows(cell, test, scores, "probe_rate", plain, settings)
     rows += _macro_rows(cell, test, tables, scores, definitions, settings)
-    return rows + (_gap_rows(cell, test, settings) if gaps else [])
+    return rows + (probe_gap_rows(cell, test, settings) if gaps else [])
 
 
 def _relabelled_rows(cell: Cell, test: ProbeTest, definition: str, settings: MetricSettings) -> list[Row]:
@@ -183,23 +116,9 @@ def _relabelled_rows(cell: Cell, test: ProbeTest, definition: str, settings: Met
     return rows + _macro_rows(cell, test, tables, scores, {"paper": definition}, settings)
 
 
-def _common(cell: Cell, test: ProbeTest, **columns: object) -> Row:
-    return base_row(
-        cell,
-        suite=test.suite_name,
-        suite_hash=test.suite.hash,
-        attribute=test.groups.attribute,
-        **columns,
-    )
-
-
-def _probes(suite: Suite) -> list[str]:
-    return [candidate.id for candidate in suite.candidates if candidate.category != "class"]
-
-
 def _accuracy_rows(cell: Cell, test: ProbeTest, scores: TridentScores, definition: str) -> list[Row]:
     return [
-        _common(
+        probe_test_row(
             cell,
             test,
             metric="accuracy",
@@ -211,7 +130,7 @@ def _accuracy_rows(cell: Cell, test: ProbeTest, scores: TridentScores, definitio
             n=int(scores.n[i]),
             reason=None if scores.n[i] else "no images",
         )
-        for i, probe in enumerate(_probes(test.suite))
+        for i, probe in enumerate(test.probes)
     ]
 
 
@@ -225,7 +144,7 @@ def _group_rows(
 ) -> list[Row]:
     value, ends, n = getattr(scores, metric), getattr(scores, f"{metric}_interval"), scores.class_n
     return [
-        _common(
+        probe_test_row(
             cell,
             test,
             metric=metric,
@@ -238,7 +157,7 @@ def _group_rows(
             n=int(n[i, g]),
             reason=group_size_reason(int(n[i, g]), settings.min_group),
         )
-        for i, probe in enumerate(_probes(test.suite))
+        for i, probe in enumerate(test.probes)
         for g, group in enumerate(test.groups.names)
     ]
 
@@ -254,7 +173,7 @@ def _macro_rows(
     sizes = scores.class_n
     low, high = mean_of_proportions(tables[..., RIGHT], sizes, confidence=settings.confidence)
     rows = []
-    for i, probe in enumerate(_probes(test.suite)):
+    for i, probe in enumerate(test.probes):
         filled = int((sizes[i] > 0).sum())
         empty = len(test.groups.names) - filled
         reason = joined(
@@ -269,77 +188,8 @@ def _macro_rows(
             scale = filled / test.divisor if released else 1.0
             value = scores.macro_accuracy_released[i] if released else scores.macro_accuracy[i]
             rows.append(
-                _common(cell, test, metric="macro_accuracy", definition=definition, probe=probe)
+                probe_test_row(cell, test, metric="macro_accuracy", definition=definition, probe=probe)
                 | {"value": float(value), "ci_low": low[i] * scale, "ci_high": high[i] * scale}
                 | {"n": int(sizes[i].sum()), "reason": reason}
             )
     return rows
-
-
-def _gap_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> list[Row]:
-    """Return the gap between groups of P(class → probe), averaged over the probes of one valence.
-
-    The probes of a valence see the same images: what is resampled and permuted is how many of them an image
-    became.
-    """
-    rows = []
-    categories = [c.category for c in test.suite.candidates if c.category != "class"]
-    for valence in VALENCES:
-        chosen = np.array([category == valence for category in categories])
-        won = (test.outcomes[chosen] == PROBE).sum(axis=0)
-        table = count_table(
-            test.groups.codes, won, n_groups=len(test.groups.names), n_outcomes=int(chosen.sum()) + 1
-        )
-        sizes = table.sum(axis=1)
-        if np.count_nonzero(sizes) < 2:
-            continue
-        names = (cell.model, cell.dataset, test.suite_name, test.groups.attribute, "probe_rate_gap", valence)
-        estimate = _gap(
-            table,
-            resamples=settings.resamples,
-            permutations=settings.permutations,
-            resampling=generator(settings.seed, *names, "bootstrap"),
-            permuting=generator(settings.seed, *names, "permutation"),
-            confidence=settings.confidence,
-        )
-        small = small_groups_reason(test.groups.names, sizes.tolist(), settings.min_group)
-        rows.append(
-            _common(cell, test, metric="probe_rate_gap", definition="by_valence", event=valence)
-            | {"n": int(sizes.sum())}
-            | estimate_columns(estimate, small)
-        )
-    return rows
-
-
-def _gap(
-    table: NDArray[np.int64],
-    *,
-    resamples: int,
-    permutations: int,
-    resampling: np.random.Generator,
-    permuting: np.random.Generator,
-    confidence: float,
-) -> Estimate:
-    """Estimate the gap of a (g, k + 1) table of how many of k probes the images of each group became.
-
-    It depends on each group's sum alone, so that sums are what is drawn: (..., 2, g) of sums and trials.
-    """
-    trials = table.sum(axis=1) * (table.shape[1] - 1)
-
-    def summed(tables: NDArray[np.int64]) -> NDArray[np.int64]:
-        sums = tables @ np.arange(tables.shape[-1])
-        own = tables.sum(axis=-1) * (tables.shape[-1] - 1)
-        return np.stack([sums, own], axis=-2)
-
-    def statistic(sums: NDArray[np.int64]) -> NDArray[np.float64]:
-        return parity_differences(sums[..., 0, :], sums[..., 1, :])
-
-    drawn = resample_sums(table, resamples=resamples, rng=resampling)
-    return estimate_table(
-        summed(table),
-        statistic,
-        resampled=np.stack([drawn, np.broadcast_to(trials, drawn.shape)], axis=-2),
-        permuted=summed(permute_tables(table, permutations=permutations, rng=permuting)),
-        jackknife=lambda of_sums: jackknife_tables(table, lambda tables: of_sums(summed(tables))),
-        confidence=confidence,
-    )

@@ -1,0 +1,109 @@
+"""Rows of how far a perceived trait moves when one thing about a face is changed."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.metrics.attribute_changes import compare_changes, matched_pairs, mean_change
+from plumbline.metrics.cell import Cell
+from plumbline.metrics.families.rows import Row
+from plumbline.metrics.families.varied_faces import VariedFaces, faces_row
+from plumbline.metrics.settings import MetricSettings
+from plumbline.metrics.valence_words import VALENCES
+from plumbline.statistics.reasons import joined
+
+PROTECTED = ("gender", "race", "age")
+"""Attributes that the law protects; everything else that a dataset varies is a confound (table B.2)."""
+
+
+def change_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> list[Row]:
+    """Compare what changing one attribute does (tables B.2 and figure 4).
+
+    A change is that of two images of one set that differ in this attribute alone: two levels of a confound or of age
+    in faces of one race and gender, or two races, or the two genders, at one level of one confound. Its size is the
+    absolute difference of the outcome, averaged over the words of a valence.
+    """
+    confounds = [name for name in faces.dimensions if name not in PROTECTED]
+    protected = [name for name in PROTECTED if name in (*faces.dimensions, *faces.labelled)]
+    pairs = {name: _pairs(faces, name) for name in (*confounds, *protected)}
+    rows: list[Row] = []
+    for valence in VALENCES:
+        outcome = faces.outcome[:, faces.words(valence)]
+        size = {n: np.abs(outcome[p[:, 0]] - outcome[p[:, 1]]).mean(axis=1) for n, p in pairs.items()}
+        sets = {n: faces.sets[p[:, 0]] for n, p in pairs.items()}
+        common = faces_row(cell, faces, event=valence)
+        for definition in ("ttest", "cluster"):
+            note = (
+                faces.few_sets
+                if definition == "cluster"
+                else "interval takes pairs of images for independent"
+            )
+            for name in pairs:
+                clusters = sets[name] if definition == "cluster" else None
+                rows.append(
+                    common | _mean_row(name, definition, note, size[name], clusters, settings.confidence)
+                )
+            for first, second in product(confounds, protected):
+                both = (sets[first], sets[second]) if definition == "cluster" else None
+                columns = {"attribute": first, "reference_group": second, "definition": definition}
+                rows += [
+                    common | columns | row
+                    for row in _comparison(size[first], size[second], both, note, settings)
+                ]
+    return rows
+
+
+def _pairs(faces: VariedFaces, attribute: str) -> NDArray[np.int64]:
+    if attribute in faces.labelled:
+        others = [name for name in faces.labelled if name != attribute]
+        return matched_pairs(faces.records, attribute, fixed=("set_id", "dimension", "level", *others))
+    mine = pl.when(pl.col("dimension") == attribute).then("level").alias("varied")
+    return matched_pairs(faces.records.with_columns(mine), "varied", fixed=("set_id", *faces.labelled))
+
+
+def _mean_row(
+    attribute: str,
+    definition: str,
+    note: str | None,
+    size: NDArray[np.float64],
+    clusters: NDArray[np.int64] | None,
+    confidence: float,
+) -> Row:
+    found = mean_change(size, clusters=clusters, confidence=confidence)
+    return {
+        "metric": "attribute_change",
+        "definition": definition,
+        "attribute": attribute,
+        "value": found.value,
+        "ci_low": found.ci_low,
+        "ci_high": found.ci_high,
+        "n": found.pairs,
+        "reason": found.reason if found.pairs == 0 else joined(found.reason, note),
+    }
+
+
+def _comparison(
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    clusters: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+    note: str | None,
+    settings: MetricSettings,
+) -> list[Row]:
+    found = compare_changes(first, second, clusters=clusters, confidence=settings.confidence)
+    reason = found.reason if np.isnan(found.difference) else joined(found.reason, note)
+    common: Row = {
+        "metric": "confound_vs_protected",
+        "n": len(first) + len(second),
+        "reason": reason,
+    }
+    estimate: Row = {
+        "value": found.difference,
+        "ci_low": found.ci_low,
+        "ci_high": found.ci_high,
+        "p": found.p,
+    }
+    return [common | estimate, common | {"statistic": "t", "value": found.t}]
