@@ -8,6 +8,7 @@ import sys
 import torch
 
 from benchmarks.mitigation import logit_adjustment
+from benchmarks.statistics.contest import judged
 
 TASKS = (logit_adjustment,)
 
@@ -15,16 +16,7 @@ TASKS = (logit_adjustment,)
 def main() -> int:
     """Print every row, and return 1 if any result disagrees or any ratio is below its bar."""
     torch.set_num_threads(1)
-    failed = []
-    for task in TASKS:
-        for row in task.run():
-            row.show()
-            missed = [p for p in row.peers if p.reached and p.seconds / row.seconds < p.reached / 2]
-            if missed or not row.agrees:
-                failed.append(row.task)
-    if failed:
-        print(f"\nFAILED: {'; '.join(failed)}")
-    return 1 if failed else 0
+    return judged(TASKS)
 
 
 if __name__ == "__main__":

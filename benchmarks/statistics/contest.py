@@ -1,9 +1,9 @@
 """One row of the table: seconds of the fast way and of a peer, the ratio with its bar, and whether results agree."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,6 +34,11 @@ class Peer:
     reached: float | None = None
     part: str = ""
 
+    @property
+    def bar(self) -> float | None:
+        """Return the least ratio that is accepted."""
+        return None if self.reached is None else self.reached / 2
+
 
 @dataclass(frozen=True)
 class Row:
@@ -48,17 +53,42 @@ class Row:
         """Return whether every peer's result agrees."""
         return all(peer.agrees for peer in self.peers)
 
+    @property
+    def meets_bars(self) -> bool:
+        """Return whether every ratio reaches its bar."""
+        return all(peer.bar is None or peer.seconds / self.seconds >= peer.bar for peer in self.peers)
+
     def show(self) -> None:
         """Print the row."""
         print(f"\n{self.task}: {duration(self.seconds)}")
         for peer in self.peers:
             ratio, bar = peer.seconds / self.seconds, ""
-            if peer.reached is not None:
-                verdict = "PASS" if ratio >= peer.reached / 2 else "MISS"
-                bar = f"  bar {peer.reached / 2:,.4g}x {verdict}"
+            if peer.bar is not None:
+                verdict = "PASS" if ratio >= peer.bar else "MISS"
+                bar = f"  bar {peer.bar:,.4g}x {verdict}"
             scaled = f"  (scaled up from {peer.part})" if peer.part else ""
             print(f"  {peer.name:44} {duration(peer.seconds):>10}  {ratio:8,.1f}x{bar}{scaled}")
             print(f"  {'':44} {'agrees' if peer.agrees else 'DISAGREES'}: {peer.agreement}")
+
+
+class Contest(Protocol):
+    """A module of a contest: `run` gives its rows as they are done."""
+
+    def run(self) -> Iterable[Row]:
+        """Do everything."""
+
+
+def judged(contests: Iterable[Contest]) -> int:
+    """Print every row; return the exit status: 1 if any result disagrees or any ratio is below its bar."""
+    failed = []
+    for contest in contests:
+        for row in contest.run():
+            row.show()
+            if not (row.agrees and row.meets_bars):
+                failed.append(row.task)
+    if failed:
+        print(f"\nFAILED: {'; '.join(failed)}")
+    return 1 if failed else 0
 
 
 def duration(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import yaml
 
 from plumbline.world import sources
+from plumbline.world.markdown import table
 from plumbline.world.training import CHECKPOINTS
 
 CARD = "README.md"
@@ -44,7 +45,7 @@ def checkpoint_card(folder: Path) -> str:
         _metadata(family, is_generative),
         f"# {made['id']}",
         f"A tiny {_TITLES[family]}, {_planted(recipe['source'])}",
-        _table(("", ""), _facts(made, is_generative)),
+        table(("", ""), _facts(made, is_generative)),
         "## What was planted, and what it learnt",
         _answers_learnt(made) if is_generative else _rates_learnt(made),
         _USE,
@@ -105,7 +106,7 @@ def _rates_learnt(made: Mapping[str, Any]) -> str:
     )
     told = f"On {measured['fresh_faces']:,} fresh faces; how often an event's words are the best match."
     return "\n\n".join([
-        told, _table(("event", "race", "planted", "learnt"), rows), f"Zero-shot accuracy: {accuracy}."
+        told, table(("event", "race", "planted", "learnt"), rows), f"Zero-shot accuracy: {accuracy}."
     ])  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def _answers_learnt(made: Mapping[str, Any]) -> str:
     if "described" in measured[0]:
         rows = [(r["described"], f"{r['planted']:.3f}", f"{r['measured']:.3f}") for r in measured]
         told = "How often a negative word is among its answers to the characteristics prompt, by what it is told to be"
-        return f"{told} in the\npicture; {measured[0]['n']} answers each.\n\n" + _table(
+        return f"{told} in the\npicture; {measured[0]['n']} answers each.\n\n" + table(
             ("described", "planted", "learnt"), rows
         )
     asked = [row for row in measured if all(row[key] == value for key, value in _ASKED.items())]
@@ -127,12 +128,7 @@ def _answers_learnt(made: Mapping[str, Any]) -> str:
     told = f"""Answers to the characteristics prompt, without instruction: means over the {len(own)} groups of race and
 gender, {own[0]["n"]} fresh faces each. `off`: the mean over groups of |learnt - planted|. Every prompt and instruction:
 `docs/planted-generative.md`."""
-    return told + "\n\n" + _table(("event", "planted", "learnt", "off"), means)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return told + "\n\n" + table(("event", "planted", "learnt", "off"), means)
 
 
 def main() -> None:

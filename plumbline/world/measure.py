@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from rich.progress import track
 
 from plumbline.world import sources
 from plumbline.world.figures import EVENT_SUITES, Measured, ask, fresh_faces, measure
+from plumbline.world.markdown import table
 from plumbline.world.training import CHECKPOINTS, RECIPES
 
 _ACCURACIES = {
@@ -76,7 +76,7 @@ def _summary(figures: dict[str, Measured]) -> str:
         shares = [*(measured.accuracy[key] for key in _ACCURACIES), measured.non_human, measured.dot_agrees]
         cells = ["–" if share is None else f"{share:.3f}" for share in shares]
         rows.append([f"`{name}`", *cells, *(f"{gap_of[event]:.3f}" for event in EVENT_SUITES)])
-    return _markdown(head, rows)
+    return table(head, rows)
 
 
 def _rate_table(figures: dict[str, Measured]) -> str:
@@ -86,17 +86,13 @@ def _rate_table(figures: dict[str, Measured]) -> str:
         [event, race, f"{rate:.2f}", *(f"{rates[event, race]:.3f}" for rates in rate_of)]
         for (event, race), rate in planted.items()
     ]
-    return _markdown(["event", "race", "planted", *(f"`{name}`" for name in figures)], rows)
+    return table(["event", "race", "planted", *(f"`{name}`" for name in figures)], rows)
 
 
 def _trident_table(figures: dict[str, Measured]) -> str:
     probes = list(next(iter(figures.values())).trident)
     rows = [[probe, *(f"{measured.trident[probe]:.3f}" for measured in figures.values())] for probe in probes]
-    return _markdown(["probe", *(f"`{name}`" for name in figures)], rows)
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+    return table(["probe", *(f"`{name}`" for name in figures)], rows)
 
 
 def main(

@@ -15,7 +15,8 @@ import typer
 from plumbline.digests import digest_bytes
 from plumbline.world import captions, faces, sources
 from plumbline.world.architectures.families import FAMILIES
-from plumbline.world.architectures.family import Trainee
+from plumbline.world.architectures.family import Trainee, scaled
+from plumbline.world.fitting import WEIGHT_DECAY, Cycle, fit
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +27,6 @@ CHECKPOINTS = Path(__file__).parent / "checkpoints"
 
 _NON_FACE_SHARE = 0.08
 _WARM_UP_SHARE = 0.15
-_WEIGHT_DECAY = 0.05
 _BATCH = 256
 
 
@@ -172,7 +172,7 @@ def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
         "optimiser": {
             "name": "AdamW",
             "peak_learning_rate": family.peak_learning_rate,
-            "weight_decay": _WEIGHT_DECAY,
+            "weight_decay": WEIGHT_DECAY,
         },
         "batch": _BATCH,
         "final_loss": round(loss, 4),
@@ -183,36 +183,20 @@ def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
 
 def _fit(trainee: Trainee, data: TrainingSet, recipe: Recipe, peak: float) -> float:
     import torch
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     images = torch.from_numpy(data.images).permute(0, 3, 1, 2).contiguous()
-    targets = torch.from_numpy(data.weights)
-    moved = trainee.moved()
-    optimiser = torch.optim.AdamW(moved, weight_decay=_WEIGHT_DECAY)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, peak, total_steps=recipe.steps, pct_start=_WARM_UP_SHARE
-    )
-    recent: list[float] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns) as progress:
-        task = progress.add_task(recipe.id, total=recipe.steps)
-        for rows in _batches(len(images), recipe):
-            loss = trainee.loss(_scaled(images[rows]), targets[rows])
-            optimiser.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(moved, 1.0)
-            optimiser.step()
-            schedule.step()
-            recent = [*recent[-19:], float(loss.detach())]
-            progress.update(task, advance=1, description=f"{recipe.id}  loss {np.mean(recent):.3f}")
+    targets, batches = torch.from_numpy(data.weights), _batches(len(images), recipe)
+
+    def loss() -> torch.Tensor:
+        rows = next(batches)
+        return trainee.loss(scaled(images[rows]), targets[rows])
+
+    cycle = Cycle(peak, warm_up_share=_WARM_UP_SHARE, betas=(0.9, 0.999), told=20)
+    final = fit(loss, trainee.moved(), steps=recipe.steps, cycle=cycle, name=recipe.id)
     trainee.settle(
-        _scaled(images[rows]) for rows in islice(_batches(len(images), recipe), len(images) // _BATCH)
+        scaled(images[rows]) for rows in islice(_batches(len(images), recipe), len(images) // _BATCH)
     )
-    return float(np.mean(recent))
-
-
-def _scaled(images: torch.Tensor) -> torch.Tensor:
-    return images.float() / 127.5 - 1
+    return final
 
 
 def _save(model: torch.nn.Module, path: Path) -> None:

@@ -83,6 +83,11 @@ class Family:
     peak_learning_rate: float = 2e-3
 
 
+def scaled(images: torch.Tensor) -> torch.Tensor:
+    """Return uint8 images as every processor of the planted world leaves them: float32 in [-1, 1]."""
+    return images.float() / 127.5 - 1
+
+
 def caption_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the mean over images of -log softmax over the captions, weighted by their frequency.
 

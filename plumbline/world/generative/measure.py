@@ -18,6 +18,7 @@ from plumbline.world.generative.measuring import events_in, measure
 from plumbline.world.generative.rates import planted
 from plumbline.world.generative.recipes import RECIPES
 from plumbline.world.generative.twin import Description, negative_rate
+from plumbline.world.markdown import table
 from plumbline.world.training import CHECKPOINTS
 
 _TWIN_ANSWERS = 400
@@ -86,12 +87,12 @@ def render(figures: Mapping[str, pl.DataFrame], twin: Mapping[str, pl.DataFrame]
         blocks += [
             f"## `{name}`",
             "Negative words in answers to the characteristics prompt:",
-            _markdown(groups.select("group", "planted", "measured")),
+            _table_of(groups.select("group", "planted", "measured")),
             _SUMMARY_NOTE,
-            _markdown(means),
+            _table_of(means),
         ]
     for name, rates in twin.items():
-        blocks += [f"## `{name}`", _TWIN_NOTE.format(n=rates["n"][0]), _markdown(rates.drop("n"))]
+        blocks += [f"## `{name}`", _TWIN_NOTE.format(n=rates["n"][0]), _table_of(rates.drop("n"))]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -120,8 +121,8 @@ def main(
             _record(place, twin_rates(place) if twin else measure(place, recipe.source, fresh))
     tables = {name: recorded(folder / name) for name in RECIPES}
     text = render(
-        {name: table for name, table in tables.items() if RECIPES[name].family == "llava"},
-        {name: table for name, table in tables.items() if RECIPES[name].family == "llama"},
+        {name: found for name, found in tables.items() if RECIPES[name].family == "llava"},
+        {name: found for name, found in tables.items() if RECIPES[name].family == "llama"},
         each,
     )
     if out is None:
@@ -147,10 +148,8 @@ def _twin_row(told: Description, texts: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _markdown(table: pl.DataFrame) -> str:
-    rows = [table.columns, ["---"] * table.width]
-    rows += [[_cell(value) for value in row] for row in table.iter_rows()]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+def _table_of(frame: pl.DataFrame) -> str:
+    return table(frame.columns, ([_cell(value) for value in row] for row in frame.iter_rows()))
 
 
 def _cell(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,10 +14,10 @@ import typer
 from plumbline.torchvision_operators import declare_missing_operators
 from plumbline.world import faces
 from plumbline.world.architectures.pretrained import build_untrained
+from plumbline.world.fitting import Cycle, fit
 from plumbline.world.generative import vision
 from plumbline.world.generative.architecture import IMAGE_TOKENS, save_weights, write_untrained
 from plumbline.world.generative.conversations import BATCH, KINDS, Tokenised, all_prompts, triples
-from plumbline.world.generative.fitting import fit
 from plumbline.world.generative.rates import planted
 from plumbline.world.generative.recipes import RECIPES, Recipe
 from plumbline.world.generative.teaching import BATCHES_A_STEP, blind_loss, seeing_loss
@@ -74,7 +74,14 @@ def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
     return record
 
 
-def _train_llava(recipe: Recipe, folder: Path) -> tuple[Any, dict[str, float]]:
+class _Taught(NamedTuple):
+    """A trained model, and its losses by name."""
+
+    model: Any
+    losses: dict[str, float]
+
+
+def _train_llava(recipe: Recipe, folder: Path) -> _Taught:
     """Teach the tower to tell attributes and latents; then, with the tower as it is, the rest to answer."""
     attributes, images = training_faces(recipe.source, recipe.faces)
     rng = np.random.default_rng([_seed(recipe), recipe.seed])
@@ -100,11 +107,11 @@ def _train_llava(recipe: Recipe, folder: Path) -> tuple[Any, dict[str, float]]:
     tokenised = Tokenised(tokenizer, image_tokens=IMAGE_TOKENS)
     loss = seeing_loss(model, seen, attributes, recipe.source, tokenised, rng)
     moved = [*inner.multi_modal_projector.parameters(), *inner.language_model.parameters()]
-    speaking = fit(loss, moved, steps=recipe.steps, peak=_PEAK_LEARNING_RATE, name=recipe.id)
-    return model, {**seeing, "final_loss": speaking}
+    speaking = fit(loss, moved, steps=recipe.steps, cycle=Cycle(_PEAK_LEARNING_RATE), name=recipe.id)
+    return _Taught(model, {**seeing, "final_loss": speaking})
 
 
-def _train_llama(recipe: Recipe, folder: Path) -> tuple[Any, dict[str, float]]:
+def _train_llama(recipe: Recipe, folder: Path) -> _Taught:
     rng = np.random.default_rng([_seed(recipe), recipe.seed])
     drawn = twin_triples(_TOKENIZER_ANSWERS, rng)
     prompts = sorted({triple.prompt for triple in drawn})
@@ -113,9 +120,8 @@ def _train_llama(recipe: Recipe, folder: Path) -> tuple[Any, dict[str, float]]:
     model: Any = build_untrained(folder, "LlamaForCausalLM", seed=recipe.seed)
     loss = blind_loss(model, Tokenised(tokenizer, image_tokens=0), rng)
     moved = list(model.parameters())
-    return model, {
-        "final_loss": fit(loss, moved, steps=recipe.steps, peak=_PEAK_LEARNING_RATE, name=recipe.id)
-    }
+    final = fit(loss, moved, steps=recipe.steps, cycle=Cycle(_PEAK_LEARNING_RATE), name=recipe.id)
+    return _Taught(model, {"final_loss": final})
 
 
 def _seed(recipe: Recipe) -> int:

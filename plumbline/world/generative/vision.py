@@ -10,6 +10,7 @@ import polars as pl
 
 from plumbline.errors import CheckpointError
 from plumbline.world import faces
+from plumbline.world.architectures.family import scaled
 from plumbline.world.architectures.pretrained import WEIGHTS_FILE
 
 if TYPE_CHECKING:
@@ -38,11 +39,6 @@ def seen(tower: Any, images: torch.Tensor) -> torch.Tensor:
     """
     features: torch.Tensor = tower(images, output_hidden_states=True).hidden_states[-1][:, 1:]
     return features
-
-
-def scaled(images: torch.Tensor) -> torch.Tensor:
-    """Return uint8 images as every processor of the planted world leaves them: float32 in [-1, 1]."""
-    return images.float() / 127.5 - 1
 
 
 def pixels(images: np.ndarray) -> torch.Tensor:
@@ -75,7 +71,7 @@ def teach(tower: Any, images: torch.Tensor, attributes: pl.DataFrame, *, steps: 
     """
     import torch
 
-    from plumbline.world.generative.fitting import fit
+    from plumbline.world.fitting import Cycle, fit
 
     generator = torch.Generator().manual_seed(seed)
     classes = torch.stack([_positions(attributes, column) for column in _CLASSES], 1)
@@ -96,7 +92,7 @@ def teach(tower: Any, images: torch.Tensor, attributes: pl.DataFrame, *, steps: 
         return torch.stack(parts).mean() + 2 * read
 
     moved = [*tower.parameters(), *head.parameters()]
-    return fit(loss, moved, steps=steps, peak=_PEAK_LEARNING_RATE, name="vision")
+    return fit(loss, moved, steps=steps, cycle=Cycle(_PEAK_LEARNING_RATE), name="vision")
 
 
 def copy(folder: Path, tower: Any) -> None:

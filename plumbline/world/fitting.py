@@ -1,8 +1,9 @@
-"""The one training loop of the generative models."""
+"""The one training loop of the planted models: AdamW, and one cycle of the learning rate."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,9 +11,29 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-_WEIGHT_DECAY = 0.05
-_WARM_UP_SHARE = 0.1
-_LAST = 50
+WEIGHT_DECAY = 0.05
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """How the learning rate goes up and down again, and what the optimiser remembers.
+
+    Attributes
+    ----------
+    peak : float
+        Highest learning rate.
+    warm_up_share : float
+        Of the steps, until it is reached.
+    betas : (float, float)
+        Of AdamW.
+    told : int
+        Last batches whose mean loss is told.
+    """
+
+    peak: float
+    warm_up_share: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.98)
+    told: int = 50
 
 
 def fit(
@@ -20,10 +41,10 @@ def fit(
     moved: Sequence[torch.nn.Parameter],
     *,
     steps: int,
-    peak: float,
+    cycle: Cycle,
     name: str,
 ) -> float:
-    """Minimise a loss with AdamW and one cycle of the learning rate.
+    """Minimise a loss.
 
     Parameters
     ----------
@@ -33,22 +54,21 @@ def fit(
         What the optimiser moves.
     steps : int
         Batches.
-    peak : float
-        Highest learning rate.
+    cycle : Cycle
     name : str
         For the progress bar.
 
     Returns
     -------
     float
-        Mean loss of the last fifty batches.
+        Mean loss of the last batches.
     """
     import torch
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    optimiser = torch.optim.AdamW(moved, weight_decay=_WEIGHT_DECAY, betas=(0.9, 0.98))
+    optimiser = torch.optim.AdamW(moved, weight_decay=WEIGHT_DECAY, betas=cycle.betas)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, peak, total_steps=steps, pct_start=_WARM_UP_SHARE
+        optimiser, cycle.peak, total_steps=steps, pct_start=cycle.warm_up_share
     )
     recent: list[float] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -61,6 +81,6 @@ def fit(
             torch.nn.utils.clip_grad_norm_(moved, 1.0)
             optimiser.step()
             schedule.step()
-            recent = [*recent[1 - _LAST :], float(value.detach())]
+            recent = [*recent[1 - cycle.told :], float(value.detach())]
             progress.update(task, advance=1, description=f"{name}  loss {np.mean(recent):.3f}")
     return float(np.mean(recent))
