@@ -1,6 +1,6 @@
 """The explanation of one row of the metric table of an audit."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ from plumbline.errors import PlumblineError
 from plumbline.explain.chain import Link
 from plumbline.explain.explanation import Explanation, Thumbnail, thumbnail
 from plumbline.explain.group_influence import encoder_influence, language_influence
-from plumbline.explain.influence import Influence
+from plumbline.explain.influence import Influence, same_measure
 from plumbline.explain.page import render_explanation
 from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed
 from plumbline.storage.atomic import commit_bytes
-from plumbline.tables.row_identity import IDENTIFYING, row_ids
+from plumbline.tables.row_identity import row_ids
 from plumbline.tables.suites import all_suites
 from resources.places import Places
 
@@ -47,16 +47,15 @@ def quick_pages(places: Places, table: pl.DataFrame, rows: Sequence[str]) -> set
     set of str
         The rows that have a page now, also one that was written for the same audit before.
     """
-    folder = places.report.parent / explanations_folder(table["audit_id"][0]) if table.height else None
-    if folder is None:
+    if table.is_empty():
         return set()
+    folder = places.report.parent / explanations_folder(table["audit_id"][0])
     quick = table.filter(
         pl.col("metric").is_in(QUICK), pl.col("suite").is_in(_suites()), pl.col("condition") == "before"
     )
     verified: dict[str, Link] = {}
-    for row in (
-        quick.with_columns(row_ids(quick)).filter(pl.col("row_id").is_in(list(rows))).iter_rows(named=True)
-    ):
+    chosen = quick.with_columns(row_ids(quick)).filter(pl.col("row_id").is_in(list(rows)))
+    for row in chosen.iter_rows(named=True):
         try:
             write_page(
                 folder / f"{row['row_id']}.html", explain(places, row, verified), title=places.audit.title
@@ -103,30 +102,24 @@ def explain(places: Places, row: Mapping[str, Any], verified: dict[str, Link] | 
     return Explanation(row, chain, influence, _thumbnails(places, row, influence))
 
 
-def _chain(places: Places, row: Mapping[str, Any], verified: dict[str, Link]) -> Iterable[Link]:
+def _chain(places: Places, row: Mapping[str, Any], verified: dict[str, Link]) -> Iterator[Link]:
+    """Yield the links as far as they can be followed."""
     kind, family = _kind(places, row), _family_table(places, row)
-    found: list[Link] = []
     try:
         if kind == "cell":
-            for link in cell_chain(places, row, family, verified):
-                found.append(link)
-            found.extend(_mitigation(places, row))
+            yield from cell_chain(places, row, family, verified)
+            yield from _mitigation(places, row)
         elif kind == "answers":
-            for link in answer_chain(places, row, family):
-                found.append(link)
+            yield from answer_chain(places, row, family)
         elif kind == "texts":
-            for link in text_chain(places, row, family):
-                found.append(link)
+            yield from text_chain(places, row, family)
         else:
-            found.extend(table_links(places, row, family))
+            yield from table_links(places, row, family)
             note = "computed from rows of several cells; explain one of them to go on"
-            found.append(
-                Link(1, "other rows of the metric table", str(row["model"]), None, "not checked", note)
-            )
+            yield Link(1, "other rows of the metric table", str(row["model"]), None, "not checked", note)
     except PlumblineError as error:
         where = f" ({error.where})" if error.where else ""
-        found.append(Link(2, "the rest of the chain", "", None, "gone", f"{error.what}{where}"))
-    return found
+        yield Link(2, "the rest of the chain", "", None, "gone", f"{error.what}{where}")
 
 
 def _kind(places: Places, row: Mapping[str, Any]) -> str:
@@ -153,8 +146,7 @@ def _family_table(places: Places, row: Mapping[str, Any]) -> Committed | None:
             if row["metric"] in name:
                 return made
             continue
-        same = [pl.col(c).eq_missing(pl.lit(row[c], dtype=rows.schema[c])) for c in IDENTIFYING]
-        if rows.filter(*same).height:
+        if same_measure(rows, row).height:
             return made
     return None
 

@@ -10,13 +10,7 @@ from assets.language_inputs import language_tables, lvlm_summary
 from plumbline import __version__
 from plumbline.encoders.families import FAMILIES
 from plumbline.mitigation.settings import is_leaking
-from plumbline.report import (
-    AbsentCell,
-    AuditSummary,
-    DatasetSummary,
-    EncoderSummary,
-    ReportInputs,
-)
+from plumbline.report import AbsentCell, AuditSummary, DatasetSummary, EncoderSummary, ReportInputs
 from plumbline.report.inputs import CHECKS_SCHEMA, LABEL_ERRORS_SCHEMA, PLANTED_SCHEMA
 from plumbline.storage import Committed
 from plumbline.world.truth import planted_rates

@@ -77,10 +77,16 @@ def ranked(method: str, found: Iterable[Moved]) -> Influence:
     return Influence(said, tuple(moving[:MOST_TOLD]))
 
 
+def same_measure(rows: pl.DataFrame, row: Mapping[str, Any]) -> pl.DataFrame:
+    """Return the rows that measure the same as `row`."""
+    return rows.filter(
+        pl.col(name).eq_missing(pl.lit(row[name], dtype=rows.schema[name])) for name in IDENTIFYING
+    )
+
+
 def value_of(rows: pl.DataFrame, row: Mapping[str, Any]) -> float:
     """Return the value of the row that measures the same as `row`; nan where there is none."""
-    same = [pl.col(name).eq_missing(pl.lit(row[name], dtype=rows.schema[name])) for name in IDENTIFYING]
-    found = rows.filter(*same)["value"].to_list()
+    found = same_measure(rows, row)["value"].to_list()
     return math.nan if len(found) != 1 or found[0] is None else float(found[0])
 
 

@@ -9,6 +9,7 @@ image was NOT given one of the harmful labels of a suite.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import polars as pl
 
@@ -117,20 +118,29 @@ def _table(own: pl.DataFrame, *, unlabelled: int) -> pl.DataFrame:
     compared = [r["selection_rate"] for r in rows if r["share_of_images"] >= SMALLEST_SHARE and r["images"]]
     best = max(compared, default=math.nan)
     for row in rows:
-        row["impact_ratio"], row["note"] = _ratio(row, best)
+        row |= _ratio(row, best)._asdict()
     return pl.DataFrame(rows, schema=IMPACT_SCHEMA)
 
 
-def _ratio(row: dict[str, object], best: float) -> tuple[float, str | None]:
+class _Ratio(NamedTuple):
+    """An impact ratio, and what to say of it; where it is undefined, why."""
+
+    impact_ratio: float
+    note: str | None
+
+
+def _ratio(row: dict[str, object], best: float) -> _Ratio:
     share, rate = float(str(row["share_of_images"])), float(str(row["selection_rate"]))
     if not row["images"]:
-        return math.nan, "no images"
+        return _Ratio(math.nan, "no images")
     if share < SMALLEST_SHARE:
-        return math.nan, "fewer than 2% of the images: left out of the impact ratios (6 RCNY § 5-301(d))"
+        return _Ratio(
+            math.nan, "fewer than 2% of the images: left out of the impact ratios (6 RCNY § 5-301(d))"
+        )
     if not best > 0:
-        return math.nan, "no category was ever selected"
+        return _Ratio(math.nan, "no category was ever selected")
     ratio = rate / best
-    return ratio, "below four fifths" if ratio < FOUR_FIFTHS - 1e-12 else None
+    return _Ratio(ratio, "below four fifths" if ratio < FOUR_FIFTHS - 1e-12 else None)
 
 
 def impact_ratio_page(table: pl.DataFrame) -> str:

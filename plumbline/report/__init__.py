@@ -7,14 +7,8 @@ from plumbline.report.figures.canvas import Picture
 from plumbline.report.finding import Finding, headlines
 from plumbline.report.findings import findings, findings_table
 from plumbline.report.html import render
-from plumbline.report.inputs import (
-    AbsentCell,
-    AuditSummary,
-    DatasetSummary,
-    EncoderSummary,
-    Reading,
-    ReportInputs,
-)
+from plumbline.report.inputs import AbsentCell, DatasetSummary, EncoderSummary, ReportInputs
+from plumbline.report.reading import AuditSummary, Reading
 from plumbline.report.thumbnails import thumbnails
 
 __all__ = [

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from plumbline.report.inputs import Reading
 from plumbline.report.listings import LONGEST_LISTING, Listing
 from plumbline.report.numbers import count
-from plumbline.report.rows import Row, first
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, first, reason_of
 from plumbline.report.vocabulary import suite_title
 
 _OF = ("attribute", "group", "event", "probe", "occupation", "prompt", "instruction", "scorer")
@@ -26,7 +26,7 @@ def undefined_listing(table: pl.DataFrame) -> Listing:
             suite_title(row["suite"] or "–"),
             " · ".join(str(row[name]) for name in _OF if row[name]) or "–",
             count(row["n"]) if row["n"] is not None else "–",
-            row["reason"] or "no reason was recorded",
+            reason_of(row),
         )
         for row in chosen.head(LONGEST_LISTING).to_dicts()
     ]

@@ -8,9 +8,9 @@ import polars as pl
 
 from plumbline.report.figures.adjustment import adjustments, on_test_rows
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import count, number, percent, points
+from plumbline.report.reading import Reading
 from plumbline.report.rows import in_order, where
 from plumbline.report.vocabulary import suite_title
 

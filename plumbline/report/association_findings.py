@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, finding_of, name_of, or_nan, uncertainty
-from plumbline.report.figures.associations import AVERAGED, OTHERS, scale_rows, scale_title
+from plumbline.report.evidence import evidence, finding_of, or_nan, remark, subject_of, uncertainty
+from plumbline.report.figures.associations import OTHERS, scale_rows, scale_title
+from plumbline.report.figures.markedness import AVERAGED
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading
-from plumbline.report.numbers import bare_p, interval, number, percent
+from plumbline.report.numbers import number, percent
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, where
 from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
 
@@ -36,8 +37,8 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
     row = max(evident or known, key=lambda r: (abs(r["value"]), r["event"], r["group"]))
     attribute = attribute_title(row["attribute"])
     size = _upright(row)
-    told = f"{_sentence(row)} ({uncertainty(size, reading)}; n = {row['n']:,}{_note(row)})"
-    subject = f"{row['model']} on {row['dataset']}"
+    told = f"{_sentence(row)} ({uncertainty(size, reading)}; n = {row['n']:,}{remark(row)})"
+    subject = subject_of(row)
     if evident:
         # Closer to negative words is a harm to whichever group it is; closer to warm or liberal ones is for the reader.
         tone = "bias" if row["event"].endswith("negative") else "difference"
@@ -86,10 +87,6 @@ def _sentence(row: Row) -> str:
     )
 
 
-def _note(row: Row) -> str:
-    return f"; {row['reason']}" if row["reason"] else ""
-
-
 def _least(row: Row) -> float:
     """Return the end of the interval that lies nearer to no association."""
     low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
@@ -110,8 +107,8 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     known = [group for group in groups if defined(group["value"])]
     most, least = min(known, key=lambda g: g["value"]), max(known, key=lambda g: g["value"])
     attribute = attribute_title(row["attribute"])
-    subject = f"{row['model']} on {row['dataset']}"
-    stated = f"{number(row['value'])} points ({uncertainty(row, reading)}{_note(row)})"
+    subject = subject_of(row)
+    stated = f"{number(row['value'])} points ({uncertainty(row, reading)}{remark(row)})"
     extremes = (
         f" Closer to “a person” than to the prompt that names their group lie {_share(least)} of "
         f"{group_faces(row['attribute'], least['group'])} and {_share(most)} of "
@@ -125,20 +122,10 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         sentence = (
             f"{subject}: no evidence that markedness differs by {attribute}; the gap is {stated}.{extremes}"
         )
-    return Finding(
-        tone=tone,
-        topic=("markedness", row["dataset"], row["attribute"]),
-        model=row["model"],
-        dataset=row["dataset"],
-        short=short,
-        sentence=sentence,
-        value=or_nan(row["value"]),
-        value_text=f"{number(row['value'])} points",
-        interval_text=interval(row["ci_low"], row["ci_high"]),
-        q_text=bare_p(row["q"]),
-        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]) / 100,
-        row=name_of(row),
+    found = finding_of(
+        row, tone=tone, topic=("markedness", row["dataset"], row["attribute"]), short=short, sentence=sentence
     )
+    return replace(found, value_text=f"{number(row['value'])} points", strength=found.strength / 100)
 
 
 def _share(row: Row) -> str:

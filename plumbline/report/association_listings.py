@@ -6,20 +6,28 @@ import polars as pl
 
 from plumbline.report.evidence import evidence
 from plumbline.report.figures.associations import (
-    AVERAGED,
-    DIMENSIONS,
-    EVERYONE,
     SCALES,
     by_evidence,
     comparison_title,
     scale_rows,
     scale_title,
 )
-from plumbline.report.inputs import Reading
-from plumbline.report.listings import Listing
-from plumbline.report.numbers import bare_p, count, interval, number, percent, percent_interval, points
+from plumbline.report.figures.markedness import AVERAGED
+from plumbline.report.figures.valences import EVERYONE
+from plumbline.report.listings import Listing, estimate
+from plumbline.report.numbers import (
+    bare_p,
+    count,
+    interval,
+    number,
+    percent,
+    percent_interval,
+    points,
+    with_interval,
+)
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, defined, in_order, where
-from plumbline.report.vocabulary import attribute_title, group_title
+from plumbline.report.vocabulary import DIMENSIONS, attribute_title, group_title
 
 EVIDENT = "*"
 
@@ -69,7 +77,7 @@ def _starred(row: Row | None, reading: Reading) -> str:
         return "undefined"
     ends = interval(row["ci_low"], row["ci_high"])
     star = EVIDENT if evidence(row, reading) else ""
-    return f"{number(row['value'])}{star}" + (f" [{ends}]" if ends != "no interval" else "")
+    return with_interval(f"{number(row['value'])}{star}", ends)
 
 
 def word_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, *, shown: int = 3) -> Listing:
@@ -111,7 +119,7 @@ def _percent(row: Row | None) -> str:
     if row is None or not defined(row["value"]):
         return "–"
     ends = percent_interval(row["ci_low"] / 100, row["ci_high"] / 100)
-    return percent(row["value"] / 100) + (f" [{ends}]" if ends != "no interval" else "")
+    return with_interval(percent(row["value"] / 100), ends)
 
 
 def gap_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
@@ -148,14 +156,7 @@ def correlation_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: s
         one = next(row for row in own if row)
         who = EVERYONE if key[2] is None else group_title(key[2])
         attribute = attribute_title(key[1]) if key[1] else "–"
-        cells = [_correlation(row) for row in own]
+        cells = [estimate(row) for row in own]
         lines.append((key[0], attribute, who, *cells, count(one["n"]), one["reason"] or ""))
     heads = ("Model", "Attribute", "Group", *dimensions, "n", "Note")
     return Listing(heads, lines, frozenset(range(3, 4 + len(dimensions))))
-
-
-def _correlation(row: Row | None) -> str:
-    if row is None or not defined(row["value"]):
-        return "–" if row is None else "undefined"
-    ends = interval(row["ci_low"], row["ci_high"])
-    return number(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading, ReportInputs
+from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
+from plumbline.report.reading import Reading
 
 Draw = Callable[[pl.DataFrame, Reading, tuple[str, ...], str], Picture | None]
 """Takes the metric table, how to read it, the models and a dataset; gives a picture, or None without rows."""
+
+
+def drawn(pictures: Iterable[Picture | None]) -> list[Picture]:
+    """Return the pictures without those for which there was nothing to draw."""
+    return [picture for picture in pictures if picture]
 
 
 @dataclass(frozen=True)

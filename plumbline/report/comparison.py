@@ -122,20 +122,27 @@ def compare_with_published(
         # Reading the papers takes longer than the rest.
         return pl.DataFrame(schema=COMPARISON_SCHEMA)
     printed = published_values() if published is None else published
-    if scorers is not None:
-        # An id that is not in the mapping is of no kind that a paper knows, whatever its name is.
-        kinds = pl.col("scorer").replace_strict(dict(scorers), default=UNKNOWN, return_dtype=pl.String)
-        metric_table = metric_table.with_columns(
-            pl.when(pl.col("scorer").is_not_null()).then(kinds).alias("scorer")
-        )
-    together = [encoders.get(name, "") for name in pooled]
-    if together and all(recognise(address) for address in together):
-        encoders = {**encoders, ALL_MODELS: ", ".join(together)}
-    parts = [_metric_pairs(printed, metric_table, encoders, datasets)]
+    encoders = _with_pooled(encoders, pooled)
+    table = metric_table if scorers is None else _by_kind_of_scorer(metric_table, scorers)
+    parts = [_metric_pairs(printed, table, encoders, datasets)]
     if effects is not None:
         parts.append(_effect_pairs(printed, effects, encoders, datasets))
     joined = pl.concat(parts, how="diagonal")
     return joined.sort("place", "model", "dataset", maintain_order=True).select(_judged())
+
+
+def _with_pooled(encoders: Mapping[str, str], pooled: Sequence[str]) -> Mapping[str, str]:
+    """Add what all models together are, if each of them is a study's checkpoint."""
+    together = [encoders.get(name, "") for name in pooled]
+    if together and all(recognise(address) for address in together):
+        return {**encoders, ALL_MODELS: ", ".join(together)}
+    return encoders
+
+
+def _by_kind_of_scorer(table: pl.DataFrame, scorers: Mapping[str, str]) -> pl.DataFrame:
+    """Replace ids of scorers by their kinds; an id without one is of no kind that a paper knows, whatever its name."""
+    kinds = pl.col("scorer").replace_strict(dict(scorers), default=UNKNOWN, return_dtype=pl.String)
+    return table.with_columns(pl.when(pl.col("scorer").is_not_null()).then(kinds).alias("scorer"))
 
 
 def checkpoint_fits(comparison: pl.DataFrame) -> pl.DataFrame:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, name_of, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, or_nan, remark, uncertainty
 from plumbline.report.figures.confounds import PROTECTED
-from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading
-from plumbline.report.numbers import bare_p, interval, number
-from plumbline.report.rows import Row, defined, significance_level, where
-from plumbline.report.vocabulary import attribute_title
+from plumbline.report.finding import DIFFERENCES, Finding
+from plumbline.report.numbers import number
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, defined, reason_of, significance_level, where
+from plumbline.report.vocabulary import attribute_title, sentence_start
 
 SPLIT = ("pose", "smiling")
 _PARTS = {"below": " below 0", "above": " above 0", "all": ""}
@@ -38,15 +38,13 @@ def _slope(model: str, dataset: str, confound: str, lines: list[Row], reading: R
     what, subject = attribute_title(confound), f"{model} on {dataset}"
     topic = ("confound", dataset, confound)
     if not known:
-        reason = next((row["reason"] for row in lines if row["reason"]), "no reason was recorded")
+        reason = reason_of(*lines)
         sentence = f"{subject}: whether {what} moves what the model reads in a face cannot be said: {reason}."
-        return _finding(
-            "undefined", topic, model, dataset, f"undefined: slope along {what}", sentence, lines[0]
-        )
+        return _finding(lines[0], "undefined", topic, f"undefined: slope along {what}", sentence)
     strongest = min(known, key=lambda row: (significance_level(row), -abs(row["value"])))
     sure = sum(evidence(row, reading) for row in known)
     line = f"{strongest['event']} words along {what}{_PARTS[strongest['group']]}"
-    stated = f"{number(strongest['value'])} a level ({uncertainty(strongest, reading)}{_note(strongest)})"
+    stated = f"{number(strongest['value'])} a level ({uncertainty(strongest, reading)}{remark(strongest)})"
     if sure:
         tone = "bias" if confound in PROTECTED else "difference"
         sentence = (
@@ -54,22 +52,22 @@ def _slope(model: str, dataset: str, confound: str, lines: list[Row], reading: R
             f"Most surely {line}: {stated}. Evidence in {sure} of {len(known)} lines, by valence"
             f"{' and direction' if confound in SPLIT else ''}."
         )
-        return _finding(tone, topic, model, dataset, f"slope of {line}", sentence, strongest)
+        return _finding(strongest, tone, topic, f"slope of {line}", sentence)
     sentence = (
         f"{subject}: no evidence that {what} moves what the model reads in a face; the least uncertain of "
         f"{len(known)} lines is {line}: {stated}."
     )
-    return _finding("none", topic, model, dataset, f"no evidence: slope along {what}", sentence, strongest)
+    return _finding(strongest, "none", topic, f"no evidence: slope along {what}", sentence)
 
 
 def _comparison(model: str, dataset: str, rows: list[Row], table: pl.DataFrame, reading: Reading) -> Finding:
     known = [row for row in rows if defined(row["value"]) and significance_level(row) is not None]
     subject, topic = f"{model} on {dataset}", ("confound size", dataset)
     if not known:
-        reason = next((row["reason"] for row in rows if row["reason"]), "no reason was recorded")
+        reason = reason_of(*rows)
         sentence = f"{subject}: confounds cannot be compared with protected attributes: {reason}."
         short = "undefined: confounds against protected attributes"
-        return _finding("undefined", topic, model, dataset, short, sentence, rows[0])
+        return _finding(rows[0], "undefined", topic, short, sentence)
     more = [row for row in known if row["value"] > 0 and evidence(row, reading)]
     less = [row for row in known if row["value"] < 0 and evidence(row, reading)]
     largest = max(more or known, key=lambda row: row["value"])
@@ -84,28 +82,20 @@ def _comparison(model: str, dataset: str, rows: list[Row], table: pl.DataFrame, 
         for name in (largest["attribute"], largest["reference_group"])
         if name in sizes
     )
-    stated = f"{number(largest['value'])} ({uncertainty(largest, reading)}{_note(largest)})"
+    stated = f"{number(largest['value'])} ({uncertainty(largest, reading)}{remark(largest)})"
     words = f"{largest['event']} words"
     if more:
         sentence = (
             f"{subject}: changing {first} moves what the model reads in a face ({words}) more than changing {second} "
             f"does: mean absolute changes {told}, difference {stated}. {count}"
         )
-        return _finding(
-            "difference",
-            topic,
-            model,
-            dataset,
-            f"{first} moves {words} more than {second}",
-            sentence,
-            largest,
-        )
+        return _finding(largest, "difference", topic, f"{first} moves {words} more than {second}", sentence)
     sentence = (
         f"{subject}: no evidence that a confound moves what the model reads in a face more than a protected attribute; "
         f"the largest difference is that of {first} and {second} ({words}): {stated}. {count}"
     )
     short = "no evidence: a confound moves more than a protected attribute"
-    return _finding("none", topic, model, dataset, short, sentence, largest)
+    return _finding(largest, "none", topic, short, sentence)
 
 
 def _sizes(table: pl.DataFrame, row: Row) -> list[Row]:
@@ -113,26 +103,14 @@ def _sizes(table: pl.DataFrame, row: Row) -> list[Row]:
     return where(table, metric="attribute_change", **key).to_dicts()
 
 
-def _note(row: Row) -> str:
-    return f"; {row['reason']}" if row["reason"] else ""
-
-
-def _finding(
-    tone: str, topic: tuple[str, ...], model: str, dataset: str, short: str, sentence: str, row: Row
-) -> Finding:
+def _finding(row: Row, tone: str, topic: tuple[str, ...], short: str, sentence: str) -> Finding:
     low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
-    return Finding(
+    return finding_of(
+        row,
         tone=tone,
         topic=topic,
-        model=model,
-        dataset=dataset,
-        short=short[:1].upper() + short[1:] if tone in ("bias", "difference") else short,
+        short=sentence_start(short) if tone in DIFFERENCES else short,
         sentence=sentence,
-        value=or_nan(row["value"]),
-        value_text=number(row["value"]),
-        interval_text=interval(row["ci_low"], row["ci_high"]),
-        q_text=bare_p(row["q"]),
         # The end of the interval that is nearest to no effect.
         strength=min(abs(low), abs(high)) if low * high > 0 else 0.0,
-        row=name_of(row),
     )

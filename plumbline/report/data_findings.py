@@ -6,9 +6,10 @@ import polars as pl
 
 from plumbline.report.figures.labels import OVERALL
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import DatasetSummary, Reading, ReportInputs
+from plumbline.report.inputs import DatasetSummary, ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import confidence, count, percent, percent_interval
+from plumbline.report.reading import Reading
 from plumbline.report.rows import where
 from plumbline.report.vocabulary import event_title, group_title
 

@@ -7,7 +7,7 @@ import polars as pl
 from plumbline.report.figures.labels import is_outside
 from plumbline.report.inputs import AbsentCell, DatasetSummary, ReportInputs
 from plumbline.report.listings import LONGEST_LISTING, Listing
-from plumbline.report.numbers import compact, count, percent, percent_interval
+from plumbline.report.numbers import NO_INTERVAL, compact, count, percent, percent_interval
 from plumbline.report.vocabulary import attribute_title, group_title
 
 DIGEST_SHOWN = 12
@@ -84,9 +84,7 @@ def balance_listing(dataset: DatasetSummary) -> Listing:
             attribute_title(row["attribute"]),
             group_title(row["label"]),
             percent(row["share"], row["n"]),
-            percent_interval(row["expected_low"], row["expected_high"]).replace(
-                "no interval", "none declared"
-            ),
+            percent_interval(row["expected_low"], row["expected_high"]).replace(NO_INTERVAL, "none declared"),
             "outside" if is_outside(row) else "",
         )
         for row in dataset.label_shares.to_dicts()

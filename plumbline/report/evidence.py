@@ -5,8 +5,17 @@ from __future__ import annotations
 import math
 
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading
-from plumbline.report.numbers import bare_p, confidence, interval, number, p_value, percent, percent_interval
+from plumbline.report.numbers import (
+    NO_INTERVAL,
+    bare_p,
+    confidence,
+    interval,
+    number,
+    p_value,
+    percent,
+    percent_interval,
+)
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, significance_level
 from plumbline.tables.row_identity import row_id
 
@@ -20,9 +29,29 @@ def evidence(row: Row, reading: Reading) -> bool:
 def uncertainty(row: Row, reading: Reading, *, share: bool = False) -> str:
     """Return interval, p and q of a row in words; `share` for values that are shown as percentages."""
     ends = (percent_interval if share else interval)(row["ci_low"], row["ci_high"])
-    parts = [f"{confidence(reading.confidence)} CI {ends}" if ends != "no interval" else ends]
+    parts = [f"{confidence(reading.confidence)} CI {ends}" if ends != NO_INTERVAL else ends]
     parts.append(", ".join(p_value(row[name], name) for name in ("p", "q") if defined(row[name])) or "no p")
     return "; ".join(parts)
+
+
+def in_ends(row: Row) -> str:
+    """Return the value of a row with its interval, as the tip of a mark says it: `1.9 [1.5–2.4]`."""
+    return f"{number(row['value'])} [{interval(row['ci_low'], row['ci_high'])}]"
+
+
+def both_tests(row: Row) -> str:
+    """Return p and q of a row, as the tip of a mark says them."""
+    return f"{p_value(row['p'])}, {p_value(row['q'], 'q')}"
+
+
+def subject_of(row: Row) -> str:
+    """Return what a row is told of: `ID on DATASET`."""
+    return f"{row['model']} on {row['dataset']}"
+
+
+def remark(row: Row) -> str:
+    """Return what else is to be known of a row, to stand behind its sample size; empty without a reason."""
+    return f"; {row['reason']}" if row["reason"] else ""
 
 
 def or_nan(value: float | None) -> float:
@@ -31,14 +60,23 @@ def or_nan(value: float | None) -> float:
 
 
 def finding_of(
-    row: Row, *, tone: str, topic: tuple[str, ...], short: str, sentence: str, share: bool = False
+    row: Row,
+    *,
+    tone: str,
+    topic: tuple[str, ...],
+    short: str,
+    sentence: str,
+    share: bool = False,
+    strength: float | None = None,
 ) -> Finding:
-    """Return what a row says as a finding, which is as strong as the lower end of its interval.
+    """Return what a row says as a finding.
 
     Parameters
     ----------
     share : bool
         Whether its value is shown as a percentage.
+    strength : float, optional
+        The lower end of its interval, or its value, without.
     """
     shown, ends = (percent, percent_interval) if share else (number, interval)
     return Finding(
@@ -52,7 +90,9 @@ def finding_of(
         value_text=shown(row["value"]),
         interval_text=ends(row["ci_low"], row["ci_high"]),
         q_text=bare_p(row["q"]),
-        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]),
+        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"])
+        if strength is None
+        else strength,
         row=name_of(row),
     )
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
 # The order in which a reader meets the kinds of findings.
 TONES = (
@@ -106,8 +107,15 @@ def in_rank_order(found: list[Finding]) -> list[Finding]:
     return sorted(found, key=_rank)
 
 
-def at_first(ranked: list[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Split ranked findings into those a reader meets at first, a few of every tone, and the rest."""
+class Shown(NamedTuple):
+    """The findings that a reader meets at first, a few of every tone, and the rest."""
+
+    first: list[Finding]
+    further: list[Finding]
+
+
+def at_first(ranked: list[Finding]) -> Shown:
+    """Split ranked findings."""
     met: Counter[tuple[str, str]] = Counter()
     shown: list[Finding] = []
     rest: list[Finding] = []
@@ -115,7 +123,7 @@ def at_first(ranked: list[Finding]) -> tuple[list[Finding], list[Finding]]:
         kind = (finding.tone, finding.topic[0])
         met[kind] += 1
         (shown if met[kind] <= FEWER.get(kind, AT_FIRST[finding.tone]) else rest).append(finding)
-    return shown, rest
+    return Shown(shown, rest)
 
 
 def headlines(found: list[Finding]) -> list[Finding]:

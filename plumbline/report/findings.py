@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
-from plumbline.report.inputs import Reading
 from plumbline.report.metric_findings import metric_findings
+from plumbline.report.reading import Reading
 from plumbline.report.rows import checked
 
 
@@ -56,7 +56,7 @@ def findings_table(
             "q": f.q_text,
             "explain": f.row,
         }
-        for f in at_first(headlines(findings(metric_table, reading)))[0][:limit]
+        for f in at_first(headlines(findings(metric_table, reading))).first[:limit]
     ]
     columns = ("model", "dataset", "finding", "value", "interval", "q", "explain")
     return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))

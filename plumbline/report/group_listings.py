@@ -9,7 +9,7 @@ import polars as pl
 from plumbline.report.language_listings import capped
 from plumbline.report.language_words import prompt_title, prompts_in
 from plumbline.report.listings import Listing, estimate, share
-from plumbline.report.numbers import bare_p, count, interval, money
+from plumbline.report.numbers import bare_p, count, interval, money, with_interval
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
@@ -22,7 +22,7 @@ def salary(row: Row | None) -> str:
     if row is None or not defined(row["value"]):
         return estimate(row)
     ends = interval(row["ci_low"], row["ci_high"])
-    return money(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
+    return with_interval(money(row["value"]), ends)
 
 
 def numbers_listing(rows: pl.DataFrame, models: Sequence[str], columns: Sequence[Column]) -> Listing:

@@ -70,9 +70,7 @@ def render(
         If the table or a frame of the inputs lacks a column.
     """
     table = checked(metric_table)
-    words = word_findings(inputs.language.get("word_associations"), inputs.reading)
-    transferred = transfer_findings(inputs.transfer, inputs.audit)
-    found = in_rank_order([*findings(table, inputs.reading), *transferred, *words])
+    found = _found(table, inputs)
     told, further = at_first(
         in_rank_order([*headlines(found), *data_findings(table, inputs), *check_findings(inputs.lvlms)])
     )
@@ -109,6 +107,13 @@ def render(
             significance=f"{inputs.audit.significance:g}",
         )
     )
+
+
+def _found(table: pl.DataFrame, inputs: ReportInputs) -> list[Finding]:
+    """Return the findings of every model, dataset and question in rank order."""
+    words = word_findings(inputs.language.get("word_associations"), inputs.reading)
+    transferred = transfer_findings(inputs.transfer, inputs.audit)
+    return in_rank_order([*findings(table, inputs.reading), *transferred, *words])
 
 
 def render_changes(found: Changes, *, title: str) -> str:

@@ -11,6 +11,8 @@ from plumbline.errors import MetricError
 from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
 from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA
 from plumbline.report.changes import Changes
+from plumbline.report.reading import AuditSummary
+from plumbline.report.rows import in_order
 from plumbline.tables.schema import QUARANTINE_SCHEMA, Schema
 
 LABEL_SHARES_SCHEMA: Schema = {
@@ -72,57 +74,6 @@ def _require(frame: pl.DataFrame, schema: Iterable[str], *, what: str) -> None:
 
 def _empty(schema: Schema) -> pl.DataFrame:
     return pl.DataFrame(schema=dict(schema))
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How estimates are read: what counts as evidence, what as a small group.
-
-    Attributes
-    ----------
-    confidence : float
-        Coverage of the intervals, in (0, 1).
-    minimum_group : int
-        Groups with fewer images are flagged as small.
-    significance : float
-        A difference counts as evidence when its q-value (else its p-value) is below this.
-    leaking : tuple of str
-        Ids of mitigations in whose fit images had a say that they are judged on: shown, never told or recommended.
-    scorers, stand_ins : tuple of str
-        What scored generated texts, that of the headlines first; those of them that only stand in for a scorer.
-    """
-
-    confidence: float = 0.95
-    minimum_group: int = 30
-    significance: float = 0.05
-    leaking: tuple[str, ...] = ("logit_adjustment_released",)
-    scorers: tuple[str, ...] = ()
-    stand_ins: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditSummary(Reading):
-    """The audit as a whole.
-
-    Attributes
-    ----------
-    audit_id : str
-        Hash of the resolved configuration, all digests and the code version.
-    created : str
-        When the report was made, as text; the report itself never looks at a clock.
-    seed, resamples : int
-        Seed of every generator, and bootstrap replicates (and permutations) behind each interval.
-    confidence, minimum_group, significance, leaking, scorers, stand_ins : float, int, float, tuple of str
-        See `Reading`.
-    """
-
-    audit_id: str
-    title: str
-    created: str
-    config_path: str
-    code_version: str
-    seed: int
-    resamples: int
 
 
 @dataclass(frozen=True)
@@ -291,6 +242,10 @@ class ReportInputs:
             _require(self.geometry, GEOMETRY_SCHEMA, what="geometry")
         if self.transfer is not None:
             _require(self.transfer, TRANSFER_SCHEMA, what="transfer")
+
+    def datasets_in(self, column: pl.Series) -> list[str]:
+        """Return the datasets of a column in report order."""
+        return in_order(column, tuple(dataset.id for dataset in self.datasets))
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, finding_of, uncertainty
+from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
 from plumbline.report.finding import DIFFERENCES, Finding
-from plumbline.report.inputs import LvlmSummary, Reading
+from plumbline.report.inputs import LvlmSummary
 from plumbline.report.language_words import (
     HEADLINE_PROMPT,
     STATISTICS,
@@ -21,6 +21,7 @@ from plumbline.report.language_words import (
     scorer_words,
 )
 from plumbline.report.numbers import count, money, number, percent, points
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, where
 from plumbline.report.vocabulary import attribute_title, sentence_start
 
@@ -64,7 +65,7 @@ def _worst_off(row: Row, reading: Reading) -> Finding:
     short = f"most toxic texts are about {who}"
     stated = f"{percent(row['value'])} of the {count(row['n'])} scenes whose answers lie furthest apart"
     sentence = (
-        f"{_subject(row)} ({prompt_title(row['prompt'])}): the most toxic answer is about {who} in {stated} "
+        f"{subject_of(row)} ({prompt_title(row['prompt'])}): the most toxic answer is about {who} in {stated} "
         f"({uncertainty(row, reading, share=True)}; chance gives each of {groups} groups {percent(1 / groups)}). "
         f"Scored by {scorer_words(row['scorer'], reading)}."
     )
@@ -145,7 +146,7 @@ def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding
             continue
         told = gap.sentence(row, known.row(0, named=True), known.row(-1, named=True))
         sentence = (
-            f"{_subject(row)} ({prompt_title(row['prompt'])}): {told} "
+            f"{subject_of(row)} ({prompt_title(row['prompt'])}): {told} "
             f"({uncertainty(row, reading, share=gap.share)}; n = {count(row['n'])} scenes)."
         )
         tone = gap.tone if evidence(row, reading) else "none"
@@ -165,9 +166,9 @@ def beneath_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
         more = "above" if row["value"] > 0 else "below"
         what = f"{STATISTICS[row['statistic']]} of MaxToxicity"
         sentence = (
-            f"{_subject(row)} ({prompt_title(row['prompt'])}): the {what} lies {number(abs(row['value']))} {more} that "
-            f"of the language model beneath ({uncertainty(row, reading)}; n = {count(row['n'])} scenes, people differ "
-            f"in {attribute_title(row['attribute'])}). Scored by {scorer_words(row['scorer'], reading)}."
+            f"{subject_of(row)} ({prompt_title(row['prompt'])}): the {what} lies {number(abs(row['value']))} {more} "
+            f"that of the language model beneath ({uncertainty(row, reading)}; n = {count(row['n'])} scenes, people "
+            f"differ in {attribute_title(row['attribute'])}). Scored by {scorer_words(row['scorer'], reading)}."
         )
         tone = "difference" if evidence(row, reading) else "none"
         found.append(
@@ -199,7 +200,7 @@ def _word(own: pl.DataFrame, reading: Reading) -> Finding:
     who = people(row["group"])
     named = "a word that the judge names a stereotype of them" if judged.height else "the word most their own"
     sentence = (
-        f"{_subject(row)}: of {who} it says “{row['word']}”, {named}: {count(row['count'])} times in "
+        f"{subject_of(row)}: of {who} it says “{row['word']}”, {named}: {count(row['count'])} times in "
         f"{count(row['n'])} words, against {count(row['count_others'])} times in {count(row['n_others'])} words of the "
         f"others (association {number(row['association'])}, {uncertainty(row, reading)})."
     )
@@ -252,10 +253,6 @@ def _strongest(own: pl.DataFrame, reading: Reading) -> Row:
         return evidence(row, reading), nearest, row["prompt"] == HEADLINE_PROMPT, row["group"] or ""
 
     return max(rows, key=strength)
-
-
-def _subject(row: Row) -> str:
-    return f"{row['model']} on {row['dataset']}"
 
 
 def _finding(

@@ -31,13 +31,12 @@ def capped(
     rows: Sequence[tuple[str, ...]],
     numeric: frozenset[int],
     *,
-    limit: int = LONGEST_LISTING,
     note: str = "",
     where_else: str = _ELSEWHERE,
 ) -> Listing:
     """Return a table of the first rows, and say how many it leaves out and where they are."""
-    more = left_out(len(rows) - limit, "rows", where_else)
-    return Listing(heads, rows[:limit], numeric, " ".join(filter(None, [note, more])))
+    more = left_out(len(rows) - LONGEST_LISTING, "rows", where_else)
+    return Listing(heads, rows[:LONGEST_LISTING], numeric, " ".join(filter(None, [note, more])))
 
 
 def lvlm_listing(inputs: ReportInputs) -> Listing:
@@ -124,7 +123,7 @@ def max_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
     return capped(heads, shown, frozenset(range(4, 9)))
 
 
-def worst_off_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
+def worst_off_listing(rows: pl.DataFrame) -> Listing:
     """List the shares of the groups at the maximum, those surest to differ from chance first; undefined ones apart."""
     known = rows.filter(pl.col("value").is_finite()).with_columns(
         level=pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.language_words import listed
 from plumbline.report.numbers import count
+from plumbline.report.vocabulary import listed
 
 
 def foundations(inputs: ReportInputs) -> list[str]:

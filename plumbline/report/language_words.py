@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import polars as pl
 
-from plumbline.report.inputs import Reading, ReportInputs
+from plumbline.report.inputs import ReportInputs
 from plumbline.report.numbers import count
+from plumbline.report.reading import Reading
 from plumbline.report.rows import in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 from plumbline.tables.generation_prompts import instruction_ids, prompt_ids
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
 
 SUITE = "generation"
 HEADLINE_PROMPT = "characteristics"
@@ -76,11 +74,6 @@ def models_in(table: pl.DataFrame, inputs: ReportInputs) -> list[str]:
     return in_order(table["model"], tuple(one.id for one in inputs.lvlms))
 
 
-def datasets_in(table: pl.DataFrame, inputs: ReportInputs) -> list[str]:
-    """Return the datasets of a table in the order of the report."""
-    return in_order(table["dataset"], tuple(one.id for one in inputs.datasets))
-
-
 def attributes_in(table: pl.DataFrame) -> list[str]:
     """Return the attributes of a table, the subsets of the paper first."""
     return in_order(table["attribute"], ATTRIBUTES)
@@ -94,11 +87,6 @@ def prompts_in(table: pl.DataFrame) -> list[str]:
 def instructions_in(table: pl.DataFrame) -> list[str]:
     """Return the instructions of a table, M1 first."""
     return in_order(table["instruction"], tuple(instruction_ids()))
-
-
-def scored_in(table: pl.DataFrame) -> list[str]:
-    """Return the scored attributes in the column `event`, toxicity first."""
-    return in_order(table["event"], SCORED_ATTRIBUTES)
 
 
 def spoken(table: pl.DataFrame) -> pl.DataFrame:
@@ -119,12 +107,6 @@ def headline_prompt(table: pl.DataFrame) -> str | None:
 def of_subset(dataset: str, attribute: str) -> str:
     """Return a dataset and what its people differ in, for a heading."""
     return f"{dataset}: {attribute_title(attribute)}"
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return names as an enumeration: `a, b and c`."""
-    *first, last = list(names)
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def left_out(number: int, what: str, where_else: str) -> str:

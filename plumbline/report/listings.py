@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from plumbline.report.numbers import bare_p, count, interval, number, percent, percent_interval
+from plumbline.report.numbers import bare_p, count, interval, number, percent, percent_interval, with_interval
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, event_title, probes
 
@@ -41,7 +41,12 @@ def estimate(row: Row | None) -> str:
     if not defined(row["value"]):
         return "undefined"
     ends = interval(row["ci_low"], row["ci_high"])
-    return number(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
+    return with_interval(number(row["value"]), ends)
+
+
+def bare_estimate(row: Row | None) -> str:
+    """Return a number without its interval as text; `–` without a row."""
+    return "–" if row is None else number(row["value"])
 
 
 def share(row: Row | None) -> str:
@@ -51,7 +56,7 @@ def share(row: Row | None) -> str:
     if not defined(row["value"]):
         return "undefined"
     ends = percent_interval(row["ci_low"], row["ci_high"])
-    return percent(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
+    return with_interval(percent(row["value"]), ends)
 
 
 def skew_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:

@@ -7,18 +7,13 @@ import math
 import polars as pl
 
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.evidence import evidence, finding_of, name_of, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, name_of, or_nan, subject_of, uncertainty
 from plumbline.report.figures.outcomes import HARM_EVENTS, VARIANT_SUITES
 from plumbline.report.figures.skew import skew_rows
 from plumbline.report.finding import DIFFERENCES, Finding
-from plumbline.report.inputs import Reading
-from plumbline.report.numbers import (
-    confidence,
-    number,
-    percent,
-    percent_interval,
-)
-from plumbline.report.rows import Row, defined, where
+from plumbline.report.numbers import confidence, number, percent, percent_interval
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, defined, reason_of, where
 from plumbline.report.vocabulary import (
     attribute_title,
     event_title,
@@ -60,10 +55,10 @@ def _skew(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         event=row["event"],
         condition="before",
     ).to_dicts()
-    subject = f"{row['model']} on {row['dataset']}"
+    subject = subject_of(row)
     if not defined(row["value"]):
         tone, short = "undefined", f"{what}: undefined"
-        reason = row["reason"] or "no reason was recorded"
+        reason = reason_of(row)
         sentence = f"{subject}: {what} is undefined: {reason}.{_extremes(groups, reading)}"
     else:
         stated = f"{number(row['value'])} ({uncertainty(row, reading)}{_pairs(row, groups)})"
@@ -122,7 +117,7 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     if not defined(row["value"]):
         tone, sentence = (
             "undefined",
-            f"{subject}: the {what} is undefined: {row['reason'] or 'no reason was recorded'}.",
+            f"{subject}: the {what} is undefined: {reason_of(row)}.",
         )
     elif evidence(row, reading):
         # Whether it is a bias that one group is called “citizen” more often is for the reader to judge.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 UNDEFINED = "undefined"
+NO_INTERVAL = "no interval"
 MINUS = "−"
 SMALLEST_PLAIN = 1e-4
 # Unbreakable, so that no line ends between a sign and its number.
@@ -106,11 +107,16 @@ def interval(low: float | None, high: float | None, *, scale: float = 1.0, unit:
         100 and `%` for shares.
     """
     if low is None or high is None or math.isnan(low) or math.isnan(high):
-        return "no interval"
+        return NO_INTERVAL
     low, high = low * scale, high * scale
     decimals = _decimals(high if math.isfinite(high) and high != 0 else low, 2)
     joiner = " to " if low < 0 else "–"
     return f"{_fixed(low, decimals)}{joiner}{_fixed(high, decimals)}{unit}"
+
+
+def with_interval(written: str, ends: str) -> str:
+    """Write a number with its interval behind it in brackets: `1.9 [1.5–2.4]`; alone where it has none."""
+    return written if ends == NO_INTERVAL else f"{written} [{ends}]"
 
 
 def percent_interval(low: float | None, high: float | None) -> str:

@@ -15,9 +15,8 @@ from plumbline.report.figures.trident import bubble_figure, gap_figure
 from plumbline.report.inputs import DatasetSummary, ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.rows import in_order, where
+from plumbline.report.transfer import TASKS
 from plumbline.report.visible import safe_link
-
-TASKS = (("crime", "crime"), ("communion", "negative_communion"), ("agency", "negative_agency"))
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, finding_of, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, or_nan, subject_of, uncertainty
 from plumbline.report.figures.associations import scale_title
 from plumbline.report.figures.rankings import RANKED, ranking_rows
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading
 from plumbline.report.numbers import count, number
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, where
 from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
 
@@ -37,8 +37,8 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
         return []
     evident = [row for row in known if evidence(row, reading)]
     row = max(evident or known, key=lambda r: (_size(r), r["event"], r["group"]))
-    attribute, subject = attribute_title(row["attribute"]), f"{row['model']} on {row['dataset']}"
-    numbers = f"skew@k {number(row['value'])}; {uncertainty(row, reading)}; n = {row['n']:,}{_note(row)}"
+    attribute, subject = attribute_title(row["attribute"]), subject_of(row)
+    numbers = f"skew@k {number(row['value'])}; {uncertainty(row, reading)}; n = {row['n']:,}{_small(row)}"
     told = f"{_sentence(row)} ({numbers})"
     if evident:
         # First for negative words is a harm to whichever group it is; first for warm ones is for the reader to judge.
@@ -70,7 +70,7 @@ def _sentence(row: Row) -> str:
     return f"{best}, {faces} are {number(math.exp(row['value']))} times as frequent as among all"
 
 
-def _note(row: Row) -> str:
+def _small(row: Row) -> str:
     return ", small group" if "small group" in (row["reason"] or "") else ""
 
 

@@ -9,9 +9,9 @@ import polars as pl
 from plumbline.report.evidence import evidence, or_nan
 from plumbline.report.figures.associations import SCALES, scale_title
 from plumbline.report.figures.rankings import ATTRIBUTES, EQUAL, ranking_rows
-from plumbline.report.inputs import Reading
 from plumbline.report.listings import Listing
-from plumbline.report.numbers import bare_p, count, interval, number
+from plumbline.report.numbers import bare_p, count, interval, number, with_interval
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
@@ -118,12 +118,12 @@ def _marked(row: Row | None, reading: Reading) -> str:
     if row is None:
         return "–"
     ends = interval(row["ci_low"], row["ci_high"])
-    return _value(row, reading) + (f" [{ends}]" if ends != "no interval" else "")
+    return with_interval(_value(row, reading), ends)
 
 
 def _with_chance(row: Row | None, chance: Row | None) -> tuple[str, str, str, str]:
     if row is None:
         return "–", "–", "–", "–"
     ends = interval(row["ci_low"], row["ci_high"])
-    value = number(row["value"]) + (f" [{ends}]" if ends != "no interval" else "")
+    value = with_interval(number(row["value"]), ends)
     return value, "–" if chance is None else number(chance["value"]), bare_p(row["p"]), bare_p(row["q"])

@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 
 from plumbline.metrics.transfer_schema import IMPROVED, NO_EVIDENCE, WORSENED
 from plumbline.mitigation.methods import METHODS
-from plumbline.report.inputs import Reading
 from plumbline.report.numbers import MINUS, count, number, points
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined
 from plumbline.report.transfer import COSTS, JUDGED, Tried, block_of, place, undefined_rows
 from plumbline.report.transfer_words import is_share, row_words, stated
+from plumbline.report.vocabulary import listed
 
 IN_NUMBERS = 2
 """How many changes a sentence tells in numbers; it counts the others."""
@@ -84,11 +85,11 @@ def changed(rows: Sequence[Row], level: float, *, most: int = IN_NUMBERS) -> str
     told = foremost(rows, most)
     falls, rises = ([r for r in told if (r["value"] < 0) is down] for down in (True, False))
     verbs = (("lowers", falls), ("raises", rises))
-    parts = [f"{verb} {joined([stated(row, level) for row in own])}" for verb, own in verbs if own]
+    parts = [f"{verb} {listed([stated(row, level) for row in own])}" for verb, own in verbs if own]
     if len(rows) > len(told):
         verb = "improves" if rows[0]["verdict"] == IMPROVED else "worsens"
         parts.append(f"{verb} {count(len(rows) - len(told))} more")
-    return joined(parts)
+    return listed(parts)
 
 
 def foremost(rows: Sequence[Row], most: int) -> list[Row]:
@@ -101,11 +102,6 @@ def foremost(rows: Sequence[Row], most: int) -> list[Row]:
         order.append((turns[kind], place(row), row))
         turns[kind] += 1
     return [row for _, _, row in sorted(order, key=lambda item: item[:2])[:most]]
-
-
-def joined(words: Sequence[str]) -> str:
-    """Return words as an enumeration: `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "nothing"
 
 
 def _changes(one: Tried) -> list[Row]:
@@ -144,7 +140,7 @@ def _reach(rows: Sequence[Row]) -> str:
         f"{('+' if better == 'lower' else MINUS)}{_size(end, share=share)} in {words}"
         for (share, better), (end, words) in worst.items()
     ]
-    return f"; the intervals still allow {joined(allowed)}" if allowed else ""
+    return f"; the intervals still allow {listed(allowed)}" if allowed else ""
 
 
 def _size(value: float, *, share: bool) -> str:
@@ -209,7 +205,7 @@ def _beside(one: Tried, reading: Reading) -> list[str]:
 
 def _silence(silent: Sequence[Tried]) -> str:
     """Say of which mitigations there is no evidence, and what their intervals still allow."""
-    names = joined([one.name for one in silent])
+    names = listed([one.name for one in silent])
     rows = [row for one in silent for row in one.rows]
     if len(undefined_rows(rows)) == len(rows):
         return f"Of {names} nothing can be said: every comparison is undefined."

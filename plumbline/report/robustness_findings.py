@@ -6,17 +6,11 @@ import math
 
 import polars as pl
 
-from plumbline.report.evidence import name_of, or_nan
-from plumbline.report.figures.robustness import (
-    TASK_TITLES,
-    TEMPLATES,
-    bias_rows,
-    is_control,
-    template_title,
-)
+from plumbline.report.evidence import finding_of, or_nan
+from plumbline.report.figures.wordings import TASK_TITLES, TEMPLATES, bias_rows, is_control, template_title
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading
-from plumbline.report.numbers import bare_p, confidence, interval, number, p_value, percent, percent_interval
+from plumbline.report.numbers import confidence, interval, number, p_value, percent, percent_interval
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, defined, where
 
 DEFAULT = "positive_minus_negative"
@@ -137,21 +131,14 @@ def _order(rows: pl.DataFrame, dataset: str) -> list[Finding]:
 def _finding(
     row: Row, *, topic: tuple[str, ...], short: str, sentence: str, tone: str = "robust", share: bool = False
 ) -> Finding:
-    value = percent(row["value"]) if share else number(row["value"])
-    ends = (percent_interval if share else interval)(row["ci_low"], row["ci_high"])
-    return Finding(
+    return finding_of(
+        row,
         tone=tone,
         topic=topic,
-        model=row["model"],
-        dataset=row["dataset"],
         short=short,
         sentence=sentence,
-        value=or_nan(row["value"]),
-        value_text=value,
-        interval_text=ends,
+        share=share,
         strength=math.fabs(or_nan(row["value"])),
-        q_text=bare_p(row["q"]),
-        row=name_of(row),
     )
 
 

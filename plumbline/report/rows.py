@@ -62,9 +62,23 @@ def in_order(present: pl.Series, order: tuple[str, ...]) -> list[str]:
     return [name for name in order if name in found] + sorted(found - set(order))
 
 
+def largest_first(rows: pl.DataFrame, models: tuple[str, ...]) -> list[str]:
+    """Return the models of some rows, the one with the value furthest from 0 first; equal ones as in `models`."""
+    largest = {
+        model: max((abs(value) for value in where(rows, model=model)["value"] if defined(value)), default=0.0)
+        for model in in_order(rows["model"], models)
+    }
+    return sorted(largest, key=lambda model: -largest[model])
+
+
 def defined(value: float | None) -> bool:
     """Return whether a value is a finite number."""
     return value is not None and math.isfinite(value)
+
+
+def reason_of(*rows: Row) -> str:
+    """Return why a number is undefined: the first reason that one of some rows gives."""
+    return next((str(row["reason"]) for row in rows if row["reason"]), "no reason was recorded")
 
 
 def significance_level(row: Row) -> float | None:

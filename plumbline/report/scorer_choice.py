@@ -6,10 +6,10 @@ from collections.abc import Hashable
 
 import polars as pl
 
-from plumbline.report.inputs import Reading
 from plumbline.report.language_words import headline_scorer
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import percent
+from plumbline.report.reading import Reading
 from plumbline.report.rows import in_order, where
 
 SHOWN = 4

@@ -12,7 +12,7 @@ from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.outcomes import harm_figure, proportions_figure
 from plumbline.report.figures.skew import skew_figure
 from plumbline.report.figures.trident import bubble_figure, gap_figure
-from plumbline.report.inputs import Reading
+from plumbline.report.reading import Reading
 from plumbline.report.rows import checked, in_order
 
 # Where only one model is in the table, these show a cell; the rest compare models.

@@ -6,10 +6,10 @@ import polars as pl
 
 from plumbline.metrics.transfer_schema import IMPROVED, WORSENED
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading
 from plumbline.report.numbers import bare_p, count
+from plumbline.report.reading import Reading
 from plumbline.report.recommendation import changed, foremost
-from plumbline.report.rows import Row, defined
+from plumbline.report.rows import Row, defined, reason_of
 from plumbline.report.transfer import COSTS, JUDGED, Tried, tried
 from plumbline.report.transfer_words import change, change_interval
 
@@ -61,9 +61,7 @@ def _finding(one: Tried, reading: Reading) -> Finding:
 def _nothing(one: Tried, subject: str) -> Finding:
     known = [row for row in one.rows if defined(row["value"])]
     if not known:
-        told = (
-            f"{subject}: every comparison is undefined: {one.rows[0]['reason'] or 'no reason was recorded'}."
-        )
+        told = f"{subject}: every comparison is undefined: {reason_of(one.rows[0])}."
         return _of(one, "undefined", [one.rows[0]], f"undefined: what {one.condition} changes", told)
     n = max((row["n"] or 0 for row in known), default=0)
     told = (

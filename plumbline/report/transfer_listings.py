@@ -13,14 +13,7 @@ from plumbline.report.listings import Listing
 from plumbline.report.numbers import bare_p, count
 from plumbline.report.recommendation import recommended
 from plumbline.report.rows import Row
-from plumbline.report.transfer import (
-    BLOCKS,
-    COSTS,
-    JUDGED,
-    Tried,
-    block_of,
-    place,
-)
+from plumbline.report.transfer import BLOCKS, COSTS, JUDGED, Tried, block_of, place
 from plumbline.report.transfer_words import both_values, change, change_interval, row_title
 
 SIGNS = {IMPROVED: "✓ improved", WORSENED: "✗ worsened", NO_EVIDENCE: "no evidence", UNDEFINED: "undefined"}

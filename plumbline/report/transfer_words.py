@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from plumbline.report.numbers import EQUALS, confidence, count, interval, number, p_value, percent, points
+from plumbline.report.numbers import (
+    EQUALS,
+    NO_INTERVAL,
+    confidence,
+    count,
+    interval,
+    number,
+    p_value,
+    percent,
+    points,
+)
 from plumbline.report.rows import Row, defined
 from plumbline.report.vocabulary import attribute_title, event_title
 
@@ -89,7 +99,7 @@ def stated(row: Row, level: float) -> str:
         low, high = -high, -low
     size = points(abs(row["value"])).lstrip("+") if is_share(row) else number(abs(row["value"]))
     ends = _ends(low, high, share=is_share(row))
-    parts = [f"{confidence(level)} CI {ends}" if ends != "no interval" else ends]
+    parts = [f"{confidence(level)} CI {ends}" if ends != NO_INTERVAL else ends]
     parts += [p_value(row["q"], "q"), both_values(row), f"n{EQUALS}{count(row['n'])}"]
     return f"{row_words(row)} by {size} ({'; '.join(parts)})"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from plumbline.tables.suites import VALENCES, load_suite
@@ -26,6 +27,8 @@ ATTRIBUTE_TITLES = {
     "physical_race": "physical characteristic × race",
     "auto_gender": "automatic gender",
 }
+DIMENSIONS = ("agency", "belief", "communion")
+"""Of social perception, in the order of the papers; each has a positive and a negative pole."""
 GROUP_NOUNS = {"man": "men", "woman": "women"}
 
 
@@ -56,6 +59,12 @@ def group_faces(attribute: str, group: str) -> str:
     if attribute in ("gender", "auto_gender"):
         return f"faces of {GROUP_NOUNS.get(group, group)}"
     return f"{group_title(group)} faces"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Return words as an enumeration: `a, b and c`; `nothing` without one."""
+    *first, last = list(words) or ["nothing"]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def sentence_start(text: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.figures.canvas import label
-from plumbline.report.inputs import Reading
 from plumbline.report.language_words import left_out
 from plumbline.report.listings import LONGEST_LISTING, Listing
-from plumbline.report.numbers import bare_p, count, interval, number
+from plumbline.report.numbers import bare_p, count, interval, number, with_interval
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, first, in_order
 from plumbline.report.vocabulary import group_title
 
@@ -83,7 +83,7 @@ def word_listing(words: pl.DataFrame) -> Listing:
                 (
                     group_title(group),
                     label(row["word"]),
-                    number(row["association"]) + (f" [{ends}]" if ends != "no interval" else ""),
+                    with_interval(number(row["association"]), ends),
                     bare_p(row["q"]),
                     f"{count(row['count'])} of {count(row['n'])}",
                     f"{count(row['count_others'])} of {count(row['n_others'])}",

@@ -13,18 +13,19 @@ from plumbline.report.association_listings import (
     weat_listing,
     word_listing,
 )
-from plumbline.report.chapter import Chapter, Part
+from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.figures.associations import (
     association_figure,
-    correlation_figure,
-    markedness_figure,
     small_association_figure,
-    strongest_model,
+    strongest_first,
 )
-from plumbline.report.inputs import Reading, ReportInputs
+from plumbline.report.figures.markedness import markedness_figure
+from plumbline.report.figures.valences import correlation_figure
+from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import number
-from plumbline.report.rows import defined, in_order, where
+from plumbline.report.reading import Reading
+from plumbline.report.rows import defined, where
 
 METRICS = (
     "sc_weat_effect", "sc_weat_statistic", "weat_effect", "markedness", "markedness_gap", "valence_correlation",
@@ -33,21 +34,20 @@ METRICS = (
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = where(table, metric=METRICS, condition="before")
-    datasets = in_order(used["dataset"], tuple(d.id for d in inputs.datasets))
+    datasets = inputs.datasets_in(used["dataset"])
     return [_part(where(used, dataset=dataset), inputs, dataset) for dataset in datasets]
 
 
 def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     reading, models = inputs.audit, inputs.models
-    drawn = [
+    associations = drawn(
         association_figure(own, reading, model=model, dataset=dataset)
-        for model in strongest_model(own, models, dataset)
-    ]
-    associations = [picture for picture in drawn if picture]
+        for model in strongest_first(own, models, dataset)
+    )
     others = [figure(own, reading, models, dataset) for figure in (markedness_figure, correlation_figure)]
     return Part(
         title=dataset,
-        pictures=[*associations[:1], *(picture for picture in others if picture)],
+        pictures=[*associations[:1], *drawn(others)],
         details=associations[1:],
         listings=_listings(own, reading, models, dataset),
         notes=_notes(own, associations=len(associations)),

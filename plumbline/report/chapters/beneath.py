@@ -8,8 +8,8 @@ from plumbline.report.chapter import Chapter, Part
 from plumbline.report.evidence import evidence
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.group_numbers import group_mark
-from plumbline.report.figures.marks import legend_dot
-from plumbline.report.figures.palette import BLUE, SLATE, SOFT
+from plumbline.report.figures.marks import HOLLOW, LegendDot
+from plumbline.report.figures.palette import BLUE, SLATE
 from plumbline.report.figures.row_panels import RowPanel, Rows, Series, ends_of, row_figure
 from plumbline.report.figures.toxicity import STYLES
 from plumbline.report.inputs import ReportInputs
@@ -18,7 +18,6 @@ from plumbline.report.language_listings import capped
 from plumbline.report.language_words import (
     STATISTICS,
     attributes_in,
-    datasets_in,
     headline_prompt,
     models_in,
     of_headline_scorer,
@@ -36,7 +35,7 @@ UNITS = {"pearson": "occupations", "pearson_groups": "groups of all subsets"}
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = where(plain(table), metric=("max_toxicity_over_llm", "llm_correlation"))
     parts = []
-    for dataset in datasets_in(used, inputs):
+    for dataset in inputs.datasets_in(used["dataset"]):
         own = where(used, dataset=dataset)
         shown = of_headline_scorer(own, inputs.reading)
         picture = difference_figure(where(shown, metric="max_toxicity_over_llm"), inputs, dataset)
@@ -91,9 +90,9 @@ def difference_figure(rows: pl.DataFrame, inputs: ReportInputs, dataset: str) ->
         panels=[RowPanel(title, series, ends, line=0.0) for title, series in panels],
         axis="difference of MaxToxicity",
         entries=[
-            legend_dot("mean", SLATE),
-            legend_dot("90th percentile", BLUE, marker="D"),
-            legend_dot("hollow: chance alone may explain it", SOFT, filled=False),
+            LegendDot("mean", SLATE),
+            LegendDot("90th percentile", BLUE, marker="D"),
+            HOLLOW,
         ],
         columns=3,
     )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part
-from plumbline.report.evidence import evidence, finding_of, or_nan, uncertainty
+from plumbline.report.chapter import Chapter, Part, drawn
+from plumbline.report.evidence import evidence, finding_of, or_nan, subject_of, uncertainty
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.captions import ATTRIBUTES, SUITE, caption_event, heat_figure
 from plumbline.report.figures.outcomes import proportions_figure
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading, ReportInputs
+from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing, share, skew_listing
 from plumbline.report.numbers import bare_p, count, number, percent
-from plumbline.report.rows import Row, by, defined, in_order, where
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, by, defined, in_order, reason_of, where
 from plumbline.report.vocabulary import attribute_title, group_faces, group_title, sentence_start
 
 
@@ -30,7 +31,7 @@ def over_scenes(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = caption_table(table)
-    datasets = in_order(used["dataset"], tuple(d.id for d in inputs.datasets))
+    datasets = inputs.datasets_in(used["dataset"])
     return [_part(where(used, dataset=dataset), inputs, dataset) for dataset in datasets]
 
 
@@ -41,10 +42,10 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
             heats.append(heat_figure(own, inputs.audit, model=model, dataset=dataset, attribute=attribute))
     return Part(
         title=dataset,
-        pictures=[*_shares(own, inputs, dataset), *(picture for picture in heats if picture)],
+        pictures=[*_shares(own, inputs, dataset), *drawn(heats)],
         listings=[
             ("Disparities in numbers", skew_listing(own, inputs.models, dataset)),
-            ("Differences within each scene, of every model", scene_listing(own, inputs.models)),
+            ("Differences within each scene, of every model", scene_listing(own)),
         ],
         notes=["Scenes are drawn for the model whose groups differ most; the list below has every model's."]
         if own["model"].n_unique() > 1
@@ -53,7 +54,7 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
 
 
 def _shares(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Picture]:
-    drawn = [
+    return drawn(
         proportions_figure(
             over_scenes(own, attribute),
             None,
@@ -63,8 +64,7 @@ def _shares(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Pictu
             event=caption_event(attribute),
         )
         for attribute in ATTRIBUTES
-    ]
-    return [picture for picture in drawn if picture]
+    )
 
 
 def _most_uneven_first(own: pl.DataFrame, models: tuple[str, ...], attribute: str) -> list[str]:
@@ -78,7 +78,7 @@ def _most_uneven_first(own: pl.DataFrame, models: tuple[str, ...], attribute: st
     return sorted(names, key=lambda name: -gap(name))
 
 
-def scene_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
+def scene_listing(table: pl.DataFrame) -> Listing:
     """List the difference between groups within every scene, the largest first; a row a model, attribute and scene."""
     gaps = where(table, metric="parity_difference", definition="by_scene").to_dicts()
     shares = where(table, metric="outcome_proportion").drop_nulls("probe")
@@ -117,11 +117,11 @@ def caption_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
 def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     what = f"{attribute_title(row['attribute'])} skew in PATA's negative captions"
-    subject = f"{row['model']} on {row['dataset']}"
+    subject = subject_of(row)
     stated = f"{number(row['value'])} ({uncertainty(row, reading)})"
     if not defined(row["value"]):
         tone, short = "undefined", f"{what}: undefined"
-        sentence = f"{subject}: {what} is undefined: {row['reason'] or 'no reason was recorded'}."
+        sentence = f"{subject}: {what} is undefined: {reason_of(row)}."
     elif evidence(row, reading):
         tone, short = "bias", sentence_start(what)
         sentence = f"{subject}: {what} is {stated}.{_extremes(row, table)}"

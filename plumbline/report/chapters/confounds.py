@@ -6,20 +6,14 @@ from itertools import product
 
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part
+from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.confound_findings import confound_findings
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.confounds import (
-    ORDER,
-    PROTECTED,
-    change_figure,
-    curves_figure,
-    draw_curves,
-)
+from plumbline.report.figures.confounds import ORDER, PROTECTED, change_figure, curves_figure, draw_curves
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.listings import Listing, estimate
-from plumbline.report.numbers import bare_p, count, number
-from plumbline.report.rows import Row, by, in_order, where
+from plumbline.report.listings import Listing, bare_estimate, estimate
+from plumbline.report.numbers import bare_p, count
+from plumbline.report.rows import by, in_order, where
 from plumbline.report.vocabulary import attribute_title
 
 PAPER_FIT = {"smiling": "level_means"}
@@ -85,10 +79,10 @@ def slope_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) ->
                     bare_p(robust["p"]),
                     bare_p(robust["q"]),
                     estimate(shares.get((*key, "cluster"))),
-                    _value(classic),
-                    _value(fits.get((*key, paper, "standard_error"))),
+                    bare_estimate(classic),
+                    bare_estimate(fits.get((*key, paper, "standard_error"))),
                     bare_p(classic["p"] if classic else None),
-                    _value(shares.get((*key, paper))),
+                    bare_estimate(shares.get((*key, paper))),
                     count(robust["n"]),
                     robust["reason"] or "",
                 )
@@ -132,7 +126,7 @@ def comparison_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: st
                     estimate(robust),
                     bare_p(robust["p"]),
                     bare_p(robust["q"]),
-                    _value(found.get((*key, "ttest", "t"))),
+                    bare_estimate(found.get((*key, "ttest", "t"))),
                     bare_p(plain["p"] if plain else None),
                     count(robust["n"]),
                     robust["reason"] or "",
@@ -148,10 +142,6 @@ def comparison_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: st
     )
 
 
-def _value(row: Row | None) -> str:
-    return "–" if row is None else number(row["value"])
-
-
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     found = [_part(table, inputs, dataset.id) for dataset in inputs.datasets]
     return [part for part in found if part is not None]
@@ -165,12 +155,8 @@ def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part | Non
     pictures: list[Picture] = []
     details: list[Picture] = []
     for model in models:
-        own = [
-            curves_figure(table, model=model, dataset=dataset),
-            change_figure(table, model=model, dataset=dataset),
-        ]
-        drawn = [picture for picture in own if picture]
-        (details if pictures else pictures).extend(drawn)
+        own = drawn(figure(table, model=model, dataset=dataset) for figure in (curves_figure, change_figure))
+        (details if pictures else pictures).extend(own)
         raw = curves_figure(table, model=model, dataset=dataset, definition="raw")
         details += [raw] if raw else []
     notes = [f"Shown first: {models[0]}. The other models are folded below."] if len(models) > 1 else []

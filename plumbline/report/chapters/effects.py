@@ -5,13 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.figures.effects import (
-    EVENT_ORDER,
-    FACTOR_TITLES,
-    effect_rows,
-    effects_figure,
-    pair_title,
-)
+from plumbline.report.figures.effects import FACTOR_TITLES, effect_rows, effects_figure, pair_title
+from plumbline.report.figures.skew import EVENT_ORDER
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import bare_p, interval, number
@@ -24,7 +19,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     if effects is None or effects.is_empty():
         return []
     parts = []
-    for dataset in in_order(effects["dataset"], tuple(d.id for d in inputs.datasets)):
+    for dataset in inputs.datasets_in(effects["dataset"]):
         own = effects.filter(pl.col("dataset") == dataset)
         picture = effects_figure(own, inputs.audit, dataset)
         parts.append(

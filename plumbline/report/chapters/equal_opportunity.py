@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part
-from plumbline.report.evidence import evidence, finding_of, uncertainty
+from plumbline.report.chapter import Chapter, Part, drawn
+from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
 from plumbline.report.figures.equal_opportunity import opportunity_figure
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading, ReportInputs
+from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing, share
 from plumbline.report.numbers import bare_p, count, percent
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
@@ -21,17 +22,17 @@ ATTRIBUTES = ("gender", "race", "age_group", "physical")
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = where(table, metric=GAP, condition="before")
     parts = []
-    for dataset in in_order(used["dataset"], tuple(d.id for d in inputs.datasets)):
+    for dataset in inputs.datasets_in(used["dataset"]):
         own = where(table, dataset=dataset, condition="before")
-        drawn = [
+        pictures = drawn(
             opportunity_figure(own, inputs.audit, inputs.models, dataset, attribute=attribute)
             for attribute in in_order(where(own, metric=GAP)["attribute"], ATTRIBUTES)
-        ]
+        )
         parts.append(
             Part(
                 title=dataset,
-                pictures=[picture for picture in drawn if picture and "×" not in picture.title],
-                details=[picture for picture in drawn if picture and "×" in picture.title],
+                pictures=[picture for picture in pictures if "×" not in picture.title],
+                details=[picture for picture in pictures if "×" in picture.title],
                 listings=[("Gaps in numbers", gap_listing(own, inputs.models))],
             )
         )
@@ -76,7 +77,7 @@ def opportunity_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]
 def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     attribute = attribute_title(row["attribute"])
     what = f"gap between groups of {attribute} in how often their class is recognised"
-    subject = f"{row['model']} on {row['dataset']}"
+    subject = subject_of(row)
     stated = f"{percent(row['value'])} of images, mean over classes ({uncertainty(row, reading, share=True)})"
     if not defined(row["value"]):
         tone, sentence = "undefined", f"{subject}: the {what} is undefined: {row['reason'] or 'no reason'}."

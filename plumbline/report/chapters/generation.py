@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part
+from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.occupations import occupation_figure
 from plumbline.report.figures.toxicity import (
@@ -29,11 +27,9 @@ from plumbline.report.language_notes import foundations
 from plumbline.report.language_words import (
     MAX_TITLES,
     attributes_in,
-    datasets_in,
     generated,
     headline_prompt,
     headline_scorer,
-    listed,
     models_in,
     of_headline_scorer,
     of_subset,
@@ -44,6 +40,7 @@ from plumbline.report.language_words import (
 )
 from plumbline.report.rows import where
 from plumbline.report.scorer_choice import scorer_choice
+from plumbline.report.vocabulary import listed
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
 
 METRICS = (*MAX_TITLES, "worst_off_share", *SCORED_ATTRIBUTES)
@@ -57,7 +54,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     if used.is_empty() and people.is_empty():
         return []
     parts = [Part(title="What these numbers rest on", notes=foundations(inputs))]
-    for dataset in datasets_in(used, inputs):
+    for dataset in inputs.datasets_in(used["dataset"]):
         own = where(used, dataset=dataset)
         parts += _spreads(own, inputs, dataset)
         parts += [_of_subset(own, table, inputs, dataset, name) for name in attributes_in(own)]
@@ -74,11 +71,11 @@ def _spreads(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Part
         return []
     models = models_in(rows, inputs)
     of_metric = {name: where(rows, metric=name) for name in MAX_TITLES}
-    drawn = [
+    figures = [
         max_figure(spoken(where(found, definition="paper")), models, dataset=dataset, metric=name)
         for name, found in of_metric.items()
     ]
-    pictures = _drawn(drawn)
+    pictures = drawn(figures)
     listings = [
         (f"{MAX_TITLES[name]} in numbers", max_listing(found, models)) for name, found in of_metric.items()
     ]
@@ -94,8 +91,8 @@ def _of_subset(
     worst, scores = where(rows, metric="worst_off_share"), where(rows, metric=SCORED_ATTRIBUTES)
     toxic = spoken(where(worst, event="toxicity"))
     names = {"dataset": dataset, "attribute": attribute}
-    pictures = _drawn([worst_off_figure(toxic, inputs.reading, models, **names)])
-    groups = _drawn([group_score_figure(spoken(where(scores, metric="toxicity")), models, **names)])
+    pictures = drawn([worst_off_figure(toxic, inputs.reading, models, **names)])
+    groups = drawn([group_score_figure(spoken(where(scores, metric="toxicity")), models, **names)])
     boxes = _occupations(inputs, models, **names)
     # Where people come in scenes, the comparison within scenes says more than that over all answers.
     first = boxes[:1] if not worst.is_empty() else groups[:1]
@@ -107,7 +104,7 @@ def _of_subset(
         pictures=[*pictures, *first],
         details=further,
         listings=[
-            ("Who is at the maximum, in numbers", worst_off_listing(worst, models)),
+            ("Who is at the maximum, in numbers", worst_off_listing(worst)),
             ("Scores of each group in numbers", group_listing(scores, models)),
             ("Every occupation", spread_listing(of_headline_scorer(spreads, inputs.reading))),
         ],
@@ -119,7 +116,7 @@ def _occupations(inputs: ReportInputs, models: list[str], *, dataset: str, attri
     if table is None or table.is_empty():
         return []
     chosen = where(table, event="toxicity", scorer=headline_scorer(table, inputs.reading))
-    return _drawn(
+    return drawn(
         occupation_figure(chosen, model=model, dataset=dataset, attribute=attribute) for model in models
     )
 
@@ -142,15 +139,15 @@ def _other_scorers(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     if rows["scorer"].n_unique() < 2 and agreement.is_empty():
         return []
     parts = []
-    for dataset in datasets_in(pl.concat([rows, agreement]), inputs):
+    for dataset in inputs.datasets_in(pl.concat([rows, agreement])["dataset"]):
         own = where(rows, dataset=dataset)
         own = where(own, prompt=headline_prompt(own))
         models = models_in(own, inputs)
-        drawn = [
+        figures = [
             max_figure(where(own, metric=name), models, dataset=dataset, metric=name, by="scorer")
             for name in MAX_TITLES
         ]
-        pictures = _drawn(drawn)
+        pictures = drawn(figures)
         listings = [
             (f"{title} under every scorer", max_listing(where(rows, dataset=dataset, metric=name), models))
             for name, title in MAX_TITLES.items()
@@ -171,10 +168,6 @@ def _other_scorers(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
             )
         )
     return parts
-
-
-def _drawn(pictures: Iterable[Picture | None]) -> list[Picture]:
-    return [picture for picture in pictures if picture]
 
 
 CHAPTER = Chapter(

@@ -14,15 +14,13 @@ from plumbline.report.figures.instructions import (
     title_of,
     verdict,
 )
-from plumbline.report.inputs import Reading, ReportInputs
+from plumbline.report.inputs import ReportInputs
 from plumbline.report.language_listings import capped
 from plumbline.report.language_words import (
     attributes_in,
-    datasets_in,
     generated,
     headline_prompt,
     instructions_in,
-    listed,
     models_in,
     of_headline_scorer,
     of_subset,
@@ -32,7 +30,9 @@ from plumbline.report.language_words import (
 )
 from plumbline.report.listings import Listing, estimate
 from plumbline.report.numbers import MINUS, bare_p, count, number, points
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, where
+from plumbline.report.vocabulary import listed
 from plumbline.tables.generation_prompts import render
 
 METRICS = tuple(dict.fromkeys(metric for metric, *_ in CHANGES))
@@ -47,7 +47,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     if used.is_empty():
         return []
     parts = [Part(title="The instructions", listings=[("What was added to the prompts", _wordings(used))])]
-    for dataset in datasets_in(used, inputs):
+    for dataset in inputs.datasets_in(used["dataset"]):
         own = where(used, dataset=dataset)
         for attribute in attributes_in(own):
             rows = where(own, attribute=attribute)

@@ -10,7 +10,8 @@ from plumbline.report.chapter import Chapter, Part
 from plumbline.report.figures.adjustment import adjustment_figure, adjustments
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.mitigations import mitigation_figures
-from plumbline.report.inputs import Reading, ReportInputs
+from plumbline.report.inputs import ReportInputs
+from plumbline.report.reading import Reading
 from plumbline.report.recommendation import advice
 from plumbline.report.rows import in_order
 from plumbline.report.transfer import Tried, tried
@@ -25,7 +26,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     parts = []
     transfer = inputs.transfer
     known = [table["dataset"]] + ([transfer["dataset"]] if transfer is not None else [])
-    for dataset in in_order(pl.concat(known), tuple(d.id for d in inputs.datasets)):
+    for dataset in inputs.datasets_in(pl.concat(known)):
         by_model = _by_model(transfer, inputs, dataset) if transfer is not None else []
         if len(by_model) > 1:
             parts.append(_overview(by_model, dataset))

@@ -6,6 +6,7 @@ import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.comparison import checkpoint_fits
+from plumbline.report.evidence import subject_of
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import count, interval, number
@@ -38,7 +39,7 @@ def comparison_listing(rows: pl.DataFrame) -> Listing:
     shown = [
         (
             f"table {row['table']}: {row['row']}, {row['column']}",
-            f"{row['model']} on {row['dataset']}",
+            subject_of(row),
             _number(row["published"]),
             _number(row["measured"]),
             interval(row["ci_low"], row["ci_high"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part
+from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.figures.rankings import (
     AGAINST,
     EQUAL,
@@ -19,14 +19,14 @@ from plumbline.report.inputs import ReportInputs
 from plumbline.report.numbers import count
 from plumbline.report.ranking_findings import ranking_findings
 from plumbline.report.ranking_listings import group_listing, spread_listing, word_listing
-from plumbline.report.rows import in_order, where
+from plumbline.report.rows import where
 
 METRICS = ("skew_at_k", "max_skew_at_k", "ndkl")
 
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = where(table, metric=METRICS, condition="before")
-    datasets = in_order(used["dataset"], tuple(d.id for d in inputs.datasets))
+    datasets = inputs.datasets_in(used["dataset"])
     return [_part(where(used, dataset=dataset), inputs, dataset) for dataset in datasets]
 
 
@@ -50,8 +50,8 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     listings.append(("Words that rank a group first and last", word_listing(own, reading, models, dataset)))
     return Part(
         title=dataset,
-        pictures=[picture for picture in (*by_group[:1], *spreads) if picture],
-        details=[picture for picture in (*by_group[1:], *equal) if picture],
+        pictures=drawn([*by_group[:1], *spreads]),
+        details=drawn([*by_group[1:], *equal]),
         listings=[(title, listing) for title, listing in listings if listing.rows],
         notes=_notes(own, models=len(names)),
     )

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part
+from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.group_numbers import gap_figure, group_figure, rating_figure
 from plumbline.report.group_listings import Column, gap_listing, numbers_listing, rate_listing, salary
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language_findings import gap_findings
-from plumbline.report.language_words import (
-    attributes_in,
-    datasets_in,
-    listed,
-    models_in,
-    of_subset,
-    plain,
-    prompt_title,
-)
-from plumbline.report.listings import estimate, share
+from plumbline.report.language_words import attributes_in, models_in, of_subset, plain, prompt_title
+from plumbline.report.listings import Listing, estimate, share
 from plumbline.report.rows import where
-from plumbline.report.vocabulary import attribute_title
+from plumbline.report.vocabulary import attribute_title, listed
 
 WORDS = ("competence_words", "incompetence_words", "warmth_words", "coldness_words")
 WORD_GAPS = tuple(metric.replace("_words", "_gap") for metric in WORDS)
@@ -38,7 +29,7 @@ OPEN = 1
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = where(plain(table), metric=(*COMPETENCE, *RATINGS, *REFUSALS))
     parts = []
-    for dataset in datasets_in(used, inputs):
+    for dataset in inputs.datasets_in(used["dataset"]):
         own = where(used, dataset=dataset)
         attributes = attributes_in(own)
         gaps = _gaps(where(own, metric=("rating_gap", "salary_gap")), inputs, dataset)
@@ -60,9 +51,7 @@ def _gaps(rows: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Pictur
     if len(models) < 2:
         return []
     title = f"Gaps of ratings and salaries between groups, {dataset}"
-    return _drawn(
-        [gap_figure(rows, inputs.reading, models, dataset=dataset, name="rating-gaps", title=title)]
-    )
+    return drawn([gap_figure(rows, inputs.reading, models, dataset=dataset, name="rating-gaps", title=title)])
 
 
 def _competence(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> list[Part]:
@@ -71,7 +60,7 @@ def _competence(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribut
     if shares.is_empty():
         return []
     models, of = models_in(shares, inputs), f"{dataset}, {attribute_title(attribute)}"
-    drawn = group_figure(
+    shown = group_figure(
         shares,
         models,
         name=f"competence-{dataset}-{attribute}",
@@ -103,28 +92,27 @@ def _competence(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribut
         )
         for metric in WORDS[1:]
     ]
+    return [
+        Part(
+            title=f"{of_subset(dataset, attribute)}, words of competence and warmth",
+            pictures=drawn([shown, fewest]),
+            details=drawn(further),
+            listings=_word_listings(rows, models),
+        )
+    ]
+
+
+def _word_listings(rows: pl.DataFrame, models: list[str]) -> list[tuple[str, Listing]]:
+    overall = where(rows, occupation=None)
     columns: list[Column] = [(f"Words of {m.removesuffix('_words')}", m, "paper", share) for m in WORDS]
     columns += [("Their number in an answer", "competence_words", "count", estimate)]
-    listings = [
+    gaps = {gap: (f"words of {gap.removesuffix('_gap')}", share) for gap in WORD_GAPS}
+    return [
         (
             "Words of competence and warmth in numbers",
             numbers_listing(overall, models, _present(overall, columns)),
         ),
-        (
-            "Gaps in words of competence and warmth",
-            gap_listing(
-                where(rows, definition="paper"),
-                {gap: (f"words of {gap.removesuffix('_gap')}", share) for gap in WORD_GAPS},
-            ),
-        ),
-    ]
-    return [
-        Part(
-            title=f"{of_subset(dataset, attribute)}, words of competence and warmth",
-            pictures=_drawn([drawn, fewest]),
-            details=_drawn(further),
-            listings=listings,
-        )
+        ("Gaps in words of competence and warmth", gap_listing(where(rows, definition="paper"), gaps)),
     ]
 
 
@@ -148,7 +136,7 @@ def _ratings(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: 
         return []
     models, names = models_in(means, inputs), {"dataset": dataset, "attribute": attribute}
     gaps = where(rows, metric=("rating_gap", "salary_gap"))
-    pictures = _drawn(
+    pictures = drawn(
         rating_figure(where(means, model=model), where(gaps, model=model), model=model, **names)
         for model in models
     )
@@ -191,7 +179,7 @@ def _refusals(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute:
     rates = where(rows, metric="refusal_rate").drop_nulls("group")
     lengths = where(rows, metric="response_length").drop_nulls("group")
     refused = bool((rates["value"].fill_nan(None) > 0).any())
-    drawn = [
+    asked = [
         group_figure(
             rates,
             models,
@@ -212,7 +200,7 @@ def _refusals(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute:
             axis="words an answer",
         ),
     ]
-    pictures = _drawn(drawn)
+    pictures = drawn(asked)
     columns: list[Column] = [
         ("Refused", "refusal_rate", "paper", share),
         ("Words an answer", "response_length", "paper", estimate),
@@ -235,10 +223,6 @@ def _refusals(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute:
             ],
         )
     ]
-
-
-def _drawn(pictures: Iterable[Picture | None]) -> list[Picture]:
-    return [picture for picture in pictures if picture]
 
 
 CHAPTER = Chapter(

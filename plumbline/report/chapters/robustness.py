@@ -6,15 +6,14 @@ from functools import partial
 
 import polars as pl
 
-from plumbline.report.chapter import Chapter, Part
-from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.robustness import (
+from plumbline.report.chapter import Chapter, Part, drawn
+from plumbline.report.figures.calibration import calibration_figure
+from plumbline.report.figures.neutral_control import control_figure
+from plumbline.report.figures.wordings import (
     TASK_TITLES,
     TASKS,
     TEMPLATES,
     bias_rows,
-    calibration_figure,
-    control_figure,
     template_figure,
     template_title,
 )
@@ -30,10 +29,7 @@ METRICS = ("directional_bias", "intra_set_cosine")
 
 def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     used = where(table, metric=METRICS, condition="before")
-    return [
-        _part(table, inputs, dataset)
-        for dataset in in_order(used["dataset"], tuple(d.id for d in inputs.datasets))
-    ]
+    return [_part(table, inputs, dataset) for dataset in inputs.datasets_in(used["dataset"])]
 
 
 def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
@@ -42,8 +38,8 @@ def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     scaled = partial(calibration_figure, definition="scaled")
     return Part(
         title=dataset,
-        pictures=_drawn(f(*arguments) for f in (template_figure, control_figure, calibration_figure)),
-        details=_drawn([scaled(*arguments)]),
+        pictures=drawn(f(*arguments) for f in (template_figure, control_figure, calibration_figure)),
+        details=drawn([scaled(*arguments)]),
         listings=[
             ("Directional bias and its shift between wordings", bias_listing(own, inputs.models, dataset)),
             ("Order of the models between wordings", order_listing(own)),
@@ -55,10 +51,6 @@ def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
             ("Calibration in numbers", calibration_listing(own, inputs.models)),
         ],
     )
-
-
-def _drawn(pictures) -> list[Picture]:  # type: ignore[no-untyped-def]
-    return [picture for picture in pictures if picture]
 
 
 def bias_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:

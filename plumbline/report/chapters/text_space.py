@@ -8,15 +8,17 @@ from itertools import product
 import polars as pl
 
 from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
-from plumbline.report.chapter import Chapter, Part
+from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.evidence import evidence
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.geometry import DIMENSIONS, VALENCES, space_figure, strip_figure
+from plumbline.report.figures.geometry import VALENCES, space_figure, strip_figure
 from plumbline.report.finding import Finding
-from plumbline.report.inputs import Reading, ReportInputs
-from plumbline.report.listings import Listing, estimate
-from plumbline.report.numbers import bare_p, number
+from plumbline.report.inputs import ReportInputs
+from plumbline.report.listings import Listing, bare_estimate, estimate
+from plumbline.report.numbers import bare_p
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, defined, in_order, where
+from plumbline.report.vocabulary import DIMENSIONS, sentence_start
 
 LEAD = (
     "No face is involved here. The trait words of agency, belief and communion have a positive and a negative pole: "
@@ -50,8 +52,8 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
             listed.append(
                 (
                     *key,
-                    _value(cosines.get(key)),
-                    _value(cosines.get((*key[:2], "cross"))),
+                    bare_estimate(cosines.get(key)),
+                    bare_estimate(cosines.get((*key[:2], "cross"))),
                     estimate(exact),
                     bare_p(exact["p"]),
                     bare_p(exact["q"]),
@@ -64,10 +66,6 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
         "p, paper's t-test", "p, t-test by template",
     )  # fmt: skip
     return Listing(heads, listed, frozenset(range(3, 10)))
-
-
-def _value(row: Row | None) -> str:
-    return "–" if row is None else number(row["value"])
 
 
 def text_space_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -105,7 +103,7 @@ def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Fi
         topic=("text space", dataset),
         model=model,
         dataset=dataset,
-        short=short[:1].upper() + short[1:] if apart else f"no evidence: {short}",
+        short=sentence_start(short) if apart else f"no evidence: {short}",
         sentence=sentence,
         value=float(least["value"]),
         value_text=share,
@@ -123,8 +121,8 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     words = pl.DataFrame(schema=GEOMETRY_SCHEMA) if words is None else words
     models = in_order(words["model"], inputs.models)
     for model in models:
-        drawn = [space_figure(words, model=model), strip_figure(words, model=model)]
-        (details if pictures else pictures).extend(picture for picture in drawn if picture)
+        own = drawn(figure(words, model=model) for figure in (space_figure, strip_figure))
+        (details if pictures else pictures).extend(own)
     notes = [f"Shown first: {models[0]}. The other models are folded below."] if len(models) > 1 else []
     if without := [model for model in inputs.models if models and model not in models]:
         notes.append(f"No text space of its own, or not measured: {', '.join(without)}.")

@@ -7,8 +7,9 @@ import polars as pl
 from plumbline.language.words import TOO_FEW
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.language_words import attributes_in, datasets_in, listed, models_in, of_subset, plain
+from plumbline.report.language_words import attributes_in, models_in, of_subset, plain
 from plumbline.report.rows import where
+from plumbline.report.vocabulary import listed
 from plumbline.report.word_listings import STEREOTYPE, strongest_listing, word_listing
 
 METRICS = ("associated_words", "stereotype_words")
@@ -23,7 +24,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     # Also where no word is listed: that is a result, and has a reason.
     subsets = pl.concat([frame.select("dataset", "attribute") for frame in (words, counts)])
     parts = [Part(title="Which are stereotypes?", notes=_judges(inputs))] if words.height else []
-    for dataset in datasets_in(subsets, inputs):
+    for dataset in inputs.datasets_in(subsets["dataset"]):
         own = where(words, dataset=dataset)
         for attribute in attributes_in(where(subsets, dataset=dataset)):
             parts.append(_part(own, counts, inputs, dataset, attribute))

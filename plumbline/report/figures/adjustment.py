@@ -7,26 +7,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from plumbline.report.figures.canvas import Picture, blank, drawing, text_width, with_tips
-from plumbline.report.figures.marks import (
-    as_float,
-    axis_title,
-    fit_grid,
-    legend,
-    legend_dot,
-    panel_title,
-    percent_scale,
-    rows_axes,
-)
+from plumbline.report.figures.canvas import Picture, with_tips
+from plumbline.report.figures.marks import LegendDot, as_float
 from plumbline.report.figures.palette import BLUE, GREY, VERMILION
+from plumbline.report.figures.panels import panels_figure, percent_scale
 from plumbline.report.numbers import percent
 from plumbline.report.rows import Row, by, in_order, where
 from plumbline.report.vocabulary import probes, suite_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-WIDTH = 960
 
 
 def adjustments(table: pl.DataFrame, dataset: str, suite: str, *, leaking: tuple[str, ...] = ()) -> list[str]:
@@ -68,33 +58,33 @@ def adjustment_figure(
         v for v in where(rows, statistic="mean")["value"].to_list() if v is not None and math.isfinite(v)
     ]
     low = max(0.0, math.floor(10 * min(finite, default=0.0) - 0.5) / 10)
-    left = text_width(words) + 18
-    grid = fit_grid(len(names), width=WIDTH, left=left, top=52, height=10 + 19 * len(words))
-    with drawing():
-        figure = blank(WIDTH, grid.bottom(len(names)) + 48)
-        for index, name in enumerate(names):
-            axes = grid.place(figure, index)
-            rows_axes(axes, words, shown=index % grid.columns == 0)
-            percent_scale(axes, 1.0, low)
-            panel_title(axes, name)
-            for end in (4.5, 9.5):
-                axes.axhline(end, color=GREY, linewidth=0.7, linestyle=(0, (2, 3)))
-            marked = {key[1:]: row for key, row in values.items() if key[0] == name}
-            _dumbbells(axes, words, marked, condition)
-        entries = [
-            legend_dot("before", GREY, filled=False),
-            legend_dot("after, better", BLUE),
-            legend_dot("after, worse", VERMILION),
-        ]
-        legend(figure, entries, left=left)
-        text = "macro accuracy over the classes on test rows, mean over trials"
-        axis_title(figure, left, grid.bottom(len(names)) + 36, text)
+
+    def draw(axes: Axes, index: int) -> None:
+        percent_scale(axes, 1.0, low)
+        # Between the valences, of five probes each.
+        for end in (4.5, 9.5):
+            axes.axhline(end, color=GREY, linewidth=0.7, linestyle=(0, (2, 3)))
+        marked = {key[1:]: row for key, row in values.items() if key[0] == names[index]}
+        _dumbbells(axes, words, marked, condition)
+
     return Picture(
         name=f"adjustment-{condition}-{suite}-{dataset}",
         title=f"Probe by probe before and after {condition}: {suite_title(suite)}, {dataset}",
         description="One line a probe, from the accuracy before to the accuracy after; negative, neutral and "
         "positive probes from top to bottom, one panel a model.",
-        figure=figure,
+        figure=panels_figure(
+            names,
+            draw,
+            rows=words,
+            height=10 + 19 * len(words),
+            axis="macro accuracy over the classes on test rows, mean over trials",
+            entries=[
+                LegendDot("before", GREY, filled=False),
+                LegendDot("after, better", BLUE),
+                LegendDot("after, worse", VERMILION),
+            ],
+            columns=7,
+        ),
     )
 
 

@@ -1,17 +1,15 @@
-"""From a drawing to bytes: accessible inline SVG without script or address, and small PNGs; repeatable."""
+"""What is drawn on: figures of the page in pixels, labels and tips; and the drawing as SVG and as a small PNG."""
 
 from __future__ import annotations
 
 import io
-import json
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree as ET
 
+from plumbline.report.figures.inline_svg import inline_svg, tips_id
 from plumbline.report.figures.palette import FAINT, INK, SOFT
 from plumbline.report.visible import visible
 
@@ -49,9 +47,6 @@ _STYLE: Any = {
 }
 # DejaVu Sans, by which matplotlib measures, is wide; 0.54 em a character fits the narrower fonts of the page too.
 _CHARACTER = 0.54
-_TIPS = "tips:"
-_NUMBER = re.compile(r"-?\d+\.\d{3,}")
-_MEASURED_WITH = " font-family: 'DejaVu Sans';"
 
 
 @dataclass(frozen=True)
@@ -149,7 +144,7 @@ def text_width(texts: Sequence[str], *, size: float = 12) -> float:
 
 def with_tips(artist: Artist, tips: Sequence[str]) -> None:
     """Give each mark of an artist the words that show when a reader points at it, in drawing order."""
-    artist.set_gid(_TIPS + json.dumps([visible(tip) for tip in tips]))
+    artist.set_gid(tips_id(tips))
 
 
 def to_svg(picture: Picture) -> str:
@@ -158,18 +153,13 @@ def to_svg(picture: Picture) -> str:
     with drawing():
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         picture.figure.savefig(buffer, format="svg", metadata=nothing)
-    root = ET.fromstring(buffer.getvalue())  # noqa: S314 - our own output of a moment ago
-    _plain_names(root)
-    _drop(root, ("metadata", "style"))
-    _insert_tips(root)
-    _tidy_ids(root, picture.name)
-    _round(root)
-    _prune(root)
-    return ET.tostring(_labelled(root, picture), encoding="unicode", short_empty_elements=True)
+    return inline_svg(
+        buffer.getvalue(), name=picture.name, title=picture.title, description=picture.description
+    )
 
 
-def to_png(picture: Picture, *, limit: int = PNG_LIMIT) -> bytes:
-    """Return a picture as a PNG of at most `limit` bytes, at the largest scale that fits."""
+def to_png(picture: Picture) -> bytes:
+    """Return a picture as a PNG of at most `PNG_LIMIT` bytes, at the largest scale that fits."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -187,117 +177,6 @@ def to_png(picture: Picture, *, limit: int = PNG_LIMIT) -> bytes:
         small = shrunk.quantize(colors=160, method=Image.Quantize.MAXCOVERAGE)
         out = io.BytesIO()
         small.save(out, format="PNG", optimize=True)
-        if out.tell() <= limit:
+        if out.tell() <= PNG_LIMIT:
             break
     return out.getvalue()
-
-
-def _plain_names(root: ET.Element) -> None:
-    for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]
-        for name in [n for n in element.attrib if "}" in n]:
-            element.attrib[name.rpartition("}")[2]] = element.attrib.pop(name)
-
-
-def _drop(root: ET.Element, tags: tuple[str, ...]) -> None:
-    for parent in root.iter():
-        for child in [c for c in parent if c.tag in tags]:
-            parent.remove(child)
-
-
-def _insert_tips(root: ET.Element) -> None:
-    for group in root.iter("g"):
-        gid = group.get("id", "")
-        if not gid.startswith(_TIPS):
-            continue
-        tips = json.loads(gid.removeprefix(_TIPS))
-        marks = list(group.iter("use")) or list(group.iter("path"))
-        for mark in marks:
-            _as_circle(mark)
-        if len(marks) == len(tips):
-            for mark, tip in zip(marks, tips):
-                ET.SubElement(mark, "title").text = tip
-
-
-def _as_circle(mark: ET.Element) -> None:
-    # matplotlib writes a scattered disc as eight Bezier curves from its lowest point: ten times a circle's bytes.
-    path = mark.attrib.get("d", "")
-    if mark.tag != "path" or path.count("C") != 8:
-        return
-    ys = [float(y) for y in re.findall(r"[-\d.]+\s+([-\d.]+)", path)]
-    x = float(path.split()[1])
-    radius = (max(ys) - min(ys)) / 2
-    del mark.attrib["d"]
-    mark.tag = "circle"
-    mark.attrib.update({"cx": f"{x:.2f}", "cy": f"{min(ys) + radius:.2f}", "r": f"{radius:.2f}"})
-
-
-def _tidy_ids(root: ET.Element, prefix: str) -> None:
-    used: set[str] = set()
-    for element in root.iter():
-        for value in element.attrib.values():
-            used.update(re.findall(r"url\(#([^)]+)\)", value))
-        if element.get("href", "").startswith("#"):
-            used.add(element.attrib["href"][1:])
-    names = {old: f"{prefix}-{number}" for number, old in enumerate(sorted(used))}
-    for element in root.iter():
-        if (own := element.get("id")) is not None:
-            if own in names:
-                element.set("id", names[own])
-            else:
-                del element.attrib["id"]
-        if element.get("href", "").startswith("#"):
-            element.set("href", "#" + names[element.attrib["href"][1:]])
-        for name, value in element.attrib.items():
-            if "url(#" in value:
-                element.set(name, re.sub(r"url\(#([^)]+)\)", lambda m: f"url(#{names[m[1]]})", value))
-
-
-def _round(root: ET.Element) -> None:
-    for element in root.iter():
-        for name in ("d", "x", "y", "width", "height", "transform", "style", "viewBox"):
-            if name in element.attrib:
-                element.set(name, _NUMBER.sub(_two_decimals, element.attrib[name]))
-        if "d" in element.attrib:
-            element.set("d", " ".join(element.attrib["d"].split()))
-        if "style" in element.attrib:
-            element.set("style", element.attrib["style"].replace(_MEASURED_WITH, ""))
-        if element.get("transform", "").startswith("rotate(-0 "):
-            del element.attrib["transform"]
-        element.tail = None
-        if element.tag not in ("text", "title", "tspan"):
-            element.text = None
-
-
-def _prune(parent: ET.Element) -> None:
-    for child in list(parent):
-        _prune(child)
-        if child.tag in ("g", "defs") and len(child) == 0:
-            parent.remove(child)
-
-
-def _two_decimals(match: re.Match[str]) -> str:
-    text = f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
-    return "0" if text in ("-0", "") else text
-
-
-def _labelled(root: ET.Element, picture: Picture) -> ET.Element:
-    width, height = root.attrib["viewBox"].split()[2:]
-    root.attrib.clear()
-    title_id, description_id = f"{picture.name}-title", f"{picture.name}-desc"
-    root.attrib.update(
-        {
-            "class": "figure",
-            "role": "img",
-            "aria-labelledby": f"{title_id} {description_id}",
-            "viewBox": f"0 0 {width} {height}",
-            "style": f"max-width: {width}px",
-        }
-    )
-    for place, (own_id, tag, text) in enumerate(
-        ((title_id, "title", picture.title), (description_id, "desc", picture.description))
-    ):
-        element = ET.Element(tag, {"id": own_id})
-        element.text = visible(text, longest=2000)
-        root.insert(place, element)
-    return root

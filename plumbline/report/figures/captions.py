@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width
-from plumbline.report.figures.marks import rows_axes
 from plumbline.report.figures.palette import INK, SEQUENTIAL, SOFT
-from plumbline.report.inputs import Reading
+from plumbline.report.figures.panels import rows_axes
+from plumbline.report.reading import Reading
 from plumbline.report.rows import by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 

@@ -7,30 +7,26 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from plumbline.report.evidence import in_ends
 from plumbline.report.figures.canvas import Picture, blank, drawing, text_width, with_tips
-from plumbline.report.figures.marks import (
-    Mark,
-    as_float,
+from plumbline.report.figures.marks import LegendDot, Mark, cap_of, dots_with_intervals, legend
+from plumbline.report.figures.palette import BLUE, FAINT, GRID, SLATE, SOFT, VALENCE_COLOURS
+from plumbline.report.figures.panels import (
+    WIDTH,
     axis_title,
-    cap_of,
-    dots_with_intervals,
     fit_grid,
-    legend,
-    legend_dot,
     number_scale,
     panel_title,
-    rows_axes,
+    panels_figure,
 )
-from plumbline.report.figures.palette import BLUE, FAINT, GRID, SLATE, SOFT, VALENCE_COLOURS
-from plumbline.report.inputs import Reading
-from plumbline.report.numbers import MINUS, interval, number
+from plumbline.report.numbers import MINUS
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH = 960
 ORDER = ("pose", "lighting", "smiling", "age")
 PROTECTED = ("gender", "race", "age")
 CURVES = ("positive", "negative", "blank")
@@ -70,7 +66,7 @@ def curves_figure(
                 _curve(
                     axes, where(rows, attribute=confound, event=event).to_dicts(), event, events.index(event)
                 )
-        marks = [legend_dot(_WORDS[e], _COLOURS[e], marker=_SHAPES[e]) for e in events]
+        marks = [LegendDot(_WORDS[e], _COLOURS[e], marker=_SHAPES[e]) for e in events]
         legend(figure, marks, left=left)
         what = "cosine with the word, less the cosine without" if definition == "less_blank" else "cosine"
         axis_title(figure, left, grid.bottom(len(confounds)) + 40, f"level of the confound; upwards: {what}")
@@ -158,7 +154,7 @@ def _curve(axes: Axes, rows: list[Row], event: str, place: int) -> None:
 def _level_tip(row: Row) -> str:
     return (
         f"{attribute_title(row['attribute'])} {_signed(float(row['group']))}, {_WORDS[row['event']]}: "
-        f"{number(row['value'])} [{interval(row['ci_low'], row['ci_high'])}], n = {row['n']}"
+        f"{in_ends(row)}, n = {row['n']}"
     )
 
 
@@ -187,40 +183,35 @@ def change_figure(table: pl.DataFrame, *, model: str, dataset: str) -> Picture |
         for protected in (False, True)
     }
     cap = cap_of([mark for own in marks.values() for mark in own])
-    titles = [attribute_title(name) for name in names]
-    left = text_width(titles) + 18
-    grid = fit_grid(len(valences), width=WIDTH, left=left, top=58, height=30 * len(names), columns=2)
-    with drawing():
-        figure = blank(WIDTH, grid.bottom(len(valences)) + 52)
-        for index, valence in enumerate(valences):
-            axes = grid.place(figure, index)
-            rows_axes(axes, titles, shown=index % grid.columns == 0)
-            number_scale(axes, cap)
-            panel_title(axes, _WORDS[valence])
-            dots_with_intervals(axes, marks[valence, False], SLATE, cap=cap)
-            dots_with_intervals(axes, marks[valence, True], BLUE, cap=cap, shape="D")
-        entries = [legend_dot("confound", SLATE), legend_dot("protected attribute", BLUE, marker="D")]
-        legend(figure, entries, left=left)
-        words = "mean absolute change of the outcome between two faces that differ in this alone"
-        axis_title(figure, left, grid.bottom(len(valences)) + 40, words)
+
+    def draw(axes: Axes, index: int) -> None:
+        number_scale(axes, cap)
+        dots_with_intervals(axes, marks[valences[index], False], SLATE, cap=cap)
+        dots_with_intervals(axes, marks[valences[index], True], BLUE, cap=cap, shape="D")
+
     return Picture(
         name=f"changes-{model}-{dataset}",
         title=f"Does a confound move {model} as much as a protected attribute? {dataset}",
         description="Each mark is the mean absolute change between two faces of one seed that differ in one "
         "attribute alone, with its interval over the seeds. A confound that lies as far right as gender or race "
         "can hide, or feign, a bias in photographs in which it is not held still.",
-        figure=figure,
+        figure=panels_figure(
+            [_WORDS[valence] for valence in valences],
+            draw,
+            rows=[attribute_title(name) for name in names],
+            height=30 * len(names),
+            axis="mean absolute change of the outcome between two faces that differ in this alone",
+            entries=[LegendDot("confound", SLATE), LegendDot("protected attribute", BLUE, marker="D")],
+            columns=2,
+            above=58,
+            below=52,
+        ),
     )
 
 
 def _change_mark(row: Row, y: int) -> Mark:
-    tip = (
-        f"{attribute_title(row['attribute'])}, {_WORDS[row['event']]}: {number(row['value'])} "
-        f"[{interval(row['ci_low'], row['ci_high'])}], {row['n']} pairs of faces"
-    )
-    return Mark(
-        y=y, value=as_float(row["value"]), low=as_float(row["ci_low"]), high=as_float(row["ci_high"]), tip=tip
-    )
+    tip = f"{attribute_title(row['attribute'])}, {_WORDS[row['event']]}: {in_ends(row)}, {row['n']} pairs of faces"
+    return Mark.of(row, y, tip)
 
 
 def draw_curves(

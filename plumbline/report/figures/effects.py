@@ -9,33 +9,23 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from plumbline.report.evidence import both_tests, evidence, in_ends
 from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width, write
-from plumbline.report.figures.marks import (
-    Mark,
-    as_float,
-    attribute_dots,
-    attribute_entry,
-    axis_title,
-    legend,
-    legend_dot,
-    number_scale,
-    panel_title,
-    rows_axes,
-)
-from plumbline.report.figures.palette import FAINT, INK, SOFT, attribute_colour
-from plumbline.report.inputs import Reading
-from plumbline.report.numbers import MINUS, interval, number, p_value
-from plumbline.report.rows import Row, in_order, significance_level, where
+from plumbline.report.figures.marks import HOLLOW, Mark, attribute_dots, attribute_entry, legend
+from plumbline.report.figures.palette import FAINT, INK, attribute_colour
+from plumbline.report.figures.panels import WIDTH, apart, axis_title, number_scale, panel_title, rows_axes
+from plumbline.report.figures.skew import EVENT_ORDER
+from plumbline.report.numbers import MINUS, number
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, in_order, where
 from plumbline.report.vocabulary import attribute_title, event_title, is_composite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-EVENT_ORDER = ("crime", "negative_communion", "negative_agency", "mean_of_tasks")
 FACTOR_TITLES = {"size": "model size", "data_amount": "training data", "data_source": "data source"}
 VARIANT_SUITES = ("crime_pooled",)
-WIDTH = 960
 _GAP, _ROW, _BETWEEN = 30.0, 30.0, 92.0
 
 
@@ -93,7 +83,7 @@ def effects_figure(effects: pl.DataFrame, reading: Reading, dataset: str) -> Pic
                 panel_title(axes, event_title(event))
                 _changes(axes, block, event, caps[event])
             _names(figure, block.names, top, left)
-        _legend(figure, attributes, left)
+        legend(figure, [*map(attribute_entry, attributes), HOLLOW], left=left)
         words = "change of max skew (right of the line: the first of the pair is the more biased)"
         axis_title(figure, left, bottom + 36, words)
     return Picture(
@@ -125,11 +115,13 @@ def _block(
     order = list(pairs)
     marks = {
         (event, attribute): [
-            _mark(row, order.index((row["first"], row["second"])) + _offset(attributes, attribute), reading)
+            _mark(
+                row, order.index((row["first"], row["second"])) + apart(place, len(attributes), 0.34), reading
+            )
             for row in where(rows, event=event, attribute=attribute).to_dicts()
         ]
         for event in events
-        for attribute in attributes
+        for place, attribute in enumerate(attributes)
     }
     return _Block(FACTOR_TITLES.get(factor, factor.replace("_", " ")), tuple(pairs.values()), marks)
 
@@ -171,28 +163,10 @@ def _names(figure: Figure, names: Sequence[str], top: float, left: float) -> Non
         write(figure, left - 10, place, label(name, longest=40), ha="right", va="center", color=INK)
 
 
-def _legend(figure: Figure, attributes: Sequence[str], left: float) -> None:
-    entries = [attribute_entry(attribute) for attribute in attributes]
-    entries.append(legend_dot("hollow: chance alone may explain it", SOFT, filled=False))
-    legend(figure, entries, left=left)
-
-
-def _offset(attributes: list[str], attribute: str) -> float:
-    return (attributes.index(attribute) - (len(attributes) - 1) / 2) * 0.34
-
-
 def _mark(row: Row, y: float, reading: Reading) -> Mark:
-    level = significance_level(row)
     tip = (
         f"{row['first']} {MINUS} {row['second']}, {attribute_title(row['attribute'])}, {event_title(row['event'])}: "
-        f"{number(row['value'])} [{interval(row['ci_low'], row['ci_high'])}], {number(row['value_first'])} against "
-        f"{number(row['value_second'])}, {p_value(row['p'])}, {p_value(row['q'], 'q')}, n = {row['n']}"
+        f"{in_ends(row)}, {number(row['value_first'])} against "
+        f"{number(row['value_second'])}, {both_tests(row)}, n = {row['n']}"
     )
-    return Mark(
-        y=y,
-        value=as_float(row["value"]),
-        low=as_float(row["ci_low"]),
-        high=as_float(row["ci_high"]),
-        tip=tip,
-        filled=level is not None and level < reading.significance,
-    )
+    return Mark.of(row, y, tip, filled=evidence(row, reading))

@@ -10,16 +10,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.report.figures.canvas import Picture, blank, drawing, panel, with_tips
-from plumbline.report.figures.marks import axis_title, legend, legend_dot, panel_title
+from plumbline.report.figures.marks import LegendDot, legend
 from plumbline.report.figures.palette import FAINT, GREY, GRID, INK, SOFT, VALENCE_COLOURS
+from plumbline.report.figures.panels import WIDTH, axis_title, panel_title
 from plumbline.report.numbers import MINUS, number, percent
 from plumbline.report.rows import in_order, where
+from plumbline.report.vocabulary import DIMENSIONS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH = 960
-DIMENSIONS = ("agency", "belief", "communion")
 VALENCES = ("positive", "negative")
 _SHAPES = {"agency": "o", "belief": "s", "communion": "^"}
 _SIGNS = {"positive": "+", "negative": MINUS, "cross": ""}
@@ -54,8 +54,8 @@ def space_figure(words: pl.DataFrame, *, model: str) -> Picture | None:
             panel_title(axes, f"upwards: {_axis(own, upwards)}")
             axis_title(figure, 30 + index * (size + 70), top + size + 18, f"across: {_axis(own, across)}")
         dimensions = in_order(own["dimension"], DIMENSIONS)
-        entries = [legend_dot(name, SOFT, marker=_SHAPES.get(name, "D")) for name in dimensions]
-        entries += [legend_dot(f"{name} words", VALENCE_COLOURS[name]) for name in VALENCES]
+        entries = [LegendDot(name, SOFT, marker=_SHAPES.get(name, "D")) for name in dimensions]
+        entries += [LegendDot(f"{name} words", VALENCE_COLOURS[name]) for name in VALENCES]
         legend(figure, entries, left=30)
     return Picture(
         name=f"space-{model}",
@@ -125,10 +125,10 @@ def strip_figure(words: pl.DataFrame, *, model: str) -> Picture | None:
         for place, (_, part, values, tips) in enumerate(columns):
             _strip(axes, place, part, values, tips)
         entries = [
-            legend_dot("within the positive words", VALENCE_COLOURS["positive"]),
-            legend_dot("across", GREY),
-            legend_dot("within the negative words", VALENCE_COLOURS["negative"]),
-            legend_dot("mean", INK, marker="D"),
+            LegendDot("within the positive words", VALENCE_COLOURS["positive"]),
+            LegendDot("across", GREY),
+            LegendDot("within the negative words", VALENCE_COLOURS["negative"]),
+            LegendDot("mean", INK, marker="D"),
         ]
         legend(figure, entries, left=left)
         said = (

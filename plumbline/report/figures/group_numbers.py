@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from plumbline.report.evidence import evidence
+from plumbline.report.evidence import both_tests, evidence
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.marks import Mark, as_float, legend_dot
+from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark, as_float
 from plumbline.report.figures.palette import AMBER, BLUE, GREEN, SOFT
+from plumbline.report.figures.panels import apart
 from plumbline.report.figures.row_panels import RowPanel, Rows, Series, ends_of, row_figure
 from plumbline.report.figures.toxicity import by_panels
-from plumbline.report.inputs import Reading
 from plumbline.report.language_words import attributes_in, headline_prompt, prompt_title, prompts_in
 from plumbline.report.numbers import count, interval, money, number, p_value, percent, percent_interval
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, first, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
@@ -30,13 +31,12 @@ def group_mark(row: Row, y: float, *, share: bool = False, filled: bool = True) 
     """Return a row as a mark with its words."""
     shown, ends = (percent, percent_interval) if share else (number, interval)
     who = [row["model"], row["group"] and group_title(row["group"]), prompt_title(row["prompt"])]
-    tested = f", {p_value(row['p'])}, {p_value(row['q'], 'q')}" if row["p"] is not None else ""
+    tested = f", {both_tests(row)}" if row["p"] is not None else ""
     tip = (
         f"{', '.join(word for word in who if word)}: {shown(row['value'])} [{ends(row['ci_low'], row['ci_high'])}]"
         f"{tested}, n = {count(row['n'])}"
     )
-    low, high = as_float(row["ci_low"]), as_float(row["ci_high"])
-    return Mark(y=y, value=as_float(row["value"]), low=low, high=high, tip=tip, filled=filled)
+    return Mark.of(row, y, tip, filled=filled)
 
 
 def group_figure(
@@ -142,32 +142,27 @@ def gap_figure(
 ) -> Picture | None:
     """Draw the gap between groups by model (rows) and question (panels), a mark for each way in which people differ."""
     questions, attributes = prompts_in(rows), attributes_in(rows)
+    styles = {name: _ATTRIBUTE_STYLES.get(name, (SOFT, "^")) for name in attributes}
     panels = []
     for question in questions:
         own = where(rows, prompt=question)
         series = []
         for place, attribute in enumerate(attributes):
-            aside = 0.26 * (place - (len(attributes) - 1) / 2)
+            aside = apart(place, len(attributes), 0.26)
             marks = [
                 group_mark(
                     row, models.index(row["model"]) + aside, share=share, filled=evidence(row, reading)
                 )
                 for row in where(own, attribute=attribute).to_dicts()
             ]
-            series.append(Series(marks, *_ATTRIBUTE_STYLES.get(attribute, (SOFT, "^"))))
+            series.append(Series(marks, *styles[attribute]))
         ends = ends_of(m for one in series for m in one.marks)
         panels.append(
             RowPanel(prompt_title(question), series, ends, unit="money" if question == "salary" else "number")
         )
     entries = [
-        legend_dot(
-            attribute_title(a),
-            _ATTRIBUTE_STYLES.get(a, (SOFT, "^"))[0],
-            marker=_ATTRIBUTE_STYLES.get(a, (SOFT, "^"))[1],
-        )
-        for a in attributes
+        LegendDot(attribute_title(name), colour, marker=shape) for name, (colour, shape) in styles.items()
     ]
-    entries.append(legend_dot("hollow: chance alone may explain it", SOFT, filled=False))
     return row_figure(
         f"{name}-{dataset}",
         title,
@@ -176,5 +171,5 @@ def gap_figure(
         rows=Rows.plain(models),
         panels=panels,
         axis="largest gap between groups",
-        entries=entries,
+        entries=[*entries, HOLLOW],
     )

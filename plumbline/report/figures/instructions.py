@@ -10,11 +10,11 @@ import polars as pl
 from plumbline.report.evidence import evidence
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.group_numbers import group_mark
-from plumbline.report.figures.marks import Mark, as_float, legend_dot
+from plumbline.report.figures.marks import LegendDot, Mark, as_float
 from plumbline.report.figures.palette import BLUE, SLATE, VERMILION
 from plumbline.report.figures.row_panels import RowPanel, Rows, Series, ends_of, row_figure
-from plumbline.report.inputs import Reading
 from plumbline.report.language_words import MAX_TITLES, instructions_in
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row
 from plumbline.report.vocabulary import attribute_title
 
@@ -88,9 +88,9 @@ def instruction_figure(
         panels=[_panel(name, marks[name], ends) for name in names],
         axis="change of the score, and of the share of refused answers",
         entries=[
-            legend_dot("lowers", BLUE),
-            legend_dot("raises", VERMILION, marker="X"),
-            legend_dot("no evidence of a change", SLATE, marker="s"),
+            LegendDot("lowers", BLUE),
+            LegendDot("raises", VERMILION, marker="X"),
+            LegendDot("no evidence of a change", SLATE, marker="s"),
         ],
         columns=5,
     )

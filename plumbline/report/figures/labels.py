@@ -7,25 +7,14 @@ import math
 import polars as pl
 
 from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width
-from plumbline.report.figures.marks import (
-    Mark,
-    as_float,
-    attribute_dots,
-    axis_title,
-    cap_of,
-    legend,
-    legend_dot,
-    panel_title,
-    percent_scale,
-    rows_axes,
-)
+from plumbline.report.figures.marks import LegendDot, Mark, as_float, attribute_dots, cap_of, legend
 from plumbline.report.figures.palette import BLUE, FAINT, INK, VERMILION
+from plumbline.report.figures.panels import WIDTH, axis_title, panel_title, percent_scale, rows_axes
 from plumbline.report.inputs import DatasetSummary
 from plumbline.report.numbers import percent, percent_interval
 from plumbline.report.rows import Row, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
-WIDTH = 960
 OVERALL = "overall"
 _ROW, _GAP = 22, 66
 
@@ -63,9 +52,9 @@ def balance_figure(dataset: DatasetSummary) -> Picture | None:
             percent_scale(axes, 1.05 * _largest(rows))
             _bars(axes, rows)
         entries = [
-            legend_dot("share, as declared", BLUE, marker="s"),
-            legend_dot("share, outside the declared range", VERMILION, marker="s"),
-            legend_dot("ends of the declared range", INK, marker="|"),
+            LegendDot("share, as declared", BLUE, marker="s"),
+            LegendDot("share, outside the declared range", VERMILION, marker="s"),
+            LegendDot("ends of the declared range", INK, marker="|"),
         ]
         legend(figure, entries, left=left)
     return Picture(

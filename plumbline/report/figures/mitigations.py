@@ -18,36 +18,25 @@ from plumbline.report.figures.canvas import (
     with_tips,
     write,
 )
-from plumbline.report.figures.marks import (
-    as_float,
+from plumbline.report.figures.marks import LegendDot, as_float, legend
+from plumbline.report.figures.palette import BLUE, GREY, INK, SLATE, SOFT, VERMILION
+from plumbline.report.figures.panels import (
+    WIDTH,
     axis_title,
-    legend,
-    legend_dot,
     number_scale,
     panel_title,
     percent_scale,
     rows_axes,
 )
-from plumbline.report.figures.palette import BLUE, GREY, INK, SLATE, SOFT, VERMILION
 from plumbline.report.numbers import count, p_value
 from plumbline.report.rows import Row
-from plumbline.report.transfer import (
-    BLOCKS,
-    COSTS,
-    SIX_AXES,
-    Block,
-    Tried,
-    axis_of,
-    block_of,
-    place,
-)
+from plumbline.report.transfer import BLOCKS, COSTS, SIX_AXES, Block, Tried, axis_of, block_of, place
 from plumbline.report.transfer_words import both_values, change, change_interval, row_title, row_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 960
 PANELS = 6
 """Mitigations that fit beside each other; more are drawn in a further figure."""
 STYLES = {IMPROVED: (BLUE, "o"), WORSENED: (VERMILION, "X"), NO_EVIDENCE: (SLATE, "s")}
@@ -166,14 +155,14 @@ def _picture(
 
 
 def _legend(figure: Figure) -> None:
-    entries = [legend_dot("before", GREY, filled=False)]
+    entries = [LegendDot("before", GREY, filled=False)]
     for verdict, words in (
         (IMPROVED, "improved"),
         (WORSENED, "worsened"),
         (NO_EVIDENCE, "no evidence of a change"),
     ):
         colour, shape = STYLES[verdict]
-        entries.append(legend_dot(f"after: {words}", colour, marker=shape))
+        entries.append(LegendDot(f"after: {words}", colour, marker=shape))
     legend(figure, entries, left=0)
 
 

@@ -5,16 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.figures.canvas import Picture, blank, drawing, with_tips
-from plumbline.report.figures.marks import (
-    axis_title,
-    fit_grid,
-    legend,
-    legend_dot,
-    number_scale,
-    panel_title,
-    rows_axes,
-)
+from plumbline.report.figures.marks import LegendDot, legend
 from plumbline.report.figures.palette import BLUE, INK, SLATE
+from plumbline.report.figures.panels import axis_title, fit_grid, number_scale, panel_title, rows_axes
 from plumbline.report.figures.row_panels import WIDTH, Rows
 from plumbline.report.language_words import prompt_title, scored_title
 from plumbline.report.numbers import count, number
@@ -57,8 +50,8 @@ def occupation_figure(table: pl.DataFrame, *, model: str, dataset: str, attribut
             panel_title(axes, f"{rows['occupation'][0]} ({number(rows['spread'][0])})")
             _boxes(axes, rows, groups)
         entries = [
-            legend_dot("median", INK, marker="|"),
-            legend_dot("middle half (thick), middle nine tenths (thin)", BLUE, marker="s"),
+            LegendDot("median", INK, marker="|"),
+            LegendDot("middle half (thick), middle nine tenths (thin)", BLUE, marker="s"),
         ]
         legend(figure, entries, left=left)
         axis_title(figure, left, grid.bottom(2 * columns) + 34, f"{scored} score of an answer")

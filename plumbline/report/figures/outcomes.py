@@ -7,34 +7,27 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from plumbline.report.figures.canvas import Picture, blank, drawing, label, text_width
+from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.marks import (
+    LegendDot,
     Mark,
     as_float,
     attribute_dots,
     attribute_entry,
-    axis_title,
     cap_of,
     dots_with_intervals,
-    fit_grid,
-    legend,
-    legend_dot,
-    panel_title,
-    percent_scale,
-    rows_axes,
 )
 from plumbline.report.figures.palette import FAINT, INK, SLATE
+from plumbline.report.figures.panels import panels_figure, percent_scale
 from plumbline.report.numbers import percent, percent_interval
 from plumbline.report.rows import Row, defined, in_order, where
 from plumbline.report.vocabulary import event_title, group_title, is_composite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
 HARM_EVENTS = ("crime", "non_human", "negative_communion", "negative_agency")
 VARIANT_SUITES = ("crime_pooled", "pata_captions")
-WIDTH = 960
 
 
 def harm_figure(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Picture | None:
@@ -45,25 +38,26 @@ def harm_figure(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> P
         return None
     events = in_order(rows["event"], HARM_EVENTS)
     names = in_order(rows["model"], models)
-    left = text_width([label(name) for name in names]) + 18
-    grid = fit_grid(len(events), width=WIDTH, left=left, top=32, height=10 + 22 * len(names), columns=4)
-    with drawing():
-        figure = blank(WIDTH, grid.bottom(len(events)) + 48)
-        for index, event in enumerate(events):
-            marks = [_mark(row, names.index(row["model"])) for row in where(rows, event=event).to_dicts()]
-            axes, cap = grid.place(figure, index), cap_of(marks, at_most=3)
-            rows_axes(axes, names, shown=index % grid.columns == 0)
-            percent_scale(axes, cap)
-            panel_title(axes, event_title(event))
-            dots_with_intervals(axes, marks, SLATE, cap=cap)
-        axis_title(
-            figure, left, grid.bottom(len(events)) + 36, "share of all images (each panel has its own scale)"
-        )
+
+    def draw(axes: Axes, index: int) -> None:
+        own = where(rows, event=events[index]).to_dicts()
+        marks = [_mark(row, names.index(row["model"])) for row in own]
+        cap = cap_of(marks, at_most=3)
+        percent_scale(axes, cap)
+        dots_with_intervals(axes, marks, SLATE, cap=cap)
+
     return Picture(
         name=f"harm-{dataset}",
         title=f"Harm rates by model, {dataset}",
         description="Each dot is the share of all images whose best label is harmful, with its Wilson interval.",
-        figure=figure,
+        figure=panels_figure(
+            [event_title(event) for event in events],
+            draw,
+            rows=names,
+            height=10 + 22 * len(names),
+            axis="share of all images (each panel has its own scale)",
+            above=32,
+        ),
     )
 
 
@@ -72,9 +66,7 @@ def _mark(row: Row, y: float) -> Mark:
         f"{row['model']}, {group_title(row['group']) if row['group'] else event_title(row['event'])}: "
         f"{percent(row['value'], row['n'])} [{percent_interval(row['ci_low'], row['ci_high'])}]"
     )
-    return Mark(
-        y=y, value=as_float(row["value"]), low=as_float(row["ci_low"]), high=as_float(row["ci_high"]), tip=tip
-    )
+    return Mark.of(row, y, tip)
 
 
 def proportion_rows(
@@ -113,10 +105,10 @@ class _Shares:
                 y = self.lines.index((attribute, group))
                 axes.plot([rate], [y], "|", color=INK, markersize=11, markeredgewidth=2, zorder=2)
 
-    def entries(self) -> list[Line2D]:
+    def entries(self) -> list[LegendDot]:
         found = [attribute_entry(attribute) for attribute in dict.fromkeys(a for a, _ in self.lines)]
-        found += [legend_dot("planted truth", INK, marker="|")] if self.planted else []
-        return found + ([legend_dot("all images", FAINT, marker="|")] if self.everyone else [])
+        found += [LegendDot("planted truth", INK, marker="|")] if self.planted else []
+        return found + ([LegendDot("all images", FAINT, marker="|")] if self.everyone else [])
 
 
 def _shares(rows: pl.DataFrame, table: pl.DataFrame, planted: pl.DataFrame | None, **event: str) -> _Shares:
@@ -149,24 +141,25 @@ def proportions_figure(
         return None
     shares = _shares(rows, table, planted, dataset=dataset, suite=suite, event=event)
     names, texts = in_order(rows["model"], models), [group_title(group) for _, group in shares.lines]
-    left, cap = text_width([label(text) for text in texts]) + 18, shares.cap
-    grid = fit_grid(len(names), width=WIDTH, left=left, top=52, height=10 + 21 * len(texts))
-    with drawing():
-        figure = blank(WIDTH, grid.bottom(len(names)) + 48)
-        for index, name in enumerate(names):
-            axes = grid.place(figure, index)
-            rows_axes(axes, texts, shown=index % grid.columns == 0)
-            percent_scale(axes, cap)
-            panel_title(axes, name)
-            shares.draw(axes, name)
-        legend(figure, shares.entries(), left=left)
-        words = f"share of the group's images given {event_title(event)}"
-        axis_title(figure, left, grid.bottom(len(names)) + 36, words)
+    cap = shares.cap
+
+    def draw(axes: Axes, index: int) -> None:
+        percent_scale(axes, cap)
+        shares.draw(axes, names[index])
+
     return Picture(
         name=f"share-{dataset}-{suite}-{event}-{'crossed' if composite else 'single'}",
         title=f"Who gets {event_title(event)}, {dataset}" + (" (crossed groups)" if composite else ""),
         description="Each dot is a group's share with its Wilson interval, one panel a model.",
-        figure=figure,
+        figure=panels_figure(
+            names,
+            draw,
+            rows=texts,
+            height=10 + 21 * len(texts),
+            axis=f"share of the group's images given {event_title(event)}",
+            entries=shares.entries(),
+            columns=7,
+        ),
     )
 
 

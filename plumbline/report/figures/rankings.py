@@ -7,33 +7,28 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from plumbline.report.evidence import evidence
+from plumbline.report.evidence import both_tests, evidence, in_ends
 from plumbline.report.figures.associations import SCALES, scale_title
-from plumbline.report.figures.canvas import Picture, blank, drawing, label, text_width
+from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.marks import (
+    HOLLOW,
+    LegendDot,
     Mark,
     as_float,
     attribute_dots,
     attribute_entry,
-    axis_title,
     cap_of,
-    fit_grid,
-    legend,
-    legend_dot,
-    number_scale,
-    panel_title,
-    rows_axes,
 )
-from plumbline.report.figures.palette import FAINT, GREY, INK, SOFT, attribute_colour
-from plumbline.report.inputs import Reading
-from plumbline.report.numbers import count, interval, number, p_value
-from plumbline.report.rows import Row, by, defined, in_order, where
+from plumbline.report.figures.palette import FAINT, GREY, INK, attribute_colour
+from plumbline.report.figures.panels import apart, ends_with_room, number_scale, panels_figure
+from plumbline.report.numbers import count
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, by, defined, in_order, largest_first, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH = 960
 ATTRIBUTES = ("race", "gender", "age_group", "physical")
 RANKED, EQUAL = "ranked", "equal"
 """Desired shares: those of the ranked set, which p is about, and equal ones, which the paper takes."""
@@ -66,22 +61,12 @@ def skew_at_k_figure(
     scales, lines = in_order(rows["event"], SCALES), _lines(rows)
     names = [group_title(group) for _, group in lines]
     low, high = _ends(rows.to_dicts())
-    left = text_width([label(name) for name in names]) + 20
-    grid = fit_grid(len(scales), width=WIDTH, left=left, top=52, height=8 + 20 * len(names), columns=4)
-    with drawing():
-        figure = blank(WIDTH, grid.bottom(len(scales)) + 48)
-        for index, scale in enumerate(scales):
-            axes = grid.place(figure, index)
-            rows_axes(axes, names, shown=index % grid.columns == 0)
-            number_scale(axes, high, low)
-            axes.axvline(0, color=GREY, linewidth=0.9, zorder=1)
-            panel_title(axes, scale_title(scale))
-            _draw_skews(axes, where(rows, event=scale).to_dicts(), lines, low, high, reading)
-        entries = [attribute_entry(a) for a in dict.fromkeys(attribute for attribute, _ in lines)]
-        entries.append(legend_dot("hollow: chance alone may explain it", SOFT, filled=False))
-        legend(figure, entries, left=left)
-        words = f"skew@k against {AGAINST[definition]} (0.69: twice as many among the best as desired)"
-        axis_title(figure, left, grid.bottom(len(scales)) + 36, words)
+
+    def draw(axes: Axes, index: int) -> None:
+        number_scale(axes, high, low)
+        axes.axvline(0, color=GREY, linewidth=0.9, zorder=1)
+        _draw_skews(axes, where(rows, event=scales[index]).to_dicts(), lines, low, high, reading)
+
     k = rows["k"].drop_nulls().max()
     best = f"the {count(int(k))} best" if isinstance(k, int) else "the best"
     return Picture(
@@ -90,7 +75,15 @@ def skew_at_k_figure(
         description=f"Faces are ranked by how well the words of a scale fit them. Each dot is the logarithm of a "
         f"group's share among {best} over {AGAINST[definition]}, with its interval. An arrow marks a group that is "
         "absent there, or an interval that goes on.",
-        figure=figure,
+        figure=panels_figure(
+            [scale_title(scale) for scale in scales],
+            draw,
+            rows=names,
+            height=8 + 20 * len(names),
+            axis=f"skew@k against {AGAINST[definition]} (0.69: twice as many among the best as desired)",
+            entries=[*map(attribute_entry, dict.fromkeys(name for name, _ in lines)), HOLLOW],
+            beside=20,
+        ),
     )
 
 
@@ -107,10 +100,7 @@ def _ends(rows: list[Row]) -> tuple[float, float]:
     values = [as_float(row["value"]) for row in rows if defined(row["value"])] or [0.0]
     reach = max(0.1, *(abs(value) for value in values))
     known = [as_float(row[name]) for row in rows for name in ("value", "ci_low", "ci_high")]
-    within = [min(max(value, -2 * reach), 2 * reach) for value in known if not math.isnan(value)]
-    low, high = min(0.0, *within), max(0.0, *within)
-    room = 0.06 * (high - low) or 0.1
-    return low - room, high + room
+    return ends_with_room(min(max(value, -2 * reach), 2 * reach) for value in known if not math.isnan(value))
 
 
 def _draw_skews(
@@ -139,8 +129,7 @@ def _mark(row: Row, y: float, reading: Reading, *, low: float | None = None) -> 
     who = [attribute_title(row["attribute"]), group_title(row["group"]) if row["group"] else None]
     tip = (
         f"{row['model']}, {', '.join(word for word in who if word)}, {scale_title(row['event'])}: "
-        f"{number(row['value'])} [{interval(row['ci_low'], row['ci_high'])}], {p_value(row['p'])}, "
-        f"{p_value(row['q'], 'q')}, n = {row['n']}"
+        f"{in_ends(row)}, {both_tests(row)}, n = {row['n']}"
     )
     return Mark(
         y=y,
@@ -167,7 +156,12 @@ def spread_figure(
     chance = by(ranking_rows(table, dataset, metric, definition, statistic="chance"), "model", "attribute")
     scales, names = in_order(rows["event"], SCALES), in_order(rows["model"], models)
     attributes = in_order(rows["attribute"], ATTRIBUTES)
-    places = {(model, a): i + _offset(attributes, a) for i, model in enumerate(names) for a in attributes}
+    step = 0.72 / max(2, len(attributes))
+    places = {
+        (model, attribute): i + apart(place, len(attributes), step)
+        for i, model in enumerate(names)
+        for place, attribute in enumerate(attributes)
+    }
     marks = {
         (scale, attribute): [
             _mark(row, places[row["model"], attribute], reading)
@@ -181,32 +175,29 @@ def spread_figure(
         *(1.05 * as_float(row["ci_high"]) for row in chance.values() if defined(row["ci_high"])),
         0.0,
     )
-    left = text_width([label(name) for name in names]) + 18
-    each = max(27, 11 * len(attributes))
-    grid = fit_grid(len(scales), width=WIDTH, left=left, top=52, height=12 + each * len(names), columns=4)
     title, words = _SPREADS[metric]
-    with drawing():
-        figure = blank(WIDTH, grid.bottom(len(scales)) + 48)
-        for index, scale in enumerate(scales):
-            axes = grid.place(figure, index)
-            rows_axes(axes, names, shown=index % grid.columns == 0)
-            number_scale(axes, cap)
-            panel_title(axes, scale_title(scale))
-            for place, row in ((places[key], row) for key, row in chance.items() if key in places):
-                _draw_chance(axes, row, place)
-            for attribute in attributes:
-                attribute_dots(axes, marks[scale, attribute], attribute, cap=cap, size=6)
-        entries = [attribute_entry(a) for a in attributes]
-        entries.append(legend_dot("hollow: chance alone may explain it", SOFT, filled=False))
-        entries.append(legend_dot("what random rankings give", INK, marker="|"))
-        legend(figure, entries, left=left)
-        axis_title(figure, left, grid.bottom(len(scales)) + 36, words)
+
+    def draw(axes: Axes, index: int) -> None:
+        number_scale(axes, cap)
+        for place, row in ((places[key], row) for key, row in chance.items() if key in places):
+            _draw_chance(axes, row, place)
+        for attribute in attributes:
+            attribute_dots(axes, marks[scales[index], attribute], attribute, cap=cap, size=6)
+
+    by_chance = LegendDot("what random rankings give", INK, marker="|")
     return Picture(
         name=f"{metric.replace('_', '-')}-{definition}-{dataset}",
         title=f"{title}, by scale, {dataset}",
         description=f"Each dot is a model's value against {AGAINST[definition]}, with its interval. Neither measure is "
         "0 by chance: the stroke is the mean over random rankings of the same groups, the pale bar holds 95% of them.",
-        figure=figure,
+        figure=panels_figure(
+            [scale_title(scale) for scale in scales],
+            draw,
+            rows=names,
+            height=12 + max(27, 11 * len(attributes)) * len(names),
+            axis=words,
+            entries=[*map(attribute_entry, attributes), HOLLOW, by_chance],
+        ),
     )
 
 
@@ -216,18 +207,9 @@ def _draw_chance(axes: Axes, row: Row, y: float) -> None:
     axes.plot([as_float(row["value"])], [y], "|", color=INK, markersize=8, markeredgewidth=1.4, zorder=2)
 
 
-def _offset(attributes: list[str], attribute: str) -> float:
-    return (attributes.index(attribute) - (len(attributes) - 1) / 2) * (0.72 / max(2, len(attributes)))
-
-
 def most_skewed_first(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> list[str]:
     """Return the models with rankings of a dataset, the one with the largest MaxSkew@k first."""
-    rows = ranking_rows(table, dataset, "max_skew_at_k", RANKED)
-    largest = {
-        model: max((value for value in where(rows, model=model)["value"] if defined(value)), default=0.0)
-        for model in in_order(rows["model"], models)
-    }
-    return sorted(largest, key=lambda model: -largest[model])
+    return largest_first(ranking_rows(table, dataset, "max_skew_at_k", RANKED), models)
 
 
 def small_ranking_figure(

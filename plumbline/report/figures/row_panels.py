@@ -5,28 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from plumbline.report.figures.canvas import Picture, blank, drawing, label, text_width
-from plumbline.report.figures.marks import (
-    Mark,
+from plumbline.report.figures.marks import LegendDot, Mark, dots_with_intervals, legend
+from plumbline.report.figures.palette import FAINT, GREY, GRID, SOFT
+from plumbline.report.figures.panels import (
+    WIDTH,
     axis_title,
-    dots_with_intervals,
+    beside,
     fit_grid,
-    legend,
     money_scale,
     number_scale,
     panel_title,
     percent_scale,
 )
-from plumbline.report.figures.palette import FAINT, GREY, GRID, INK, SOFT
 from plumbline.report.numbers import UNDEFINED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
-WIDTH = 960
 ROW = 21
 PANELS = 12
 """Panels that a figure has at most; a caller that has more says what it leaves out."""
@@ -133,7 +131,7 @@ def row_figure(
     rows: Rows,
     panels: Sequence[RowPanel],
     axis: str,
-    entries: Sequence[Line2D] = (),
+    entries: Sequence[LegendDot] = (),
     columns: int = 4,
 ) -> Picture | None:
     """Draw panels of dots with intervals that share their rows; None without a mark."""
@@ -164,13 +162,9 @@ def _rows(axes: Axes, lines: Sequence[tuple[str, str | None]], *, shown: bool) -
     axes.hlines(ys, 0, 1, transform=axes.get_yaxis_transform(), color=GRID, linewidth=0.9, zorder=0)
     if not shown:
         return
-    beside: dict[str, Any] = {"textcoords": "offset points", "xycoords": axes.get_yaxis_transform()}
     for y, (heading, name) in enumerate(lines):
         weight = "bold" if name is None else "normal"
-        words = label(heading if name is None else name)
-        axes.annotate(
-            words, (0, y), (-10, 0), ha="right", va="center_baseline", color=INK, fontweight=weight, **beside
-        )
+        beside(axes, y, label(heading if name is None else name), fontweight=weight)
 
 
 def _draw(axes: Axes, one: RowPanel) -> None:

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
-from plumbline.report.figures.canvas import Picture, blank, drawing, label, text_width
-from plumbline.report.figures.marks import (
-    Mark,
-    as_float,
-    attribute_dots,
-    attribute_entry,
-    axis_title,
-    cap_of,
-    fit_grid,
-    legend,
-    legend_dot,
-    number_scale,
-    panel_title,
-    rows_axes,
-)
-from plumbline.report.figures.palette import SOFT
-from plumbline.report.inputs import Reading
-from plumbline.report.numbers import interval, number, p_value
-from plumbline.report.rows import Row, in_order, significance_level, where
+from plumbline.report.evidence import both_tests, evidence, in_ends
+from plumbline.report.figures.canvas import Picture
+from plumbline.report.figures.marks import HOLLOW, Mark, attribute_dots, attribute_entry, cap_of
+from plumbline.report.figures.outcomes import VARIANT_SUITES
+from plumbline.report.figures.panels import apart, number_scale, panels_figure
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, in_order, where
 from plumbline.report.vocabulary import attribute_title, event_title, is_composite
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 EVENT_ORDER = ("crime", "negative_communion", "negative_agency", "mean_of_tasks")
-VARIANT_SUITES = ("crime_pooled", "pata_captions")
-WIDTH = 960
 
 
 def skew_rows(table: pl.DataFrame, dataset: str) -> pl.DataFrame:
@@ -49,58 +40,38 @@ def skew_figure(
     attributes = in_order(rows["attribute"], ("race", "gender", "age_group"))
     marks = {
         (event, attribute): [
-            _mark(row, names.index(row["model"]) + _offset(attributes, attribute), reading)
+            _mark(row, names.index(row["model"]) + apart(place, len(attributes), 0.34), reading)
             for row in where(rows, event=event, attribute=attribute).to_dicts()
         ]
         for event in events
-        for attribute in attributes
+        for place, attribute in enumerate(attributes)
     }
     cap = cap_of([mark for group in marks.values() for mark in group])
-    left = text_width([label(name) for name in names]) + 18
-    grid = fit_grid(len(events), width=WIDTH, left=left, top=52, height=12 + 27 * len(names), columns=4)
-    with drawing():
-        figure = blank(WIDTH, grid.bottom(len(events)) + 48)
-        for index, event in enumerate(events):
-            axes = grid.place(figure, index)
-            rows_axes(axes, names, shown=index % grid.columns == 0)
-            number_scale(axes, cap)
-            panel_title(axes, event_title(event))
-            for attribute in attributes:
-                attribute_dots(axes, marks[event, attribute], attribute, cap=cap)
-        entries = [attribute_entry(a) for a in attributes]
-        entries.append(legend_dot("hollow: chance alone may explain it", SOFT, filled=False))
-        legend(figure, entries, left=left)
-        axis_title(
-            figure,
-            left,
-            grid.bottom(len(events)) + 36,
-            "max skew (0: all groups get the label equally often)",
-        )
+
+    def draw(axes: Axes, index: int) -> None:
+        number_scale(axes, cap)
+        for attribute in attributes:
+            attribute_dots(axes, marks[events[index], attribute], attribute, cap=cap)
+
     return Picture(
         name=f"skew-{dataset}",
         title=f"Max skew by model and event, {dataset}",
         description="Each dot is the mean relative gap over pairs of groups, with its interval. "
         "An arrow marks an interval that goes on beyond the scale.",
-        figure=figure,
+        figure=panels_figure(
+            [event_title(event) for event in events],
+            draw,
+            rows=names,
+            height=12 + 27 * len(names),
+            axis="max skew (0: all groups get the label equally often)",
+            entries=[*map(attribute_entry, attributes), HOLLOW],
+        ),
     )
-
-
-def _offset(attributes: list[str], attribute: str) -> float:
-    return (attributes.index(attribute) - (len(attributes) - 1) / 2) * 0.34
 
 
 def _mark(row: Row, y: float, reading: Reading) -> Mark:
-    level = significance_level(row)
     tip = (
         f"{row['model']}, {attribute_title(row['attribute'])}, {event_title(row['event'])}: "
-        f"{number(row['value'])} [{interval(row['ci_low'], row['ci_high'])}], {p_value(row['p'])}, "
-        f"{p_value(row['q'], 'q')}, n = {row['n']}"
+        f"{in_ends(row)}, {both_tests(row)}, n = {row['n']}"
     )
-    return Mark(
-        y=y,
-        value=as_float(row["value"]),
-        low=as_float(row["ci_low"]),
-        high=as_float(row["ci_high"]),
-        tip=tip,
-        filled=level is not None and level < reading.significance,
-    )
+    return Mark.of(row, y, tip, filled=evidence(row, reading))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from plumbline.report.evidence import evidence
+from plumbline.report.evidence import both_tests, evidence, in_ends
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.marks import Mark, as_float, legend_dot
-from plumbline.report.figures.palette import BLUE, SLATE, SOFT, VERMILION
+from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark
+from plumbline.report.figures.palette import BLUE, SLATE, VERMILION
 from plumbline.report.figures.row_panels import PANELS, RowPanel, Rows, Series, ends_of, row_figure
-from plumbline.report.inputs import Reading
 from plumbline.report.language_words import (
     MAX_TITLES,
     attributes_in,
@@ -23,20 +21,18 @@ from plumbline.report.language_words import (
     scored_title,
     spoken,
 )
-from plumbline.report.numbers import count, interval, number, p_value, percent, percent_interval
+from plumbline.report.numbers import count, percent, percent_interval
+from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
-
-if TYPE_CHECKING:
-    from matplotlib.lines import Line2D
 
 STYLES = {"mean": (SLATE, "o", -0.14), "p90": (BLUE, "D", 0.14)}
 """Statistic -> colour, shape, and how far off the line of its row it stands."""
 _TWO = "mean and 90th percentile of the scores"
 
 
-def _entries() -> list[Line2D]:
-    return [legend_dot("mean", SLATE), legend_dot("90th percentile", BLUE, marker="D")]
+def _entries() -> list[LegendDot]:
+    return [LegendDot("mean", SLATE), LegendDot("90th percentile", BLUE, marker="D")]
 
 
 def two_marks(rows: Sequence[tuple[Row, float]]) -> list[Series]:
@@ -55,11 +51,9 @@ def _mark(row: Row, y: float) -> Mark:
     who = [row["model"], row["group"] and group_title(row["group"]), prompt_title(row["prompt"])]
     tip = (
         f"{', '.join(word for word in who if word)}: {'mean' if row['statistic'] == 'mean' else '90th percentile'} "
-        f"{number(row['value'])} [{interval(row['ci_low'], row['ci_high'])}], n = {count(row['n'])}"
+        f"{in_ends(row)}, n = {count(row['n'])}"
     )
-    return Mark(
-        y=y, value=as_float(row["value"]), low=as_float(row["ci_low"]), high=as_float(row["ci_high"]), tip=tip
-    )
+    return Mark.of(row, y, tip)
 
 
 def max_figure(
@@ -165,8 +159,8 @@ def worst_off_figure(
         panels=panels,
         axis="share of these scenes in which the group gets the most toxic text",
         entries=[
-            legend_dot("differs from chance", VERMILION),
-            legend_dot("hollow: chance alone may explain it", SOFT, filled=False),
+            LegendDot("differs from chance", VERMILION),
+            HOLLOW,
         ],
     )
 
@@ -174,11 +168,10 @@ def worst_off_figure(
 def _share_mark(row: Row, y: float, reading: Reading) -> Mark:
     tip = (
         f"{row['model']}, {group_title(row['group'])}, {prompt_title(row['prompt'])}: {percent(row['value'])} "
-        f"[{percent_interval(row['ci_low'], row['ci_high'])}], {p_value(row['p'])}, {p_value(row['q'], 'q')}, "
+        f"[{percent_interval(row['ci_low'], row['ci_high'])}], {both_tests(row)}, "
         f"n = {count(row['n'])} scenes"
     )
-    low, high = as_float(row["ci_low"]), as_float(row["ci_high"])
-    return Mark(y=y, value=as_float(row["value"]), low=low, high=high, tip=tip, filled=evidence(row, reading))
+    return Mark.of(row, y, tip, filled=evidence(row, reading))
 
 
 def group_score_figure(

@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from plumbline.report.figures.canvas import (
-    Picture,
-    blank,
-    drawing,
-    label,
-    panel,
-    text_width,
-    with_tips,
-)
-from plumbline.report.figures.marks import (
-    Mark,
-    as_float,
-    axis_title,
-    cap_of,
-    dots_with_intervals,
-    fit_grid,
-    legend,
-    legend_dot,
-    panel_title,
-    percent_scale,
-    rows_axes,
-)
+from plumbline.report.evidence import both_tests, evidence
+from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width, with_tips
+from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark, as_float, cap_of, dots_with_intervals
 from plumbline.report.figures.palette import GREY, GRID, INK, SEQUENTIAL, SOFT, VALENCE_COLOURS
-from plumbline.report.inputs import Reading
-from plumbline.report.numbers import number, p_value, percent, percent_interval
-from plumbline.report.rows import Row, by, defined, in_order, significance_level, where
+from plumbline.report.figures.panels import WIDTH, apart, panels_figure, percent_scale, rows_axes
+from plumbline.report.numbers import number, percent, percent_interval
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import VALENCES, group_title, probes, suite_title
 
-WIDTH = 960
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 LARGEST_BUBBLE = 29.0
 NORMALISATION = {"trident": "single", "trident_mixed": "mixed"}
 
@@ -173,48 +157,39 @@ def gap_figure(
     names = in_order(rows["model"], models)
     marks = {
         (suite, valence): [
-            _gap_mark(row, names.index(row["model"]) + 0.25 * (VALENCES.index(valence) - 1), reading)
+            _gap_mark(row, names.index(row["model"]) + apart(place, len(VALENCES), 0.25), reading)
             for row in where(rows, suite=suite, event=valence).to_dicts()
         ]
         for suite in suites
-        for valence in VALENCES
+        for place, valence in enumerate(VALENCES)
     }
     cap = cap_of([mark for group in marks.values() for mark in group])
-    left = text_width([label(name) for name in names]) + 18
-    grid = fit_grid(len(suites), width=WIDTH, left=left, top=52, height=12 + 32 * len(names), columns=2)
-    with drawing():
-        figure = blank(WIDTH, grid.bottom(len(suites)) + 48)
-        for index, suite in enumerate(suites):
-            axes = grid.place(figure, index)
-            rows_axes(axes, names, shown=index % grid.columns == 0)
-            percent_scale(axes, cap)
-            panel_title(axes, suite_title(suite))
-            for valence in VALENCES:
-                dots_with_intervals(axes, marks[suite, valence], VALENCE_COLOURS[valence], cap=cap, size=6)
-        entries = [legend_dot(f"{valence} probes", VALENCE_COLOURS[valence]) for valence in VALENCES]
-        entries.append(legend_dot("hollow: chance alone may explain it", SOFT, filled=False))
-        legend(figure, entries, left=left)
-        words = "largest minus smallest class share predicted as the probe, mean over five probes"
-        axis_title(figure, left, grid.bottom(len(suites)) + 36, words)
+
+    def draw(axes: Axes, index: int) -> None:
+        percent_scale(axes, cap)
+        for valence in VALENCES:
+            own = marks[suites[index], valence]
+            dots_with_intervals(axes, own, VALENCE_COLOURS[valence], cap=cap, size=6)
+
     return Picture(
         name=f"gap-{dataset}",
         title=f"Gap between classes by valence of the probe, {dataset}",
         description="Each dot is the difference between the class most and the class least often predicted as a probe.",
-        figure=figure,
+        figure=panels_figure(
+            [suite_title(suite) for suite in suites],
+            draw,
+            rows=names,
+            height=12 + 32 * len(names),
+            axis="largest minus smallest class share predicted as the probe, mean over five probes",
+            entries=[*(LegendDot(f"{name} probes", VALENCE_COLOURS[name]) for name in VALENCES), HOLLOW],
+            columns=2,
+        ),
     )
 
 
 def _gap_mark(row: Row, y: float, reading: Reading) -> Mark:
-    level = significance_level(row)
     tip = (
         f"{row['model']}, {row['event']} probes: {percent(row['value'])} "
-        f"[{percent_interval(row['ci_low'], row['ci_high'])}], {p_value(row['p'])}, {p_value(row['q'], 'q')}"
+        f"[{percent_interval(row['ci_low'], row['ci_high'])}], {both_tests(row)}"
     )
-    return Mark(
-        y=y,
-        value=as_float(row["value"]),
-        low=as_float(row["ci_low"]),
-        high=as_float(row["ci_high"]),
-        tip=tip,
-        filled=level is not None and level < reading.significance,
-    )
+    return Mark.of(row, y, tip, filled=evidence(row, reading))
