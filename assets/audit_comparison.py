@@ -15,7 +15,7 @@ from plumbline.diff.cells import flips, paired_differences, same_images
 from plumbline.diff.schema import DIFF_SCHEMA, FLIP_SCHEMA
 from plumbline.diff.tables import table_differences, with_q
 from plumbline.errors import ConfigError, PlumblineError
-from plumbline.metrics.families.rows import Row
+from plumbline.tables.schema import Row
 from resources.places import Places
 
 _CAUSES = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Placement
 from plumbline.errors import CheckpointError
-from plumbline.language.settings import Judge
+from plumbline.language.judge import Judge
 from plumbline.lvlm.backend import Backend
 from plumbline.lvlm.endpoint_key import read_key
 from plumbline.scorers.scorer import Scorer

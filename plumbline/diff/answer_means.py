@@ -15,9 +15,9 @@ from plumbline.language.ratings_by_group import SALARY, reading_of
 from plumbline.language.refusals_and_lengths import NUMBERS
 from plumbline.language.scored_answers import parts, questions
 from plumbline.language.settings import LanguageSettings
-from plumbline.metrics.families.rows import Row
 from plumbline.tables.generation_prompts import prompt_ids
 from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.tables.schema import Row
 
 _PART = ["dataset", "attribute"]
 _ANSWER = [*_PART, "group", "unit", "image_id", "seed"]

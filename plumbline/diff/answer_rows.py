@@ -10,9 +10,9 @@ from plumbline.language.answers import answer_row
 from plumbline.language.pairs import unpaired_reason
 from plumbline.language.scored_answers import codes
 from plumbline.language.settings import LanguageSettings
-from plumbline.metrics.families.rows import Row
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_changes import paired_set_changes
+from plumbline.tables.schema import Row
 
 
 def change_row(

@@ -15,8 +15,8 @@ from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, parts
 from plumbline.language.scored_blocks import every_question
 from plumbline.language.set_spreads import set_spreads
 from plumbline.language.settings import LanguageSettings
-from plumbline.metrics.families.rows import Row
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from plumbline.tables.schema import Row
 
 _PART = [*OF_SCORES]
 _SET = [*_PART, "unit", "seed"]

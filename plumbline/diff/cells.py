@@ -8,9 +8,9 @@ import polars as pl
 from plumbline.diff.schema import FLIP_SCHEMA
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.cell_effects import cell_effects
-from plumbline.metrics.families.rows import Row
 from plumbline.metrics.paired_effect import SideNames
 from plumbline.metrics.settings import MetricSettings
+from plumbline.tables.schema import Row
 
 OLD_AND_NEW = SideNames("new", "old", "the {} side", " and the ")
 

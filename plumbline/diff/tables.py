@@ -8,8 +8,8 @@ import polars as pl
 
 from plumbline.diff.direction import worse
 from plumbline.diff.schema import DIFF_SCHEMA, INDEPENDENT, KEYS, ONE_SIDE, PAIRED
-from plumbline.metrics.families.rows import Row
 from plumbline.statistics.multiplicity import add_q_values
+from plumbline.tables.schema import Row
 
 _CARRIED = ("value", "ci_low", "ci_high", "n", "reason")
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import polars as pl
 
 from plumbline.language.annotated_words import judge_rows, words_of_groups, words_said
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.scored_answers import parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
 from plumbline.tables.generation_schema import ALL_MODELS
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 from plumbline.text.agreement import Kappa, fleiss_kappa
 from plumbline.text.annotations import BLACK_SUBJECT, JUDGE, PERSONALITY, read_annotations
 from plumbline.text.sheet_labels import SheetLabels, left_out, sheet_labels, with_score
@@ -94,8 +95,14 @@ def _pooled_texts(
         yield from _kappas(row, sheet_labels(known, sheet), scores, sheet, notes, settings)
 
 
-def _annotated(cells: Sequence[LanguageCell], labels: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return `dataset, text_id` of the answers on the sheets, and `scorer, score, text_id` of their scores."""
+class _Annotated(NamedTuple):
+    """`dataset, text_id` of the answers on the sheets, and `scorer, score, text_id` of their scores."""
+
+    texts: pl.DataFrame
+    scores: pl.DataFrame
+
+
+def _annotated(cells: Sequence[LanguageCell], labels: pl.DataFrame) -> _Annotated:
     ids = labels.filter(pl.col("sheet").is_in(list(_SHEETS)))["text_id"].unique()
     wanted = pl.col("row_key").is_in(ids.implode())
     texts = [cell.generations.filter(wanted).select("dataset", text_id="row_key") for cell in cells]
@@ -103,7 +110,7 @@ def _annotated(cells: Sequence[LanguageCell], labels: pl.DataFrame) -> tuple[pl.
         cell.scores.filter(pl.col("attribute") == SCORED, wanted).select("scorer", "score", text_id="row_key")
         for cell in cells
     ]
-    return (
+    return _Annotated(
         pl.concat(texts).drop_nulls().unique().collect(engine="streaming"),
         pl.concat(scores).drop_nulls().unique().collect(engine="streaming"),
     )

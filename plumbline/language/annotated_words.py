@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from plumbline.language.answers import Row, known_answers
+from plumbline.language.answers import known_answers
 from plumbline.language.cell import LanguageCell
+from plumbline.language.judge import NO_JUDGE, Judge, stereotypes
 from plumbline.language.scored_answers import parts
-from plumbline.language.settings import Judge, LanguageSettings
-from plumbline.language.words import NO_JUDGE
+from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.reasons import joined
-from plumbline.tables.generation_prompts import group_in_words, prompt_ids
+from plumbline.tables.generation_prompts import prompt_ids
 from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.tables.schema import Row
 from plumbline.text.annotations import JUDGE, word_id
 from plumbline.text.counting import count_words
 from plumbline.text.judge_agreement import judge_agreement
@@ -120,5 +121,5 @@ def _named(items: pl.DataFrame, judge: Judge) -> set[str]:
     return {
         word_id(attribute, group, word)
         for (attribute, group), own in parts(items, "attribute", "group")
-        for word in set(judge(group_in_words(group), sorted(set(own["word"])))) & set(own["word"])
+        for word in stereotypes(judge, group, sorted(set(own["word"])))
     }

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import polars as pl
 
-Row = dict[str, object]
+from plumbline.tables.schema import Row
 
 UNIT = pl.format(
     "{}/{}",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from plumbline.tables.generation_schema import GENERATION_SCHEMA, SCORE_SCHEMA
+from plumbline.tables.generation_schema import GENERATION_SCHEMA
 from plumbline.tables.schema import Schema
 
 DESCRIBED_SCHEMA: Schema = {
@@ -62,21 +62,3 @@ class LanguageCell:
     expected: pl.DataFrame
     scorers: Mapping[str, bool] = field(default_factory=dict)
     twin: LanguageCell | None = None
-
-    @classmethod
-    def of_frames(
-        cls,
-        model: str,
-        generations: pl.DataFrame,
-        scores: pl.DataFrame,
-        expected: pl.DataFrame,
-        **more: object,
-    ) -> LanguageCell:
-        """Make a cell of frames in memory, as tests do."""
-        return cls(
-            model,
-            generations.select(list(DESCRIBED_SCHEMA)).cast(pl.Schema(DESCRIBED_SCHEMA)).lazy(),
-            scores.select(list(SCORE_SCHEMA)).cast(pl.Schema(SCORE_SCHEMA)).lazy(),
-            expected.select(list(EXPECTED_SCHEMA)).cast(pl.Schema(EXPECTED_SCHEMA)),
-            **more,  # type: ignore[arg-type]
-        )

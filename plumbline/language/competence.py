@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.family import LanguageResult
 from plumbline.language.fewest import fewest_rows
@@ -16,7 +16,7 @@ from plumbline.language.group_values import GroupValues, Reason, by_groups
 from plumbline.language.question_values import values_by_question
 from plumbline.language.settings import LanguageSettings
 from plumbline.tables.generation_schema import NO_INSTRUCTION
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 from plumbline.text.lexicons import (
     competence_lexicon,
     lexicon_count,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -96,5 +96,5 @@ class LanguageFamily:
     code_version: str
     needs: Literal["texts", "scores", "twin"]
     traits: tuple[LanguageTraits, ...]
-    compute: ComputeLanguage | Callable[..., LanguageResult]
+    compute: ComputeLanguage
     tables: Mapping[str, Schema] = field(default_factory=dict)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from plumbline.language.answers import Row
 from plumbline.language.group_values import GroupValues
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.reasons import joined
+from plumbline.tables.schema import Row
 
 FEWEST = "fewest_competence_words"
 

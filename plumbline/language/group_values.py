@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.question_values import OF_GROUPS
 from plumbline.language.settings import LanguageSettings
@@ -21,6 +21,7 @@ from plumbline.statistics.set_estimate import SetEstimate
 from plumbline.statistics.set_gaps import group_gap
 from plumbline.statistics.set_groups import group_means
 from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.tables.schema import Row
 
 Reason = Callable[[int | None], str | None]
 """From a group's place, or None for all groups, to what is to be said of its number."""

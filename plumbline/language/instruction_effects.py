@@ -7,7 +7,7 @@ from itertools import groupby
 
 import polars as pl
 
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.max_toxicity import MAX_METRICS, P90
 from plumbline.language.pairs import unpaired_reason, with_counterparts
@@ -18,6 +18,7 @@ from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.tables.schema import Row
 
 _PART = ["dataset", "attribute", "scorer", "scored"]
 _SET = [*_PART, "unit", "seed"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.instruction_effects import STATISTICS
 from plumbline.language.pairs import unpaired_reason, with_counterparts
@@ -20,6 +20,7 @@ from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.statistics.set_correlation import unit_correlation
 from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.tables.schema import Row
 
 SCORED = "toxicity"
 SHARED_SETS = "groups share sets: interval and p count them as independent"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import polars as pl
 
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.scored_answers import ScoredAnswers, codes, parts
 from plumbline.language.set_spreads import SetSpreads, incomplete_reason, set_spreads
 from plumbline.language.settings import LanguageSettings
@@ -14,6 +15,7 @@ from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_bootstrap import SetSummary, set_summaries
 from plumbline.statistics.set_estimate import undefined
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from plumbline.tables.schema import Row
 
 P90 = 0.9
 MAX_METRICS = {scored: f"max_{scored}" for scored in SCORED_ATTRIBUTES}
@@ -67,17 +69,24 @@ def _rows(
         labels = (scored.model, dataset, attribute, scored.prompt, scored.instruction, scorer)
         summaries = _summaries(own, labels, settings)
         for name in (name for name in MAX_METRICS if name in set(kinds["scored"])):
-            summary, complete = summaries.get(name, (NO_COMPLETE_SET, 0))
+            summary, complete = summaries.get(name, _OfSets(NO_COMPLETE_SET, 0))
             row = common | {"metric": MAX_METRICS[name]}
             left_out = incomplete_reason(complete, asked)
             yield row | {"statistic": "mean"} | summary.mean.columns(left_out)
             yield row | {"statistic": "p90"} | summary.quantile.columns(left_out)
 
 
+class _OfSets(NamedTuple):
+    """The summary of a scored attribute over its complete sets × seeds, and how many these are."""
+
+    summary: SetSummary
+    complete: int
+
+
 def _summaries(
     spreads: pl.DataFrame, labels: tuple[str, ...], settings: LanguageSettings
-) -> dict[str, tuple[SetSummary, int]]:
-    """Return the summary of each scored attribute, and its complete sets × seeds.
+) -> dict[str, _OfSets]:
+    """Return the summary of each scored attribute.
 
     Attributes of the same sets, which is the rule, are drawn at once.
     """
@@ -86,7 +95,7 @@ def _summaries(
     for name in (name for name in MAX_METRICS if name in columns):
         sets = columns[name].select("unit", "seed").hash_rows().to_numpy().tobytes()
         alike.setdefault(sets, []).append(name)
-    found: dict[str, tuple[SetSummary, int]] = {}
+    found: dict[str, _OfSets] = {}
     for names in alike.values():
         values = pl.DataFrame([columns[name]["spread"].alias(name) for name in names]).to_numpy()
         summaries = set_summaries(
@@ -97,5 +106,5 @@ def _summaries(
             rng=generator(settings.seed, *labels, names[0], "bootstrap"),
             confidence=settings.confidence,
         )
-        found |= {name: (summary, len(values)) for name, summary in zip(names, summaries)}
+        found |= {name: _OfSets(summary, len(values)) for name, summary in zip(names, summaries)}
     return found

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, codes, parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_estimate import SetEstimate
 from plumbline.statistics.set_gaps import group_gap
 from plumbline.tables.generation_schema import NO_INSTRUCTION
-from plumbline.tables.schema import Schema
+from plumbline.tables.schema import Row, Schema
 
 PROMPT = "characteristics"
 """The prompt that Figure 5 shows; the others would make tens of thousands of rows."""
@@ -39,9 +41,14 @@ counts answers.
 """
 
 
-def occupation_results(
-    scored: ScoredAnswers, *, settings: LanguageSettings
-) -> tuple[list[Row], pl.DataFrame]:
+class OccupationResults(NamedTuple):
+    """Metric rows, and the table `occupation_scores`."""
+
+    rows: list[Row]
+    table: pl.DataFrame
+
+
+def occupation_results(scored: ScoredAnswers, *, settings: LanguageSettings) -> OccupationResults:
     """Return `occupation_spread` of every occupation with enough sets, and the table `occupation_scores`.
 
     Source: Howard et al., C.3 and Figure 5. The spread is the standard deviation (ddof 0) of the groups' mean scores in
@@ -52,7 +59,7 @@ def occupation_results(
     rows: list[Row] = []
     tables = [pl.DataFrame(schema=OCCUPATION_SCORES)]
     if scored.prompt != PROMPT or scored.instruction != NO_INSTRUCTION:
-        return rows, tables[0]
+        return OccupationResults(rows, tables[0])
     for names, _ in parts(scored.kinds, *OF_SCORES):
         dataset, attribute, scorer, event = names
         part = scored.scores_of(names, "occupation", "group", "unit", "score").drop_nulls("occupation")
@@ -68,7 +75,7 @@ def occupation_results(
             reason = f"undefined: no occupation has {settings.min_sets} sets"
             rows.append(row | {"value": np.nan, "n": 0, "reason": reason})
         tables.append(_table(part, common, spreads))
-    return rows, pl.concat(tables)
+    return OccupationResults(rows, pl.concat(tables))
 
 
 def _spreads(

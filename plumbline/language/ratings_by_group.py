@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from plumbline.language.answers import Row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.family import LanguageResult
 from plumbline.language.group_values import GroupValues, by_groups
@@ -15,7 +14,7 @@ from plumbline.language.question_values import values_by_question
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.reasons import joined
 from plumbline.tables.generation_prompts import prompt_ids
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 from plumbline.text.ratings import ratings
 from plumbline.text.readings import UNREADABLE
 from plumbline.text.salaries import salaries

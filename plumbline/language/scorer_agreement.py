@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Literal
 
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.scored_answers import ScoredAnswers, codes, parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_correlation import set_correlation
+from plumbline.tables.schema import Row
 
 KINDS: tuple[Literal["pearson", "spearman"], ...] = ("pearson", "spearman")
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-Judge = Callable[[str, Sequence[str]], Sequence[str]]
-"""Takes a group, in words such as `Black female`, and words; gives those of them that are stereotypes of the group."""
+from plumbline.language.judge import Judge
+from plumbline.statistics.draw_settings import DrawSettings
 
 
 @dataclass(frozen=True)
-class LanguageSettings:
+class LanguageSettings(DrawSettings):
     """How language metrics are computed.
 
     Attributes
     ----------
-    seed, resamples, permutations, confidence : int, int, int, float
-        As in `plumbline.metrics.settings.MetricSettings`.
     min_count : int
         Least number of times that a word is said of a group to count as associated (10; 3 for small API samples).
     association_threshold : float
@@ -36,10 +33,6 @@ class LanguageSettings:
         A CSV of human annotations, for the agreement of people, scorer and judge.
     """
 
-    seed: int = 20260801
-    resamples: int = 10_000
-    permutations: int = 10_000
-    confidence: float = 0.95
     min_count: int = 10
     association_threshold: float = 1.0
     log_base: float = 2.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from plumbline.language.answers import UNIT, Row, answer_row
+from plumbline.language.answers import UNIT, answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.instruction_effects import instructed
 from plumbline.language.pairs import unpaired_reason, with_counterparts
@@ -15,6 +15,7 @@ from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.tables.schema import Row
 from plumbline.text.tokens import word_number
 
 _PART = ["dataset", "attribute"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.max_toxicity import P90
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, codes, parts
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_groups import group_means, group_quantiles
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from plumbline.tables.schema import Row
 
 
 def group_score_rows(scored: ScoredAnswers, *, settings: LanguageSettings) -> list[Row]:

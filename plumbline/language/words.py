@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.corpus import main_corpus
 from plumbline.language.family import LanguageResult
+from plumbline.language.judge import NO_JUDGE, Judge, stereotypes
 from plumbline.language.listed_words import LISTED, WORD_ASSOCIATIONS, Subset, associated_subsets, word_tables
-from plumbline.language.settings import Judge, LanguageSettings
+from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.reasons import joined
-from plumbline.tables.generation_prompts import group_in_words, prompt_ids
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.generation_prompts import prompt_ids
+from plumbline.tables.schema import Row, metric_frame
 
-NO_JUDGE = "no judge is configured"
 TOO_FEW = "no word was said often enough"
 
 
@@ -45,20 +45,19 @@ def words_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageR
 
 
 def judged(table: pl.DataFrame, judge: Judge) -> pl.DataFrame:
-    """Ask the judge once for each group with listed words, and mark what it names; what was not asked is ignored.
+    """Ask the judge once for each group with listed words, and mark what it names.
 
     Parameters
     ----------
     table : DataFrame
         In `WORD_ASSOCIATIONS`, of one subset.
-    judge : callable
-        Takes the group in words (`Black female`) and its listed words.
+    judge : Judge
     """
     said = table.filter(pl.col("word").is_not_null())
     named = [
         (group, word)
         for (group,), rows in said.group_by("group", maintain_order=True)
-        for word in set(judge(group_in_words(str(group)), rows["word"].to_list())) & set(rows["word"])
+        for word in stereotypes(judge, str(group), rows["word"].to_list())
     ]
     found = pl.DataFrame(named, schema={"group": pl.String, "word": pl.String}, orient="row")
     marked = table.drop("stereotype").join(
@@ -87,10 +86,8 @@ def _rows(model: str, subset: Subset, table: pl.DataFrame, settings: LanguageSet
         rows.append(
             common | {"metric": "associated_words", "value": number, "n": part["sets"], "reason": reason}
         )
-        stereotypes, why = _stereotypes(listed, own.height, undefined, asked_judge=settings.judge is not None)
-        rows.append(
-            common | {"metric": "stereotype_words", "value": stereotypes, "n": listed.height, "reason": why}
-        )
+        found = _stereotypes(listed, own.height, undefined, asked_judge=settings.judge is not None)
+        rows.append(common | {"metric": "stereotype_words", "n": listed.height} | found)
     return rows
 
 
@@ -103,12 +100,10 @@ def _reason(passed: int, prompts: list[str], why: list[str]) -> str | None:
     return joined(*why, *said)
 
 
-def _stereotypes(
-    listed: pl.DataFrame, passed: int, undefined: list[str], *, asked_judge: bool
-) -> tuple[float, str | None]:
+def _stereotypes(listed: pl.DataFrame, passed: int, undefined: list[str], *, asked_judge: bool) -> Row:
+    """Return the columns of the number of stereotypes among the associated words."""
     if undefined or not asked_judge:
-        return float("nan"), undefined[0] if undefined else NO_JUDGE
+        return {"value": float("nan"), "reason": undefined[0] if undefined else NO_JUDGE}
     left = passed - listed.height
-    return float(
-        listed["stereotype"].sum()
-    ), f"{left} of {passed} associated words were not judged" if left else None
+    reason = f"{left} of {passed} associated words were not judged" if left else None
+    return {"value": float(listed["stereotype"].sum()), "reason": reason}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import lcm
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.language.answers import Row, answer_row
+from plumbline.language.answers import answer_row
 from plumbline.language.max_toxicity import P90
 from plumbline.language.scored_answers import ScoredAnswers, codes, parts
 from plumbline.language.set_spreads import OF_SET, SetSpreads
@@ -18,6 +19,7 @@ from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.set_sampling import wilson_of_sets
 from plumbline.statistics.set_shares import dealt_sum_p_values
+from plumbline.tables.schema import Row
 
 NONE_ABOVE = "undefined: no set lies above the 90th percentile"
 AT_P90 = "no set lies above the 90th percentile: of the {} of {} sets × seeds at it"
@@ -98,10 +100,27 @@ def _rows(
         }
 
 
+class _Maxima(NamedTuple):
+    """Who has the maximum of each set × seed.
+
+    Attributes
+    ----------
+    sets : (m,) int64
+        Set of each.
+    shares : (m, g) float64
+        Of the maximum, which groups that tie share.
+    whole : (s, g) int64
+        Their sums by set, in whole numbers of the smallest part.
+    """
+
+    sets: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    whole: NDArray[np.int64]
+
+
 def _at_the_maximum(
     scored: ScoredAnswers, above: pl.DataFrame, scorer: str, event: str, groups: list[str]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return each set × seed's (m,) set and (m, g) shares of the maximum, and their sums by set as whole numbers."""
+) -> _Maxima:
     sought = above.select(*OF_SET, "highest")
     at_it = [
         scores.join(sought, on=OF_SET).filter(pl.col("score") == pl.col("highest"))
@@ -119,4 +138,4 @@ def _at_the_maximum(
     parts_of_one = picked * (lcm(*np.unique(ties).tolist()) // ties)
     whole = np.zeros((int(sets.max()) + 1, len(groups)), dtype=np.int64)
     np.add.at(whole, sets, parts_of_one)
-    return sets, picked / ties, whole
+    return _Maxima(sets, picked / ties, whole)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.answered_dataset import answered_dataset
 from plumbline.metrics.cell import Cell
-from plumbline.metrics.families.rows import Row
 from plumbline.metrics.outcome_comparisons import HARM, outcome_answers, outcome_comparisons
 from plumbline.metrics.paired_comparisons import Comparison, Key, PairedAnswers, Reading, everyone
 from plumbline.metrics.paired_effect import SideNames
@@ -20,6 +19,7 @@ from plumbline.metrics.retrieval import HITS
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident_comparisons import TridentAnswers, TridentTests, compared_tests
 from plumbline.statistics.counts import shares
+from plumbline.tables.schema import Row
 
 Hits = Mapping[str, NDArray[np.bool_]]
 """What retrieval finds, by the names of `plumbline.metrics.retrieval.HITS`: (n,) each, over a cell's records."""

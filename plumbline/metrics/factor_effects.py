@@ -12,12 +12,11 @@ import polars as pl
 
 from plumbline.metrics.answered_dataset import AnsweredDataset
 from plumbline.metrics.factor_pairs import FactorPair
-from plumbline.metrics.families.rows import Row
 from plumbline.metrics.outcome_comparisons import outcome_answers, outcome_comparisons
 from plumbline.metrics.paired_rows import paired_rows
 from plumbline.metrics.settings import MetricSettings
 from plumbline.statistics.multiplicity import add_q_values
-from plumbline.tables.schema import ESTIMATE, Schema
+from plumbline.tables.schema import ESTIMATE, Row, Schema
 
 EFFECT_SCHEMA: Schema = {
     # what was compared

@@ -14,7 +14,6 @@ import numpy as np
 
 from plumbline.cores import side_by_side
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.metrics.families.rows import Row
 from plumbline.metrics.paired_comparisons import Comparison, PairedAnswers
 from plumbline.metrics.paired_draws import Drawn
 from plumbline.metrics.paired_effect import (
@@ -24,6 +23,7 @@ from plumbline.metrics.paired_effect import (
 from plumbline.metrics.settings import MetricSettings
 from plumbline.statistics.clusters import few_sets_reason
 from plumbline.statistics.reasons import empty_groups_reason, joined, small_groups_reason
+from plumbline.tables.schema import Row
 
 
 def paired_rows(

@@ -12,9 +12,9 @@ from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.reasons import group_size_reason, joined
+from plumbline.tables.schema import Row
 from plumbline.tables.suites import Suite
 
-Row = dict[str, object]
 DEFINITION = "test_rows"
 LEAKING = "leaking: test labels had a say in these factors"
 

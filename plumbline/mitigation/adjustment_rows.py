@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from plumbline.mitigation.adjusted_cell import SUITES, AuditedCell, ProbeTests, required_tests
-from plumbline.mitigation.adjustment_estimates import DEFINITION, AdjustmentEstimates, Judged, Row
+from plumbline.mitigation.adjustment_estimates import DEFINITION, AdjustmentEstimates, Judged
 from plumbline.mitigation.logit_adjustment import LogitAdjustment, winners_by_trial
 from plumbline.statistics.groups import Groups, mixed_groups
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 
 
 def adjustment_rows(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Literal
 
 from plumbline.digests import digest_bytes
 from plumbline.encoders.capability import Capability
+from plumbline.tables.data_files import data_bytes
 
 _SPACE = frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS})
 
@@ -118,5 +118,4 @@ _WORDS = ("attribute_texts", "neutral_captions", "person_words", "sensitive_quer
 @cache
 def words_digest() -> str:
     """Return the digest of the data files that mitigations take their own texts from."""
-    folder = files("plumbline.tables")
-    return digest_bytes(b"".join((folder / f"{name}.yaml").read_bytes() for name in _WORDS))
+    return digest_bytes(b"".join(data_bytes(f"{name}.yaml") for name in _WORDS))

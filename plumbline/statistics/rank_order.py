@@ -10,9 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.errors import MetricError
 
 
-def rank_order(
-    scores: ArrayLike, ids: ArrayLike | NDArray[Any] | None = None, *, where: str = "scores"
-) -> NDArray[np.int64]:
+def rank_order(scores: ArrayLike, ids: ArrayLike | NDArray[Any] | None = None) -> NDArray[np.int64]:
     """Return the images of every ranking from the highest score to the lowest.
 
     Parameters
@@ -21,8 +19,6 @@ def rank_order(
         One ranking a column. Compared as float64.
     ids : (n,) sortable, optional
         Equal scores are ordered by id; by position in the input where none are given, or where ids are equal too.
-    where : str
-        What the error calls the scores.
 
     Returns
     -------
@@ -39,7 +35,7 @@ def rank_order(
     if columns.ndim != 2 or not np.isfinite(columns).all():
         raise MetricError(
             "a ranking needs one finite score an image",
-            where=where,
+            where="scores",
             found=f"shape {columns.shape}, {int((~np.isfinite(columns)).sum())} not finite",
             expected="(n,) or (n, m), no nan",
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 
 from plumbline.digests import digest_bytes, digest_json
+from plumbline.tables.data_files import data_bytes
 
 _LISTS = (
     "competence_words.txt", "offensive_words.yaml", "person_words.yaml", "refusal_patterns.yaml", "stop_words.txt"
@@ -15,5 +15,4 @@ _LISTS = (
 @cache
 def answer_words_digest() -> str:
     """Return the digest of the word lists that answers are read with."""
-    folder = files("plumbline.tables")
-    return digest_json([digest_bytes((folder / name).read_bytes()) for name in _LISTS])
+    return digest_json([digest_bytes(data_bytes(name)) for name in _LISTS])

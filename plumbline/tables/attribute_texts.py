@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import combinations
 from typing import Any
 
-import yaml
-
 from plumbline.errors import ConfigError
+from plumbline.tables.data_files import data_yaml
 from plumbline.tables.suites import with_article
 
 
@@ -48,9 +46,7 @@ def attribute_texts(attribute: str) -> AttributeTexts:
     ConfigError
         If the data file has no such attribute.
     """
-    content: dict[str, Any] = yaml.safe_load(
-        (files("plumbline.tables") / "attribute_texts.yaml").read_text("utf-8")
-    )
+    content: dict[str, Any] = data_yaml("attribute_texts.yaml")
     if attribute not in content["attributes"]:
         raise ConfigError(
             "there are no texts that name this attribute",

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
-
-import yaml
 
 from plumbline.errors import StorageError
+from plumbline.tables.data_files import data_yaml
 
 _HUB = "hf-hub:"
 
@@ -52,7 +50,7 @@ class StudyCheckpoint:
 @cache
 def study_checkpoints() -> Mapping[str, StudyCheckpoint]:
     """Return every checkpoint of the studies by id, in the order of the data file."""
-    content = yaml.safe_load((files("plumbline.tables") / "checkpoints.yaml").read_text("utf-8"))
+    content = data_yaml("checkpoints.yaml")
     return {
         name: StudyCheckpoint(
             id=name,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 
-import yaml
+from plumbline.tables.data_files import data_yaml
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class DatasetSize:
 @cache
 def published_sizes() -> Mapping[str, DatasetSize]:
     """Return the published size of the dataset of each reader that has one."""
-    content = yaml.safe_load((files("plumbline.tables") / "dataset_sizes.yaml").read_text("utf-8"))
+    content = data_yaml("dataset_sizes.yaml")
     return {
         reader: DatasetSize(
             images=about["images"],

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from math import prod
 from typing import Any
 
-import yaml
+from plumbline.tables.data_files import data_yaml
 
 
 @dataclass(frozen=True)
@@ -123,9 +122,7 @@ class PublishedDesigns:
 @cache
 def published_designs() -> PublishedDesigns:
     """Return the designs of the data file."""
-    content: dict[str, Any] = yaml.safe_load(
-        (files("plumbline.tables") / "generation_designs.yaml").read_text("utf-8")
-    )
+    content: dict[str, Any] = data_yaml("generation_designs.yaml")
     sets = content["sets"]
     images = {name: about["sets"] * about["images_per_set"] for name, about in sets.items()}
     images["pata"] = content["pata_images"]

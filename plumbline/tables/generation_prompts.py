@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
-
-import yaml
 
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
+from plumbline.tables.data_files import data_yaml
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.tables.suites import with_article
 
@@ -49,9 +47,7 @@ class JudgePrompts:
 
 @cache
 def _content() -> Mapping[str, Any]:
-    content: dict[str, Any] = yaml.safe_load(
-        (files("plumbline.tables") / "generation_prompts.yaml").read_text("utf-8")
-    )
+    content: dict[str, Any] = data_yaml("generation_prompts.yaml")
     return content
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
-import yaml
-
+from plumbline.tables.data_files import data_yaml
 from plumbline.tables.suites import with_article
 
 
@@ -36,7 +34,7 @@ class NeutralCaptions:
 @cache
 def neutral_captions() -> NeutralCaptions:
     """Return the sentences of the data file."""
-    content = yaml.safe_load((files("plumbline.tables") / "neutral_captions.yaml").read_text("utf-8"))
+    content = data_yaml("neutral_captions.yaml")
     persons = [
         template.format(with_article(person))
         for template in content["templates"]

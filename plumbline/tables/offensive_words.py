@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
-import yaml
+from plumbline.tables.data_files import data_yaml
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class OffensiveWords:
 @cache
 def offensive_words() -> OffensiveWords:
     """Return the words of the data file."""
-    content = yaml.safe_load((files("plumbline.tables") / "offensive_words.yaml").read_text("utf-8"))
+    content = data_yaml("offensive_words.yaml")
     classes = content["classes"]
     return OffensiveWords(
         id=content["id"],

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-
-import yaml
 
 from plumbline.errors import ConfigError
+from plumbline.tables.data_files import data_yaml
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class PersonWords:
 @cache
 def person_words() -> PersonWords:
     """Return the words of the data file."""
-    content = yaml.safe_load((files("plumbline.tables") / "person_words.yaml").read_text("utf-8"))
+    content = data_yaml("person_words.yaml")
     return PersonWords(
         id=content["id"],
         version=content["version"],

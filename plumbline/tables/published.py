@@ -21,7 +21,7 @@ from plumbline.tables.printed_table import (
     read_paper,
 )
 from plumbline.tables.recomputed import recompute
-from plumbline.tables.schema import Schema
+from plumbline.tables.schema import Row, Schema
 
 KEYS = (
     "metric", "definition", "dataset", "suite", "event", "attribute", "group", "reference_group", "probe", "factor",
@@ -75,7 +75,6 @@ _FOLDER = files("plumbline.tables") / "published"
 _UNCERTAIN = (
     "the text at hand has lost which models have no words for this group: whose list this is, is unknown"
 )
-_Row = dict[str, object]
 
 
 @cache
@@ -148,7 +147,7 @@ def _framed(rows: Sequence[Mapping[str, object]], schema: Schema) -> pl.DataFram
 
 def _table_rows(
     paper: PaperDescription, name: str, table: TableDescription, folder: Traversable
-) -> list[_Row]:
+) -> list[Row]:
     cells = list(read_cells(paper, table, folder))
     notes = _notes_of(paper, name, table, cells)
     rows = [_row(paper, name, table, cell, own) for cell, own in zip(cells, notes)]
@@ -172,7 +171,7 @@ def _table_rows(
 
 def _row(
     paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell, notes: Sequence[Note]
-) -> _Row:
+) -> Row:
     unknown = set(cell.meaning) - {*KEYS, "checkpoint", "unit", "printed_unit", "n"}
     if unknown:
         raise _mistake(
@@ -197,7 +196,7 @@ def _row(
     }
 
 
-def _number(paper: PaperDescription, table: TableDescription, cell: PrintedCell) -> _Row:
+def _number(paper: PaperDescription, table: TableDescription, cell: PrintedCell) -> Row:
     if cell.text in table.absent:
         return {"value": None, "status": "absent"}
     unit = cell.meaning.get("printed_unit")
@@ -252,7 +251,7 @@ def _is_about(note: Note, cell: PrintedCell) -> bool:
 
 def _word_rows(
     paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell
-) -> Iterator[_Row]:
+) -> Iterator[Row]:
     uncertain = cell.row in table.uncertain
     checkpoint = None if uncertain else str(cell.meaning["checkpoint"])
     for position, word in enumerate(filter(None, cell.text.split(", ")), start=1):

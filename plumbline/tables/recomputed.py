@@ -8,18 +8,17 @@ from decimal import Decimal
 from plumbline.errors import StorageError
 from plumbline.tables.checkpoints import study_checkpoint
 from plumbline.tables.printed_table import LABELS, PrintedCell, Recomputed
-
-_Row = dict[str, object]
+from plumbline.tables.schema import Row
 
 
 def recompute(
-    rows: Sequence[_Row],
+    rows: Sequence[Row],
     cells: Sequence[PrintedCell],
     rule: Recomputed,
     *,
-    source: Sequence[_Row],
+    source: Sequence[Row],
     where: str,
-) -> list[_Row]:
+) -> list[Row]:
     """Replace printed differences by those of the source table: first minus second checkpoint of the pair.
 
     Parameters
@@ -58,10 +57,10 @@ def _difference(
     cell: PrintedCell,
     dataset: object,
     rule: Recomputed,
-    known: Mapping[tuple[object, object, object], _Row],
+    known: Mapping[tuple[object, object, object], Row],
     *,
     where: str,
-) -> _Row:
+) -> Row:
     pair = LABELS.join(list(cell.labels.values())[-2:])
     if pair not in rule.pairs or cell.column not in rule.columns:
         raise StorageError(

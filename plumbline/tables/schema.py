@@ -7,6 +7,9 @@ import pyarrow as pa
 
 Schema = dict[str, type[pl.DataType]]
 
+Row = dict[str, object]
+"""Some columns of a row of a table, by name."""
+
 QUARANTINE_SCHEMA: Schema = {
     "dataset": pl.String,
     "path": pl.String,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from plumbline.tables.data_files import data_yaml
 from plumbline.tables.suites import all_texts, with_article
 
 
@@ -36,8 +34,7 @@ class SensitiveQueries:
 @cache
 def load_sensitive_queries() -> SensitiveQueries:
     """Read the queries from their data file, and leave out those that are prompts of a suite in any case."""
-    data = files("plumbline.tables") / "sensitive_queries.yaml"
-    content: dict[str, Any] = yaml.safe_load(data.read_text("utf-8"))
+    content: dict[str, Any] = data_yaml("sensitive_queries.yaml")
     asked = {text.lower() for text in all_texts()}
     pairs = [
         (content["template"].format(with_article(good)), content["template"].format(with_article(bad)))

@@ -10,13 +10,13 @@ import csv
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import polars as pl
 
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
+from plumbline.tables.data_files import data_text
 from plumbline.text.stop_words import stop_words
 from plumbline.text.tokens import words_of
 
@@ -52,7 +52,7 @@ class Dictionaries:
 @cache
 def competence_lexicon() -> frozenset[str]:
     """Return the 861 competence words that were released with the paper (MIT licence, Intel Corporation)."""
-    return frozenset((files("plumbline.tables") / "competence_words.txt").read_text("utf-8").split())
+    return frozenset(data_text("competence_words.txt").split())
 
 
 def read_dictionaries(path: Path) -> Dictionaries:

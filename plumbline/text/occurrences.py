@@ -38,8 +38,6 @@ def count_occurrences(
     words: Sequence[str],
     *,
     cells: int,
-    cell: str = "cell",
-    text: str = "text",
     batch_rows: int = BATCH_ROWS,
 ) -> Occurrences:
     """Count chosen words in every cell, over texts of any number.
@@ -47,8 +45,9 @@ def count_occurrences(
     Parameters
     ----------
     texts : DataFrame, LazyFrame, or an iterable of them
-        One row a text, with the column `cell`, 0 .. cells - 1. A row without a cell is not counted. A LazyFrame over
-        files is never in memory as a whole: the counts and one batch are. Several frames are parts of one corpus.
+        One row a text, with the columns `text` and `cell`, 0 .. cells - 1. A row without a cell is not counted. A
+        LazyFrame over files is never in memory as a whole: the counts and one batch are. Several frames are parts of
+        one corpus.
     words : sequence of str
         Each once, as `plumbline.text.words_of` writes them.
     cells : int
@@ -75,9 +74,9 @@ def count_occurrences(
         texts=np.zeros((cells, len(words)), dtype=np.int64),
         words=np.zeros(cells, dtype=np.int64),
     )
-    kept = {"cell": pl.col(cell).cast(pl.Int64)}
+    kept = {"cell": pl.col("cell").cast(pl.Int64)}
     for part in [texts] if isinstance(texts, Texts) else texts:
-        for batch in text_batches(part, text=text, keep=kept, batch_rows=batch_rows):
+        for batch in text_batches(part, keep=kept, batch_rows=batch_rows):
             codes = batch["cell"].to_numpy()
             if codes.size and not 0 <= codes.min() <= codes.max() < cells:
                 raise MetricError(

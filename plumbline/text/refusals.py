@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import polars as pl
-import yaml
 
 from plumbline.digests import digest_json
+from plumbline.tables.data_files import data_yaml
 
 REFUSING_REASONS = ("refusal", "content_filter")
 """Finish reasons with which an API says itself that it did not answer."""
@@ -45,9 +44,7 @@ class RefusalPatterns:
 @cache
 def refusal_patterns() -> RefusalPatterns:
     """Return the patterns of the data file."""
-    content: dict[str, Any] = yaml.safe_load(
-        (files("plumbline.tables") / "refusal_patterns.yaml").read_text("utf-8")
-    )
+    content: dict[str, Any] = data_yaml("refusal_patterns.yaml")
     return RefusalPatterns(
         version=content["version"],
         refusals=_one_of(content["refusals"]),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+
+from plumbline.tables.data_files import data_text
 
 
 @cache
@@ -12,5 +13,5 @@ def stop_words() -> frozenset[str]:
 
     The paper does not say which list it used; this is one of function words alone.
     """
-    text = (files("plumbline.tables") / "stop_words.txt").read_text("utf-8")
+    text = data_text("stop_words.txt")
     return frozenset(word for line in text.splitlines() if not line.startswith("#") for word in line.split())

@@ -2,8 +2,9 @@
 
 import numpy as np
 import polars as pl
+from cells_of_frames import cell_of_frames
 
-from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
+from plumbline.language.cell import DESCRIBED_SCHEMA
 from plumbline.tables.generation_schema import SCORE_SCHEMA
 
 GROUPS = ("Asian_man", "Asian_woman", "Black_man", "Black_woman")
@@ -59,9 +60,7 @@ def cell_of(*frames, **more):
         .with_columns(set_groups=pl.lit(len(GROUPS)))
     )
     scores = pl.DataFrame(schema=SCORE_SCHEMA)
-    return LanguageCell.of_frames(
-        "model", generations, scores, expected.select(list(EXPECTED_SCHEMA)), **more
-    )
+    return cell_of_frames("model", generations, scores, expected, **more)
 
 
 def fillers(rng, number):

@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 import polars as pl
+from cells_of_frames import cell_of_frames
 
-from plumbline.language.cell import LanguageCell
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
 
 GROUPS = ("Asian_man", "Asian_woman", "Black_man", "Black_woman")
@@ -90,7 +90,7 @@ def skewed(answers, draw, *, shifts=None, common=0.6):
 def cell_of(images, answers, scores, **more):
     """Return the cell, whose scorers are those of the scores."""
     scorers = dict.fromkeys(scores["scorer"].unique().sort().to_list(), True)
-    return LanguageCell.of_frames("model", answers, scores, images, scorers=scorers, **more)
+    return cell_of_frames("model", answers, scores, images, scorers=scorers, **more)
 
 
 def scored_world(sets=40, *, seed=0, shifts=None, scorers=("offline",), scored=SCORED_ATTRIBUTES, **asked):

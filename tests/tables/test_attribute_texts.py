@@ -1,5 +1,6 @@
 """The texts that name a protected attribute."""
 
+from importlib.resources import files
 from itertools import combinations
 
 import pytest
@@ -7,11 +8,10 @@ import yaml
 
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
-from plumbline.tables import attribute_texts as module
 from plumbline.tables.attribute_texts import attribute_texts
 
 RACES = ("White", "Black", "Indian", "East Asian", "Southeast Asian", "Middle Eastern", "Latino")
-FILE = module.files("plumbline.tables") / "attribute_texts.yaml"
+FILE = files("plumbline.tables") / "attribute_texts.yaml"
 
 
 def test_the_data_file_says_what_it_is():

@@ -2,6 +2,7 @@
 
 import os
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ import yaml
 
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
-from plumbline.tables import generation_prompts as module
 from plumbline.tables.generation_designs import published_designs
 from plumbline.tables.generation_prompts import (
     instruction_ids,
@@ -39,7 +39,7 @@ NUMERIC = ("hiring", "performance", "warmth", "competence", "salary")
     ],
 )
 def test_the_data_files_say_what_they_are(name, expected):
-    file = module.files("plumbline.tables") / f"generation_{name}.yaml"
+    file = files("plumbline.tables") / f"generation_{name}.yaml"
     content = yaml.safe_load(file.read_text("utf-8"))
     assert content["id"] == f"generation_{name}" and "Uncovering Bias" in content["source"]
     # A change of a prompt is a change of every text that was generated: raise `version` with it.
@@ -73,9 +73,7 @@ def test_every_text_is_in_the_paper_word_by_word():
             "the paper's text is not there: put it into ../shared/papers or set PLUMBLINE_SHARED_DATA"
         )
     paper = PAPER.read_text("utf-8")
-    content = yaml.safe_load(
-        (module.files("plumbline.tables") / "generation_prompts.yaml").read_text("utf-8")
-    )
+    content = yaml.safe_load((files("plumbline.tables") / "generation_prompts.yaml").read_text("utf-8"))
     printed = {"{occupation}": "[OCCUPATION]", "{group}": "[GROUP]", "{prompt}": "{Prompt}"}
     kinds = [*content["prompts"].values(), content["instructions"], content["judge"]]
     for text in [text for kind in kinds for text in kind.values()]:

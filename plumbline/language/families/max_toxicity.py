@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.language.answers import Row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
 from plumbline.language.max_toxicity import MAX_METRICS, max_toxicity_rows
@@ -16,7 +15,7 @@ from plumbline.language.settings import LanguageSettings
 from plumbline.language.toxicity_by_group import group_score_rows
 from plumbline.language.worst_off import worst_off_rows
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 
 _DESCRIPTION = """
 How differently a model speaks of people who differ only in race, gender, body or age. Each counterfactual set shows one

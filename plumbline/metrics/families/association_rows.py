@@ -16,7 +16,7 @@ from plumbline.metrics.association_errors import Bounded, BoundedAssociations, b
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.markedness_rows import markedness_parts
 from plumbline.metrics.families.perception import Perception, perception_of
-from plumbline.metrics.families.rows import Row, base_row
+from plumbline.metrics.families.rows import base_row
 from plumbline.metrics.families.valence_correlation_rows import correlation_rows
 from plumbline.metrics.settings import MetricSettings
 from plumbline.statistics.clusters import few_sets_reason
@@ -31,7 +31,7 @@ from plumbline.statistics.partition_tests import (
 )
 from plumbline.statistics.reasons import joined, small_groups_reason
 from plumbline.statistics.shared_partitions import random_subset_chains
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 
 COMPOSITE = "gender_race"
 OTHERS = "others"

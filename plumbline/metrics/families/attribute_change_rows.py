@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.attribute_changes import compare_changes, matched_pairs, mean_change
 from plumbline.metrics.cell import Cell
-from plumbline.metrics.families.rows import Row
 from plumbline.metrics.families.varied_faces import VariedFaces, faces_row
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.valence_words import VALENCES
 from plumbline.statistics.reasons import joined
+from plumbline.tables.schema import Row
 
 PROTECTED = ("gender", "race", "age")
 """Attributes that the law protects; everything else that a dataset varies is a confound (table B.2)."""

@@ -15,7 +15,7 @@ from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.disparity_rows import RANGES, SKEWS, disparity_rows
 from plumbline.metrics.families.outcome_rows import harm_rows, proportion_rows
-from plumbline.metrics.families.rows import Row, base_row
+from plumbline.metrics.families.rows import base_row
 from plumbline.metrics.outcome_draws import Outcomes
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.tested_events import TestedEvent
@@ -23,7 +23,7 @@ from plumbline.statistics.clusters import cluster_codes
 from plumbline.statistics.groups import Groups, label_codes
 from plumbline.statistics.set_sampling import set_tables
 from plumbline.statistics.strata import permute_strata
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 from plumbline.tables.suites import Suite
 
 CONTRASTED = ("race", "gender", "age")

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.confounds import ConfoundFit, confound_fit
-from plumbline.metrics.families.rows import Row
 from plumbline.metrics.families.varied_faces import VariedFaces, faces_row, few_images
 from plumbline.metrics.level_means import level_means
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.valence_words import VALENCES
 from plumbline.statistics.reasons import joined
+from plumbline.tables.schema import Row
 
 SPLIT_AT_ZERO = ("pose", "smiling")
 """Confounds whose two directions differ: a face turns left or right, a mouth bends down or up."""

@@ -17,10 +17,9 @@ from plumbline.metrics.families.confound_level_rows import level_rows
 from plumbline.metrics.families.confound_line_rows import (
     line_rows,
 )
-from plumbline.metrics.families.rows import Row
 from plumbline.metrics.families.varied_faces import varied_faces
 from plumbline.metrics.settings import MetricSettings
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 
 
 def confound_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.metrics.families.rows import Row, estimate_columns
+from plumbline.metrics.families.rows import estimate_columns
 from plumbline.metrics.outcome_draws import Outcomes
 from plumbline.metrics.rates import (
     adverse_impact_reason,
@@ -23,6 +23,7 @@ from plumbline.statistics.clusters import few_sets_reason
 from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import estimate_table
 from plumbline.statistics.reasons import empty_groups_reason, joined, small_groups_reason
+from plumbline.tables.schema import Row
 
 
 @dataclass(frozen=True)

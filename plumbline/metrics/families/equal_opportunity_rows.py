@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.equal_opportunity import equal_opportunity_gap, max_gap, mean_gap
-from plumbline.metrics.families.rows import Row, base_row, estimate_columns
+from plumbline.metrics.families.rows import base_row, estimate_columns
 from plumbline.metrics.outcome_draws import Outcomes
 from plumbline.metrics.outcomes import proportions_of_counts
 from plumbline.metrics.rates import parity_differences
@@ -25,7 +25,7 @@ from plumbline.statistics.groups import Groups, attribute_groups, label_codes
 from plumbline.statistics.reasons import joined
 from plumbline.statistics.set_sampling import permute_sets, wilson_of_sets
 from plumbline.statistics.strata import permute_strata
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 from plumbline.tables.suites import Suite
 
 Gap = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]

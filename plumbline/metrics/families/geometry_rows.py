@@ -9,7 +9,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
-from plumbline.metrics.families.rows import Row
 from plumbline.metrics.principal_axes import AXES
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.valence_geometry import (
@@ -21,7 +20,7 @@ from plumbline.metrics.valence_geometry import (
 )
 from plumbline.metrics.valence_words import valence_words
 from plumbline.statistics.reasons import joined
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 from plumbline.tables.suites import Suite
 
 TEXT = "text"

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.metrics.families.rows import Row
 from plumbline.metrics.label_error import CorrectedRates, corrected_rates, rate_bounds
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident import PROBE, RIGHT
@@ -17,6 +16,7 @@ from plumbline.statistics.counts import count_table
 from plumbline.statistics.groups import Groups, label_codes
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.reasons import group_size_reason, joined
+from plumbline.tables.schema import Row
 from plumbline.tables.suites import GENDERS
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.families.rows import Row, base_row, estimate_columns
+from plumbline.metrics.families.rows import base_row, estimate_columns
 from plumbline.metrics.markedness import mean_markedness
 from plumbline.metrics.outcome_draws import Outcomes
 from plumbline.metrics.rates import parity_differences
@@ -18,6 +18,7 @@ from plumbline.statistics.clusters import cluster_codes, few_sets_reason
 from plumbline.statistics.estimates import estimate_table
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.reasons import empty_groups_reason, joined, small_groups_reason
+from plumbline.tables.schema import Row
 
 AVERAGED = "mean_over_templates"
 

@@ -19,7 +19,7 @@ from plumbline.metrics.families.disparity_rows import (
     SKEWS,
     disparity_rows,
 )
-from plumbline.metrics.families.rows import Row, base_row
+from plumbline.metrics.families.rows import base_row
 from plumbline.metrics.outcome_draws import Outcomes
 from plumbline.metrics.outcomes import harm_rate, proportions_of_counts
 from plumbline.metrics.settings import MetricSettings
@@ -28,7 +28,7 @@ from plumbline.statistics.clusters import cluster_codes, few_sets_reason
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.reasons import joined
 from plumbline.statistics.set_sampling import wilson_of_sets
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 
 
 def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.families.probe_tests import ProbeTest, probe_test_row
-from plumbline.metrics.families.rows import Row, estimate_columns
+from plumbline.metrics.families.rows import estimate_columns
 from plumbline.metrics.rates import parity_differences
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident import (
@@ -19,6 +19,7 @@ from plumbline.statistics.estimates import Estimate, estimate_table
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.reasons import small_groups_reason
 from plumbline.statistics.seeds import generator
+from plumbline.tables.schema import Row
 from plumbline.tables.suites import VALENCES
 
 

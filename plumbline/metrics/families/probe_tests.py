@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.families.rows import Row, base_row
+from plumbline.metrics.families.rows import base_row
 from plumbline.metrics.trident import (
     probe_outcomes,
 )
 from plumbline.statistics.counts import count_table
 from plumbline.statistics.groups import Groups, label_codes
+from plumbline.tables.schema import Row
 from plumbline.tables.suites import Suite
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.cores import side_by_side
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.desired_shares import equal_shares
-from plumbline.metrics.families.rows import Row, base_row
+from plumbline.metrics.families.rows import base_row
 from plumbline.metrics.ranking_estimates import Desired, Estimates, ndkl_estimates, skew_estimates
 from plumbline.metrics.ranking_samples import RankedGroups, TopSample, deal_in_sets, sample_top, usual_k
 from plumbline.metrics.rankings import skew_values
@@ -23,7 +23,7 @@ from plumbline.statistics.clusters import cluster_codes, few_sets_reason
 from plumbline.statistics.groups import AUDITED_ATTRIBUTES, Groups, attribute_groups
 from plumbline.statistics.rank_order import rank_order
 from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 
 CHANCE = "chance"
 """Column `statistic` of what random rankings give: the mean as value, the middle of the draws as interval."""

@@ -20,13 +20,13 @@ from plumbline.metrics.directional_bias import (
     gap_of_codes,
     template_shift,
 )
-from plumbline.metrics.families.rows import Row, base_row
+from plumbline.metrics.families.rows import base_row
 from plumbline.metrics.intra_set_cosine import intra_set_cosine
 from plumbline.metrics.settings import MetricSettings
 from plumbline.statistics.clusters import cluster_codes, few_sets_reason
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 from plumbline.tables.suites import Suite
 
 DEFAULT = "positive_minus_negative"

@@ -9,8 +9,7 @@ import polars as pl
 from plumbline.metrics.cell import Cell
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.reasons import joined
-
-Row = dict[str, object]
+from plumbline.tables.schema import Row
 
 
 def base_row(cell: Cell, **columns: object) -> Row:

@@ -16,7 +16,7 @@ from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.families.label_error_rows import LabelledTests, label_error_rows, true_genders
 from plumbline.metrics.families.probe_gap_rows import probe_gap_rows
 from plumbline.metrics.families.probe_tests import ProbeTest, probe_test, probe_test_row, true_classes
-from plumbline.metrics.families.rows import Row, noting_sets
+from plumbline.metrics.families.rows import noting_sets
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.trident import (
     RIGHT,
@@ -26,7 +26,7 @@ from plumbline.metrics.trident import (
 from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes, mixed_groups
 from plumbline.statistics.intervals import mean_of_proportions
 from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
-from plumbline.tables.schema import metric_frame
+from plumbline.tables.schema import Row, metric_frame
 from plumbline.tables.suites import GENDERS
 
 

@@ -7,12 +7,13 @@ from numpy.typing import NDArray
 
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.families.perception import Perception
-from plumbline.metrics.families.rows import Row, base_row
+from plumbline.metrics.families.rows import base_row
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.valence_correlation import valence_correlation
 from plumbline.statistics.clusters import few_sets_reason
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.reasons import joined
+from plumbline.tables.schema import Row
 
 
 def correlation_rows(

@@ -10,10 +10,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.families.rows import Row, base_row
+from plumbline.metrics.families.rows import base_row
 from plumbline.metrics.settings import MetricSettings
 from plumbline.metrics.valence_words import valence_words
 from plumbline.statistics.clusters import cluster_codes, few_sets_reason
+from plumbline.tables.schema import Row
 from plumbline.tables.suites import Suite
 
 
