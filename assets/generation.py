@@ -16,7 +16,8 @@ from plumbline.errors import CheckpointError, StorageError
 from plumbline.lvlm.backend import Asked, Backend
 from plumbline.lvlm.design import asked_rows
 from plumbline.lvlm.generation import GenerationStore, generate
-from plumbline.scorers.scoring import join_scores, score_texts
+from plumbline.scorers.scoring import score_texts
+from plumbline.scorers.text_scores import join_scores
 from plumbline.storage import Committed
 from plumbline.tables.generation_prompts import prompts_hash
 from plumbline.tables.generation_schema import GENERATION_SCHEMA, SCORE_SCHEMA

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from plumbline.audit_part import Part
 from plumbline.datasets.containment import leads_out
 from plumbline.datasets.records import LABEL_COLUMNS, unsafe_characters
 from plumbline.tables.suites import load_suite, trident_class_sets
@@ -53,10 +54,8 @@ RecordColumn = Annotated[str, AfterValidator(_record_column)]
 ClassSet = Annotated[str, AfterValidator(_class_set)]
 
 
-class ColumnMap(BaseModel):
+class ColumnMap(Part):
     """The column map of the reader `folder`, as the audit file has it under `map`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     index: Index = Field(description="CSV or Parquet table, below the dataset's root")
     path: Text = Field(description="its column with each image's path, below the root")
@@ -85,7 +84,7 @@ class ColumnMap(BaseModel):
     def _classes_are_mapped(self) -> ColumnMap:
         if self.classes is None:
             return self
-        attribute, labels = class_labels(self.classes)
+        attribute, labels = label_set(self.classes)
         if attribute not in self.columns:
             raise ValueError(f"`columns` must map `{attribute}`, which the label set {self.classes} is about")
         unknown = sorted(set(self.values.get(attribute, {}).values()) - set(labels))
@@ -100,12 +99,19 @@ class ColumnMap(BaseModel):
     def base_attribute(self) -> str | None:
         """Return the record column that must never be null; None where nothing of that kind is mapped."""
         if self.classes is not None:
-            return class_labels(self.classes)[0]
+            return label_set(self.classes).attribute
         return next((column for column in _BASES if column in self.columns), None)
 
 
-def class_labels(classes: str) -> tuple[str, tuple[str, ...]]:
-    """Return the record column that a label set of the Trident suites is about, and its labels.
+class LabelSet(NamedTuple):
+    """A label set of the Trident suites: the record column that it is about, and its labels."""
+
+    attribute: str
+    labels: tuple[str, ...]
+
+
+def label_set(classes: str) -> LabelSet:
+    """Return a label set of the Trident suites.
 
     Raises
     ------
@@ -113,4 +119,4 @@ def class_labels(classes: str) -> tuple[str, tuple[str, ...]]:
         If there is no such label set.
     """
     suite = load_suite("trident", classes=classes)
-    return str(suite.attribute), suite.class_labels
+    return LabelSet(str(suite.attribute), suite.class_labels)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from plumbline.datasets.column_map import ColumnMap, class_labels
+from plumbline.datasets.column_map import ColumnMap, label_set
 from plumbline.datasets.containment import dataset_root, index_file
 from plumbline.datasets.csv_index import Row, read_rows
 from plumbline.datasets.declaration import Declaration, LabelRule
@@ -42,7 +42,7 @@ class MappedFolder:
         self._map = column_map
         vocabularies = {column: dict(values) for column, values in column_map.values.items()}
         if column_map.classes is not None:
-            attribute, labels = class_labels(column_map.classes)
+            attribute, labels = label_set(column_map.classes)
             vocabularies.setdefault(attribute, {label: label for label in labels})
         self._rules = {
             column: LabelRule(column, source, vocabularies[column])

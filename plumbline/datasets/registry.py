@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
+from plumbline.classes import class_at
 from plumbline.datasets.column_map import ColumnMap
 from plumbline.datasets.records import Reader
 from plumbline.errors import ConfigError
@@ -53,6 +52,6 @@ def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
             found=f"{name} {'without' if column_map is None else 'with'} `map`",
             expected="`map` with the reader `folder` only",
         )
-    reader = getattr(import_module(f"plumbline.datasets.{name}"), READERS[name])
+    reader = class_at(f"{name}:{READERS[name]}", below="plumbline.datasets")
     made: Reader = reader(column_map) if column_map is not None else reader()
     return made

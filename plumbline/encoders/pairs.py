@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,27 +110,38 @@ def score_suites(
     rows = plan_batch_rows(encoder, cache, batch_rows, shard_rows=shard_rows)
     cut = Cut(len(files), shard_rows, rows)
     found = [_find(encoder.identity, files, texts, cut, cache) for texts in suites.values()]
-    texts_of, forward = list(suites.values()), FittingForward(encoder.score_pairs)
+    passes = _Passes(FittingForward(encoder.score_pairs), list(suites.values()), paths)
 
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return image_batches(files, spans, with_pillow(encoder), device=encoder.device, workers=workers)
 
-    def scored(batch: Any, lacking: list[int]) -> NDArray[np.float32]:
-        return forward(batch, *(texts_of[s] for s in lacking))
-
-    def results(logits: NDArray[np.float32], span: Span, lacking: list[int]) -> list[NDArray[np.float32]]:
-        _refuse_unusable(
-            logits, paths[span.start : span.stop], [text for s in lacking for text in texts_of[s]]
-        )
-        starts = np.cumsum([len(texts_of[s]) for s in lacking])[:-1]
-        return [np.ascontiguousarray(part) for part in np.split(logits, starts, axis=1)]
-
     fill(
-        found, cut, cache, batches=batches, forward=scored, results=results,
+        found, cut, cache, batches=batches, forward=passes.scored, results=passes.by_suite,
         device=encoder.device, progress=progress,
     )  # fmt: skip
     by_suite = {suite: Scored(row.array(), row.index()) for suite, row in zip(suites, found, strict=True)}
-    return ScoredSuites(by_suite, len(files), Work.of(found, forward))
+    return ScoredSuites(by_suite, len(files), Work.of(found, passes.forward))
+
+
+class _Passes(NamedTuple):
+    """Passes over images for all suites that lack them, each suite meant by its position."""
+
+    forward: FittingForward
+    texts: Sequence[Sequence[str]]
+    paths: Sequence[Path]
+
+    def scored(self, batch: Any, lacking: list[int]) -> NDArray[np.float32]:
+        """Return the logits of a batch with the texts of these suites, side by side."""
+        return self.forward(batch, *(self.texts[suite] for suite in lacking))
+
+    def by_suite(
+        self, logits: NDArray[np.float32], span: Span, lacking: list[int]
+    ) -> list[NDArray[np.float32]]:
+        """Return the logits of each of these suites; refuse what must not be kept."""
+        texts = [self.texts[suite] for suite in lacking]
+        _refuse_unusable(logits, self.paths[span.start : span.stop], list(chain.from_iterable(texts)))
+        starts = np.cumsum([len(of_suite) for of_suite in texts])[:-1]
+        return [np.ascontiguousarray(part) for part in np.split(logits, starts, axis=1)]
 
 
 def _find(

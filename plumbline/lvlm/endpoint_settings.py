@@ -7,15 +7,17 @@ import re
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from plumbline.audit_part import Part
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _URL = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+(?:/[A-Za-z0-9._~/-]*)?")
 _HIDDEN = "(not shown: it may hold a key)"
 
 
-class EndpointSettings(BaseModel):
+class EndpointSettings(Part):
     """One model behind one or several `/v1/chat/completions`; there is no place for a key, only for a variable's name.
 
     Raises
@@ -24,7 +26,7 @@ class EndpointSettings(BaseModel):
         With `url`, `key_variable` and what is expected. A value that may hold a key is not repeated.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     urls: tuple[str, ...] = Field(
         min_length=1, description="base URLs such as https://api.openai.com/v1, all of the same model"

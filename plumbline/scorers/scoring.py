@@ -11,11 +11,9 @@ from upath import UPath
 
 from plumbline.errors import ScoringError
 from plumbline.scorers.scorer import Scored, Scorer
-from plumbline.scorers.text_scores import KEPT_SCORES, TEXT, TEXT_KEY, TextScores, join_scores, text_keys
+from plumbline.scorers.text_scores import KEPT_SCORES, TEXT, TEXT_KEY, TextScores, text_keys
 from plumbline.storage.kept_rows import KeptRows
 from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
-
-__all__ = ["TextScores", "join_scores", "score_texts"]
 
 WINDOW_ROWS = 16_384
 """Texts that a scorer gets at once: enough for it to put those of one length together. Also the most of a part."""

@@ -10,10 +10,11 @@ from upath import UPath
 from plumbline.errors import ScoringError, StorageError
 from plumbline.scorers.offline import OfflineScorer
 from plumbline.scorers.scorer import Scored
-from plumbline.scorers.scoring import join_scores, score_texts
+from plumbline.scorers.scoring import score_texts
 from plumbline.scorers.text_scores import (
     NOT_SCORED,
     TEXT_SCORE_SCHEMA,
+    join_scores,
     score_coverage,
     text_keys,
 )
