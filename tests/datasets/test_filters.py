@@ -183,9 +183,11 @@ def test_every_class_set_of_the_trident_suites_has_its_dataset() -> None:
 )
 def test_filters_name_only_values_that_their_dataset_has(name: str, dataset: str) -> None:
     rules = {rule.column: rule for rule in load_declaration(dataset).rules}
-    for column, condition in row_filter(name).conditions.items():
-        if column in rules and "values" in condition:
-            assert set(condition["values"]) <= set(rules[column].values.values())
+    conditions = row_filter(name).conditions.items()
+    named = {column: told["values"] for column, told in conditions if column in rules and "values" in told}
+    assert named, "a filter that names no value shows nothing here"
+    for column, values in named.items():
+        assert set(values) <= set(rules[column].values.values())
 
 
 def test_default_filters_are_those_of_the_studies() -> None:
@@ -198,10 +200,11 @@ def test_default_filters_are_those_of_the_studies() -> None:
 
 @pytest.mark.parametrize("name", [name for name in reader_names() if name != MAPPED])
 def test_age_groups_cover_every_age_once(name: str) -> None:
-    for rule in reader_for(name).declaration.rules:
-        if rule.groups and rule.years:
-            ages = [age for first, last in rule.groups.values() for age in range(first, last + 1)]
-            assert ages == list(range(rule.years[0], rule.years[1] + 1))
+    grouped = [rule for rule in reader_for(name).declaration.rules if rule.groups and rule.years]
+    for rule in grouped:
+        ages = [age for first, last in rule.groups.values() for age in range(first, last + 1)]
+        assert ages == list(range(rule.years[0], rule.years[1] + 1))
+    assert [rule.column for rule in grouped] == (["age_group"] if name == "utkface" else [])
 
 
 def test_an_undeclared_dataset_is_an_error() -> None:

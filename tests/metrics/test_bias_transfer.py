@@ -2,6 +2,7 @@
 
 import numpy as np
 import polars as pl
+from only_row import one
 from polars.testing import assert_frame_equal
 from scipy import stats
 
@@ -51,15 +52,6 @@ def effects(before, after, *, draws=200, condition="projection", **given):
     return mitigation_effects(
         before, after, condition=condition, method="bias_prompts", rows=rows, settings=settings, **given
     )
-
-
-def one(frame, **key):
-    told = [
-        pl.col(name).is_null() if wanted is None else pl.col(name) == wanted for name, wanted in key.items()
-    ]
-    rows = frame.filter(*told)
-    assert rows.height == 1, (key, rows.height)
-    return rows.row(0, named=True)
 
 
 def planted(rates_before, rates_after, n=2400, seed=0):

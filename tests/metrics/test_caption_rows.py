@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from only_row import one
 from polars.testing import assert_frame_equal
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
@@ -64,12 +65,6 @@ def answers(cell, attribute):
             best = max(own, key=lambda pair: (cosine[i, pair[0]], -pair[0]))
             found.append((record["scene"], record[attribute], best[1]))
     return found
-
-
-def one(frame, **key):
-    found = frame.filter(*[pl.col(name).eq_missing(wanted) for name, wanted in key.items()])
-    assert found.height == 1, (key, found.height)
-    return found.row(0, named=True)
 
 
 def test_the_rows_have_the_schema_and_unique_keys(rows):

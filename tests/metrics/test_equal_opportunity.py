@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from only_row import one
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
@@ -12,12 +13,6 @@ from plumbline.errors import MetricError
 from plumbline.metrics import MetricSettings, equal_opportunity_gap
 from plumbline.metrics.equal_opportunity import max_gap, mean_gap
 from plumbline.metrics.families.equal_opportunity_rows import equal_opportunity_rows
-
-
-def one(frame, **key):
-    found = frame.filter(*[pl.col(name).eq_missing(wanted) for name, wanted in key.items()])
-    assert found.height == 1, (key, found.height)
-    return found.row(0, named=True)
 
 
 def test_by_hand():

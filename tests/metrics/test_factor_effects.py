@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from only_row import one
 from polars.testing import assert_frame_equal
 from scipy import stats
 
@@ -37,12 +38,6 @@ def answered(small, large, codes, names=("man", "woman"), clusters=None):
 def effects(data, **settings):
     quick = MetricSettings(**({"seed": 5, "resamples": 300, "permutations": 300} | settings))
     return factor_effects([data], PAIRS, settings=quick)
-
-
-def one(frame, **key):
-    rows = frame.filter(*[pl.col(name) == wanted for name, wanted in key.items()])
-    assert rows.height == 1, (key, rows.height)
-    return rows.row(0, named=True)
 
 
 def images(counts, size):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from only_row import one
 from polars.testing import assert_frame_equal
 
 from plumbline.errors import MetricError
@@ -25,15 +26,6 @@ def effects(before, after, *, rows=None, **given):
     return mitigation_effects(
         before, after, condition="projection", method="bias_prompts", rows=rows, settings=settings, **given
     )
-
-
-def one(frame, **key):
-    told = [
-        pl.col(name).is_null() if wanted is None else pl.col(name) == wanted for name, wanted in key.items()
-    ]
-    rows = frame.filter(*told)
-    assert rows.height == 1, (key, rows.height)
-    return rows.row(0, named=True)
 
 
 @pytest.fixture(scope="module")

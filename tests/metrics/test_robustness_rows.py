@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from only_row import one
 from polars.testing import assert_frame_equal
 
 from plumbline.metrics.registry import FAMILIES
@@ -24,14 +25,6 @@ def templated(make_cell):
 @pytest.fixture(scope="module")
 def rows(templated, quick):
     return FAMILY.compute(templated, settings=quick)
-
-
-def one(frame, **key):
-    found = frame.filter(*[
-        pl.col(name).is_null() if wanted is None else pl.col(name) == wanted for name, wanted in key.items()
-    ])  # fmt: skip
-    assert found.height == 1, (key, found.height)
-    return found.row(0, named=True)
 
 
 def loop_delta(cell, template, positive, negative):

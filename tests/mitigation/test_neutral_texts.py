@@ -244,7 +244,10 @@ def test_a_pattern_is_the_same_in_every_process():
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,
+            text=True,
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
+    # The process of the tests is the third.
+    patterns.add(f"{specific_pattern('race')} {specific_pattern('gender')}\n")
     assert len(patterns) == 1

@@ -154,7 +154,9 @@ def test_recomputed_differences_are_those_of_table_1(values):
 
 
 def test_the_pair_of_a_difference_differs_in_its_factor_only(values):
-    for row in values.filter(status="recomputed").iter_rows(named=True):
+    recomputed = values.filter(status="recomputed")
+    assert set(recomputed["factor"]) == {"size", "data_amount", "data_source"}
+    for row in recomputed.iter_rows(named=True):
         first, second = (study_checkpoints()[row[end]] for end in ("checkpoint", "reference_checkpoint"))
         differing = [name for name in first.factors if first.factors[name] != second.factors[name]]
         assert differing == [row["factor"]]
