@@ -9,9 +9,7 @@ from plumbline.encoders.encoder import Placement
 from plumbline.encoders.whole_models import FROM_DISK, ready_libraries
 from plumbline.lvlm.loaded_model import identity_of, load_images, load_tokenizer, stop_tokens
 from plumbline.lvlm.loading import LvlmFiles
-from plumbline.lvlm.prompt_format import find_format, plain_format
-
-_OWN_FORMAT = "instructblip"
+from plumbline.lvlm.prompt_format import format_of
 
 
 def identity_from_files(files: LvlmFiles, placement: Placement) -> str:
@@ -23,14 +21,10 @@ def identity_from_files(files: LvlmFiles, placement: Placement) -> str:
         If tokenizer, chat template or image processor cannot be loaded.
     """
     tokenizer = load_tokenizer(files)
-    if files.family == _OWN_FORMAT:
-        prompts = plain_format(tokenizer)
-    else:
-        prompts = find_format(tokenizer, files.folder, text_model=files.text_model, sees=files.sees)
     return identity_of(
         files,
         placement,
-        prompts=prompts,
+        prompts=format_of(files, tokenizer),
         images=load_images(files) if files.sees else None,
         stops=stop_tokens(SimpleNamespace(generation_config=_generation_config(files)), tokenizer),
     )

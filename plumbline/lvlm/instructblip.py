@@ -10,7 +10,7 @@ from plumbline.errors import GenerationError
 from plumbline.lvlm.loaded_model import load_images, load_model, load_tokenizer
 from plumbline.lvlm.loading import LvlmFiles
 from plumbline.lvlm.lvlm_folder import QFORMER_TOKENIZER
-from plumbline.lvlm.prompt_format import plain_format
+from plumbline.lvlm.prompt_format import format_of
 from plumbline.lvlm.transformers_backend import TransformersBackend
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class InstructBlipBackend(TransformersBackend):
             placement,
             model=load_model(files, placement),
             tokenizer=tokenizer,
-            prompts=plain_format(tokenizer),
+            prompts=format_of(files, tokenizer),
             images=load_images(files),
         )
 

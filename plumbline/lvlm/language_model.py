@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.encoders.encoder import Placement
 from plumbline.lvlm.loaded_model import load_model, load_tokenizer
 from plumbline.lvlm.loading import LvlmFiles
-from plumbline.lvlm.prompt_format import find_format
+from plumbline.lvlm.prompt_format import format_of
 from plumbline.lvlm.transformers_backend import TransformersBackend
 
 if TYPE_CHECKING:
@@ -33,13 +33,12 @@ class LanguageModelBackend(TransformersBackend):
 
     def __init__(self, files: LvlmFiles, placement: Placement) -> None:
         tokenizer = load_tokenizer(files)
-        prompts = find_format(tokenizer, files.folder, text_model=files.text_model, sees=False)
         super().__init__(
             files,
             placement,
             model=load_model(files, placement),
             tokenizer=tokenizer,
-            prompts=prompts,
+            prompts=format_of(files, tokenizer),
             images=None,
         )
 

@@ -9,7 +9,7 @@ from plumbline.encoders.encoder import Placement
 from plumbline.errors import CheckpointError
 from plumbline.lvlm.loaded_model import load_images, load_model, load_tokenizer
 from plumbline.lvlm.loading import LvlmFiles
-from plumbline.lvlm.prompt_format import IMAGE, find_format
+from plumbline.lvlm.prompt_format import IMAGE, format_of
 from plumbline.lvlm.transformers_backend import TransformersBackend
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LlavaBackend(TransformersBackend):
 
     def __init__(self, files: LvlmFiles, placement: Placement) -> None:
         tokenizer = load_tokenizer(files)
-        prompts = find_format(tokenizer, files.folder, text_model=files.text_model, sees=True)
+        prompts = format_of(files, tokenizer)
         images = load_images(files)
         model = load_model(files, placement)
         self._image_token = _image_token(files, model, tokenizer)

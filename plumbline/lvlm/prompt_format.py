@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from plumbline.encoders.folder_contents import read_configuration
 from plumbline.errors import CheckpointError, GenerationError
+from plumbline.lvlm.loading import LvlmFiles
 from plumbline.lvlm.lvlm_folder import CHAT_TEMPLATE
 
 IMAGE = "<image>"
@@ -30,8 +31,7 @@ _BLIND = {
     "mistral": "[INST] {} [/INST]",
     "gemma": _GEMMA,
 }
-PLAIN = "{}"
-"""InstructBLIP's: the prompt as it is."""
+_AS_IT_IS = "instructblip"
 
 TURN_ENDS = ("<end_of_turn>",)
 """Tokens that end an answer beside the end of the text, whether or not the checkpoint says so: Gemma's first release
@@ -114,15 +114,20 @@ class PromptFormat:
         return {"template": self.template, "content": self.content, "starts": self.starts}
 
 
-def find_format(tokenizer: Any, folder: Path, *, text_model: str, sees: bool) -> PromptFormat:
+def format_of(files: LvlmFiles, tokenizer: Any) -> PromptFormat:
     """Return the format of a checkpoint: the processor's chat template, else the tokenizer's, else the documented one.
+
+    InstructBLIP reads the prompt as it is, whatever templates there are.
 
     Raises
     ------
     CheckpointError
         If it has a chat template that puts the prompt, or the one image, in no place.
     """
-    templates = dict(_templates(tokenizer, folder, sees=sees))
+    if files.family == _AS_IT_IS:
+        return PromptFormat(tokenizer, "{}", "slot", False, starts=True)
+    sees = files.sees
+    templates = dict(_templates(tokenizer, files.folder, sees=sees))
     formats = [
         PromptFormat(tokenizer, template, content, sees, starts=where == "processor")
         for where, template in templates.items()
@@ -135,18 +140,13 @@ def find_format(tokenizer: Any, folder: Path, *, text_model: str, sees: bool) ->
         raise CheckpointError(
             "the chat template of this checkpoint does not take a prompt"
             + (" with one image" if sees else ""),
-            where=folder,
+            where=files.folder,
             found=next(iter(templates.values()))[:200],
             expected=f"one {IMAGE} and the prompt in what it renders"
             if sees
             else "the prompt in what it renders",
         )
-    return PromptFormat(tokenizer, (_SEEING if sees else _BLIND)[text_model], "slot", sees, starts=True)
-
-
-def plain_format(tokenizer: Any) -> PromptFormat:
-    """Return the format of a model that reads the prompt as it is."""
-    return PromptFormat(tokenizer, PLAIN, "slot", False, starts=True)
+    return PromptFormat(tokenizer, (_SEEING if sees else _BLIND)[files.text_model], "slot", sees, starts=True)
 
 
 def _templates(tokenizer: Any, folder: Path, *, sees: bool) -> Iterator[tuple[str, str]]:
