@@ -11,11 +11,11 @@ from assets.asked_cells import declaration_of
 from assets.gates import require_passed
 from assets.partitions import SLICES
 from assets.results import OWNERS, materialised
-from plumbline.audit_values import suggestion
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
 from plumbline.generation_entries import GenerateEntry
 from plumbline.lvlm.design import chosen, pictured, slices
+from plumbline.suggestion import suggestion
 from resources.places import Places
 
 

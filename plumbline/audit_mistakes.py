@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from plumbline.audit_values import suggestion
+from plumbline.suggestion import suggestion
 
 # Parts whose entries are of several kinds -> the key that says which.
 _TAGS = {"mitigations": "method", "scorers": "kind"}

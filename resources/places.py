@@ -24,6 +24,7 @@ from plumbline.generation_entries import LvlmEntry
 from plumbline.storage import Lake, ShardCache
 from plumbline.storage.record import AuditRecord, RecordedLake, named_audit, read_record
 from plumbline.watched import with_watched
+from plumbline.world.folders import PLANTED, ensure
 from resources.endpoints import changed_endpoint
 from resources.watched import watched_checkpoints
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from plumbline.lvlm.loading import LvlmFiles
 
 PROJECT = Path(__file__).resolve().parent.parent
-PLANTED = "planted:"
 _OF_AN_ENDPOINT = ("model", "send_seed", "send_top_k", "defaults")
 
 
@@ -197,8 +197,6 @@ class Places:
         """Return a dataset's folder; a folder of the planted world is written on first use."""
         root = self.dataset_entry(dataset).root
         if root.startswith(PLANTED):
-            from plumbline.world.folders import ensure
-
             return ensure(root.removeprefix(PLANTED), self.home / "world")
         if root.startswith(HUB):
             return dataset_folder(root, self.home)

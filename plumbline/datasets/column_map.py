@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import PurePosixPath
 from typing import Annotated, NamedTuple
 
@@ -11,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from plumbline.audit_part import Part
 from plumbline.datasets.containment import leads_out
 from plumbline.datasets.records import LABEL_COLUMNS, unsafe_characters
+from plumbline.suggestion import suggestion
 from plumbline.tables.suites import load_suite, trident_class_sets
 
 MAPPED_COLUMNS = (*LABEL_COLUMNS, "split")
@@ -36,9 +36,7 @@ def _index(value: str) -> str:
 
 def _record_column(value: str) -> str:
     if value not in MAPPED_COLUMNS:
-        close = difflib.get_close_matches(value, MAPPED_COLUMNS, n=1)
-        meant = f"; did you mean `{close[0]}`?" if close else ""
-        raise ValueError(f"one of {', '.join(MAPPED_COLUMNS)}{meant}")
+        raise ValueError(f"one of {', '.join(MAPPED_COLUMNS)}{suggestion(value, MAPPED_COLUMNS)}")
     return value
 
 

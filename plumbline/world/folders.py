@@ -14,13 +14,16 @@ from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
 from plumbline.world.layouts.layout import TRUTH_FILE, Layout
 
-__all__ = ["KINDS", "TRUTH_FILE", "bad_files", "ensure", "world_version"]
+__all__ = ["KINDS", "PLANTED", "TRUTH_FILE", "bad_files", "ensure", "world_version"]
+
+PLANTED = "planted:"
+"""Begins the root of a dataset of the planted world."""
 
 KINDS = (
     "causalface", "celeba", "fairface", "folder", "idenprof", "neutral", "pata", "socialcounterfactuals",
     "socialcounterfactuals_parquet", "utkface",
 )  # fmt: skip
-"""What may follow `planted:`; each has a module of its name in `layouts`."""
+"""What may follow it; each has a module of its name in `layouts`."""
 
 _GENERATORS = ("faces.py", "looks.py", "painting.py", "layouts/layout.py", "sources.yaml")
 
