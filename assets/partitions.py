@@ -7,12 +7,19 @@ from typing import NamedTuple
 
 import dagster as dg
 
+from plumbline.audit import Audit
+
 DATASETS = dg.DynamicPartitionsDefinition(name="dataset")
 ENCODERS = dg.DynamicPartitionsDefinition(name="encoder")
 LVLMS = dg.DynamicPartitionsDefinition(name="lvlm")
 SLICES = dg.DynamicPartitionsDefinition(name="slice")
 GRID = dg.MultiPartitionsDefinition({"dataset": DATASETS, "encoder": ENCODERS})
 ANSWERS = dg.MultiPartitionsDefinition({"lvlm": LVLMS, "slice": SLICES})
+
+
+def named_partitions(audit: Audit) -> dict[str, list[str]]:
+    """Return definition -> keys that the audit file names; slices follow from the records of their datasets."""
+    return {DATASETS.name: [*audit.datasets], ENCODERS.name: [*audit.encoders], LVLMS.name: [*audit.lvlms]}
 
 
 def cell_key(dataset: str, encoder: str) -> dg.MultiPartitionKey:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, places_of
+from orchestration.terminal import ConfigOption, places_of, say
 
 
 def sample_annotations_command(
@@ -22,4 +22,4 @@ def sample_annotations_command(
 
     sheets = write_annotation_sheets(places_of(config), to, seed=seed)
     for line in (*map(str, sheets.files), *sheets.shortfalls):
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        say(line)

@@ -9,11 +9,11 @@ from rich.table import Table
 
 from assets.audit_changes import changes_of
 from assets.audit_comparison import compare_audits, compare_checkpoints
+from orchestration.terminal import safe
 from plumbline.errors import ConfigError
 from plumbline.report.changes import Changes
 from plumbline.report.html import render_changes
 from plumbline.report.listings import Listing
-from plumbline.report.visible import visible
 from plumbline.storage.record import NEWEST, named_audit, recorded_audits
 from resources.places import Places
 
@@ -51,7 +51,7 @@ def compare(places: Places, old: str, new: str, *, console: Console) -> Changes:
 
 def print_changes(changes: Changes, *, console: Console) -> None:
     """Show what got worse, what changed most clearly, why, and how many images flipped."""
-    console.print(f"[bold]{_safe(changes.old)}[/] → [bold]{_safe(changes.new)}[/]", highlight=False)
+    console.print(f"[bold]{safe(changes.old)}[/] → [bold]{safe(changes.new)}[/]", highlight=False)
     if changes.worst.height:
         _print(changes.regressions, "Worse than before by more than is allowed", console, style="red")
     elif changes.differences.height:
@@ -65,7 +65,7 @@ def print_changes(changes: Changes, *, console: Console) -> None:
     if changes.reasons.rows:
         _print(changes.reasons, "Where the changes come from", console)
     for said in changes.absent:
-        console.print(f"not compared as it should be: {_safe(said)}", style="yellow", highlight=False)
+        console.print(f"not compared as it should be: {safe(said)}", style="yellow", highlight=False)
 
 
 def write_changes(path: Path, changes: Changes) -> None:
@@ -78,11 +78,7 @@ def _print(listing: Listing, title: str, console: Console, *, style: str | None 
     for place, head in enumerate(listing.heads):
         table.add_column(head, justify="right" if place in listing.numeric else "left", overflow="fold")
     for row in listing.rows:
-        table.add_row(*map(_safe, row))
+        table.add_row(*map(safe, row))
     console.print(table)
     if listing.note:
         console.print(listing.note, style="dim", highlight=False)
-
-
-def _safe(text: str) -> str:
-    return escape(visible(text))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, places_of
+from orchestration.terminal import ConfigOption, console, places_of, say
 
 
 def diff_command(
@@ -29,5 +29,5 @@ def diff_command(
     print_changes(changes, console=console)
     if html is not None:
         write_changes(html, changes)
-        console.print(f"Page: {html}", soft_wrap=True, highlight=False, markup=False)
+        say(f"Page: {html}")
     raise typer.Exit(1 if changes.worst.height else 0)

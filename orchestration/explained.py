@@ -1,18 +1,16 @@
 """An explanation as a terminal shows it, and the page beside it."""
 
 from pathlib import Path
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from assets.explanation import explain, write_page
+from orchestration.terminal import safe
 from plumbline.explain.chain import STATES, damaged
 from plumbline.explain.explanation import Explanation, find_row
 from plumbline.explain.page import change_text, estimate_text
-from plumbline.report.visible import visible
 from resources.places import Places
 
 _COLOURS = {"unchanged": "green", "changed": "red", "gone": "red", "not checked": "dim"}
@@ -47,19 +45,19 @@ def explain_row(
 def print_explanation(explanation: Explanation, *, console: Console) -> None:
     """Show an explanation in a terminal."""
     row = explanation.row
-    console.print(f"[bold]{_safe(row['metric'])}[/] {_safe(estimate_text(row))}", highlight=False)
+    console.print(f"[bold]{safe(row['metric'])}[/] {safe(estimate_text(row))}", highlight=False)
     told = ", ".join(f"{name}={value}" for name, value in explanation.measured.items() if name != "metric")
-    console.print(f"row {explanation.id}: {_safe(told)}", highlight=False)
+    console.print(f"row {explanation.id}: {safe(told)}", highlight=False)
     console.print(_chain(explanation))
     for link in explanation.chain:
         if link.texts:
             more = len(link.texts) - _PROMPTS_SHOWN
             shown = " | ".join(link.texts[:_PROMPTS_SHOWN]) + (f" | and {more} more" if more > 0 else "")
-            console.print(f"{_safe(link.what)}: {_safe(shown)}", style="dim", highlight=False)
+            console.print(f"{safe(link.what)}: {safe(shown)}", style="dim", highlight=False)
     lost = damaged(explanation.chain)
     for link in lost:
         console.print(
-            f"{STATES[link.state]}: {_safe(link.what)} {_safe(link.name)}: {_safe(link.note)}",
+            f"{STATES[link.state]}: {safe(link.what)} {safe(link.name)}: {safe(link.note)}",
             style="red",
             highlight=False,
         )
@@ -67,7 +65,7 @@ def print_explanation(explanation: Explanation, *, console: Console) -> None:
         console.print(
             "Everything that could be checked is what this number was computed from.", highlight=False
         )
-    console.print(f"\nThe images that move it most. {_safe(explanation.influence.method)}", highlight=False)
+    console.print(f"\nThe images that move it most. {safe(explanation.influence.method)}", highlight=False)
     if explanation.influence.moved:
         console.print(_moved(explanation))
 
@@ -78,9 +76,9 @@ def _chain(explanation: Explanation) -> Table:
     )
     for link in explanation.chain:
         state = f"[{_COLOURS[link.state]}]{STATES[link.state]}[/]"
-        note = f"\n{_safe(link.note)}" if link.note else ""
+        note = f"\n{safe(link.note)}" if link.note else ""
         table.add_row(
-            "  " * link.level + _safe(link.what), _safe(link.name) + note, state, (link.digest or "–")[:12]
+            "  " * link.level + safe(link.what), safe(link.name) + note, state, (link.digest or "–")[:12]
         )
     return table
 
@@ -90,9 +88,5 @@ def _moved(explanation: Explanation) -> Table:
     for moved in explanation.influence.moved:
         found = [explanation.thumbnails.get(image) for image in moved.images[:2]]
         names = [f"{one.path}{' (' + one.missing + ')' if one.missing else ''}" for one in found if one]
-        table.add_row(change_text(moved.change), _safe(moved.told), _safe(", ".join(names)))
+        table.add_row(change_text(moved.change), safe(moved.told), safe(", ".join(names)))
     return table
-
-
-def _safe(text: Any) -> str:
-    return escape(visible(text))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, places_of
+from orchestration.terminal import ConfigOption, console, places_of, say
 from resources.places import Places
 
 
@@ -29,7 +29,7 @@ def export_command(
     assert past.past is not None
     folder = (to or Path(f"audit-{past.past.audit_id[:12]}")).resolve()
     for name in export_audit(past, folder, report=report_of(places, past.past.audit_id)):
-        console.print(str(folder / name), soft_wrap=True, highlight=False, markup=False)
+        say(folder / name)
 
 
 def report_of(places: Places, audit_id: str) -> Path | None:
@@ -54,7 +54,7 @@ def verify_command(
     wrong = {"missing": verdict.missing, "changed": verdict.changed, "extra": verdict.extra}
     for what, names in wrong.items():
         for name in names:
-            console.print(f"{what}: {name}", style="red", markup=False, highlight=False, soft_wrap=True)
+            say(f"{what}: {name}", style="red")
     counts = ", ".join(f"{len(names)} {what}" for what, names in wrong.items() if names)
     said = "As it was exported" if verdict.passed else f"Not as it was exported, {counts}"
     console.print(f"{said}: {verdict.sound} file(s) are the same.", highlight=False)
@@ -75,4 +75,4 @@ def export_mitigation_command(
     from assets.mitigation_export import export_from_audit
 
     for path in export_from_audit(places_of(config), encoder, dataset, mitigation, to):
-        console.print(str(path), soft_wrap=True, highlight=False, markup=False)
+        say(path)

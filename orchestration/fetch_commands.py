@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.terminal import ConfigOption, console, places_of
+from orchestration.terminal import ConfigOption, console, places_of, say
 from plumbline.errors import PlumblineError
 from resources.places import Places
 
@@ -77,7 +77,7 @@ def _fetch(places: Places, one, *, newest: bool) -> None:
         folder = fetch_dataset(places, one.id)
         reader = places.dataset_entry(one.id).reader
         text = obtaining(reader).instructions(one.id) if folder is None else f"{one.id}: {folder}"
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
+    say(text)
 
 
 def _fetch_checkpoint(places: Places, one, *, newest: bool) -> str:
@@ -102,7 +102,7 @@ def _extract(places: Places, dataset: str, archive: Path) -> None:
 
         folder, extracted = extract_dataset(places, dataset, archive, progress=show)
     text = f"{dataset}: {folder} ({extracted.files} files, {extracted.bytes / 1e6:,.0f} MB)"
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
+    say(text)
 
 
 def _print_fetchable(places: Places, lines) -> None:

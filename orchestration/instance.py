@@ -11,6 +11,7 @@ from typing import IO
 
 import dagster as dg
 
+from assets.partitions import SLICES, named_partitions
 from orchestration.disk_errors import disk_errors_named
 from orchestration.run_processes import is_gone
 from plumbline.errors import PlumblineError
@@ -148,14 +149,13 @@ def close_orphans(instance: dg.DagsterInstance) -> int:
 
 def register_partitions(instance: dg.DagsterInstance, places: Places) -> None:
     """Add datasets, encoders and generative models of the audit file as partitions; those of other files stay."""
-    audit = places.audit
-    for name, wanted in (("dataset", audit.datasets), ("encoder", audit.encoders), ("lvlm", audit.lvlms)):
+    for name, wanted in named_partitions(places.audit).items():
         _register(instance, name, wanted)
 
 
 def register_slices(instance: dg.DagsterInstance, slices: Iterable[str]) -> None:
     """Add slices as partitions: which there are is known once the records of their dataset are."""
-    _register(instance, "slice", slices)
+    _register(instance, SLICES.name, slices)
 
 
 def _register(instance: dg.DagsterInstance, name: str, wanted: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.partitions import SLICES, named_partitions
 from assets.sources import report_sources
 from orchestration.conditions import asked_partitions
 from orchestration.stamps import source_stamps
@@ -63,13 +64,7 @@ def new_partitions(
     instance: dg.DagsterInstance, places: Places
 ) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
     """Return the partitions that the audit file names and Dagster does not know yet."""
-    audit = places.audit
-    wanted = {
-        "dataset": audit.datasets,
-        "encoder": audit.encoders,
-        "lvlm": audit.lvlms,
-        "slice": sorted(asked_partitions(places)["slice"]),
-    }
+    wanted = named_partitions(places.audit) | {SLICES.name: sorted(asked_partitions(places)[SLICES.name])}
     known = {name: set(instance.get_dynamic_partitions(name)) for name in wanted}
     lacking = {name: [key for key in keys if key not in known[name]] for name, keys in wanted.items()}
     return [dg.AddDynamicPartitionsRequest(name, keys) for name, keys in lacking.items() if keys]

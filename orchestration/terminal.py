@@ -40,3 +40,17 @@ def say_warnings_plainly() -> None:
         handler = logging.StreamHandler()
         handler.setLevel(logging.WARNING)
         root.addHandler(handler)
+
+
+def say(text: object, *, style: str | None = None) -> None:
+    """Print a line as it is: paths and messages may hold brackets, and are copied, so that they are not broken."""
+    console.print(str(text), style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def safe(text: object) -> str:
+    """Return a text of a model or a file as it can stand in markup: nothing in it is obeyed, nothing hides."""
+    from rich.markup import escape
+
+    from plumbline.report.visible import visible
+
+    return escape(visible(text))
