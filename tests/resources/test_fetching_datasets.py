@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestration import command_line
 from plumbline.datasets import reader_names
 from plumbline.datasets.addresses import dataset_folder, parse_dataset_address
 from plumbline.datasets.obtaining import obtaining
@@ -191,21 +192,36 @@ def command(home: Places, *arguments: str) -> subprocess.CompletedProcess:
     )  # fmt: skip
 
 
-def test_the_command_lists_explains_and_extracts(tmp_path):
+@pytest.fixture
+def command_here(monkeypatch, capsys):
+    """Return what `command` does, in this process: that it also works in one of its own takes one start to show."""
+
+    def run(home: Places, *arguments: str) -> subprocess.CompletedProcess:
+        monkeypatch.setenv("PLUMBLINE_AUDIT", str(home.audit_path))
+        monkeypatch.setenv("PLUMBLINE_HOME", str(home.home))
+        monkeypatch.setattr(sys, "argv", ["plumbline", "fetch", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            command_line.main()
+        return subprocess.CompletedProcess(arguments, ended.value.code or 0, *capsys.readouterr())
+
+    return run
+
+
+def test_the_command_lists_explains_and_extracts(tmp_path, command_here):
     home = places(tmp_path, {"faces": str(tmp_path / "faces")}, reader="celeba")
     listed = command(home)
     assert listed.returncode == 0 and "to be asked for" in listed.stdout, listed.stderr
-    explained = command(home, "faces")
+    explained = command_here(home, "faces")
     assert explained.returncode == 0, explained.stderr
     assert "non-commercial research only" in explained.stdout
     assert "plumbline fetch faces --archive FILE" in explained.stdout
-    newest = command(home, "faces", "--newest")
+    newest = command_here(home, "faces", "--newest")
     assert newest.returncode == 2 and "names its commit" in newest.stderr
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("list_attr_celeba.txt", b"0")
-    extracted = command(home, "faces", "--archive", str(tmp_path / "a.zip"))
+    extracted = command_here(home, "faces", "--archive", str(tmp_path / "a.zip"))
     assert extracted.returncode == 0, extracted.stderr
     assert contents(tmp_path / "faces") == ["list_attr_celeba.txt"]
-    again = command(home, "faces", "--archive", str(tmp_path / "a.zip"))
+    again = command_here(home, "faces", "--archive", str(tmp_path / "a.zip"))
     assert again.returncode == 2 and "holds something already" in again.stderr
     assert "Traceback" not in again.stderr
