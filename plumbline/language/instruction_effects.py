@@ -10,13 +10,11 @@ import polars as pl
 from plumbline.language.answers import answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.max_toxicity import MAX_METRICS, P90
-from plumbline.language.pairs import unpaired_reason, with_counterparts
-from plumbline.language.scored_answers import codes, parts, questions
+from plumbline.language.pairs import paired_change, unpaired_reason, with_counterparts
+from plumbline.language.scored_answers import parts, questions
 from plumbline.language.scored_blocks import every_question
 from plumbline.language.set_spreads import set_spreads
 from plumbline.language.settings import LanguageSettings
-from plumbline.statistics.seeds import generator
-from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.tables.schema import Row
 
@@ -79,16 +77,8 @@ def _max_changes(
     pairs = found.drop_nulls(["before", "after"])
     alone = unpaired_reason(pairs.height, found.height, what="sets × seeds")
     for statistic, share in STATISTICS.items():
-        change = paired_set_changes(
-            pairs["before"].to_numpy(),
-            pairs["after"].to_numpy(),
-            codes(pairs["unit"]),
-            share=share,
-            resamples=settings.resamples,
-            permutations=settings.permutations,
-            rng=generator(settings.seed, model, *names, prompt, instruction, statistic, "change"),
-            confidence=settings.confidence,
-        )
+        labels = (model, *names, prompt, instruction, statistic, "change")
+        change = paired_change(pairs, "before", "after", share=share, labels=labels, settings=settings)
         row = answer_row(
             model,
             metric=f"{MAX_METRICS[scored]}_change",

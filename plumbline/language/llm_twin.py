@@ -10,14 +10,12 @@ import polars as pl
 from plumbline.language.answers import answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.instruction_effects import STATISTICS
-from plumbline.language.pairs import unpaired_reason, with_counterparts
-from plumbline.language.scored_answers import ScoredAnswers, codes, parts, questions
+from plumbline.language.pairs import paired_change, unpaired_reason, with_counterparts
+from plumbline.language.scored_answers import ScoredAnswers, parts, questions
 from plumbline.language.scored_blocks import every_question
 from plumbline.language.set_spreads import OF_SET, set_spreads
 from plumbline.language.settings import LanguageSettings
 from plumbline.statistics.reasons import joined
-from plumbline.statistics.seeds import generator
-from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.statistics.set_correlation import unit_correlation
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.tables.schema import Row
@@ -84,15 +82,8 @@ def _difference_rows(
         alone = unpaired_reason(own.height, found.height, what="sets × seeds")
         for statistic, share in STATISTICS.items():
             labels = (model, dataset, attribute, scorer, prompt, statistic, "over its language model")
-            change = paired_set_changes(
-                own["spread_twin"].to_numpy(),
-                own["spread"].to_numpy(),
-                codes(own["unit"]),
-                share=share,
-                resamples=settings.resamples,
-                permutations=settings.permutations,
-                rng=generator(settings.seed, *labels),
-                confidence=settings.confidence,
+            change = paired_change(
+                own, "spread_twin", "spread", share=share, labels=labels, settings=settings
             )
             yield (
                 answer_row(

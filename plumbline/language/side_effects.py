@@ -9,11 +9,9 @@ import polars as pl
 from plumbline.language.answers import UNIT, answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.instruction_effects import instructed
-from plumbline.language.pairs import unpaired_reason, with_counterparts
-from plumbline.language.scored_answers import REFUSED, codes, parts
+from plumbline.language.pairs import paired_change, unpaired_reason, with_counterparts
+from plumbline.language.scored_answers import REFUSED, parts
 from plumbline.language.settings import LanguageSettings
-from plumbline.statistics.seeds import generator
-from plumbline.statistics.set_changes import paired_set_changes
 from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.tables.schema import Row
 from plumbline.text.tokens import word_number
@@ -75,16 +73,8 @@ def _rows(
     pairs = found.drop_nulls(["refused", "refused_before"])
     alone = unpaired_reason(pairs.height, found.height, what="answers")
     for metric, (value, statistic) in _CHANGES.items():
-        change = paired_set_changes(
-            pairs[f"{value}_before"].to_numpy(),
-            pairs[value].to_numpy(),
-            codes(pairs["unit"]),
-            share=None,
-            resamples=settings.resamples,
-            permutations=settings.permutations,
-            rng=generator(settings.seed, model, *names, prompt, instruction, metric),
-            confidence=settings.confidence,
-        )
+        labels = (model, *names, prompt, instruction, metric)
+        change = paired_change(pairs, f"{value}_before", value, share=None, labels=labels, settings=settings)
         row = answer_row(
             model,
             metric=metric,

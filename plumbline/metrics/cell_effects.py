@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from plumbline.metrics.answered_dataset import answered_dataset
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.outcome_comparisons import HARM, outcome_answers, outcome_comparisons
-from plumbline.metrics.paired_comparisons import Comparison, Key, PairedAnswers, Reading, everyone
+from plumbline.metrics.paired_comparisons import Compared, Comparison, Key, PairedAnswers, Reading, everyone
 from plumbline.metrics.paired_effect import SideNames
 from plumbline.metrics.paired_rows import paired_rows
 from plumbline.metrics.retrieval import HITS
@@ -113,15 +113,15 @@ def _of_outcome(compared: Comparison) -> Comparison:
 
 def _trident(
     cells: Mapping[str, Cell], at: NDArray[np.int64], given: Mapping[str, TridentAnswers | None]
-) -> tuple[_Found, list[Comparison]]:
+) -> Compared:
     """Return the scores of the one-probe tests and what is compared of them, where both cells have them."""
     if any("trident" not in cell.logits for cell in cells.values()):
-        return {}, []
+        return Compared({}, [])
     before = cells[_BEFORE]
     kept = _kept(cells, "trident")[at]
     tests = TridentTests.of(before.logits["trident"].suite, before.records[at], kept)
     if tests is None:
-        return {}, []
+        return Compared({}, [])
     answers = {
         side: (given[side] or TridentAnswers.of(cell.logits["trident"])).at(at)
         for side, cell in cells.items()
@@ -129,10 +129,10 @@ def _trident(
     return compared_tests(tests, answers)
 
 
-def _retrieval(hits: tuple[Hits, Hits] | None, at: NDArray[np.int64]) -> tuple[_Found, list[Comparison]]:
+def _retrieval(hits: tuple[Hits, Hits] | None, at: NDArray[np.int64]) -> Compared:
     """Return what retrieval finds, and the comparison of how often it does."""
     if hits is None:
-        return {}, []
+        return Compared({}, [])
     found: _Found = {
         side: {("retrieval", name): own[name][at] for name in HITS}
         for side, own in zip(_SIDES, reversed(hits))
@@ -145,7 +145,7 @@ def _retrieval(hits: tuple[Hits, Hits] | None, at: NDArray[np.int64]) -> tuple[_
         )
         for name, told in HITS.items()
     ]
-    return found, compared
+    return Compared(found, compared)
 
 
 def _share_found(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:

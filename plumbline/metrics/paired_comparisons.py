@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,13 @@ class PairedAnswers:
 
     scores: Mapping[str, Mapping[Key, NDArray[Any]]] = field(repr=False)
     clusters: NDArray[np.int64] | None = None
+
+
+class Compared(NamedTuple):
+    """The answers of each side by key, and what is compared of them."""
+
+    scores: dict[str, dict[Key, NDArray[Any]]]
+    comparisons: list[Comparison]
 
 
 def everyone(kept: NDArray[np.bool_]) -> Groups:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import SuiteLogits
-from plumbline.metrics.paired_comparisons import Comparison, Key, Reading, everyone
+from plumbline.metrics.paired_comparisons import Compared, Comparison, Key, Reading, everyone
 from plumbline.metrics.rates import parity_differences
 from plumbline.metrics.trident import probe_predictions
 from plumbline.statistics.counts import mean_shares, shares
@@ -128,9 +128,7 @@ class TridentTests:
         yield Comparison((_RIGHT_CLASS,), seen, (micro,), cost)
 
 
-def compared_tests(
-    tests: TridentTests, sides: Mapping[str, TridentAnswers]
-) -> tuple[dict[str, dict[Key, NDArray[Any]]], list[Comparison]]:
+def compared_tests(tests: TridentTests, sides: Mapping[str, TridentAnswers]) -> Compared:
     """Return the scores of each side's answers, and what is compared of them.
 
     Raises
@@ -149,7 +147,7 @@ def compared_tests(
             )
     trials = max(len(answers.class_winner) for answers in sides.values())
     scores = {side: tests.scores(answers, trials=trials) for side, answers in sides.items()}
-    return scores, list(tests.comparisons(trials=trials))
+    return Compared(scores, list(tests.comparisons(trials=trials)))
 
 
 def _by_name(groups: Groups) -> Groups:
