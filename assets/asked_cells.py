@@ -1,13 +1,12 @@
 """What the audit file asks of one encoder on one dataset: suites and mitigations."""
 
-from plumbline.audit_values import JUDGED
 from plumbline.datasets import Declaration
 from plumbline.encoders.families import Family, require
 from plumbline.encoders.suite_needs import answers
 from plumbline.errors import ConfigError
 from plumbline.mitigation.methods import METHODS
 from plumbline.mitigation.settings import MitigationSettings
-from plumbline.tables.suites import Suite, load_suite
+from plumbline.tables.suites import JUDGED, Suite, load_suite
 from resources.places import Places
 
 

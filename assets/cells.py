@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from assets.asked_cells import cell_mitigations, cell_suites, declaration_of
+from assets.checks import must_pass
 from assets.gates import require_passed
 from assets.partitions import cell_of
 from plumbline import __version__
@@ -249,5 +250,5 @@ class StoredCell:
 def passed_cell(context: dg.AssetExecutionContext, places: Places) -> StoredCell:
     """Return the running cell, whose dataset has passed its checks; refuses it otherwise."""
     dataset, model = cell_of(context)
-    require_passed(context, places, dataset, of=("records", "extended_records"))
+    require_passed(context, places, dataset, of=must_pass(places, dataset))
     return StoredCell.find(places, dataset, model)

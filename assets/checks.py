@@ -59,6 +59,11 @@ def label_vocabulary(entry: DatasetEntry) -> dict[str, list[str]]:
     return {r.column: [*r.values.values(), *r.groups] for r in rules if r.values or r.groups}
 
 
+def must_pass(places: Places, dataset: str) -> tuple[str, ...]:
+    """Return the assets whose checks a cell of a dataset must pass; automatic labels only where they are used."""
+    return ("records", "extended_records") if places.audit.uses_automatic_labels(dataset) else ("records",)
+
+
 def declared(places: Places, dataset: str) -> str:
     """Return the digest of what the audit file demands of a dataset: a verdict holds for these demands only."""
     audit, entry = places.audit, places.dataset_entry(dataset)
@@ -154,11 +159,33 @@ _CHECKS: tuple[tuple[str, str, str, Facts, Expectations], ...] = (
      _accounts, _accounted),
     ("extended_records", "composite_balance", "The share of every base × automatic gender label lies in its range.",
      _balance_facts("extended_records", composite=True), _within_range),
-    ("extended_records", "label_error", "The automatic gender label errs in no group more often than allowed.",
+    ("extended_records", "label_error", "The automatic gender label errs in no group of enough images more often than "
+     "`thresholds.label_error` allows. It blocks where Trident suites, or a balance, use that label; else it warns.",
      _label_error, _error_limited),
 )  # fmt: skip
 
 BLOCKING_CHECKS = tuple(dg.AssetCheckKey(dg.AssetKey(asset), name) for asset, name, *_ in _CHECKS)
+
+
+def _error_told(places: Places, error: pl.DataFrame) -> str:
+    """Return how often the automatic label is wrong and what is allowed; `error` is of `_label_error`."""
+    limit, least = places.audit.thresholds.label_error, places.audit.statistics.min_group
+    left_out = f"groups of fewer than {least} images are left out"
+    if error.is_empty():
+        return f"not checked: no group has {least} images with a gender (man or woman) of their own"
+    wrong = error.filter(pl.col("rate") > limit)
+    if wrong.is_empty():
+        return (
+            f"wrong on at most {error['rate'].max():.1%} of a group's images, allowed {limit:.0%}; {left_out}"
+        )
+    told = ", ".join(
+        f"{row['rate']:.1%} of {row['n']} images ({row['group'] or 'all together'})"
+        for row in wrong.iter_rows(named=True)
+    )
+    return (
+        f"the automatic gender is wrong on {told}; allowed {limit:.0%}, {left_out}. Name another `labeller` in the "
+        "audit file, or raise `thresholds.label_error` and read what depends on the label with that in mind"
+    )
 
 
 def _asset_check(
@@ -173,13 +200,16 @@ def _asset_check(
         dataset = context.partition_key
         frame = facts(places, dataset)
         outcome = quality.validate(f"{dataset}.{name}", frame, lambda gx: expectations(gx, places, dataset))
+        told = _error_told(places, frame) if facts is _label_error else None
         places.lake.write_table(
             "checks",
-            outcome_row(asset, name, description, frame, outcome),
+            outcome_row(asset, name, description, frame, outcome, told=told),
             partition=f"{dataset}|{asset}.{name}",
             details={"declared": declared(places, dataset)},
         )
-        return check_result(frame, outcome)
+        blocks = asset in must_pass(places, dataset)
+        severity = dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN
+        return check_result(frame, outcome, severity=severity, told=told)
 
     return check
 

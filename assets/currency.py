@@ -8,6 +8,7 @@ import dagster as dg
 
 from assets.answers import StoredAnswers
 from assets.cells import CELL_TABLES, StoredCell
+from assets.checks import must_pass
 from assets.gates import failed_checks
 from assets.language import LANGUAGE_TABLES
 from assets.slices import asked_for
@@ -61,7 +62,7 @@ def sort_cells(places: Places, instance: dg.DagsterInstance) -> Currency:
     current, absent = [], []
     for dataset, model in places.audit.cells:
         try:
-            refused = failed_checks(instance, places, dataset, of=("records", "extended_records"))
+            refused = failed_checks(instance, places, dataset, of=must_pass(places, dataset))
             if refused:
                 raise PlumblineError(f"refused, since checks have not passed: {', '.join(refused)}")
             stored = StoredCell.find(places, dataset, model)

@@ -34,8 +34,8 @@ def require_passed(
     if refused:
         raise dg.Failure(
             description=f"{dataset}: refused, since these checks have not passed: {', '.join(refused)}. "
-            "Look at the checks of `records` and `extended_records`; mend the dataset, or state other ranges in "
-            "the audit file, and materialise them again.",
+            "Their words are beside the dataset above, and in Dagster at the checks of its assets; mend the dataset, "
+            "or state other ranges in the audit file, and audit again.",
             allow_retries=False,
         )
     _passed.add(asked)

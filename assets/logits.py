@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.asked_cells import cell_suites
+from assets.checks import must_pass
 from assets.gates import require_passed
 from assets.images import listed_images
 from assets.partitions import GRID, cell_of
@@ -45,7 +46,7 @@ def probe_logits(
     here, once a prompt suite.
     """
     dataset, model = cell_of(context)
-    require_passed(context, places, dataset, of=("records", "extended_records"))
+    require_passed(context, places, dataset, of=must_pass(places, dataset))
     lake = places.lake
     images = lake.require("image_embeddings", partition=context.partition_key)
     texts = lake.require("text_embeddings", partition=model)

@@ -13,7 +13,6 @@ from assets.mitigation_fits import FittedTexts, write_text_fits
 from assets.partitions import GRID
 from assets.progress import progress_of
 from assets.results import OWNERS, materialised
-from plumbline.audit_values import JUDGED
 from plumbline.encoders.embedding import embed_texts, read_embedded
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.errors import CheckpointError, EncodingError, MetricError, StorageError
@@ -25,6 +24,7 @@ from plumbline.mitigation.settings import MitigationSettings
 from plumbline.mitigation.text_mitigations import apply_text_mitigation, fit_text_mitigation
 from plumbline.mitigation.training_rows import TrainingRows, is_training_row, training_rows
 from plumbline.mitigation.workplace import Workplace
+from plumbline.tables.suites import JUDGED
 from resources.encoders import EncoderPool
 from resources.places import Places
 

@@ -3,11 +3,13 @@
 from mkdocs.structure.files import File, Files
 
 from documentation.asset_reference import asset_reference
+from documentation.audit_file_reference import audit_file_reference
 from documentation.command_reference import command_reference
 from documentation.metric_reference import metric_reference
 from documentation.repository_pages import DECISIONS, decisions_page, repository_pages, with_links_of_the_site
 
 _GENERATED = {
+    "reference/audit-file.md": audit_file_reference,
     "reference/metrics.md": metric_reference,
     "reference/assets.md": asset_reference,
     "reference/commands.md": command_reference,

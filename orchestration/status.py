@@ -4,6 +4,7 @@ import dagster as dg
 from rich.console import Console
 from rich.table import Table
 
+from assets.checks import must_pass
 from assets.currency import Currency, sort_cells
 from assets.gates import failed_checks
 from plumbline.encoders.families import FAMILIES
@@ -23,11 +24,10 @@ def print_status(places: Places, instance: dg.DagsterInstance, *, console: Conso
             encoders.add_row(encoder, "yes", FAMILIES[files.family].title, files.weights_sha256[:16] + "…")
         except PlumblineError as error:
             encoders.add_row(encoder, "no", "", error.hint or error.what)
-    checked = ("records", *(("extended_records",) if audit.labeller else ()))
     datasets = Table("dataset", "listed", "accepted", "checks", title="Datasets", title_justify="left")
     for dataset in audit.datasets:
         made = places.lake.committed("records", partition=dataset)
-        failed = failed_checks(instance, places, dataset, of=checked)
+        failed = failed_checks(instance, places, dataset, of=must_pass(places, dataset))
         listed = (str(made.details["listed"]), str(made.rows)) if made else ("not read", "")
         datasets.add_row(dataset, *listed, "passed" if not failed else "; ".join(failed))
     models = Table("generative model", "there", "version", title="Generative models", title_justify="left")

@@ -20,12 +20,14 @@ from plumbline.audit_entries import (
     Watch,
 )
 from plumbline.audit_part import Part
-from plumbline.audit_values import JUDGING_SUITES, MitigationId, Slug, suggestion
+from plumbline.audit_values import MitigationId, Slug
 from plumbline.digests import digest_json
 from plumbline.generation_entries import GenerateEntry, Generation, Language, LvlmEntry
 from plumbline.mitigation.entries import DEFAULT_MITIGATIONS, AnyMitigation
 from plumbline.scorers.kinds import AnyScorer
 from plumbline.scorers.settings import OfflineSettings
+from plumbline.suggestion import suggestion
+from plumbline.tables.suites import shows_mitigation
 
 _BASE, _COMPOSITE = "trident", "trident_composite"
 _OF_CLASSES = (_BASE, _COMPOSITE)
@@ -35,29 +37,56 @@ _OF_SCENES = ("pata_captions",)
 class Audit(Part):
     """The whole audit file."""
 
-    title: str = "A Plumbline audit"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    title: str = Field(default="A Plumbline audit", description="heads the report")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="auto: a GPU where there is one"
+    )
     labeller: Slug | None = Field(
         default=None,
-        description="the encoder that labels genders; an audit of generative models alone needs none",
+        description="the encoder that guesses man or woman for the mixed Trident tests; the first of `encoders` "
+        "when absent",
     )
-    storage: Storage = Storage()
-    engine: Engine = Engine()
-    statistics: Statistics = Statistics()
-    mitigations: dict[MitigationId, AnyMitigation] = DEFAULT_MITIGATIONS
-    thresholds: Thresholds = Thresholds()
-    datasets: dict[Slug, DatasetEntry]
-    encoders: dict[Slug, EncoderEntry] = Field(default_factory=dict)
-    audit: tuple[AuditEntry, ...] = ()
-    lvlms: dict[Slug, LvlmEntry] = Field(default_factory=dict)
+    storage: Storage = Field(default=Storage(), description="where results live")
+    engine: Engine = Field(default=Engine(), description="how models run")
+    statistics: Statistics = Field(default=Statistics(), description="intervals, tests, seed")
+    mitigations: dict[MitigationId, AnyMitigation] = Field(
+        default=DEFAULT_MITIGATIONS, description="what is tried, by an id of yours; `{}` tries nothing"
+    )
+    thresholds: Thresholds = Field(default=Thresholds(), description="limits of the checks")
+    datasets: dict[Slug, DatasetEntry] = Field(description="by an id of yours")
+    encoders: dict[Slug, EncoderEntry] = Field(
+        default_factory=dict, description="by an id of yours: models that compare images with texts"
+    )
+    audit: tuple[AuditEntry, ...] = Field(
+        default=(), description="which encoders are asked what on which datasets"
+    )
+    lvlms: dict[Slug, LvlmEntry] = Field(
+        default_factory=dict, description="by an id of yours: models that answer in words"
+    )
     scorers: dict[Slug, AnyScorer] = Field(
         default={"offline": OfflineSettings()},
         description="what scores generated texts; the first is the one that headlines use",
     )
-    generate: tuple[GenerateEntry, ...] = ()
-    generation: Generation = Generation()
-    language: Language = Language()
+    generate: tuple[GenerateEntry, ...] = Field(
+        default=(), description="which of them are asked what about which images"
+    )
+    generation: Generation = Field(
+        default=Generation(), description="how texts are drawn, and how many at most"
+    )
+    language: Language = Field(default=Language(), description="how words are counted and who judges them")
     watch: Watch | None = Field(default=None, description="a folder whose checkpoints are audited too")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_encoder_labels(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or content.get("labeller") is not None or not content.get("audit"):
+            return content
+        encoders = content.get("encoders")
+        return (
+            {**content, "labeller": next(iter(encoders))}
+            if isinstance(encoders, dict) and encoders
+            else content
+        )
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Audit:
@@ -76,8 +105,6 @@ class Audit(Part):
         }
         wanted: list[tuple[tuple[str | int, ...], str, tuple[str, ...]]]
         wanted = [] if self.labeller is None else [(("labeller",), self.labeller, defined["encoders"])]
-        if self.labeller is None and self.audit:
-            yield _mistake(("labeller",), None, "an encoder that labels genders: what `audit` asks needs one")
         for i, entry in enumerate(self.audit):
             for key, names in defined.items():
                 chosen = getattr(entry, key)
@@ -176,6 +203,12 @@ class Audit(Part):
             for suite in entry.suites
         )
 
+    def uses_automatic_labels(self, dataset: str) -> bool:
+        """Return whether something asked of a dataset, or demanded of it, depends on automatic gender labels."""
+        asked = {suite for (of, _), suites in self.cells.items() if of == dataset for suite in suites}
+        demanded = self.datasets[dataset].balance if dataset in self.datasets else {}
+        return bool(asked.intersection(_OF_CLASSES)) or any(key.endswith("_gender") for key in demanded)
+
     @cached_property
     def mitigated(self) -> dict[tuple[str, str], dict[str, bool]]:
         """Return (dataset, encoder) -> id of each mitigation that is tried on it -> whether an entry names it.
@@ -186,7 +219,7 @@ class Audit(Part):
         joined: dict[tuple[str, str], dict[str, bool]] = {}
         for entry in self.audit:
             named = entry.mitigations != "all"
-            if not named and not set(JUDGING_SUITES).intersection(entry.suites):
+            if not named and not any(map(shows_mitigation, entry.suites)):
                 continue
             for cell in self._rectangle(entry):
                 tried = joined.setdefault(cell, {})

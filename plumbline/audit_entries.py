@@ -32,7 +32,7 @@ from plumbline.digests import digest_json
 class DatasetEntry(Part):
     """A dataset: its reader, its folder, and the shares its labels must have before anything is computed on it."""
 
-    reader: ReaderName
+    reader: ReaderName = Field(description="how the folder is read")
     root: Root = Field(
         description="a folder, `hf-hub:datasets/ORG/NAME@COMMIT`, or `planted:NAME` for one of the planted world"
     )
@@ -78,7 +78,9 @@ class EncoderEntry(Part):
     `@fetched` in place of a commit: that of the first `plumbline fetch`.
     """
 
-    address: CheckpointAddress
+    address: CheckpointAddress = Field(
+        description="`local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or `ARCHITECTURE/TAG`"
+    )
     family: FamilyName | None = Field(
         default=None, description="which library reads it; found from its files when absent"
     )
@@ -96,9 +98,12 @@ class EncoderEntry(Part):
 class AuditEntry(Part):
     """One rectangle of the grid: these encoders on these datasets, with these suites and mitigations."""
 
-    encoders: Literal["all"] | tuple[Slug, ...] = "all"
-    datasets: Literal["all"] | tuple[Slug, ...] = "all"
-    suites: SuiteNames = AUDITED_SUITES
+    encoders: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `encoders`")
+    datasets: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `datasets`")
+    suites: SuiteNames = Field(
+        default=AUDITED_SUITES,
+        description="what is asked; when absent all that the encoder and the dataset can answer",
+    )
     mitigations: Literal["all"] | tuple[Slug, ...] = Field(
         default="all", description="ids of `mitigations`; none are tried where the list is empty"
     )
@@ -110,7 +115,9 @@ class Storage(Part):
     root: str | None = Field(
         default=None, description="folder or fsspec address; `.plumbline/lake` when absent"
     )
-    shard_rows: int = Field(default=4096, ge=1)
+    shard_rows: int = Field(
+        default=4096, ge=1, description="images of a shard: what an interruption can cost"
+    )
 
 
 class Engine(Part):
@@ -135,12 +142,17 @@ class Engine(Part):
 class Statistics(Part):
     """How uncertainty is computed."""
 
-    seed: int = Field(default=20260801, ge=0)
-    resamples: int = Field(default=10_000, ge=100)
-    permutations: int = Field(default=10_000, ge=100)
-    confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    min_group: int = Field(default=30, ge=1)
-    label_margin: float = Field(default=0.2, ge=0, lt=1)
+    seed: int = Field(default=20260801, ge=0, description="the same seed gives the same numbers")
+    resamples: int = Field(default=10_000, ge=100, description="of bootstraps")
+    permutations: int = Field(default=10_000, ge=100, description="of tests")
+    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="of intervals")
+    min_group: int = Field(default=30, ge=1, description="images; a smaller group is flagged")
+    label_margin: float = Field(
+        default=0.2,
+        ge=0,
+        lt=1,
+        description="automatic labels closer than this are left out in a second reading",
+    )
 
 
 class Thresholds(Part):
@@ -149,7 +161,9 @@ class Thresholds(Part):
     label_error: float = Field(
         default=0.15, ge=0, le=1, description="largest automatic-label error rate of a group"
     )
-    quarantine_rate: float = Field(default=0.05, ge=0, le=1)
+    quarantine_rate: float = Field(
+        default=0.05, ge=0, le=1, description="largest share of files not accepted"
+    )
     regression: dict[str, Annotated[float, Field(ge=0)]] = Field(
         default={"max_skew": 0.25, "parity_difference": 0.05, "harm_rate": 0.02, "max_toxicity": 0.05},
         description="metric -> how far it may move away from what is fair between two audits",

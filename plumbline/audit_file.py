@@ -37,7 +37,7 @@ from plumbline.scorers.kinds import SCORER_SETTINGS
 
 _BASE_KEY = "based_on"
 
-_MODELS: dict[str, type[BaseModel]] = {
+PARTS: dict[str, type[BaseModel]] = {
     "": Audit, "datasets": DatasetEntry, "datasets.map": ColumnMap, "encoders": EncoderEntry, "audit": AuditEntry,
     "storage": Storage, "engine": Engine, "statistics": Statistics, "thresholds": Thresholds,
     "generate": GenerateEntry, "generation": Generation, "generation.decoding": DecodingSettings,
@@ -97,7 +97,7 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> A
     try:
         audit = Audit.model_validate(content)
     except ValidationError as error:
-        said = (describe(mistake, node, _MODELS) for mistake in error.errors())
+        said = (describe(mistake, node, PARTS) for mistake in error.errors())
         raise _refusal([*repeated, *said], path) from error
     if repeated:
         raise _refusal(repeated, path)

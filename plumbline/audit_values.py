@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
 from typing import Annotated
@@ -16,23 +15,15 @@ from plumbline.datasets.registry import reader_names
 from plumbline.encoders.addresses import parse_address
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import CheckpointError, DatasetError
+from plumbline.suggestion import suggestion
 from plumbline.tables.generation_prompts import instruction_ids, prompt_ids
-from plumbline.tables.suites import load_suite, suite_names, wordings
-from plumbline.world.folders import KINDS
+from plumbline.tables.suites import suite_names, wordings
+from plumbline.world.folders import KINDS, PLANTED
 from plumbline.world.sources import source_names
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
-JUDGED = ("outcomes", "trident")
-"""The families of suites that a mitigation is judged by."""
-_OF_CLASSES = ("trident", "trident_composite")
 AUDITED_SUITES = tuple(name for name in suite_names() if name != "gender_labels")
 """What an audit can compute; the gender labels are made once for a dataset."""
-JUDGING_SUITES = (
-    *_OF_CLASSES,
-    *(name for name in AUDITED_SUITES if name not in _OF_CLASSES and load_suite(name).family in JUDGED),
-)
-"""The suites that show what a mitigation changes."""
-_PLANTED = "planted:"
 _BALANCED = (*LABEL_COLUMNS, *(f"{column}_gender" for column in LABEL_COLUMNS if column != "gender"))
 
 
@@ -59,16 +50,10 @@ def _one_of(known: tuple[str, ...]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def suggestion(found: str, known: tuple[str, ...] | list[str]) -> str:
-    """Return `; did you mean ...?` if a known name is close, else nothing."""
-    close = difflib.get_close_matches(str(found), known, n=1)
-    return f"; did you mean `{close[0]}`?" if close else ""
-
-
 def _root(value: str) -> str:
-    name = value.removeprefix(_PLANTED)
+    name = value.removeprefix(PLANTED)
     if name != value and name not in KINDS:
-        worlds = tuple(_PLANTED + kind for kind in KINDS)
+        worlds = tuple(PLANTED + kind for kind in KINDS)
         raise ValueError(f"a folder, or one of {', '.join(worlds)}{suggestion(value, worlds)}")
     if value.startswith(HUB):
         try:

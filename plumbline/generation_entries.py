@@ -52,14 +52,20 @@ class LvlmEntry(Part):
 class GenerateEntry(Part):
     """One design: these models about these images, each prompt with each instruction and each seed."""
 
-    lvlms: Literal["all"] | tuple[Slug, ...] = "all"
-    datasets: tuple[Slug, ...]
-    subsets: Literal["all"] | tuple[str, ...] = "all"
+    lvlms: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `lvlms`")
+    datasets: tuple[Slug, ...] = Field(description="ids of `datasets`")
+    subsets: Literal["all"] | tuple[str, ...] = Field(
+        default="all", description="parts of a dataset, as its reader names them"
+    )
     prompts: tuple[PromptName, ...] = Field(
         default=("main",), min_length=1, description="ids of prompts, or main, additional, numeric"
     )
-    instructions: tuple[InstructionName, ...] = Field(default=(NO_INSTRUCTION,), min_length=1)
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(default=(0, 1, 2), min_length=1)
+    instructions: tuple[InstructionName, ...] = Field(
+        default=(NO_INSTRUCTION,), min_length=1, description="ids of instructions that go before a prompt"
+    )
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        default=(0, 1, 2), min_length=1, description="an answer each"
+    )
     occupations: tuple[str, ...] | None = Field(default=None, description="only these")
     sets_per_occupation: int | None = Field(default=None, ge=1, description="at most so many sets of each")
 
@@ -82,10 +88,10 @@ class GenerateEntry(Part):
 class DecodingSettings(Part):
     """How tokens are drawn; the same for every local model. transformers samples with a silent `top_k` of 50."""
 
-    max_new_tokens: int = Field(default=512, ge=1)
-    temperature: float = Field(default=0.75, ge=0)
-    top_k: int = Field(default=50, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_new_tokens: int = Field(default=512, ge=1, description="of an answer")
+    temperature: float = Field(default=0.75, ge=0, description="0 takes the likeliest token")
+    top_k: int = Field(default=50, ge=0, description="likeliest tokens that are drawn from; 0: all")
+    top_p: float = Field(default=1.0, gt=0, le=1, description="share of probability that is drawn from")
 
     @property
     def decoding(self) -> Decoding:
@@ -96,28 +102,35 @@ class DecodingSettings(Part):
 class Limit(Part):
     """The largest plan that an audit may start; without a number there is no limit."""
 
-    rows: int | None = Field(default=None, ge=0)
-    tokens: int | None = Field(default=None, ge=0)
-    hours: float | None = Field(default=None, ge=0)
+    rows: int | None = Field(default=None, ge=0, description="answers")
+    tokens: int | None = Field(default=None, ge=0, description="read and written")
+    hours: float | None = Field(default=None, ge=0, description="at the rates of `plumbline plan`")
     cost: float | None = Field(default=None, ge=0, description="in the currency of the endpoints' prices")
 
 
 class Generation(Part):
     """How texts are generated."""
 
-    decoding: DecodingSettings = DecodingSettings()
+    decoding: DecodingSettings = Field(default=DecodingSettings(), description="how tokens are drawn")
     slice_images: int = Field(default=5000, ge=1, description="images of a slice; a set is never cut")
-    limit: Limit = Limit()
+    limit: Limit = Field(default=Limit(), description="the largest plan that may start")
 
 
 class Language(Part):
     """How words are counted and who judges them."""
 
     min_count: int = Field(default=10, ge=1, description="3 for small samples of an API")
-    association_threshold: float = 1.0
-    log_base: float = Field(default=2.0, gt=1)
-    min_sets: int = Field(default=35, ge=1)
-    most_unreadable: float = Field(default=0.5, ge=0, le=1)
+    association_threshold: float = Field(default=1.0, description="of PMI, above which a word is a group's")
+    log_base: float = Field(default=2.0, gt=1, description="of PMI")
+    min_sets: int = Field(
+        default=35, ge=1, description="counterfactual sets; an occupation with fewer is left out"
+    )
+    most_unreadable: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="largest share of ratings without a number; above it they are undefined",
+    )
     dictionaries: str | None = Field(default=None, description="your copy of the SADCAT dictionaries, a CSV")
     annotations: str | None = Field(default=None, description="a CSV of human annotations")
     judge: EndpointSettings | None = Field(

@@ -135,11 +135,27 @@ def test_all_mistakes_are_listed_at_once(tmp_path):
         read_audit(path)
 
 
-def test_a_labeller_is_asked_for_where_encoders_are_audited_and_only_there(tmp_path):
+def test_the_first_encoder_labels_where_none_is_named_and_none_where_no_encoder_is_audited(tmp_path):
     alone = write(tmp_path, labeller=None, encoders=None, audit=None, watch=None)
     assert read_audit(alone).labeller is None and not read_audit(alone).cells and read_audit(alone).designs
-    with pytest.raises(ConfigError, match=r"key labeller\n[\s\S]*an encoder that labels genders"):
-        read_audit(write(tmp_path, labeller=None))
+    audit = read_audit(write(tmp_path, labeller=None))
+    assert audit.labeller == next(iter(audit.encoders)) != read_audit(SHIPPED).labeller
+
+
+def test_automatic_labels_are_used_where_trident_asks_for_them_or_a_balance_does(tmp_path):
+    shipped = read_audit(SHIPPED)
+    assert shipped.uses_automatic_labels("fairface")
+    asked = {"audit": [{"datasets": ["celeba"], "suites": ["communion"]}], "generate": None}
+    assert not read_audit(write(tmp_path, **asked)).uses_automatic_labels("celeba")
+    demanded = {
+        "idenprof": {
+            "reader": "idenprof",
+            "root": "planted:idenprof",
+            "balance": {"occupation_gender": [0, 1]},
+        }
+    }
+    audit = read_audit(write(tmp_path, audit=[{"suites": ["communion"]}], generate=None, datasets=demanded))
+    assert audit.uses_automatic_labels("idenprof")
 
 
 def test_repeated_keys_are_listed_with_the_other_mistakes(tmp_path):

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
-
-import yaml
 
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
+from plumbline.tables.suite_file import read_suite_file
 
 GENDERS = ("man", "woman")
 VALENCES = ("negative", "neutral", "positive")
+JUDGED = ("outcomes", "trident")
+"""The families of suites that a mitigation is judged by."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,10 @@ def with_article(word: str) -> str:
 
 @cache
 def _read(name: str) -> dict[str, Any]:
-    source = files("plumbline.tables") / "suites" / f"{name}.yaml"
-    if not source.is_file():
+    path = Path(str(files("plumbline.tables"))) / "suites" / f"{name}.yaml"
+    if not path.is_file():
         raise ConfigError("there is no such prompt suite", found=name, expected=", ".join(suite_names()))
-    content: dict[str, Any] = yaml.safe_load(source.read_text("utf-8"))
-    return content
+    return read_suite_file(path)
 
 
 def suite_names() -> tuple[str, ...]:
@@ -124,6 +125,11 @@ def suite_names() -> tuple[str, ...]:
     folder = files("plumbline.tables") / "suites"
     listed = {item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")}
     return tuple(sorted(listed | {"trident_composite"}))
+
+
+def shows_mitigation(name: str) -> bool:
+    """Return whether a suite is of the families that a mitigation is judged by."""
+    return _read(name.removesuffix("_composite"))["family"] in JUDGED
 
 
 def trident_class_sets() -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 
 from documentation.metric_reference import metric_reference
 from documentation.repository_pages import PROJECT, with_links_of_the_site
+from plumbline.audit_file import PARTS
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.registry import METRICS
 
@@ -64,6 +65,20 @@ def test_the_traits_of_a_metric_are_told_as_it_declares_them():
         assert line in entry, line
 
 
+def test_every_key_of_the_audit_file_has_its_row_and_its_meaning(site):
+    page = (site / "reference" / "audit-file.html").read_text("utf-8")
+    tables = re.findall(r"<h2 id=.*?<table>(.*?)</table>", page, re.DOTALL)
+    assert len(tables) == len(PARTS)
+    for (part, model), table in zip(PARTS.items(), tables):
+        rows = [
+            [re.sub(r"<[^>]+>", "", cell) for cell in row]
+            for row in re.findall(r"<td>(.*?)</td>\n" * 4, table)
+        ]
+        assert [row[0] for row in rows] == list(model.model_fields), part
+        # What a method's settings are is said by its paper.
+        assert part.startswith(("mitigations", "scorers")) or all(row[3] for row in rows), part
+
+
 def test_every_asset_has_its_entry(site):
     found = entries(site / "reference" / "assets.html", 3)
     drawn = [
@@ -114,7 +129,7 @@ def test_the_sample_report_is_a_whole_report_without_places_of_the_machine_it_wa
     assert 'href="sample-report.html"' in (site / "index.html").read_text("utf-8")
     sample = (site / "sample-report.html").read_text("utf-8")
     chapters = re.findall(r'<h2 id="([^"]+)"', sample)
-    assert {"findings", "bias", "transfer"} <= set(chapters) and sample.rstrip().endswith("</html>")
+    assert {"findings", "bias", "mitigations"} <= set(chapters) and sample.rstrip().endswith("</html>")
     assert "file://" not in sample and str(PROJECT) not in sample
 
 
