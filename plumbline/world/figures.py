@@ -17,10 +17,10 @@ from plumbline.encoders.families import FAMILIES
 from plumbline.encoders.loading import checkpoint_files, load_encoder
 from plumbline.tables.suites import Suite, load_suite
 from plumbline.world import captions, faces, sources
+from plumbline.world.sources import EVENT_SUITES
 
 _BATCH = 256
 _CLASS_SETS = ("celeba", "fairface", "utkface", "idenprof")
-EVENT_SUITES = {"crime": "crime", "negative_communion": "communion", "negative_agency": "agency"}
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import typer
 from rich.progress import track
 
 from plumbline.world import sources
-from plumbline.world.figures import EVENT_SUITES, Measured, ask, fresh_faces, measure
+from plumbline.world.figures import Measured, ask, fresh_faces, measure
 from plumbline.world.markdown import table
+from plumbline.world.sources import EVENT_SUITES
 from plumbline.world.training import CHECKPOINTS, RECIPES
 
 _ACCURACIES = {

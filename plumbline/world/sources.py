@@ -13,6 +13,9 @@ import yaml
 
 from plumbline.errors import ConfigError
 
+EVENT_SUITES = {"crime": "crime", "negative_communion": "communion", "negative_agency": "agency"}
+"""Planted event -> the suite of outcomes whose events it is."""
+
 
 @dataclass(frozen=True)
 class AmbiguousGender:

@@ -7,9 +7,7 @@ from itertools import product
 import polars as pl
 
 from plumbline.tables.suites import GENDERS, load_suite
-from plumbline.world.sources import event_latents, planted_rate
-
-_SUITE_OF_EVENT = {"crime": "crime", "negative_communion": "communion", "negative_agency": "agency"}
+from plumbline.world.sources import EVENT_SUITES, event_latents, planted_rate
 
 
 def planted_rates(source: str) -> pl.DataFrame:
@@ -36,7 +34,7 @@ def planted_rates(source: str) -> pl.DataFrame:
         }
         rows += [
             {
-                "suite": _SUITE_OF_EVENT[event],
+                "suite": EVENT_SUITES[event],
                 "event": event,
                 "attribute": attribute,
                 "group": group,
