@@ -95,21 +95,11 @@ def write_bridgetower(folder, *, seed=3):
 
 
 def write_owlv2(folder, *, seed=3):
-    transformers = _transformers()
-    processor = transformers.Owlv2Processor(
-        transformers.Owlv2ImageProcessorPil(size={"height": SIZE, "width": SIZE}), _owl_tokenizer()
-    )
-    config = transformers.Owlv2Config(**_owl_towers(processor.tokenizer))
-    _save(folder, transformers.Owlv2ForObjectDetection, config, processor, seed)
+    _write_owl(folder, "Owlv2", seed)
 
 
 def write_owlvit(folder, *, seed=3):
-    transformers = _transformers()
-    processor = transformers.OwlViTProcessor(
-        transformers.OwlViTImageProcessorPil(size={"height": SIZE, "width": SIZE}), _owl_tokenizer()
-    )
-    config = transformers.OwlViTConfig(**_owl_towers(processor.tokenizer))
-    _save(folder, transformers.OwlViTForObjectDetection, config, processor, seed)
+    _write_owl(folder, "OwlViT", seed)
 
 
 BUILDERS = {
@@ -127,6 +117,15 @@ def _transformers():
     import transformers
 
     return transformers
+
+
+def _write_owl(folder, kind, seed):
+    processing, images, configured, model = (
+        getattr(_transformers(), f"{kind}{part}")
+        for part in ("Processor", "ImageProcessorPil", "Config", "ForObjectDetection")
+    )
+    processor = processing(images(size={"height": SIZE, "width": SIZE}), _owl_tokenizer())
+    _save(folder, model, configured(**_owl_towers(processor.tokenizer)), processor, seed)
 
 
 def _owl_tokenizer():

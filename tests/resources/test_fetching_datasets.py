@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from hub_of_files import contents
 
 from orchestration import command_line
 from plumbline.datasets import reader_names
@@ -55,10 +56,6 @@ def places(tmp_path, roots: dict[str, str], *, reader="socialcounterfactuals", e
     content = {"labeller": "labeller", "datasets": datasets, "encoders": addresses, "audit": []}
     (tmp_path / "audit.yaml").write_text(json.dumps(content))
     return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
-
-
-def contents(folder: Path) -> list[str]:
-    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 
 def test_a_hub_dataset_comes_at_its_revision_with_the_files_that_its_reader_reads(tmp_path):
