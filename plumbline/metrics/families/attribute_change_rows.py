@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,20 @@ PROTECTED = ("gender", "race", "age")
 """Attributes that the law protects; everything else that a dataset varies is a confound (table B.2)."""
 
 
+class _Changes(NamedTuple):
+    """What changing one attribute does, pair by pair of images.
+
+    Attributes
+    ----------
+    size : (p,) float64
+    sets : (p,) int64 or None
+        Set of each pair; None where pairs count as independent.
+    """
+
+    size: NDArray[np.float64]
+    sets: NDArray[np.int64] | None
+
+
 def change_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> list[Row]:
     """Compare what changing one attribute does (tables B.2 and figure 4).
 
@@ -33,27 +48,19 @@ def change_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> lis
     rows: list[Row] = []
     for valence in VALENCES:
         outcome = faces.outcome[:, faces.words(valence)]
-        size = {n: np.abs(outcome[p[:, 0]] - outcome[p[:, 1]]).mean(axis=1) for n, p in pairs.items()}
-        sets = {n: faces.sets[p[:, 0]] for n, p in pairs.items()}
-        common = faces_row(cell, faces, event=valence)
+        sizes = {n: np.abs(outcome[p[:, 0]] - outcome[p[:, 1]]).mean(axis=1) for n, p in pairs.items()}
         for definition in ("ttest", "cluster"):
-            note = (
-                faces.few_sets
-                if definition == "cluster"
-                else "interval takes pairs of images for independent"
-            )
-            for name in pairs:
-                clusters = sets[name] if definition == "cluster" else None
-                rows.append(
-                    common | _mean_row(name, definition, note, size[name], clusters, settings.confidence)
-                )
+            in_sets = definition == "cluster"
+            note = faces.few_sets if in_sets else "interval takes pairs of images for independent"
+            found = {
+                n: _Changes(size, faces.sets[pairs[n][:, 0]] if in_sets else None)
+                for n, size in sizes.items()
+            }
+            common = faces_row(cell, faces, event=valence, definition=definition)
+            rows += [common | _mean_row(n, own, note, settings.confidence) for n, own in found.items()]
             for first, second in product(confounds, protected):
-                both = (sets[first], sets[second]) if definition == "cluster" else None
-                columns = {"attribute": first, "reference_group": second, "definition": definition}
-                rows += [
-                    common | columns | row
-                    for row in _comparison(size[first], size[second], both, note, settings)
-                ]
+                compared = common | {"attribute": first, "reference_group": second}
+                rows += [compared | row for row in _comparison(found[first], found[second], note, settings)]
     return rows
 
 
@@ -65,18 +72,10 @@ def _pairs(faces: VariedFaces, attribute: str) -> NDArray[np.int64]:
     return matched_pairs(faces.records.with_columns(mine), "varied", fixed=("set_id", *faces.labelled))
 
 
-def _mean_row(
-    attribute: str,
-    definition: str,
-    note: str | None,
-    size: NDArray[np.float64],
-    clusters: NDArray[np.int64] | None,
-    confidence: float,
-) -> Row:
-    found = mean_change(size, clusters=clusters, confidence=confidence)
+def _mean_row(attribute: str, changes: _Changes, note: str | None, confidence: float) -> Row:
+    found = mean_change(changes.size, clusters=changes.sets, confidence=confidence)
     return {
         "metric": "attribute_change",
-        "definition": definition,
         "attribute": attribute,
         "value": found.value,
         "ci_low": found.ci_low,
@@ -86,18 +85,13 @@ def _mean_row(
     }
 
 
-def _comparison(
-    first: NDArray[np.float64],
-    second: NDArray[np.float64],
-    clusters: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
-    note: str | None,
-    settings: MetricSettings,
-) -> list[Row]:
-    found = compare_changes(first, second, clusters=clusters, confidence=settings.confidence)
+def _comparison(first: _Changes, second: _Changes, note: str | None, settings: MetricSettings) -> list[Row]:
+    sets = None if first.sets is None or second.sets is None else (first.sets, second.sets)
+    found = compare_changes(first.size, second.size, clusters=sets, confidence=settings.confidence)
     reason = found.reason if np.isnan(found.difference) else joined(found.reason, note)
     common: Row = {
         "metric": "confound_vs_protected",
-        "n": len(first) + len(second),
+        "n": len(first.size) + len(second.size),
         "reason": reason,
     }
     estimate: Row = {
