@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -14,8 +14,6 @@ import yaml
 from numpy.typing import NDArray
 
 from plumbline.errors import ConfigError
-
-RowMask = Callable[[pl.DataFrame], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
