@@ -111,7 +111,8 @@ def metric_family(folder):
         row = rows.filter(attribute="race", group=name, event="crime").row(0, named=True)
         assert (row["value"], row["n"]) == (sum(own) / len(own), len(own)) and row["ci_low"] < row["value"]
     contracts = str(TESTS / "metrics" / "test_contracts.py")
-    plain = ["-q", "-c", os.devnull, "-p", "no:cacheprovider"]
+    # Without the project's own options, which filter warnings of modules that are not loaded here.
+    plain = ["-q", "-c", os.devnull, "-p", "no:cacheprovider", "-o", f"pythonpath={TESTS / 'images'}"]
     found = pytest.main([*plain, contracts, "-k", "top_two_rate or every_public"])
     assert found == 0
     from assets.metrics import METRIC_ASSETS
