@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.terminal import ConfigOption, console, places_of
+from orchestration.terminal import ConfigOption, console, places_of, say
 from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates
 from plumbline.errors import PlumblineError
 from plumbline.generation_entries import Limit
@@ -55,10 +55,10 @@ def plan_command(
     require_readable(places)
     absent = absent_datasets(places)
     for dataset, size in absent.items():
-        _say(f"{dataset}: not on this disk; {size.images:,} images as published ({size.source})")
+        say(f"{dataset}: not on this disk; {size.images:,} images as published ({size.source})")
     _read(places, without=absent)
     encoders = plan_encoders(places, absent)
-    if encoders.cells or not places.audit.designs:
+    if places.audit.audits_encoders:
         _print_encoders(
             encoders,
             Rates(images_per_second or _IMAGES, pairs_per_second or _PAIRS),
@@ -75,7 +75,7 @@ def _print_encoders(
     console.print(_cells(encoders, rates))
     given = _origin("--images-per-second", images_per_second)
     pairs = f" and {rates.pairs_per_second:,.0f} pairs/s {_origin('--pairs-per-second', pairs_per_second)}"
-    _say(
+    say(
         f"{encoders.images_to_embed:,} images to embed"
         + (f", {encoders.pairs_to_score:,} pairs to score" if encoders.pairs_to_score else "")
         + f": {_duration(encoders.seconds(rates))} on one device at {rates.images_per_second:,.0f} images/s {given}"
@@ -92,7 +92,7 @@ def _print_generation(
 
     plan, rate = plan_generation(places, absent=absent), tokens_per_second or _TOKENS
     console.print(_slices(plan, rate))
-    _say(plan.told)
+    say(plan.told)
     if plan.to_do:
         scores = len(places.audit.scorers) * len(SCORED_ATTRIBUTES)
         unmeasured = (
@@ -101,7 +101,7 @@ def _print_generation(
             if plan.hours is None
             else ""
         )
-        _say(
+        say(
             f"{_duration(plan.seconds(rate))} one model after the other{unmeasured}; "
             f"{_size(plan.bytes(scores=scores))} of disk for answers and scores"
         )
@@ -111,18 +111,18 @@ def _print_generation(
 
 def _say_of_limit(plan: Plan, limit: Limit) -> None:
     if above := plan.above(limit):
-        _say(f"Above generation.limit, so that `plumbline audit` refuses it: {'; '.join(above)}")
+        say(f"Above generation.limit, so that `plumbline audit` refuses it: {'; '.join(above)}")
     elif limit.hours is not None and plan.hours is None:
-        _say("Within generation.limit, but for the hours: these are known after a first run.")
+        say("Within generation.limit, but for the hours: these are known after a first run.")
     elif any(most is not None for _, most in limit):
-        _say("Within generation.limit of the audit file.")
+        say("Within generation.limit of the audit file.")
 
 
 def _read(places: Places, *, without: dict[str, DatasetSize]) -> None:
     """Read the datasets that models are asked about, where that has not been done: a plan counts who is pictured."""
     from assets.dataset_size import recorded
 
-    asked = dict.fromkeys(dataset for _, dataset in places.audit.designs if dataset not in without)
+    asked = [dataset for dataset in places.audit.asked_datasets if dataset not in without]
     unread = [dataset for dataset in asked if recorded(places, dataset) is None]
     if not unread:
         return
@@ -135,10 +135,10 @@ def _read(places: Places, *, without: dict[str, DatasetSize]) -> None:
         register_partitions(instance, places)
         for dataset in unread:
             with console.status(f"{escape(dataset)}: reading"):
-                _, reason = run_job(defs, instance, "read_dataset", dataset)
+                run = run_job(defs, instance, "read_dataset", dataset)
             # A check that fails refuses the audit; what is pictured is known all the same.
             if recorded(places, dataset) is None:
-                raise PlumblineError(f"the dataset `{dataset}` could not be read", found=reason)
+                raise PlumblineError(f"the dataset `{dataset}` could not be read", found=run.failure)
 
 
 def _cells(plan: EncoderPlan, rates: Rates) -> Table:
@@ -199,7 +199,3 @@ def _duration(seconds: float) -> str:
 
 def _size(size: int) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
-
-
-def _say(text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
