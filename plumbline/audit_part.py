@@ -1,11 +1,19 @@
-"""What every part of the audit file is: frozen, and without keys that nobody reads."""
+"""What every part of the audit file is: frozen, and without keys that nobody reads; and how a mistake in it is said."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
 class Part(BaseModel):
     """A part of the audit file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def unfit(location: tuple[str | int, ...], found: object, expected: str) -> InitErrorDetails:
+    """Return a mistake at a place below the part that is validated, for `ValidationError.from_exception_data`."""
+    # An expectation may hold braces, which a template would replace: it goes in as a value.
+    kind = PydanticCustomError("unfit", "{expected}", {"expected": expected})
+    return InitErrorDetails(type=kind, loc=location, input=found)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 
-from plumbline.audit_part import Part
+from plumbline.audit_part import Part, unfit
 from plumbline.datasets.containment import leads_out
 from plumbline.datasets.records import LABEL_COLUMNS, unsafe_characters
 from plumbline.suggestion import suggestion
-from plumbline.tables.suites import load_suite, trident_class_sets
+from plumbline.tables.suites import GENDERS, load_suite, trident_class_sets
 
 MAPPED_COLUMNS = (*LABEL_COLUMNS, "split")
 """The record columns that a table may fill."""
@@ -20,6 +22,12 @@ TABLE_KINDS = (".csv", ".parquet")
 
 # In this order: the first one that is mapped is what must never be null, unless a label set says another.
 _BASES = ("race", "gender", "age_group", "age", "occupation", "scene", "physical")
+
+
+def _quoted(value: object) -> object:
+    if isinstance(value, bool | int | float):
+        raise ValueError("a text: put it in quotes, since YAML reads it as a number or as true or false")
+    return value
 
 
 def _text(value: str) -> str:
@@ -46,7 +54,8 @@ def _class_set(value: str) -> str:
     return value
 
 
-Text = Annotated[str, AfterValidator(_text)]
+Text = Annotated[str, BeforeValidator(_quoted), AfterValidator(_text)]
+TableValue = Annotated[str, BeforeValidator(_quoted)]
 Index = Annotated[str, AfterValidator(_text), AfterValidator(_index)]
 RecordColumn = Annotated[str, AfterValidator(_record_column)]
 ClassSet = Annotated[str, AfterValidator(_class_set)]
@@ -60,9 +69,10 @@ class ColumnMap(Part):
     columns: dict[RecordColumn, Text] = Field(
         default_factory=dict, description="record column, such as `gender` or `split` -> column of the table"
     )
-    values: dict[RecordColumn, dict[str, Text]] = Field(
+    values: dict[RecordColumn, dict[TableValue, Text]] = Field(
         default_factory=dict,
-        description="record column -> value in the table -> value in the records; without it values are kept",
+        description="record column -> value in the table -> value in the records, for `gender` `man` or `woman`; "
+        "without it values are kept",
     )
     classes: ClassSet | None = Field(
         default=None,
@@ -80,24 +90,56 @@ class ColumnMap(Part):
 
     @model_validator(mode="after")
     def _classes_are_mapped(self) -> ColumnMap:
-        if self.classes is None:
-            return self
-        attribute, labels = label_set(self.classes)
-        if attribute not in self.columns:
+        if self._label_set is not None and (attribute := self._label_set.attribute) not in self.columns:
             raise ValueError(f"`columns` must map `{attribute}`, which the label set {self.classes} is about")
-        unknown = sorted(set(self.values.get(attribute, {}).values()) - set(labels))
-        if unknown:
-            raise ValueError(
-                f"`values` of `{attribute}` among the labels of {self.classes} ({', '.join(labels)}), "
-                f"which {', '.join(unknown)} is not"
-            )
         return self
+
+    @model_validator(mode="after")
+    def _values_are_words_of_the_records(self) -> ColumnMap:
+        if mistakes := [*self._unknown_words()]:
+            raise ValidationError.from_exception_data("ColumnMap", mistakes)
+        return self
+
+    def _unknown_words(self) -> Iterator[InitErrorDetails]:
+        for column, words in self.values.items():
+            if (known := self.fixed_words(column)) is None:
+                continue
+            is_class = self._label_set is not None and column == self._label_set.attribute
+            whose = (
+                f", the labels of `classes: {self.classes}`"
+                if is_class
+                else ", the only ones that are compared"
+            )
+            for raw, word in words.items():
+                if word not in known:
+                    expected = f"one of {', '.join(known)}{whose}{suggestion(word, known)}"
+                    yield unfit(("values", column, raw), word, expected)
+
+    def fixed_words(self, column: str) -> tuple[str, ...] | None:
+        """Return the only words that the records may hold in a column; None where any will do.
+
+        The column of the label set holds its labels, and `gender` man and woman: what the automatic label is.
+        """
+        if self._label_set is not None and column == self._label_set.attribute:
+            return self._label_set.labels
+        return GENDERS if column == "gender" else None
+
+    @property
+    def _label_set(self) -> LabelSet | None:
+        return None if self.classes is None else label_set(self.classes)
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Return the key of the audit file, below the dataset -> the column of the table that it names."""
+        return {"map.path": self.path} | {
+            f"map.columns.{key}": column for key, column in self.columns.items()
+        }
 
     @property
     def base_attribute(self) -> str | None:
         """Return the record column that must never be null; None where nothing of that kind is mapped."""
-        if self.classes is not None:
-            return label_set(self.classes).attribute
+        if self._label_set is not None:
+            return self._label_set.attribute
         return next((column for column in _BASES if column in self.columns), None)
 
 

@@ -27,6 +27,25 @@ class Row:
     values: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The record of an index that names its columns.
+
+    Attributes
+    ----------
+    line : int
+        The line in the file that it begins in, from 1.
+    names : tuple of str
+        As they stand there, without the empty ones that a spreadsheet writes; none where it does not parse.
+    text : str
+        The record as it stands, fit for messages.
+    """
+
+    line: int
+    names: tuple[str, ...]
+    text: str
+
+
 class _Record(NamedTuple):
     """One line or several, and the fields that they hold, or why they do not parse."""
 
@@ -40,6 +59,10 @@ class _Record(NamedTuple):
     def __str__(self) -> str:
         first, last = self.lines[0].number, self.lines[-1].number
         return "the line" if first == last else f"the record of lines {first} to {last}"
+
+
+# What an index without any column names begins with.
+_NOTHING = _Record([RawLine(1, b"")], [])
 
 
 def read_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterator[Row | Refusal]:
@@ -64,16 +87,33 @@ def read_rows(path: Path, *, name: str, columns: Sequence[str]) -> Iterator[Row 
     Raises
     ------
     DatasetError
-        If the header cannot be read, or lacks or repeats a column, the file cannot be read, or a line in it is
-        longer than `MAX_LINE_BYTES`.
+        If the header cannot be read, or lacks or repeats one of the columns, the file cannot be read, or a line in it
+        is longer than `MAX_LINE_BYTES`.
     """
-    records = (record for record in _records(raw_lines(path, name)) if record.data.strip())
-    header = _header(next(records, _Record([RawLine(1, b"")], [])), name, columns)
+    records = _filled_records(path, name)
+    first = next(records, _NOTHING)
+    _require_columns(_header(first), name, columns)
+    header = _fields(first)
     for record in records:
         if _may_be_joined(record, len(header)):
             yield from _refused_lines(record, name, header)
         else:
             yield _row(record, name, header)
+
+
+def read_header(path: Path, *, name: str) -> Header:
+    """Read the first record that is not blank, whatever columns it names.
+
+    Raises
+    ------
+    DatasetError
+        If the file cannot be read, or a line up to there is longer than `MAX_LINE_BYTES`.
+    """
+    return _header(next(_filled_records(path, name), _NOTHING))
+
+
+def _filled_records(path: Path, name: str) -> Iterator[_Record]:
+    return (record for record in _records(raw_lines(path, name)) if record.data.strip())
 
 
 def _records(lines: Iterator[RawLine]) -> Iterator[_Record]:
@@ -117,19 +157,25 @@ def _parsed(texts: Iterable[str]) -> list[str] | csv.Error | None:
         return error
 
 
-def _header(record: _Record, name: str, columns: Sequence[str]) -> list[str]:
-    header = [] if isinstance(record.parsed, csv.Error) else record.parsed
-    # A spreadsheet writes its empty columns too.
-    names = [column for column in header if column]
-    if not set(columns) <= set(names) or len(set(names)) < len(names):
+def _fields(record: _Record) -> list[str]:
+    return [] if isinstance(record.parsed, csv.Error) else record.parsed
+
+
+def _header(record: _Record) -> Header:
+    text = record.data[:200].decode("utf-8", "backslashreplace").strip()
+    names = tuple(column for column in _fields(record) if column)
+    return Header(record.lines[0].number, names, printable(text) or "nothing")
+
+
+def _require_columns(header: Header, name: str, columns: Sequence[str]) -> None:
+    if any(header.names.count(column) != 1 for column in columns):
         raise DatasetError(
             "the index does not begin with its column names",
-            where=f"{name}, line {record.lines[0].number}",
-            found=printable(repr(record.data[:200])),
+            where=f"{name}, line {header.line}",
+            found=header.text,
             expected=f"a first line with the columns {', '.join(columns)}, in UTF-8",
             hint="restore the first line of the published file, or save the file as UTF-8",
         )
-    return header
 
 
 def _may_be_joined(record: _Record, width: int) -> bool:

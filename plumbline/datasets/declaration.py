@@ -29,6 +29,8 @@ class LabelRule:
         For ages in years: youngest and oldest that the dataset may hold.
     groups : mapping of str to (int, int)
         For age groups: first and last year of each; together they cover `years`.
+    or_else : str or None
+        What else would be right in place of an unknown value, for messages.
     """
 
     column: str
@@ -36,6 +38,7 @@ class LabelRule:
     values: Mapping[str, str] = field(default_factory=dict)
     years: tuple[int, int] | None = None
     groups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    or_else: str | None = None
 
     def apply(self, raw: str) -> str:
         """Return the record's value for the dataset's value.
@@ -65,11 +68,10 @@ class LabelRule:
         return next((group for group, (first, last) in self.groups.items() if first <= age <= last), None)
 
     def _expected(self) -> str:
-        return (
-            ", ".join(self.values)
-            if self.years is None
-            else f"whole years from {self.years[0]} to {self.years[1]}"
-        )
+        if self.years is not None:
+            return f"whole years from {self.years[0]} to {self.years[1]}"
+        known = ", ".join(self.values)
+        return known if self.or_else is None else f"{known}; or {self.or_else}"
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,10 @@ class Declaration:
 
     @property
     def filled(self) -> frozenset[str]:
-        """Return the label columns that are known to be filled: by a rule, or as the base attribute."""
+        """Return the label columns that are known to be filled, by a rule or as the base attribute.
+
+        But for a `gender` of a user's own table that `values` does not map and that is no base: it may be empty.
+        """
         named = (*(rule.column for rule in self.rules), self.base_attribute)
         return frozenset(column for column in named if column is not None)
 

@@ -6,26 +6,28 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from plumbline.datasets.column_map import ColumnMap, label_set
+from plumbline.datasets.column_map import ColumnMap
 from plumbline.datasets.containment import dataset_root, index_file
-from plumbline.datasets.csv_index import Row, read_rows
+from plumbline.datasets.csv_index import Row, read_header, read_rows
 from plumbline.datasets.declaration import Declaration, LabelRule
 from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
-from plumbline.datasets.records import Entry, Refusal, unsafe_characters
+from plumbline.datasets.records import Entry, Refusal, printable, unsafe_characters
 from plumbline.errors import DatasetError, ImageRejected
+from plumbline.suggestion import suggestion
 
 _SPLIT = "split"
+_OTHER_SEPARATORS = (";", "\t", "|")
 _WHOLE_YEARS = re.compile(r"([0-9]{1,3})\.0+", re.ASCII)
 
 
 class MappedFolder:
     """Reader of any folder of images beside a CSV or Parquet table, by a column map.
 
-    A column with `values` takes exactly the values named there; the one that holds the map's label set takes, if it
-    has no `values`, exactly that set's labels; any other value is quarantined (`unknown_label`). Other columns are
-    kept as they are: nothing is trimmed, translated or guessed, but an `age` such as `25.0`, which is how tools write
-    integers beside nulls, is `25`. There an empty value is a null, except in the base attribute, and one with control
-    characters is quarantined.
+    A column with `values` takes exactly the values named there. Without `values`, the one that holds the map's label
+    set takes exactly that set's labels, and `gender` man and woman. Any other value is quarantined (`unknown_label`).
+    Other columns are kept as they are: nothing is trimmed, translated or guessed, but an `age` such as `25.0`, which is
+    how tools write integers beside nulls, is `25`; a value with control characters is quarantined. In columns without
+    `values` an empty value is a null, except in the base attribute.
 
     Parameters
     ----------
@@ -40,15 +42,7 @@ class MappedFolder:
 
     def __init__(self, column_map: ColumnMap) -> None:
         self._map = column_map
-        vocabularies = {column: dict(values) for column, values in column_map.values.items()}
-        if column_map.classes is not None:
-            attribute, labels = label_set(column_map.classes)
-            vocabularies.setdefault(attribute, {label: label for label in labels})
-        self._rules = {
-            column: LabelRule(column, source, vocabularies[column])
-            for column, source in column_map.columns.items()
-            if column in vocabularies
-        }
+        self._rules = {column: rule for column in column_map.columns if (rule := _rule(column_map, column))}
         self.declaration = Declaration(
             id="folder",
             version=1,
@@ -84,10 +78,8 @@ class MappedFolder:
         """
         folder = dataset_root(root)
         self.index_files(folder)
-        columns = list(dict.fromkeys((self._map.path, *self._map.columns.values())))
         is_csv = PurePosixPath(self._map.index).suffix == ".csv"
-        read = _csv_rows if is_csv else _parquet_rows
-        rows = read(index_file(folder, self._map.index), self._map.index, columns)
+        rows = (_csv_rows if is_csv else _parquet_rows)(index_file(folder, self._map.index), self._map)
         listed = [row if isinstance(row, Refusal) else self._entry(row) for row in rows]
         if not listed:
             hint = "put one row an image there"
@@ -117,10 +109,11 @@ class MappedFolder:
 
     def _value(self, column: str, raw: Mapping[str, str]) -> str | None:
         source = self._map.columns[column]
-        if column in self._rules:
-            return self._rules[column].apply(raw[source])
         value = raw[source]
         empty = not value.strip()
+        may_be_null = column not in self._map.values and column != self._map.base_attribute
+        if column in self._rules and not (empty and may_be_null):
+            return self._rules[column].apply(value)
         if unsafe_characters(value) or (empty and column == self._map.base_attribute):
             expected = "a value" if empty else "a value without control characters"
             raise ImageRejected(
@@ -134,7 +127,24 @@ class MappedFolder:
         return None if empty else value
 
 
-def _csv_rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[Row | Refusal]:
+def _rule(column_map: ColumnMap, column: str) -> LabelRule | None:
+    """Return the vocabulary of a column: what `values` says, else the only words that the records know, if any."""
+    source, mapped = column_map.columns[column], column_map.values.get(column)
+    if mapped is not None:
+        return LabelRule(column, source, mapped)
+    words = column_map.fixed_words(column)
+    if words is None:
+        return None
+    or_else = f"other words, if `map.values.{column}` in the audit file says which of these they are"
+    return LabelRule(column, source, {word: word for word in words}, or_else=or_else)
+
+
+def _csv_rows(path: Path, column_map: ColumnMap) -> Iterator[Row | Refusal]:
+    name = column_map.index
+    header = read_header(path, name=name)
+    shown = ", ".join(header.names) or header.text
+    _require_mapped(column_map, header.names, where=f"{name}, line {header.line}", shown=shown)
+    columns = list(column_map.named.values())
     for row in read_rows(path, name=name, columns=columns):
         if isinstance(row, Refusal):
             yield row
@@ -142,18 +152,59 @@ def _csv_rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[Row | R
             yield Row(row.line, {column: row.values[column] for column in columns})
 
 
-def _parquet_rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[Row | Refusal]:
+def _parquet_rows(path: Path, column_map: ColumnMap) -> Iterator[Row | Refusal]:
     from pyarrow import types
 
+    name = column_map.index
     schema = table_schema(path, name=name)
+    _require_mapped(column_map, schema.names, where=name, shown=described(schema))
     stored = {field.name: getattr(field.type, "storage_type", field.type) for field in schema}
-    plain = {name for name, kind in stored.items() if not types.is_nested(kind)}
-    if any(schema.names.count(column) != 1 or column not in plain for column in columns):
+    nested = {key: column for key, column in column_map.named.items() if types.is_nested(stored[column])}
+    if nested:
         raise DatasetError(
-            "the table lacks a mapped column, or it holds no plain values",
+            "a mapped column holds no plain values",
             where=name,
             found=described(schema),
-            expected=", ".join(columns),
-            hint="correct `map` in the audit file",
+            expected="; ".join(
+                f"texts or numbers in `{column}`, which `{key}` names" for key, column in nested.items()
+            ),
+            hint="name another column in the audit file, or write plain values into this one",
         )
-    return read_table_rows(path, name=name, columns=columns)
+    yield from read_table_rows(path, name=name, columns=list(dict.fromkeys(column_map.named.values())))
+
+
+def _require_mapped(column_map: ColumnMap, names: Sequence[str], *, where: str, shown: str) -> None:
+    """Require every mapped column to be there once.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The table's columns.
+    where, shown : str, str
+        Their place, and how a message tells them.
+    """
+    times = {key: names.count(column) for key, column in column_map.named.items()}
+    absent = [key for key, number in times.items() if number == 0]
+    keys = absent or [key for key, number in times.items() if number > 1]
+    if not keys:
+        return
+    columns = ", ".join(dict.fromkeys(f"`{column_map.named[key]}`" for key in keys))
+    fault = "lacks a mapped column" if absent else "has a mapped column more than once"
+    raise DatasetError(
+        f"the table {fault}: {columns}",
+        where=where,
+        found=printable(shown),
+        expected="; ".join(
+            f"one column `{column_map.named[key]}`, for `{key}` of the audit file" for key in keys
+        ),
+        hint=_remedy(column_map, keys, names),
+    )
+
+
+def _remedy(column_map: ColumnMap, keys: Sequence[str], names: Sequence[str]) -> str:
+    one_column = len(names) == 1 and any(separator in names[0] for separator in _OTHER_SEPARATORS)
+    if one_column or any(unsafe_characters(name) for name in names):
+        return "save the table as CSV in UTF-8, with commas between its columns"
+    meant = {key: suggestion(column_map.named[key], names).removeprefix("; ") for key in keys}
+    told = (f"`{key}` ({guess})" if guess else f"`{key}`" for key, guess in meant.items())
+    return f"correct in the audit file, or rename in the table: {', '.join(told)}"

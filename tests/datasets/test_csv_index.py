@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,6 +143,29 @@ def test_a_column_that_is_there_twice_or_not_at_all_is_an_error(
         read(f"\n \r\n{header}\na.jpg,M,,\n")
 
 
+def test_a_column_that_nothing_reads_may_be_there_twice(
+    read: Callable[[str], list[Row | Refusal]],
+) -> None:
+    assert told(read("note,photo,sex,note\nx,a.jpg,M,y\n")) == [(2, "a.jpg")]
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"file,gender\r\na.jpg,M\r\n", "file,gender"),
+        ("Übung\n".encode("latin-1"), r"\\xdcbung"),
+        ("photo\tsex\n".encode("utf-16"), "\\\\xff\\\\xfep\\\\u0000"),
+        (b"", "nothing"),
+    ],
+)
+def test_a_first_line_without_the_columns_is_told_as_it_stands(
+    content: bytes, found: str, read: Callable[[bytes], list[Row | Refusal]]
+) -> None:
+    with pytest.raises(DatasetError, match="restore the first line of the published file") as caught:
+        read(content)
+    assert re.match(found, str(caught.value.found)) and "b'" not in str(caught.value)
+
+
 @pytest.mark.parametrize("blank", ["\n", "\ufeff\r\n\r\n", " \n\n\n"])
 def test_blank_lines_before_the_column_names_count_as_lines(
     blank: str, read: Callable[[str], list[Row | Refusal]]
@@ -238,7 +262,8 @@ def test_a_mapped_folder_gives_the_rows_after_a_long_caption_their_own_labels(
     (tmp_path / "t.csv").write_text(written(rows, "\n"))
     for seed, name in enumerate("ab"):
         (tmp_path / f"{name}.jpg").write_bytes(jpeg(seed))
-    column_map = ColumnMap(index="t.csv", path="photo", columns={"gender": "sex"})
+    own_words = {"gender": {"M": "man", "F": "woman"}}
+    column_map = ColumnMap(index="t.csv", path="photo", columns={"gender": "sex"}, values=own_words)
     ingested = ingest(reader_for("folder", column_map), tmp_path, dataset="own")
     assert ingested.listed == 2
-    assert ingested.records.select("path", "gender").rows() == [("a.jpg", "M"), ("b.jpg", "M")]
+    assert ingested.records.select("path", "gender").rows() == [("a.jpg", "man"), ("b.jpg", "man")]

@@ -78,11 +78,54 @@ def test_a_kept_value_that_cannot_be_shown_is_quarantined(folder: Path) -> None:
 
 
 def test_splits_are_mapped_too(folder: Path) -> None:
-    (folder / "faces.csv").write_text("picture,sex,years,part\n1.jpg,m,3,A\n2.jpg,m,3,C\n")
+    (folder / "faces.csv").write_text("picture,sex,years,part\n1.jpg,man,3,A\n2.jpg,man,3,C\n")
     values = {"split": {"A": "train", "B": "test"}}
     ingested = ingest(reader_for("folder", mapped(values=values)), folder, dataset="own")
-    assert ingested.records.select("split", "gender").rows() == [("train", "m")]
+    assert ingested.records.select("split", "gender").rows() == [("train", "man")]
     assert ingested.quarantine.select("code", "found").rows() == [("unknown_label", "'C'")]
+
+
+@pytest.mark.parametrize("index", ["faces.csv", "faces.parquet"])
+def test_a_gender_that_no_value_maps_is_man_or_woman_and_else_quarantined(index: str, folder: Path) -> None:
+    table = pl.DataFrame({"picture": ["1.jpg", "2.jpg", "3.jpg"], "sex": ["man", "Woman", "female"]})
+    table.write_csv(folder / "faces.csv")
+    table.write_parquet(folder / "faces.parquet")
+    plain = mapped(index=index, columns={"gender": "sex"}, values={})
+    ingested = ingest(reader_for("folder", plain), folder, dataset="own")
+    assert ingested.records.select("path", "gender").rows() == [("1.jpg", "man")]
+    refused = ingested.quarantine.select("path", "code", "stage", "found").rows()
+    assert refused == [
+        ("2.jpg", "unknown_label", "labels", "'Woman'"),
+        ("3.jpg", "unknown_label", "labels", "'female'"),
+    ]
+    assert set(ingested.quarantine["expected"]) == {
+        "man, woman; or other words, if `map.values.gender` in the audit file says which of these they are"
+    }
+
+
+def test_an_empty_gender_is_a_null_where_another_column_is_the_base(folder: Path) -> None:
+    (folder / "faces.csv").write_text("picture,sex,who\n1.jpg,,a\n2.jpg,woman,b\n3.jpg, ,c\n")
+    columns = {"gender": "sex", "race": "who"}
+    ingested = ingest(reader_for("folder", mapped(columns=columns, values={})), folder, dataset="own")
+    assert ingested.records["gender"].to_list() == [None, "woman", None]
+    alone = mapped(columns={"gender": "sex"}, values={})
+    assert ingest(reader_for("folder", alone), folder, dataset="own").quarantine["line"].to_list() == [2, 4]
+
+
+@pytest.mark.parametrize("column", ["gender", "race", "age", "age_group", "occupation", "scene", "split"])
+def test_a_value_that_values_does_not_map_is_quarantined_whatever_its_column(
+    column: str, folder: Path
+) -> None:
+    (folder / "faces.csv").write_text("picture,own\n1.jpg,a\n2.jpg,b\n3.jpg,\n")
+    only_a = mapped(columns={column: "own"}, values={column: {"a": "woman"}})
+    ingested = ingest(reader_for("folder", only_a), folder, dataset="own")
+    assert ingested.listed == 3 and ingested.records.select("path", column).rows() == [("1.jpg", "woman")]
+    refused = ingested.quarantine.select("path", "line", "code", "found", "expected").rows()
+    assert refused == [
+        ("2.jpg", 3, "unknown_label", "'b'", "a"),
+        ("3.jpg", 4, "unknown_label", "''", "a"),
+    ]
+    assert ingested.quarantine["message"].str.contains("the value of `own` is unknown").all()
 
 
 def test_the_base_attribute_is_never_null(folder: Path) -> None:
@@ -136,7 +179,27 @@ def test_the_base_attribute_follows_from_the_map(
         ({"path": ""}, "a name without control"),
         ({"classes": "imagenet"}, "one of celeba, utkface"),
         ({"classes": "fairface"}, "must map `race`"),
-        ({"classes": "celeba", "values": {"gender": {"m": "male"}}}, "which male is not"),
+        (
+            {"classes": "celeba", "values": {"gender": {"m": "male"}}},
+            r"values\.gender\.m\n.*one of man, woman",
+        ),
+        ({"values": {"gender": {"m": "male"}}}, r"values\.gender\.m\n.*one of man, woman, .*'male'"),
+        ({"values": {"gender": {"m": "man", "f": "wman"}}}, r"values\.gender\.f\n.*did you mean `woman`"),
+        ({"values": {"gender": {0: "man", 1: "woman"}}}, "put it in quotes"),
+        ({"values": {"gender": {False: "man"}}}, "put it in quotes"),
+        (
+            {
+                "values": {
+                    "split": {"a": 1},
+                },
+                "columns": {"split": "part"},
+            },
+            "put it in quotes",
+        ),
+        (
+            {"columns": {"race": "o"}, "values": {"race": {"w": "white"}}, "classes": "fairface"},
+            r"values\.race\.w\n.*the labels of `classes: fairface`; did you mean `White`",
+        ),
         ({"columns": {"gender": ["sex"]}}, "valid string"),
         ({"colums": {}}, "Extra inputs"),
     ],
