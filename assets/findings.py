@@ -54,7 +54,8 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
     frames += [
         lake.read_table(name, partition=model) for model, _, families in cells.models for name in families
     ]
-    table = join_cells([*frames, pooled.rows], audit_id=audit_id)
+    level = places.audit.statistics.confidence
+    table = join_cells([*frames, pooled.rows], audit_id=audit_id, confidence=level)
     absent = [vars(cell) for cell in (*cells.absent, *pooled.absent)]
     listed = {"current": cells.current, "models": cells.models, "absent": absent}
     details = {"audit_id": audit_id, **listed, "pooled": pooled.made_of}

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import httpx
 import mlflow
-from PIL import Image
+from PIL import Image, ImageChops
 
 from documentation.graph import draw_graph
 from resources.places import PROJECT, Places
@@ -35,6 +35,13 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 _COLOURS, _LONGEST_S = 128, 120
+_TALL, _MARGIN = 2400, 24
+"""Pixels that no chosen part of a chapter reaches, and that are left below it."""
+_PARTS = {
+    "findings": "ol.findings ~ *, ol.findings > li:nth-child(n + 7) { display: none }",
+    "bias": "section > figure ~ * { display: none }",
+}
+"""Chapter -> what leaves only its top, so that a picture ends where a finding or a figure does."""
 
 
 def main() -> int:
@@ -48,8 +55,8 @@ def main() -> int:
     draw_graph()
     SAMPLE.write_text(_without_local_links(places.report.read_text("utf-8")), "utf-8")
     print(SAMPLE)
-    for chapter, height in (("findings", 1000), ("bias", 740)):
-        _take_chapter(browser, chapter, places.report, height=height)
+    for chapter, top in _PARTS.items():
+        _take_chapter(browser, chapter, places.report, top)
     servers = subprocess.Popen([sys.executable, "-m", "orchestration", "ui"], cwd=PROJECT)
     try:
         for address in (DAGSTER, MLFLOW):
@@ -67,20 +74,21 @@ def _without_local_links(report: str) -> str:
     return re.sub(r'<a href="file://[^"]*"[^>]*>[^<]*</a>', "–", report)
 
 
-def _take_chapter(browser: str, name: str, report: Path, *, height: int) -> None:
-    """Take the top of one chapter; a browser without a window does not scroll to it."""
-    alone = (
-        f"main > :not(:has(> #{name})), nav {{ display: none }} .page {{ display: block }} h2 {{ margin: 0 }}"
-    )
+def _take_chapter(browser: str, name: str, report: Path, top: str) -> None:
+    """Take one chapter, of which the style `top` leaves the first parts; a browser without a window does not scroll."""
+    alone = f"main > :not(:has(> #{name})), nav {{ display: none }} .page {{ display: block }} h2 {{ margin: 0 }} {top}"
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
         page.write_text(
             report.read_text("utf-8").replace("</head>", f"<style>{alone}</style></head>", 1), "utf-8"
         )
-        _take(browser, name, page.as_uri(), width=1060, height=height)
+        _take(browser, name, page.as_uri(), width=1060, height=_TALL, below=_MARGIN)
 
 
-def _take(browser: str, name: str, address: str, *, height: int, width: int = 1400) -> None:
+def _take(
+    browser: str, name: str, address: str, *, height: int, width: int = 1400, below: int | None = None
+) -> None:
+    """Take a page; with `below`, only as far down as there is something to see, and so many pixels more."""
     path = IMAGES / f"{name}.png"
     with tempfile.TemporaryDirectory() as profile:
         subprocess.run(  # noqa: S603
@@ -91,7 +99,11 @@ def _take(browser: str, name: str, address: str, *, height: int, width: int = 14
             check=True, capture_output=True, timeout=_LONGEST_S,
         )  # fmt: skip
     # Few colours are in a page: a palette makes the file a third.
-    Image.open(path).convert("RGB").quantize(_COLOURS).save(path, optimize=True)
+    picture = Image.open(path).convert("RGB")
+    seen = ImageChops.difference(picture, Image.new("RGB", picture.size, "white")).getbbox()
+    if below is not None and seen is not None:
+        picture = picture.crop((0, 0, width, min(height, seen[3] + below)))
+    picture.quantize(_COLOURS).save(path, optimize=True)
     print(path)
 
 

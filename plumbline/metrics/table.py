@@ -17,7 +17,7 @@ _ORDER = [
 ]  # fmt: skip
 
 
-def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str) -> pl.DataFrame:
+def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str, confidence: float = 0.95) -> pl.DataFrame:
     """Join the rows of all cells.
 
     Parameters
@@ -26,6 +26,8 @@ def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str) -> pl.DataFra
         Metric rows with their lineage columns, in any order.
     audit_id : str
         Identity of the audit, filled into every row.
+    confidence : float
+        Coverage of the intervals of the rank correlations, which are made here: that of the cells' intervals.
 
     Returns
     -------
@@ -38,6 +40,7 @@ def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str) -> pl.DataFra
     schema = polars_schema()
     joined = pl.concat(frames) if frames else pl.DataFrame(schema=schema)
     if joined.height:
-        joined = pl.concat([joined, normalise_probe_rates(joined), template_agreement(joined)])
+        agreement = template_agreement(joined, confidence=confidence)
+        joined = pl.concat([joined, normalise_probe_rates(joined), agreement])
     filled = add_q_values(joined.with_columns(pl.lit(audit_id).alias("audit_id")))
     return filled.select(list(schema)).sort(_ORDER, nulls_last=False, maintain_order=True)

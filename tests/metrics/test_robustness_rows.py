@@ -9,6 +9,7 @@ from only_row import one
 from polars.testing import assert_frame_equal
 
 from plumbline.metrics.registry import FAMILIES
+from plumbline.metrics.table import metric_table
 from plumbline.metrics.template_agreement import template_agreement
 from plumbline.tables.schema import METRIC_SCHEMA
 
@@ -260,3 +261,20 @@ def test_agreement_of_checkpoints_across_templates(rows):
     assert template_agreement(rows).height == 0
     two = template_agreement(pl.concat(scaled[:2]))
     assert two["value"].is_nan().all() and two["reason"].str.contains("three checkpoints").all()
+
+
+def test_the_metric_table_has_intervals_of_the_rank_correlation_at_the_confidence_of_the_audit(rows):
+    rng = np.random.default_rng(0)
+    frames = [
+        rows.with_columns(model=pl.lit(f"m{i}"), value=pl.Series(rng.normal(size=rows.height)))
+        for i in range(12)
+    ]
+
+    def ends(**asked):
+        own = metric_table(frames, audit_id="a", **asked).filter(metric="template_rank_correlation")
+        return own.select("event", "definition", "group", "reference_group", "value", "ci_low", "ci_high")
+
+    assert_frame_equal(ends(), ends(confidence=0.95))
+    wide, narrow = ends(), ends(confidence=0.5)
+    assert wide.height and (wide["value"] == narrow["value"]).all()
+    assert (wide["ci_low"] < narrow["ci_low"]).all() and (narrow["ci_high"] < wide["ci_high"]).all()
