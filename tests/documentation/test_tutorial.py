@@ -46,9 +46,8 @@ def typed(tmp_path_factory):
     return shown
 
 
-@pytest.mark.slow
 def test_what_the_tutorial_says_is_what_one_sees(typed):
-    first, status, second, diff, refused, refusal = typed
+    first, status, second, diff, kept, verified, refused, refusal = typed
     told = " ".join(PAGE.read_text("utf-8").split())
     # Long names are folded where a table is narrow.
     assert "no evidence of gender skew in" in first and " 21% " in first
@@ -61,5 +60,7 @@ def test_what_the_tutorial_says_is_what_one_sees(typed):
     ):
         assert part in diff and part in told, part
     assert "by gender × race mine faces 0.77 2.4" in diff and "from 0.77 to 2.4" in told
+    assert all(name in kept for name in ("metric_table.parquet", "report.html", "SHA256SUMS"))
+    assert "13 file(s) are the same" in verified
     assert "race East Asian: 11.7% (n = 35), expected 12% to 16%" in refused
     assert "0 forward passes" in refused and "records.label_balance (failed)" in refusal
