@@ -54,7 +54,7 @@ class LabelRule:
                 "unknown_label",
                 f"the value of `{self.source}` is unknown",
                 found=repr(raw),
-                expected=self._expected(),
+                expected=self.known,
             )
         return value
 
@@ -67,11 +67,13 @@ class LabelRule:
             return str(age)
         return next((group for group, (first, last) in self.groups.items() if first <= age <= last), None)
 
-    def _expected(self) -> str:
+    @property
+    def known(self) -> str:
+        """Return, for messages, what the dataset may hold."""
         if self.years is not None:
             return f"whole years from {self.years[0]} to {self.years[1]}"
-        known = ", ".join(self.values)
-        return known if self.or_else is None else f"{known}; or {self.or_else}"
+        words = ", ".join(self.values)
+        return words if self.or_else is None else f"{words}; or {self.or_else}"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from plumbline.suggestion import suggestion
 
 _SPLIT = "split"
 _OTHER_SEPARATORS = (";", "\t", "|")
+_MOST_SHOWN = 10
 _WHOLE_YEARS = re.compile(r"([0-9]{1,3})\.0+", re.ASCII)
 
 
@@ -74,17 +75,19 @@ class MappedFolder:
         Raises
         ------
         DatasetError
-            If the table is not there, cannot be read, lacks a mapped column or has no row.
+            If the table is not there, cannot be read, lacks a mapped column or has no row, or if a column holds not one
+        of the words that it may hold: then the map is wrong, not the rows.
         """
         folder = dataset_root(root)
         self.index_files(folder)
         is_csv = PurePosixPath(self._map.index).suffix == ".csv"
         rows = (_csv_rows if is_csv else _parquet_rows)(index_file(folder, self._map.index), self._map)
-        listed = [row if isinstance(row, Refusal) else self._entry(row) for row in rows]
+        listed = list(rows)
         if not listed:
             hint = "put one row an image there"
             raise DatasetError("the table lists no image", where=self._map.index, found="no row", hint=hint)
-        return listed
+        self._require_known_words([row.values for row in listed if isinstance(row, Row)])
+        return [row if isinstance(row, Refusal) else self._entry(row) for row in listed]
 
     def labels(self, entry: Entry) -> dict[str, str]:
         """Map or keep the row's values; an empty one that is kept gives no label.
@@ -97,6 +100,20 @@ class MappedFolder:
         columns = (column for column in self._map.columns if column != _SPLIT)
         found = {column: self._value(column, entry.raw) for column in columns}
         return {column: value for column, value in found.items() if value is not None}
+
+    def _require_known_words(self, rows: Sequence[Mapping[str, str]]) -> None:
+        for column, rule in self._rules.items():
+            if any(row[rule.source] in rule.values for row in rows):
+                continue
+            met = sorted({row[rule.source] for row in rows if row[rule.source].strip()})
+            if met:
+                raise DatasetError(
+                    f"no value of the column `{rule.source}` is known",
+                    where=self._map.index,
+                    found=printable(", ".join(met[:_MOST_SHOWN])) + (", …" if met[_MOST_SHOWN:] else ""),
+                    expected=rule.known,
+                    hint=f"write the table's own words under `map.values.{column}` in the audit file",
+                )
 
     def _entry(self, row: Row) -> Entry | Refusal:
         path = row.values[self._map.path]

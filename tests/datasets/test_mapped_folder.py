@@ -128,6 +128,35 @@ def test_a_value_that_values_does_not_map_is_quarantined_whatever_its_column(
     assert ingested.quarantine["message"].str.contains("the value of `own` is unknown").all()
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (
+            {},
+            "man, woman; or other words, if `map.values.gender` in the audit file says which of these they are",
+        ),
+        ({"gender": {"m": "man", "f": "woman"}}, "m, f"),
+    ],
+)
+def test_a_column_without_one_known_word_is_a_mistake_of_the_map(
+    values: dict[str, Any], expected: str, folder: Path
+) -> None:
+    (folder / "faces.csv").write_text("picture,sex\n1.jpg,Male\n2.jpg,Female\n3.jpg,\n")
+    with pytest.raises(DatasetError, match="no value of the column `sex` is known") as caught:
+        ingest(reader_for("folder", mapped(columns={"gender": "sex"}, values=values)), folder, dataset="own")
+    error = caught.value
+    assert (error.where, error.found, error.expected) == ("faces.csv", "Female, Male", expected)
+    assert error.hint == "write the table's own words under `map.values.gender` in the audit file"
+
+
+def test_of_many_unknown_words_the_first_are_shown(folder: Path) -> None:
+    rows = "".join(f"{number}.jpg,{number:02}\n" for number in range(1, 13))
+    (folder / "faces.csv").write_text(f"picture,who\n{rows}")
+    races = mapped(columns={"race": "who"}, values={}, classes="fairface")
+    with pytest.raises(DatasetError, match=r"found:    01, 02, .*10, …\n  expected: White, Black"):
+        ingest(reader_for("folder", races), folder, dataset="own")
+
+
 def test_the_base_attribute_is_never_null(folder: Path) -> None:
     (folder / "faces.csv").write_text("picture,who,years\n1.jpg,a,\n2.jpg, ,\n")
     plain = mapped(columns={"race": "who", "age": "years"}, values={})
