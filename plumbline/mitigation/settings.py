@@ -51,12 +51,17 @@ class TextMitigationSettings(MitigationSettings):
 class LogitAdjustmentSettings(MitigationSettings):
     """Adaptive Logit Adjustment (paper: N = 20, learning rate 0.01, 20 epochs, 3 trials)."""
 
-    method: Literal["logit_adjustment"] = "logit_adjustment"
+    method: Literal["logit_adjustment"] = Field(
+        default="logit_adjustment", description="which mitigation these settings are of"
+    )
     per_class: int = Field(default=20, ge=1, description="images of each class that are fitted on")
-    learning_rate: float = Field(default=0.01, gt=0)
-    epochs: int = Field(default=20, ge=1)
-    trials: int = Field(default=3, ge=1)
-    mode: Literal["multiplicative", "additive"] = "multiplicative"
+    learning_rate: float = Field(default=0.01, gt=0, description="of the factors")
+    epochs: int = Field(default=20, ge=1, description="passes over the images that are fitted on")
+    trials: int = Field(default=3, ge=1, description="draws of these images; the first is the one judged")
+    mode: Literal["multiplicative", "additive"] = Field(
+        default="multiplicative",
+        description="whether a logit is multiplied by its factor, or the factor is added",
+    )
     candidates: Literal["single", "composite"] = Field(
         default="single",
         description="composite: one factor a class × automatic gender label, fitted on the composite suite",
@@ -77,8 +82,12 @@ class LogitAdjustmentSettings(MitigationSettings):
 class BiasPromptsSettings(TextMitigationSettings):
     """Bias Prompts (Chuang et al. 2023): a calibrated projection of text features, without training."""
 
-    method: Literal["bias_prompts"] = "bias_prompts"
-    attributes: tuple[Attribute, ...] = Field(default=("gender", "race", "age"), min_length=1)
+    method: Literal["bias_prompts"] = Field(
+        default="bias_prompts", description="which mitigation these settings are of"
+    )
+    attributes: tuple[Attribute, ...] = Field(
+        default=("gender", "race", "age"), min_length=1, description="whose directions are projected out"
+    )
     calibration: float = Field(default=1000.0, ge=0, description="λ; 0 is the plain projection P0")
     variant: Literal["calibrated", "released"] = Field(
         default="calibrated", description="released: three difference vectors, no calibration"
@@ -103,13 +112,15 @@ class BiasPromptsSettings(TextMitigationSettings):
 class PromptArraySettings(TextMitigationSettings):
     """Prompt Array (Berg et al. 2022): learned tokens, trained against an adversary on the similarities."""
 
-    method: Literal["prompt_array"] = "prompt_array"
+    method: Literal["prompt_array"] = Field(
+        default="prompt_array", description="which mitigation these settings are of"
+    )
     attribute: Attribute = Field(default="gender", description="what the adversary guesses")
-    tokens: int = Field(default=2, ge=1)
-    learning_rate: float = Field(default=2e-5, gt=0)
-    adversary_learning_rate: float = Field(default=2e-5, gt=0)
-    batch: int = Field(default=64, ge=2)
-    epochs: int = Field(default=3, ge=1)
+    tokens: int = Field(default=2, ge=1, description="learned before every text")
+    learning_rate: float = Field(default=2e-5, gt=0, description="of the tokens")
+    adversary_learning_rate: float = Field(default=2e-5, gt=0, description="of the adversary")
+    batch: int = Field(default=64, ge=2, description="images of a step")
+    epochs: int = Field(default=3, ge=1, description="passes over the training rows")
     alternate: int = Field(
         default=10, ge=1, description="batches after which tokens and adversary take turns"
     )
@@ -141,12 +152,12 @@ class PromptArraySettings(TextMitigationSettings):
 class SanerSettings(TextMitigationSettings):
     """SANER (Hirota et al. 2025): a residual layer on the features of attribute-neutral texts."""
 
-    method: Literal["saner"] = "saner"
+    method: Literal["saner"] = Field(default="saner", description="which mitigation these settings are of")
     attribute: Attribute = Field(default="gender", description="what neutral texts are made equidistant to")
     width: int = Field(default=256, ge=1, description="hidden units of the layer")
-    learning_rate: float = Field(default=1e-3, gt=0)
-    batch: int = Field(default=64, ge=2)
-    epochs: int = Field(default=5, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0, description="of the layer")
+    batch: int = Field(default=64, ge=2, description="images of a step")
+    epochs: int = Field(default=5, ge=1, description="passes over the training rows")
     debiasing: float = Field(default=3.0, ge=0, description="α, weight of the spread over the variants")
     reconstruction: float = Field(default=3.0, ge=0, description="β, weight of the distance to the feature")
     contrastive: float = Field(default=0.1, ge=0, description="γ, weight of the image-text term")

@@ -96,7 +96,7 @@ class ScorerSettings(Part):
 class OfflineSettings(ScorerSettings):
     """The word list of the default run: a stand-in that needs no model, and says so."""
 
-    kind: Literal["offline"] = "offline"
+    kind: Literal["offline"] = Field(default="offline", description="what scores")
 
     def content(self, *, project: Path, fetched: Path) -> str:
         """See `ScorerSettings`."""
@@ -114,7 +114,7 @@ class OfflineSettings(ScorerSettings):
 class ClassifierSettings(ScorerSettings):
     """A sequence classifier of transformers on this disk, such as `unitary/unbiased-toxic-roberta`."""
 
-    kind: Literal["classifier"]
+    kind: Literal["classifier"] = Field(description="what scores")
     address: CheckpointAddress = Field(description="`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`")
     labels: Annotated[dict[str, str], AfterValidator(_scored)] | None = Field(
         default=None,
@@ -150,7 +150,7 @@ class ClassifierSettings(ScorerSettings):
 class PerspectiveSettings(ScorerSettings):
     """The Perspective API, for those who still have access: its end is announced for 2026."""
 
-    kind: Literal["perspective"]
+    kind: Literal["perspective"] = Field(description="what scores")
     key_variable: Annotated[str, BeforeValidator(_variable)] = Field(
         default="PERSPECTIVE_API_KEY", description="environment variable with the key"
     )
@@ -171,7 +171,7 @@ class PerspectiveSettings(ScorerSettings):
 class StoredSettings(ScorerSettings):
     """Scores that were made elsewhere, such as by the Perspective API while it lasted: a CSV or Parquet file."""
 
-    kind: Literal["stored"]
+    kind: Literal["stored"] = Field(description="what scores")
     path: str = Field(min_length=1, description="columns `text` or `text_sha256`, and one per attribute")
     origin: Literal["perspective", "classifier"] | None = Field(
         default=None,
