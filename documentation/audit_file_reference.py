@@ -31,7 +31,10 @@ def _part(name: str, model: type[BaseModel]) -> str:
         f"| `{key}` | {_type_text(field.annotation, field)} | {_default(field)} | {_cell(field.description or '')} |"
         for key, field in model.model_fields.items()
     ]
-    told = cleandoc(model.__doc__ or "")
+    # What is raised is for those who call the model.
+    told = (
+        cleandoc(model.__doc__ or "").partition("\nRaises\n---")[0].partition("\nAttributes\n---")[0].rstrip()
+    )
     return "\n".join(
         [heading, "", told, "", "| key | value | without it | meaning |", "|---|---|---|---|", *rows, ""]
     )
