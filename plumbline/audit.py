@@ -1,13 +1,11 @@
-"""What an audit file says as a whole: its parts, whether they fit together, and what follows from them."""
+"""What an audit file says as a whole: its parts, and what follows from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from plumbline.audit_entries import (
     AuditEntry,
@@ -19,6 +17,7 @@ from plumbline.audit_entries import (
     Thresholds,
     Watch,
 )
+from plumbline.audit_fit import SCENE_SUITES, TRIDENT_SUITES, unfit_parts
 from plumbline.audit_part import Part
 from plumbline.audit_values import MitigationId, Slug
 from plumbline.digests import digest_json
@@ -26,12 +25,7 @@ from plumbline.generation_entries import GenerateEntry, Generation, Language, Lv
 from plumbline.mitigation.entries import DEFAULT_MITIGATIONS, AnyMitigation
 from plumbline.scorers.kinds import AnyScorer
 from plumbline.scorers.settings import OfflineSettings
-from plumbline.suggestion import suggestion
 from plumbline.tables.suites import shows_mitigation
-
-_BASE, _COMPOSITE = "trident", "trident_composite"
-_OF_CLASSES = (_BASE, _COMPOSITE)
-_OF_SCENES = ("pata_captions",)
 
 
 class Audit(Part):
@@ -90,95 +84,12 @@ class Audit(Part):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Audit:
-        mistakes = [*self._undefined_names(), *self._alike_models()]
-        # Cells are made of defined names only.
-        mistakes += [] if mistakes else [*self._unfit_datasets(), *self._composites_alone()]
-        if mistakes:
+        if mistakes := unfit_parts(self):
             raise ValidationError.from_exception_data("Audit", mistakes)
         return self
 
-    def _undefined_names(self) -> Iterator[InitErrorDetails]:
-        defined = {
-            "encoders": tuple(self.encoders),
-            "datasets": tuple(self.datasets),
-            "mitigations": tuple(self.mitigations),
-        }
-        wanted: list[tuple[tuple[str | int, ...], str, tuple[str, ...]]]
-        wanted = [] if self.labeller is None else [(("labeller",), self.labeller, defined["encoders"])]
-        for i, entry in enumerate(self.audit):
-            for key, names in defined.items():
-                chosen = getattr(entry, key)
-                if not chosen and key != "mitigations":
-                    yield _mistake(("audit", i, key), [], f"`all`, or at least one of {', '.join(names)}")
-                wanted += [
-                    (("audit", i, key, j), name, names)
-                    for j, name in enumerate(chosen if chosen != "all" else ())
-                ]
-        if self.watch is not None:
-            here = tuple(name for name, entry in self.lvlms.items() if entry.address is not None)
-            wanted.append((("watch", "like"), self.watch.like, (*self.encoders, *here)))
-        wanted += self._names_of_generation()
-        for location, name, names in wanted:
-            if name not in names:
-                yield _mistake(location, name, f"one of {', '.join(names)}{suggestion(name, names)}")
-
-    def _alike_models(self) -> Iterator[InitErrorDetails]:
-        """Say models that could be taken for another: of an encoder's id, or of one served name at other addresses."""
-        first: dict[str, tuple[str, tuple[str, ...]]] = {}
-        for name, entry in self.lvlms.items():
-            if name in self.encoders:
-                yield _mistake(("lvlms", name), name, "an id that no encoder has: both stand in one column")
-            if entry.endpoint is None:
-                continue
-            known, urls = first.setdefault(entry.endpoint.model, (name, entry.endpoint.urls))
-            if urls != entry.endpoint.urls:
-                yield _mistake(
-                    ("lvlms", name, "endpoint", "model"),
-                    entry.endpoint.model,
-                    f"a name that no other model is served under, as `{known}` is; or all addresses in one entry",
-                )
-
-    def _names_of_generation(self) -> list[tuple[tuple[str | int, ...], str, tuple[str, ...]]]:
-        """Return where the parts on generation name something, what, and which names there are."""
-        models, datasets = tuple(self.lvlms), tuple(self.datasets)
-        twins = [(("lvlms", name, "twin"), e.twin, models) for name, e in self.lvlms.items() if e.twin]
-        asked = [
-            (("generate", i, key, j), name, names)
-            for i, entry in enumerate(self.generate)
-            for key, names in (("lvlms", models), ("datasets", datasets))
-            for j, name in enumerate(getattr(entry, key) if getattr(entry, key) != "all" else ())
-        ]
-        return [*twins, *asked]
-
-    def _unfit_datasets(self) -> Iterator[InitErrorDetails]:
-        needs = {
-            **dict.fromkeys(_OF_CLASSES, ("the Trident suites need a label set", list(self.class_sets))),
-            **dict.fromkeys(_OF_SCENES, ("captions of scenes need scenes", sorted(self._with_scenes))),
-        }
-        for i, entry in enumerate(self.audit):
-            named = entry.datasets if entry.datasets != "all" and "suites" in entry.model_fields_set else ()
-            for suite in (suite for suite in entry.suites if suite in needs):
-                why, having = needs[suite]
-                if lacking := [name for name in named if not self._fits(suite, name)]:
-                    yield _mistake(
-                        ("audit", i, "suites", entry.suites.index(suite)),
-                        suite,
-                        f"suites of prompts alone for {', '.join(lacking)}: {why}, which {', '.join(having)} have",
-                    )
-
-    def _composites_alone(self) -> Iterator[InitErrorDetails]:
-        lacking = {
-            cell for cell, suites in self.cells.items() if _COMPOSITE in suites and _BASE not in suites
-        }
-        for i, entry in enumerate(self.audit):
-            if _COMPOSITE in entry.suites and lacking.intersection(self._rectangle(entry)):
-                yield _mistake(
-                    ("audit", i, "suites", entry.suites.index(_COMPOSITE)),
-                    _COMPOSITE,
-                    f"`{_BASE}` beside it for the same datasets and encoders: alone it has no results",
-                )
-
-    def _rectangle(self, entry: AuditEntry) -> list[tuple[str, str]]:
+    def rectangle(self, entry: AuditEntry) -> list[tuple[str, str]]:
+        """Return the (dataset, encoder) that an entry asks something of."""
         datasets = self.datasets if entry.datasets == "all" else entry.datasets
         encoders = self.encoders if entry.encoders == "all" else entry.encoders
         return [(dataset, encoder) for dataset in datasets for encoder in encoders]
@@ -199,7 +110,7 @@ class Audit(Part):
             (*cell, suite)
             for entry in self.audit
             if "suites" in entry.model_fields_set
-            for cell in self._rectangle(entry)
+            for cell in self.rectangle(entry)
             for suite in entry.suites
         )
 
@@ -207,7 +118,7 @@ class Audit(Part):
         """Return whether something asked of a dataset, or demanded of it, depends on automatic gender labels."""
         asked = {suite for (of, _), suites in self.cells.items() if of == dataset for suite in suites}
         demanded = self.datasets[dataset].balance if dataset in self.datasets else {}
-        return bool(asked.intersection(_OF_CLASSES)) or any(key.endswith("_gender") for key in demanded)
+        return bool(asked.intersection(TRIDENT_SUITES)) or any(key.endswith("_gender") for key in demanded)
 
     @cached_property
     def mitigated(self) -> dict[tuple[str, str], dict[str, bool]]:
@@ -221,7 +132,7 @@ class Audit(Part):
             named = entry.mitigations != "all"
             if not named and not any(map(shows_mitigation, entry.suites)):
                 continue
-            for cell in self._rectangle(entry):
+            for cell in self.rectangle(entry):
                 tried = joined.setdefault(cell, {})
                 for name in entry.mitigations if named else self.mitigations:
                     tried[name] = tried.get(name, False) or named
@@ -284,15 +195,17 @@ class Audit(Part):
         """Return the encoders that are audited on a dataset; the one that labels genders need not be among them."""
         return tuple(dict.fromkeys(encoder for _, encoder in self.cells))
 
-    def _fits(self, suite: str, dataset: str) -> bool:
-        if suite in _OF_CLASSES:
+    def can_answer(self, dataset: str, suite: str) -> bool:
+        """Return whether a dataset has what a suite needs: a label set, or scenes."""
+        if suite in TRIDENT_SUITES:
             return dataset in self.class_sets
-        return suite not in _OF_SCENES or dataset in self._with_scenes
+        return suite not in SCENE_SUITES or dataset in self.with_scenes
 
     @cached_property
-    def _with_scenes(self) -> set[str]:
+    def with_scenes(self) -> frozenset[str]:
+        """Return the datasets whose images are listed by scene."""
         declared = {name: entry.open_reader().declaration for name, entry in self.datasets.items()}
-        return {name for name, found in declared.items() if "scene" in found.filled}
+        return frozenset(name for name, found in declared.items() if "scene" in found.filled)
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -303,8 +216,8 @@ class Audit(Part):
         """
         joined: dict[tuple[str, str], dict[str, None]] = {}
         for entry in self.audit:
-            for cell in self._rectangle(entry):
-                fitting = [suite for suite in entry.suites if self._fits(suite, cell[0])]
+            for cell in self.rectangle(entry):
+                fitting = [suite for suite in entry.suites if self.can_answer(cell[0], suite)]
                 joined.setdefault(cell, {}).update(dict.fromkeys(fitting))
         return {cell: tuple(suites) for cell, suites in joined.items() if suites}
 
@@ -319,9 +232,3 @@ class Audit(Part):
             "thresholds": {"regression"},
         }
         return digest_json(self.model_dump(mode="json", exclude=left_out))
-
-
-def _mistake(location: tuple[str | int, ...], found: object, expected: str) -> InitErrorDetails:
-    # An expectation may hold braces, which a template would replace: it goes in as a value.
-    kind = PydanticCustomError("unfit", "{expected}", {"expected": expected})
-    return InitErrorDetails(type=kind, loc=location, input=found)
