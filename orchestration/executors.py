@@ -2,7 +2,6 @@
 
 import importlib
 import os
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -11,7 +10,7 @@ from dagster._config import process_config
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 
 from plumbline.errors import ConfigError
-from resources.places import PROJECT
+from resources.places import PROJECT, from_checkout
 
 VARIABLE, CONFIG_VARIABLE = "PLUMBLINE_EXECUTOR", "PLUMBLINE_EXECUTOR_CONFIG"
 IN_PROCESS = "in_process"
@@ -64,7 +63,7 @@ def _settings() -> dict[str, Any] | None:
     named = os.environ.get(CONFIG_VARIABLE)
     if not named:
         return None
-    path = PROJECT / Path(named).expanduser()
+    path = from_checkout(named)
     try:
         return yaml.safe_load(path.read_text("utf-8"))
     except (OSError, yaml.YAMLError) as error:

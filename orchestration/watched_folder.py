@@ -14,7 +14,7 @@ from plumbline.encoders.complete_weights import require_complete
 from plumbline.encoders.suite_needs import require_suites
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.lvlm.lvlm_folder import lvlm_contents
-from resources.places import PROJECT, Places
+from resources.places import Places, from_checkout
 from resources.watched import keep_watched, watched_checkpoints
 
 
@@ -55,7 +55,7 @@ def find_checkpoints(places: Places) -> Found:
     audit, found = places.audit, Found()
     if audit.watch is None:
         return found
-    folder = (PROJECT / Path(audit.watch.folder).expanduser()).resolve()
+    folder = from_checkout(audit.watch.folder)
     if not folder.is_dir():
         raise ConfigError(
             "the watched folder is not there",

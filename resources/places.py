@@ -36,7 +36,7 @@ _OF_AN_ENDPOINT = ("model", "send_seed", "send_top_k", "defaults")
 
 
 def from_checkout(path: str) -> Path:
-    """Return where a path of the audit file leads: a relative one starts at the checkout, `~` is the home folder."""
+    """Return where a path that the user names leads: a relative one starts at the checkout, `~` is the home folder."""
     return (PROJECT / Path(path).expanduser()).resolve()
 
 
@@ -79,8 +79,8 @@ class Places:
     def from_environment(cls) -> Places:
         """Read `PLUMBLINE_AUDIT` (default `audit.yaml`) and `PLUMBLINE_HOME` (default `.plumbline`)."""
         return cls(
-            audit_path=(PROJECT / os.environ.get("PLUMBLINE_AUDIT", "audit.yaml")).resolve(),
-            home=(PROJECT / os.environ.get("PLUMBLINE_HOME", ".plumbline")).resolve(),
+            audit_path=from_checkout(os.environ.get("PLUMBLINE_AUDIT", "audit.yaml")),
+            home=from_checkout(os.environ.get("PLUMBLINE_HOME", ".plumbline")),
         )
 
     @classmethod
@@ -137,7 +137,7 @@ class Places:
         if root and "://" in root:
             # Another process or machine writes there too: what was listed once is not the truth.
             return UPath(root, use_listings_cache=False)
-        return UPath(self.home / "lake" if root is None else PROJECT / root)
+        return UPath(self.home / "lake" if root is None else from_checkout(root))
 
     @property
     def fetched(self) -> Path:
