@@ -90,13 +90,15 @@ class _PixelBudget:
 _PIXELS = _PixelBudget(2 * MAX_PIXELS)
 
 
-def decode(source: Path | str | bytes) -> Image.Image:
+def decode(source: Path | str | bytes, *, suffix: str | None = None) -> Image.Image:
     """Decode one image to upright 8-bit RGB.
 
     Parameters
     ----------
     source : Path, str or bytes
         A file, whose extension must then agree with its content, or the bytes of one.
+    suffix : str, optional
+        With bytes: the extension of the file they came from, such as `.jpg`, to be compared with the content.
 
     Returns
     -------
@@ -110,7 +112,7 @@ def decode(source: Path | str | bytes) -> Image.Image:
         `not_an_image`, `unsupported_format`, `wrong_extension`, `decompression_bomb`, `too_small`,
         `animated`, `truncated`, `corrupt`.
     """
-    data, suffix = _bytes_and_suffix(source)
+    data, suffix = _bytes_and_suffix(source, suffix)
     image = _opened(data, suffix)
     with _PIXELS.taken(image.width * image.height):
         try:
@@ -141,8 +143,7 @@ def check(source: Path | str | bytes, *, suffix: str | None = None) -> None:
     ImageRejected
         As `decode` does.
     """
-    data, own_suffix = _bytes_and_suffix(source)
-    suffix = own_suffix if suffix is None else suffix
+    data, suffix = _bytes_and_suffix(source, suffix)
     if _plainly_accepted(data, suffix):
         return
     image = _opened(data, suffix)
@@ -194,10 +195,10 @@ def suffix_of(path: str) -> str | None:
     return None if names_row(path) else PurePosixPath(path).suffix
 
 
-def _bytes_and_suffix(source: Path | str | bytes) -> tuple[bytes, str | None]:
+def _bytes_and_suffix(source: Path | str | bytes, suffix: str | None) -> tuple[bytes, str | None]:
     if isinstance(source, bytes):
-        return source, None
-    return read_image_file(Path(source)), suffix_of(str(source))
+        return source, suffix
+    return read_image_file(Path(source)), suffix_of(str(source)) if suffix is None else suffix
 
 
 def _plainly_accepted(data: bytes, suffix: str | None) -> bool:

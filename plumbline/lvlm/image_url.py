@@ -10,7 +10,7 @@ from PIL import Image
 
 from plumbline.digests import digest_bytes
 from plumbline.errors import GenerationError, ImageRejected
-from plumbline.images.decoding import decode, read_image_file
+from plumbline.images.decoding import decode, read_image_file, suffix_of
 
 ENCODING_VERSION = 1
 """Part of the identity of every endpoint: raise it with any change of this module that sends other pixels."""
@@ -54,7 +54,7 @@ def image_url(path: Path, image_id: str) -> str:
                 expected=f"sha256 {image_id}",
                 hint="materialise `records` again",
             )
-        picture = decode(path)
+        picture = decode(data, suffix=suffix_of(str(path)))
     except ImageRejected as error:
         raise GenerationError(
             "an image cannot be sent",

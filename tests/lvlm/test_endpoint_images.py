@@ -12,7 +12,9 @@ from PIL import Image
 
 from plumbline.digests import digest_bytes
 from plumbline.errors import GenerationError
+from plumbline.images import decoding
 from plumbline.images.decoding import decode
+from plumbline.lvlm import image_url as image_url_module
 from plumbline.lvlm.image_url import LONGEST_SIDE, MOST_ORIGINAL_BYTES, image_url
 
 
@@ -93,6 +95,23 @@ def test_another_file_than_the_dataset_had(tmp_path):
     with pytest.raises(GenerationError, match="another than when its dataset was read") as caught:
         image_url(path, image_id)
     assert str(path) in str(caught.value) and image_id in str(caught.value)
+
+
+def test_an_image_is_read_once(tmp_path, monkeypatch):
+    path, image_id = stored(tmp_path, gradient(mode="RGBA"), "a.png")
+    opened = []
+    for module in (decoding, image_url_module):
+        read = module.read_image_file
+        monkeypatch.setattr(module, "read_image_file", lambda p, read=read: opened.append(p) or read(p))
+    assert np.array_equal(Image.open(io.BytesIO(received(image_url(path, image_id))[1])), decode(path))
+    assert opened == [path, path], "once for the address, once for the picture that it is compared with"
+
+
+def test_an_extension_that_its_content_contradicts_is_refused_as_when_the_dataset_was_read(tmp_path):
+    path, image_id = stored(tmp_path, gradient(), "a.png")
+    path = path.rename(tmp_path / "a.jpg")
+    with pytest.raises(GenerationError, match="wrong_extension"):
+        image_url(path, image_id)
 
 
 def test_files_that_are_gone_or_broken(tmp_path):
