@@ -10,7 +10,7 @@ from plumbline.report.evidence import evidence, finding_of, or_nan, remark, subj
 from plumbline.report.figures.associations import OTHERS, scale_rows, scale_title
 from plumbline.report.figures.markedness import AVERAGED
 from plumbline.report.finding import Finding
-from plumbline.report.numbers import number, percent
+from plumbline.report.numbers import agreeing_decimals, number, percent
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, where
 from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
@@ -104,16 +104,13 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         attribute=row["attribute"],
         condition="before",
     ).to_dicts()
-    known = [group for group in groups if defined(group["value"])]
-    most, least = min(known, key=lambda g: g["value"]), max(known, key=lambda g: g["value"])
+    known = sorted((group for group in groups if defined(group["value"])), key=lambda g: g["value"])
     attribute = attribute_title(row["attribute"])
     subject = subject_of(row)
-    stated = f"{number(row['value'])} points ({uncertainty(row, reading)}{remark(row)})"
-    extremes = (
-        f" Closer to “a person” than to the prompt that names their group lie {_share(least)} of "
-        f"{group_faces(row['attribute'], least['group'])} and {_share(most)} of "
-        f"{group_faces(row['attribute'], most['group'])}."
-    )
+    ends = [group["value"] for group in (known[0], known[-1])] if known else []
+    decimals = agreeing_decimals(*ends, row["value"]) if ends else None
+    stated = f"{number(row['value'], decimals=decimals)} points ({uncertainty(row, reading)}{remark(row)})"
+    extremes = _extremes(known[0], known[-1], decimals) if known else ""
     if evidence(row, reading):
         tone, short = "difference", f"{sentence_start(attribute)}: some groups have to be named"
         sentence = f"{subject}: markedness differs by {attribute}; the gap is {stated}.{extremes}"
@@ -128,5 +125,10 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     return replace(found, value_text=f"{number(row['value'])} points", strength=found.strength / 100)
 
 
-def _share(row: Row) -> str:
-    return percent(row["value"] / 100, row["n"])
+def _extremes(most: Row, least: Row, decimals: int | None) -> str:
+    shares = [percent(group["value"] / 100, group["n"], decimals=decimals) for group in (least, most)]
+    faces = [group_faces(group["attribute"], group["group"]) for group in (least, most)]
+    return (
+        f" Closer to “a person” than to the prompt that names their group lie {shares[0]} of {faces[0]} and "
+        f"{shares[1]} of {faces[1]}."
+    )

@@ -20,7 +20,7 @@ from plumbline.report.language_words import (
     prompt_title,
     scorer_words,
 )
-from plumbline.report.numbers import count, money, number, percent, points
+from plumbline.report.numbers import agreeing_decimals, count, money, number, percent, points
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, where
 from plumbline.report.vocabulary import attribute_title, sentence_start
@@ -77,7 +77,7 @@ class _Gap(NamedTuple):
     """A gap between groups that is tested: its metric and definition, that of the groups, and how they are told.
 
     `told` names the groups at both ends, `{low}` and `{high}`, their values `{least}` and `{most}`, and the `{gap}`;
-    `shown` writes a value.
+    `shown` writes a value; `ratio` where the gap is one, and no difference.
     """
 
     kind: str
@@ -87,17 +87,21 @@ class _Gap(NamedTuple):
     definition: str
     short: str
     told: str
-    shown: Callable[[float], str]
+    shown: Callable[..., str]
     share: bool = False
+    ratio: bool = False
 
     def sentence(self, row: Row, low: Row, high: Row) -> str:
         """Tell a gap and the groups at its ends."""
+        values = [each["value"] for each in (low, high, row)]
+        # Dollars are whole, and a ratio is no difference.
+        agree = self.shown in (number, percent) and not self.ratio
+        as_agreed = {"decimals": agreeing_decimals(*values, share=self.share)} if agree else {}
+        least, most, gap = (self.shown(value, **as_agreed) for value in values)
+        if self.share:
+            gap = points(row["value"], **as_agreed).lstrip("+")
         return self.told.format(
-            low=people(low["group"]),
-            high=people(high["group"]),
-            least=self.shown(low["value"]),
-            most=self.shown(high["value"]),
-            gap=points(row["value"]).lstrip("+") if self.share else self.shown(row["value"]),
+            low=people(low["group"]), high=people(high["group"]), least=least, most=most, gap=gap
         )
 
 
@@ -123,6 +127,7 @@ _GAPS = (
     _Gap(
         "refusal", "difference", "response_length_ratio", "response_length", "paper", "unequal lengths",
         "answers about {high} have {most} words and those about {low} {least}, {gap} times as many", number,
+        ratio=True,
     ),
 )  # fmt: skip
 

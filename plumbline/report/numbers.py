@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 UNDEFINED = "undefined"
 NO_INTERVAL = "no interval"
@@ -28,8 +29,43 @@ def _fixed(value: float, decimals: int) -> str:
     return text.replace("-", MINUS)
 
 
-def number(value: float | None, *, digits: int = 2) -> str:
-    """Write a value with `digits` significant digits, never fewer than its whole part.
+def agreeing_decimals(least: float, most: float, gap: float, *, share: bool = False) -> int | None:
+    """Return with how many decimals two values and their gap are written, so that they add up as written.
+
+    None where they do when each is written alone: 12%, 1.0% and 11 points. Else the fewest with which each has the
+    digits that it has alone and the gap is, as written, the difference of the two; four more at most. None as well
+    where no number of decimals does it: a gap that is no difference of the two, such as a mean over sets.
+
+    Parameters
+    ----------
+    share : bool
+        The values are shares in [0, 1], written as percentages and points.
+
+    Examples
+    --------
+    >>> agreeing_decimals(0.0901, 0.1652, 0.0751, share=True), agreeing_decimals(0.01, 0.12, 0.11, share=True)
+    (1, None)
+    >>> agreeing_decimals(1.24, 1.56, 0.32)
+    2
+    """
+    values = [(100 if share else 1) * value for value in (least, most, gap)]
+    alone = [_decimals(value, 2) for value in values]
+    if share:
+        alone[2] = min(1, alone[2])
+    if _add_up(values, alone):
+        return None
+    fewest = max(alone)
+    return next((many for many in range(fewest, fewest + 5) if _add_up(values, [many] * 3)), None)
+
+
+def _add_up(values: list[float], decimals: list[int]) -> bool:
+    """Return whether the last of three values is the second less the first, as they are written."""
+    least, most, gap = (Decimal(f"{value:.{many}f}") for value, many in zip(values, decimals))
+    return most - least == gap
+
+
+def number(value: float | None, *, digits: int = 2, decimals: int | None = None) -> str:
+    """Write a value with `digits` significant digits, never fewer than its whole part; or with so many `decimals`.
 
     Examples
     --------
@@ -38,6 +74,8 @@ def number(value: float | None, *, digits: int = 2) -> str:
     """
     if value is None or math.isnan(value):
         return UNDEFINED
+    if decimals is not None:
+        return _fixed(value, decimals)
     if 0 < abs(value) < SMALLEST_PLAIN:
         digits_part, exponent = f"{value:.{digits - 1}e}".split("e")
         return f"{digits_part}e{int(exponent)}".replace("-", MINUS)
@@ -64,8 +102,10 @@ def compact(value: int | None) -> str:
     return str(value)
 
 
-def percent(share: float | None, n: int | None = None, *, minimum_group: int = 0) -> str:
-    """Write a share in [0, 1] as a percentage with two significant digits, and its sample size.
+def percent(
+    share: float | None, n: int | None = None, *, minimum_group: int = 0, decimals: int | None = None
+) -> str:
+    """Write a share in [0, 1] as a percentage with two significant digits or so many `decimals`, and its sample size.
 
     A share below 1 is never rounded up to 100%. A sample below `minimum_group` is called a small group.
 
@@ -74,13 +114,15 @@ def percent(share: float | None, n: int | None = None, *, minimum_group: int = 0
     >>> percent(0.452), percent(0.00568), percent(0.9996), percent(1.0)
     ('45%', '0.57%', '>99.9%', '100%')
     """
-    text = UNDEFINED if share is None or math.isnan(share) else _percentage(100 * share)
+    text = UNDEFINED if share is None or math.isnan(share) else _percentage(100 * share, decimals)
     if n is None:
         return text
     return f"{text} (n{EQUALS}{n:,}{', small group' if n < minimum_group else ''})"
 
 
-def _percentage(value: float) -> str:
+def _percentage(value: float, decimals: int | None = None) -> str:
+    if decimals is not None and not (value < 100 and round(value, decimals) >= 100):
+        return f"{_fixed(value, decimals)}%"
     if 0 < abs(value) < 0.001:
         return "<0.001%"
     if 99.5 <= value < 100:
@@ -88,12 +130,12 @@ def _percentage(value: float) -> str:
     return f"{_fixed(value, _decimals(value, 2))}%"
 
 
-def points(share: float | None) -> str:
-    """Write a difference of shares as signed percentage points: +1.2 points."""
+def points(share: float | None, *, decimals: int | None = None) -> str:
+    """Write a difference of shares as signed percentage points: +1.2 points; with so many `decimals`, where given."""
     if share is None or math.isnan(share):
         return UNDEFINED
     value = 100 * share
-    text = _fixed(value, min(1, _decimals(value, 2)))
+    text = _fixed(value, min(1, _decimals(value, 2)) if decimals is None else decimals)
     sign = "+" if value > 0 and text not in ("0", "0.0") else ""
     return f"{sign}{text} points"
 

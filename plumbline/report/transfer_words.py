@@ -5,6 +5,7 @@ from __future__ import annotations
 from plumbline.report.numbers import (
     EQUALS,
     NO_INTERVAL,
+    agreeing_decimals,
     confidence,
     count,
     interval,
@@ -85,10 +86,14 @@ def change_interval(row: Row) -> str:
     return _ends(row["ci_low"], row["ci_high"], share=is_share(row))
 
 
-def both_values(row: Row) -> str:
-    """Return `before → after`."""
-    shown = percent if is_share(row) else number
-    return f"{shown(row['value_before'])} → {shown(row['value_after'])}"
+def both_values(row: Row, *, decimals: int | None = None) -> str:
+    """Return `before → after`, with so many `decimals` where they are given."""
+    values = (row["value_before"], row["value_after"])
+    before, after = (
+        percent(value, decimals=decimals) if is_share(row) else number(value, decimals=decimals)
+        for value in values
+    )
+    return f"{before} → {after}"
 
 
 def stated(row: Row, level: float) -> str:
@@ -97,11 +102,21 @@ def stated(row: Row, level: float) -> str:
     low, high = (row["ci_low"], row["ci_high"])
     if falls and defined(low) and defined(high):
         low, high = -high, -low
-    size = points(abs(row["value"])).lstrip("+") if is_share(row) else number(abs(row["value"]))
+    decimals = _agreeing(row)
+    apart = abs(row["value"])
+    size = points(apart, decimals=decimals).lstrip("+") if is_share(row) else number(apart, decimals=decimals)
     ends = _ends(low, high, share=is_share(row))
     parts = [f"{confidence(level)} CI {ends}" if ends != NO_INTERVAL else ends]
-    parts += [p_value(row["q"], "q"), both_values(row), f"n{EQUALS}{count(row['n'])}"]
+    parts += [p_value(row["q"], "q"), both_values(row, decimals=decimals), f"n{EQUALS}{count(row['n'])}"]
     return f"{row_words(row)} by {size} ({'; '.join(parts)})"
+
+
+def _agreeing(row: Row) -> int | None:
+    """Return with how many decimals a change and the two values that it is of agree; None without both values."""
+    values = (row["value_before"], row["value_after"], row["value"])
+    if not all(map(defined, values)):
+        return None
+    return agreeing_decimals(*values, share=is_share(row))
 
 
 def _ends(low: float | None, high: float | None, *, share: bool) -> str:

@@ -1,10 +1,15 @@
 """How numbers are written: the formats are fixed, so each is held to its exact text."""
 
 import math
+import re
+from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plumbline.report.numbers import (
+    agreeing_decimals,
     compact,
     confidence,
     count,
@@ -65,6 +70,40 @@ def test_interval_has_the_precision_of_its_upper_end(low, high, text):
 )
 def test_p_value(p, text):
     assert p_value(p) == text
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "decimals", "text"),
+    [
+        (0.0901, 0.1652, 1, "9.0% 16.5% 7.5 points"),
+        (0.01, 0.12, None, "1.0% 12% 11 points"),
+        (0.0, 0.611, None, "0% 61% 61 points"),
+        (0.0904, 0.1656, 2, "9.04% 16.56% 7.52 points"),
+        (0.88, 0.876, 1, "88.0% 87.6% −0.4 points"),
+    ],
+)
+def test_two_shares_and_their_gap_add_up_as_written(least, most, decimals, text):
+    found = agreeing_decimals(least, most, most - least, share=True)
+    ends = f"{percent(least, decimals=found)} {percent(most, decimals=found)}"
+    gap = points(most - least, decimals=found).lstrip("+")
+    assert (found, f"{ends} {gap}") == (decimals, text)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.booleans())
+def test_what_is_written_of_a_difference_adds_up(one, other, share):
+    least, most = sorted((round(one, 4), round(other, 4)))
+    found = agreeing_decimals(least, most, most - least, share=share)
+    size, shown = (100, percent) if share else (1, number)
+    texts = [shown(least, decimals=found), shown(most, decimals=found)]
+    gap = points(most - least, decimals=found) if share else number(most - least, decimals=found)
+    if any(mark in "".join(texts) for mark in "<>e"):
+        return  # not written as a plain number
+    low, high, apart = (Decimal(re.sub(r"[^\d.]", "", text)) for text in (*texts, gap))
+    assert high - low == apart and abs(float(high) - size * most) <= 0.5
+
+
+def test_a_gap_that_is_no_difference_is_written_as_each_is_alone():
+    assert agreeing_decimals(0.2, 0.5, 0.1, share=True) is None
 
 
 def test_other_formats():
