@@ -1,18 +1,15 @@
-"""PATA: a list of labelled addresses, images that the user has fetched, and captions by scene."""
+"""PATA: a list of labelled addresses, and images that the user has fetched."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
 
-from plumbline.datasets.containment import dataset_root, index_file, inside
+from plumbline.datasets.containment import dataset_root, inside
 from plumbline.datasets.declaration import Declaration, load_declaration
-from plumbline.datasets.records import Entry, Refusal, printable
+from plumbline.datasets.records import Entry, Refusal
 from plumbline.datasets.text_index import Line, read_lines, refuse_line
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.decoding import SUFFIXES
@@ -27,9 +24,6 @@ NAME_FORM = f"{IMAGES}/<scene>_<race>_<gender>_<age>_<position> and {' or '.join
 # From the right, since a scene may have underscores of its own.
 _PARTS = ("scene", "race", "gender", "age")
 
-# What captions.json calls an attribute, to the record column.
-_ATTRIBUTES = {"races": "race", "gender": "gender", "age": "age"}
-
 
 class PATA:
     """Reader of PATA (Seth, Hemani and Agarwal, CVPR 2023): `scene_race_gender_age|address` a line.
@@ -42,7 +36,7 @@ class PATA:
     declaration: Declaration = load_declaration("pata")
 
     def index_files(self, root: Path) -> Sequence[str]:
-        """Return the list, and the captions where they are there.
+        """Return the list, and the captions where they are there: part of the release, though no label is in them.
 
         Raises
         ------
@@ -126,83 +120,3 @@ def _entry(line: Line, position: int, fetched: Mapping[str, Sequence[str]]) -> E
         what, expected = "several images are named for this line", "one"
         return refuse_line("ambiguous_file", what, INDEX, line.number, ", ".join(names), expected, path=path)
     return Entry(path, None, dict(zip(_PARTS, parts, strict=True)), INDEX, line.number)
-
-
-@dataclass(frozen=True)
-class SceneCaptions:
-    """What PATA says of one scene.
-
-    Attributes
-    ----------
-    scene : str
-        As in the records' column `scene`.
-    template : str
-        The neutral caption; `{race}`, `{gender}` and `{age}` stand in it, some in double braces.
-    positive, negative : mapping of str to tuple of str
-        Captions by the record column whose groups they are contrasted on: `race`, `gender`, `age`.
-    """
-
-    scene: str
-    template: str
-    positive: Mapping[str, tuple[str, ...]]
-    negative: Mapping[str, tuple[str, ...]]
-
-
-def load_captions(root: Path | str) -> tuple[SceneCaptions, ...]:
-    """Read PATA's captions, in the order of the file: 24 scenes in the published one.
-
-    Raises
-    ------
-    DatasetError
-        If the file is not there, is no JSON in UTF-8, or a scene in it is unknown, listed twice or has not the
-        published form.
-    """
-    folder = dataset_root(root)
-    try:
-        content = json.loads(index_file(folder, CAPTIONS).read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        _unusable(
-            "PATA's captions cannot be read", CAPTIONS, printable(str(error)), "a file of JSON in UTF-8"
-        )
-    if not isinstance(content, list) or not content:
-        _unusable("PATA's captions are not a list of scenes", CAPTIONS, type(content).__name__, "a list")
-    scenes = tuple(_scene(item, f"{CAPTIONS}, scene {number}") for number, item in enumerate(content, 1))
-    names = [scene.scene for scene in scenes]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        _unusable("a scene has captions twice", CAPTIONS, ", ".join(repeated), "each scene once")
-    return scenes
-
-
-def _scene(item: Any, where: str) -> SceneCaptions:
-    if not isinstance(item, dict) or not {"long", "short", "pos", "neg"} <= set(item):
-        _unusable("a scene lacks a part", where, printable(repr(item)), "long, short, pos and neg")
-    scene, template = item["short"], item["long"]
-    known = next(rule.values for rule in PATA.declaration.rules if rule.column == "scene")
-    if not isinstance(template, str) or not isinstance(scene, str) or scene not in known:
-        _unusable("the scene is unknown", where, printable(repr(scene)), ", ".join(known))
-    positive, negative = (_by_attribute(item[side], f"{where}, {side}") for side in ("pos", "neg"))
-    return SceneCaptions(scene, template, positive, negative)
-
-
-def _by_attribute(content: Any, where: str) -> dict[str, tuple[str, ...]]:
-    if not isinstance(content, dict) or set(content) != set(_ATTRIBUTES):
-        _unusable(
-            "the captions are not sorted by attribute",
-            where,
-            printable(repr(content)),
-            ", ".join(_ATTRIBUTES),
-        )
-    for captions in content.values():
-        if not isinstance(captions, list) or not all(
-            isinstance(text, str) and text.strip() for text in captions
-        ):
-            _unusable(
-                "the captions are not a list of texts", where, printable(repr(captions)), "a list of texts"
-            )
-    return {column: tuple(content[name]) for name, column in _ATTRIBUTES.items()}
-
-
-def _unusable(what: str, where: str, found: str, expected: str) -> NoReturn:
-    hint = "put the published file there, below the dataset's root"
-    raise DatasetError(what, where=where, found=found, expected=expected, hint=hint)

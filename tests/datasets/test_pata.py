@@ -1,18 +1,16 @@
-"""The PATA reader: labels parsed from the right, images named by line, captions by scene."""
+"""The PATA reader: labels parsed from the right, images named by line."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from plumbline.datasets import Entry, Ingested, folder_digest, ingest, reader_for, row_filter
-from plumbline.datasets.pata import CAPTIONS, INDEX, load_captions
+from plumbline.datasets.pata import CAPTIONS, INDEX
 from plumbline.errors import DatasetError
 
 # Labels as they stand in pata_fairness.files.lst; addresses shortened. The sixth address is listed for two scenes.
@@ -132,8 +130,6 @@ def test_a_pipe_in_the_place_of_the_captions_is_not_waited_for(tmp_path: Path) -
     root = written(tmp_path, EXCERPT, {})
     os.mkfifo(root / CAPTIONS)
     with pytest.raises(DatasetError, match="a pipe"):
-        load_captions(root)
-    with pytest.raises(DatasetError, match="a pipe"):
         read(root)
 
 
@@ -188,60 +184,6 @@ def test_images_linked_from_outside_are_not_listed(tmp_path: Path) -> None:
         read(root)
 
 
-OFFICE: dict[str, Any] = {
-    "long": "photo of {age}, {race} {gender} working in an office",
-    "short": "office",
-    "pos": {"races": ["photo of a millionaire"], "gender": ["photo of a smart worker"], "age": []},
-    "neg": {"races": ["photo of a servant"], "gender": [], "age": ["photo of a slacker", "photo of a loser"]},
-}
-
-
-def test_captions_are_sorted_by_the_records_own_columns(tmp_path: Path) -> None:
-    content = [OFFICE, {**OFFICE, "short": "gun_range"}]
-    (tmp_path / CAPTIONS).write_text(json.dumps(content), "utf-8")
-    office, gun_range = load_captions(tmp_path)
-    assert (office.scene, gun_range.scene) == ("office", "gun_range")
-    assert office.template == OFFICE["long"]
-    assert office.positive == {
-        "race": ("photo of a millionaire",), "gender": ("photo of a smart worker",), "age": (),
-    }  # fmt: skip
-    assert office.negative["age"] == ("photo of a slacker", "photo of a loser")
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ({}, "not a list of scenes"),
-        ([], "not a list of scenes"),
-        (["office"], "lacks a part"),
-        ([{**OFFICE, "short": "moon"}], "the scene is unknown"),
-        ([{**OFFICE, "short": ["office"]}], "the scene is unknown"),
-        ([{**OFFICE, "long": None}], "the scene is unknown"),
-        ([OFFICE, OFFICE], "captions twice"),
-        ([{**OFFICE, "pos": []}], "not sorted by attribute"),
-        ([{**OFFICE, "neg": {"races": [], "gender": []}}], "not sorted by attribute"),
-        ([{**OFFICE, "pos": {"races": "a text", "gender": [], "age": []}}], "not a list of texts"),
-        ([{**OFFICE, "pos": {"races": ["a", 1], "gender": [], "age": []}}], "not a list of texts"),
-        ([{**OFFICE, "neg": {"races": [" "], "gender": [], "age": []}}], "not a list of texts"),
-    ],
-)
-def test_captions_of_another_form_are_an_error(content: Any, words: str, tmp_path: Path) -> None:
-    (tmp_path / CAPTIONS).write_text(json.dumps(content), "utf-8")
-    with pytest.raises(DatasetError, match=words) as caught:
-        load_captions(tmp_path)
-    assert CAPTIONS in str(caught.value.where)
-    assert caught.value.found
-    assert caught.value.expected
-
-
-@pytest.mark.parametrize("content", [b"", b"[{]", b"\xff\xfe[\x00", b"[" * 100_000, None])
-def test_captions_that_cannot_be_read_are_an_error(content: bytes | None, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / CAPTIONS).write_bytes(content)
-    with pytest.raises(DatasetError, match="cannot be read"):
-        load_captions(tmp_path)
-
-
 def test_the_real_list_is_read_whole(tmp_path: Path, real_file: Callable[[str], Path]) -> None:
     root = written(tmp_path, real_file(f"pata/{INDEX}").read_bytes(), {})
     reader = reader_for("pata")
@@ -257,15 +199,3 @@ def test_the_real_list_is_read_whole(tmp_path: Path, real_file: Callable[[str], 
     scenes = {age: {label["scene"] for label in labels if label["age"] == age} for age in ("young", "old")}
     assert scenes["old"] == set(row_filter("pata-both-ages").conditions["scene"]["values"])
     assert len(scenes["young"]) == 24
-
-
-def test_the_real_captions_are_those_that_the_study_counts(real_file: Callable[[str], Path]) -> None:
-    scenes = load_captions(real_file(f"pata/{CAPTIONS}").parent)
-    known = next(rule.values for rule in reader_for("pata").declaration.rules if rule.column == "scene")
-    assert {scene.scene for scene in scenes} == set(known)
-    assert len(scenes) == 24
-    unique = [
-        {text for scene in scenes for texts in side(scene).values() for text in texts}
-        for side in (lambda scene: scene.positive, lambda scene: scene.negative)
-    ]
-    assert [len(texts) for texts in unique] == [78, 88]

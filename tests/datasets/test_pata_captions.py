@@ -1,13 +1,14 @@
 """The suite of PATA's captions holds the published lists unchanged, and asks age where the named filter does."""
 
+import json
 from itertools import product
 
 import numpy as np
 import polars as pl
 import pytest
 
-from plumbline.datasets import row_filter
-from plumbline.datasets.pata import CAPTIONS, INDEX, load_captions
+from plumbline.datasets import reader_for, row_filter
+from plumbline.datasets.pata import CAPTIONS, INDEX
 from plumbline.metrics import Cell, SuiteLogits
 from plumbline.metrics.families.caption_rows import caption_events
 from plumbline.tables.suites import load_suite
@@ -15,20 +16,40 @@ from plumbline.tables.suites import load_suite
 SUITE = load_suite("pata_captions")
 
 
-def test_the_suite_holds_the_published_lists(real_file):
-    scenes = load_captions(real_file(f"pata/{CAPTIONS}").parent)
+COLUMNS = {"races": "race", "gender": "gender", "age": "age"}
+"""What the published file calls an attribute, to the record column."""
+
+
+@pytest.fixture
+def scenes(real_file):
+    """Return what is published, a mapping a scene."""
+    return json.loads(real_file(f"pata/{CAPTIONS}").read_text("utf-8"))
+
+
+def test_the_suite_holds_the_published_lists(scenes):
     published = {
-        (scene.scene, attribute, side): texts
+        (scene["short"], COLUMNS[attribute], side): texts
         for scene in scenes
-        for side, lists in (("pos", scene.positive), ("neg", scene.negative))
-        for attribute, texts in lists.items()
+        for side in ("pos", "neg")
+        for attribute, texts in scene[side].items()
     }
-    held = {key: tuple(SUITE.candidates[i].text for i in SUITE.columns(":".join(key))) for key in published}
+    held = {key: [SUITE.candidates[i].text for i in SUITE.columns(":".join(key))] for key in published}
     assert held == published
     assert len(SUITE.candidates) == sum(map(len, published.values()))
     assert list(dict.fromkeys(c.category.split(":")[0] for c in SUITE.candidates)) == [
-        s.scene for s in scenes
+        scene["short"] for scene in scenes
     ]
+
+
+def test_the_published_scenes_are_those_of_the_list(scenes):
+    known = next(rule.values for rule in reader_for("pata").declaration.rules if rule.column == "scene")
+    assert {scene["short"] for scene in scenes} == set(known)
+    assert len(scenes) == 24
+    unique = [
+        {text for scene in scenes for texts in scene[side].values() for text in texts}
+        for side in ("pos", "neg")
+    ]
+    assert [len(texts) for texts in unique] == [78, 88]
 
 
 def test_the_suite_has_the_published_counts():
