@@ -26,6 +26,7 @@ def changes_of(places: Places, found: AuditDiff, *, names: tuple[str, str], old_
         worst=found_regressions(places, found.differences),
         causes=found.causes,
         absent=found.absent,
+        not_compared=found.not_compared,
     )
     past = places.of_audit(old_audit)
     previews = {row["image_id"]: _preview(past, row) for row in changes.shown_flips}
@@ -38,7 +39,9 @@ def changes_since(places: Places, table: Committed) -> Changes | None:
     if found is None:
         return None
     details = found.details
-    diff = AuditDiff(found.differences, found.flips, details["causes"], details["absent"])
+    diff = AuditDiff(
+        found.differences, found.flips, details["causes"], details["absent"], details.get("not_compared", [])
+    )
     names = (f"audit {details['old'][:12]} of {details['old_made_at']}", "this audit")
     return changes_of(places, diff, names=names, old_audit=details["old"])
 

@@ -1,6 +1,6 @@
 """Two audits, or two checkpoints of one, cell by cell: which cells differ, and how."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -9,22 +9,29 @@ from assets.answers import StoredAnswers
 from assets.cells import StoredCell
 from assets.language import language_settings
 from assets.metrics import metric_settings
+from assets.suite_changes import (
+    AskedSuites,
+    asked_suites_changed,
+    comparable_suites,
+    suites_with_other_prompts,
+)
 from plumbline.diff.answer_means import paired_answer_means
 from plumbline.diff.answers import paired_answers
 from plumbline.diff.cells import flips, paired_differences, same_images
+from plumbline.diff.changed_prompts import ChangedPrompts
 from plumbline.diff.schema import DIFF_SCHEMA, FLIP_SCHEMA
 from plumbline.diff.tables import table_differences, with_q
 from plumbline.errors import ConfigError, PlumblineError
+from plumbline.metrics.families.geometry_rows import TEXT
 from plumbline.tables.schema import Row
 from resources.places import Places
 
 _CAUSES = {
     "checkpoint_sha256": "the checkpoint",
     "dataset_digest": "the dataset",
-    "suite_hash": "prompts",
     "labeller_sha256": "the labeller",
 }
-_OTHER = "settings or code"
+_PROMPTS, _OTHER = "prompts", "settings or code"
 
 
 @dataclass(frozen=True)
@@ -38,33 +45,21 @@ class AuditDiff:
     causes : dict of str to list of str
         `dataset|model` -> what is another one than before.
     absent : list of str
-        What could not be compared image by image or set by set, with the reason.
+        What could not be compared image by image or set by set, with the reason; it may have several lines.
+    not_compared : list of str
+        Suites that were not compared at all, since their prompts changed, with cell and reason.
     """
 
     differences: pl.DataFrame
     flips: pl.DataFrame
     causes: dict[str, list[str]] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
 
     @classmethod
     def nothing(cls) -> "AuditDiff":
         """Return the diff of an audit with none before it."""
         return cls(pl.DataFrame(schema=DIFF_SCHEMA), pl.DataFrame(schema=FLIP_SCHEMA))
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One model in one audit.
-
-    Attributes
-    ----------
-    rows : DataFrame
-        Of the audit's metric table, of this model on one dataset.
-    """
-
-    places: Places
-    model: str
-    rows: pl.DataFrame
 
 
 def compare_audits(
@@ -86,7 +81,10 @@ def compare_audits(
     for key in sorted(grouped[0].keys() | grouped[1].keys()):
         rows = [own.get(key, tables[0].clear()) for own in grouped]
         if not rows[0]["cell_id"].unique().sort().equals(rows[1]["cell_id"].unique().sort()):
-            pairs.append((str(key[0]), _Side(then, str(key[1]), rows[0]), _Side(now, str(key[1]), rows[1])))
+            dataset, model = map(str, key)
+            sides = AskedSuites(then, dataset, model, rows[0]), AskedSuites(now, dataset, model, rows[1])
+            if not _same_text_space(*sides):
+                pairs.append(sides)
     return _joined(pairs, log)
 
 
@@ -113,60 +111,110 @@ def compare_checkpoints(
             where=audit_id[:12],
             found={name: ", ".join(map(str, sorted(own))) or "no numbers" for name, own in of.items()},
         )
-    pairs = [(str(d), _Side(then, old, of[old][d]), _Side(then, new, of[new][d])) for d in both]
+    pairs = [
+        (AskedSuites(then, str(d), old, of[old][d]), AskedSuites(then, str(d), new, of[new][d])) for d in both
+    ]
     return _joined(pairs, log)
 
 
-def _joined(pairs: list[tuple[str, _Side, _Side]], log: Callable[[str], None]) -> AuditDiff:
+def _same_text_space(old: AskedSuites, new: AskedSuites) -> bool:
+    """Return whether a text space has the numbers that it had: its id also names prompts that it is not measured by."""
+    audit = ("cell_id", "audit_id", "q")
+    return new.dataset == TEXT and old.rows.drop(audit).equals(new.rows.drop(audit))
+
+
+def _joined(pairs: Sequence[tuple[AskedSuites, AskedSuites]], log: Callable[[str], None]) -> AuditDiff:
     frames, flipped, causes, absent = [], [pl.DataFrame(schema=FLIP_SCHEMA)], {}, []
+    not_compared: list[str] = []
     answered: dict[tuple[str, str], list[Row]] = {}
-    for number, (dataset, old, new) in enumerate(pairs, start=1):
+    for number, (old, new) in enumerate(pairs, start=1):
+        dataset, names = new.dataset, (old.model, new.model)
         where = f"{dataset}|{new.model}"
         log(f"comparing {where} ({number} of {len(pairs)})")
+        changed = suites_with_other_prompts(old, new)
+        not_compared += [f"{each.suite} on {where}, since its prompts changed" for each in changed]
         paired: list[Row] = []
         try:
             if _generates(old) and _generates(new):
-                names = (old.model, new.model)
                 if names not in answered:
                     answered[names] = _answers(old, new)
                 paired = [row for row in answered[names] if row["dataset"] == dataset]
-            elif (dataset, old.model) in old.places.audit.cells and (
-                dataset,
-                new.model,
-            ) in new.places.audit.cells:
-                cells = [StoredCell.find(side.places, dataset, side.model).read() for side in (old, new)]
-                if same_images(*cells):
-                    paired = paired_differences(*cells, settings=metric_settings(new.places))
-                    flipped.append(flips(*cells))
-                else:
-                    absent.append(
-                        f"{where}: not of the same images, so that only the two intervals are compared"
-                    )
+            elif _is_cell(old) and _is_cell(new):
+                compared = _same_prompts(old, new)
+                paired, own = compared.rows, compared.flips
+                flipped.append(own)
+                absent += [f"{where}: {said}" for said in compared.absent]
         except PlumblineError as error:
             absent.append(f"{where}: {error}")
-        frames.append(table_differences(old.rows, new.rows, paired, models=(old.model, new.model)))
-        causes[where] = list(_causes(old.rows, new.rows))
-    return AuditDiff(with_q(frames), pl.concat(flipped), causes, absent)
+        frames.append(table_differences(old.rows, new.rows, paired, models=names))
+        causes[where] = list(_causes(old, new, changed))
+    return AuditDiff(with_q(frames), pl.concat(flipped), causes, absent, not_compared)
 
 
-def _generates(side: _Side) -> bool:
+def _generates(side: AskedSuites) -> bool:
     return side.model in side.places.audit.asked_models
 
 
-def _answers(old: _Side, new: _Side) -> list[Row]:
+def _is_cell(side: AskedSuites) -> bool:
+    return (side.dataset, side.model) in side.places.audit.cells
+
+
+@dataclass(frozen=True)
+class _ByImage:
+    """What was compared image by image, and what could not be, with the reason."""
+
+    rows: list[Row] = field(default_factory=list)
+    flips: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FLIP_SCHEMA))
+    absent: list[str] = field(default_factory=list)
+
+
+def _same_prompts(old: AskedSuites, new: AskedSuites) -> _ByImage:
+    """Compare the answers to the suites that both sides were asked with the prompts of this version."""
+    suites = comparable_suites(old, new)
+    same = {name for name, own in old.hashes.items() if own & new.hashes.get(name, set())}
+    asked = {suite.id for suite in new.of_today}
+    absent = [
+        f"the prompts of `{name}` have changed since both, so that only the two intervals are compared"
+        for name in sorted((same & asked) - suites)
+    ]
+    if not suites:
+        return _ByImage(absent=absent)
+    cells = [
+        StoredCell.find(side.places, side.dataset, side.model).read(suites=suites) for side in (old, new)
+    ]
+    if not same_images(*cells):
+        return _ByImage(
+            absent=[*absent, "not of the same images, so that only the two intervals are compared"]
+        )
+    rows = paired_differences(*cells, settings=metric_settings(new.places))
+    return _ByImage(rows, flips(*cells), absent)
+
+
+def _answers(old: AskedSuites, new: AskedSuites) -> list[Row]:
     cells = [StoredAnswers.find(side.places, side.model).cell() for side in (old, new)]
     settings = language_settings(new.places)
     return paired_answers(*cells, settings=settings) + paired_answer_means(*cells, settings=settings)
 
 
-def _causes(old: pl.DataFrame, new: pl.DataFrame) -> Iterator[str]:
+def _causes(old: AskedSuites, new: AskedSuites, changed: Sequence[ChangedPrompts]) -> Iterator[str]:
     """Name what is another one on the new side; what is in one of them alone is named so."""
-    if old.is_empty() or new.is_empty():
-        yield "new in the audit" if old.is_empty() else "no longer in the audit"
+    if old.rows.is_empty() or new.rows.is_empty():
+        yield "new in the audit" if old.rows.is_empty() else "no longer in the audit"
         return
     found = [
         cause
         for column, cause in _CAUSES.items()
-        if not old[column].drop_nulls().unique().sort().equals(new[column].drop_nulls().unique().sort())
+        if not old.rows[column]
+        .drop_nulls()
+        .unique()
+        .sort()
+        .equals(new.rows[column].drop_nulls().unique().sort())
     ]
+    found += [each.told for each in changed]
+    if _is_cell(old) and _is_cell(new):
+        found += asked_suites_changed(
+            *(side.places.audit.cells[side.dataset, side.model] for side in (old, new))
+        )
+    elif not changed and old.model == new.model and old.hashes != new.hashes:
+        found.append(_PROMPTS)
     yield from found or [_OTHER]

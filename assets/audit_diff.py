@@ -1,6 +1,6 @@
 """What changed since the audit before: every number old and new, flipped images, and what got worse."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from plumbline.storage.record import recorded_audits
 from resources.places import Places
 
 _SHOWN = ("metric", "model_new", "dataset", "suite", "event", "attribute", "value_old", "value_new", "q")
+_MOST_SAID = 5
 
 
 @dg.asset(
@@ -30,8 +31,8 @@ def audit_diff(context: dg.AssetExecutionContext, places: dg.ResourceParam[Place
     Only cells whose content is another are compared; the images are the same ones unless the dataset changed, so that
     skews, parity differences, harm rates, Trident rates and MaxToxicity are compared image by image or set by set.
     The table `audit_flips` lists the images whose winning text is another one now. The check `no_regression` fails
-    where something got worse by more than `thresholds.regression` of the audit file allows. Empty where there was no
-    audit before.
+    where something got worse by more than `thresholds.regression` of the audit file allows, and warns where a suite
+    was not compared since its prompts changed. Empty where there was no audit before.
     """
     lake = places.lake
     new, *before = recorded_audits(lake)
@@ -42,6 +43,7 @@ def audit_diff(context: dg.AssetExecutionContext, places: dg.ResourceParam[Place
         "old_made_at": recorded_audits(lake)[before[0]] if before else None,
         "causes": found.causes,
         "absent": found.absent,
+        "not_compared": found.not_compared,
     }
     lake.write_table("audit_flips", found.flips, details=details)
     made = lake.write_table("audit_diff", found.differences, details=details)
@@ -52,6 +54,7 @@ def audit_diff(context: dg.AssetExecutionContext, places: dg.ResourceParam[Place
         frame=found.differences,
         compared_with=before[0] if before else "no audit before this one",
         causes=dg.MetadataValue.json(found.causes),
+        not_compared=dg.MetadataValue.json(found.not_compared),
         flipped_images=found.flips.height,
         regressions=dg.MetadataValue.md(markdown_table(worst.select(_SHOWN))),
     )
@@ -84,20 +87,31 @@ def diff_of(places: Places, table: Committed) -> StoredDiff | None:
 @dg.asset_check(
     asset="audit_diff",
     blocking=False,
-    description="Nothing got worse than in the audit before by more than `thresholds.regression` allows.",
+    description="Nothing got worse than in the audit before by more than `thresholds.regression` allows; warns where "
+    "a suite was not compared, since its prompts changed.",
 )
 def no_regression(places: dg.ResourceParam[Places]) -> dg.AssetCheckResult:
     """Name what got worse: the metric, of what, from where to where."""
-    worst = found_regressions(places, places.lake.read_table("audit_diff"))
+    made = places.lake.require("audit_diff")
+    worst = found_regressions(places, places.lake.read_table("audit_diff", made=made))
+    not_compared = made.details.get("not_compared", [])
     said = [
         f"{row['metric']} of {row['model_new']} on {row['dataset']}"
         f" ({', '.join(str(row[c]) for c in ('suite', 'event', 'attribute') if row[c])}):"
         f" {row['value_old']:.3g} to {row['value_new']:.3g}"
-        for row in worst.head(5).iter_rows(named=True)
+        for row in worst.head(_MOST_SAID).iter_rows(named=True)
     ]
-    more = f"; and {worst.height - 5} more" if worst.height > 5 else ""
+    told = [_several(said, worst.height)] if said else []
+    told += [f"not compared: {_several(not_compared, len(not_compared))}"] if not_compared else []
     return dg.AssetCheckResult(
-        passed=worst.is_empty(),
-        description="; ".join(said) + more if said else "nothing got worse by more than is allowed",
+        passed=worst.is_empty() and not not_compared,
+        # That nothing is known of it is not that it got worse.
+        severity=dg.AssetCheckSeverity.WARN if worst.is_empty() else dg.AssetCheckSeverity.ERROR,
+        description="; ".join(told) or "nothing got worse by more than is allowed",
         metadata={"regressions": dg.MetadataValue.md(markdown_table(worst.select(_SHOWN)))},
     )
+
+
+def _several(said: Sequence[str], number: int) -> str:
+    more = f"; and {number - _MOST_SAID} more" if number > _MOST_SAID else ""
+    return "; ".join(said[:_MOST_SAID]) + more

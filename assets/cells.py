@@ -1,6 +1,6 @@
 """One encoder on one dataset as it is stored, and its identity."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -156,8 +156,8 @@ class StoredCell:
             }
         )
 
-    def read(self) -> Cell:
-        """Return the cell's records, labels and logits.
+    def read(self, *, suites: Collection[str] | None = None) -> Cell:
+        """Return the cell's records, labels and logits; of all suites that are asked of it, or of those named.
 
         Raises
         ------
@@ -178,6 +178,8 @@ class StoredCell:
         column = {text: i for i, text in enumerate(self.logits.details["texts"])}
         logits = {}
         for suite in self.suites:
+            if suites is not None and suite.id not in suites:
+                continue
             if lacking := [text for text in suite.texts if text not in column]:
                 raise StorageError(
                     f"the stored logits of this cell lack prompts of the suite `{suite.id}`",

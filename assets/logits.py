@@ -62,8 +62,11 @@ def probe_logits(
     else:
         arrays, work = _products(places, images, texts, wanted), {"forward_passes": 0}
         origin = images.details["images"]
+    column = {text: i for i, text in enumerate(wanted)}
     details = {
         "texts": wanted,
+        # Which of them are whose, so that an audit to come can say which prompts of a suite changed.
+        "suites": {suite.id: [column[text] for text in suite.texts] for suite in suites},
         "family": family.name,
         "checkpoint": texts.details["checkpoint"],
         "weights_sha256": texts.details["weights_sha256"],

@@ -54,10 +54,15 @@ def print_changes(changes: Changes, *, console: Console) -> None:
     console.print(f"[bold]{safe(changes.old)}[/] → [bold]{safe(changes.new)}[/]", highlight=False)
     if changes.worst.height:
         _print(changes.regressions, "Worse than before by more than is allowed", console, style="red")
+    elif changes.not_compared:
+        if changes.compared:
+            console.print("Nothing that was compared is worse than before by more than is allowed.")
     elif changes.differences.height:
         console.print("Nothing is worse than before by more than is allowed.", style="green")
     else:
         console.print("Every number is the same.")
+    for said in changes.not_compared:
+        console.print(f"not compared: {safe(said)}", style="yellow", highlight=False)
     if changes.clearest.rows:
         _print(changes.clearest, "The clearest changes", console)
     if changes.flips.height:
@@ -65,7 +70,10 @@ def print_changes(changes: Changes, *, console: Console) -> None:
     if changes.reasons.rows:
         _print(changes.reasons, "Where the changes come from", console)
     for said in changes.absent:
-        console.print(f"not compared as it should be: {safe(said)}", style="yellow", highlight=False)
+        first, *others = said.splitlines()
+        console.print(f"not compared image by image: {safe(first)}", style="yellow", highlight=False)
+        for line in others:
+            console.print(safe(line), style="yellow", highlight=False)
 
 
 def write_changes(path: Path, changes: Changes) -> None:

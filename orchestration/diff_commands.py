@@ -7,6 +7,9 @@ import typer
 
 from orchestration.terminal import ConfigOption, console, places_of, say
 
+# Not 0: a script that asks whether anything got worse must not take "not known" for "no". 2 is an error.
+_NOT_KNOWN = 3
+
 
 def diff_command(
     old: Annotated[
@@ -21,7 +24,8 @@ def diff_command(
     """Compare two audits, or two checkpoints of the newest audit: `plumbline diff newest~1`, `plumbline diff ID ID`.
 
     Per number old, new and their difference, on the same images where it can be; the images that flipped. Exits with
-    1 where something got worse by more than `thresholds.regression` of the audit file allows.
+    1 where something got worse by more than `thresholds.regression` of the audit file allows; else with 3 where a
+    suite was not compared, since its prompts changed.
     """
     from orchestration.compared import compare, print_changes, write_changes
 
@@ -30,4 +34,4 @@ def diff_command(
     if html is not None:
         write_changes(html, changes)
         say(f"Page: {html}")
-    raise typer.Exit(1 if changes.worst.height else 0)
+    raise typer.Exit(1 if changes.worst.height else _NOT_KNOWN if changes.not_compared else 0)

@@ -31,7 +31,9 @@ DIFF_SCHEMA: Schema = {
 """One row a number of either side; `worse` is how far it moved away from what is fair, null where that is not said."""
 
 PAIRED, INDEPENDENT, ONE_SIDE = "paired", "as if independent", "one side only"
-"""Values of `compared`: by the answers to the same images or sets; from the two intervals alone; not at all."""
+OTHER_PROMPTS = "other prompts"
+"""Values of `compared`: by the answers to the same images or sets; from the two intervals alone; not at all, since one
+side lacks it, or since its prompts are others than before: then old and new stand beside each other, no more."""
 
 FLIP_SCHEMA: Schema = {
     "dataset": pl.String,

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import polars as pl
 
 from plumbline.diff.direction import worse
-from plumbline.diff.schema import DIFF_SCHEMA, INDEPENDENT, KEYS, ONE_SIDE, PAIRED
+from plumbline.diff.schema import DIFF_SCHEMA, INDEPENDENT, KEYS, ONE_SIDE, OTHER_PROMPTS, PAIRED
 from plumbline.statistics.multiplicity import add_q_values
 from plumbline.tables.schema import Row
 
-_CARRIED = ("value", "ci_low", "ci_high", "n", "reason")
+_CARRIED = ("value", "ci_low", "ci_high", "n", "reason", "suite_hash")
+
+# Of generative models one hash is of all prompts that there are: it says nothing of the prompt of one row.
+_ANSWERS = "generation"
 
 
 def table_differences(
@@ -25,7 +28,7 @@ def table_differences(
         Rows of the metric table, each of one model on one dataset.
     paired : sequence of dict
         What was compared on the same images or sets, see `plumbline.diff.cells`; it stands for the tables' own rows,
-        unless the number is undefined in one of them.
+        unless the number is undefined in one of them, or is of other prompts.
     models : (str, str)
         Old and new.
 
@@ -35,13 +38,20 @@ def table_differences(
         In `DIFF_SCHEMA`, without q. Without a paired comparison the interval is made of both intervals as if they were
         independent (Zou & Donner 2008, "Construction of confidence limits about effect measures", equation 2): too
         wide rather than too narrow where the sides are of the same images. It has no p. A number that one side lacks
-        is kept, with the reason.
+        is kept, with the reason. A number of a suite whose prompts changed has no difference: a candidate more or less
+        changes what the others win, whatever the model does.
     """
     found = pl.DataFrame(list(paired), schema=_PAIRED_SCHEMA, orient="row")
-    undefined = pl.concat([side.filter(pl.col("value").is_nan()).select(KEYS) for side in (old, new)])
-    found = found.join(undefined, on=list(KEYS), how="anti", nulls_equal=True)
+    together = _side_by_side(old, new, models)
+    unlike = pl.concat(
+        [
+            *(side.filter(pl.col("value").is_nan()).select(KEYS) for side in (old, new)),
+            together.filter(pl.col("compared") == OTHER_PROMPTS).select(KEYS),
+        ]
+    )
+    found = found.join(unlike, on=list(KEYS), how="anti", nulls_equal=True)
     of_pairs = found.with_columns(n_old="n", n_new="n", compared=pl.lit(PAIRED))
-    apart = _side_by_side(old, new, models).join(found, on=list(KEYS), how="anti", nulls_equal=True)
+    apart = together.join(found, on=list(KEYS), how="anti", nulls_equal=True)
     frames = [frame.pipe(_as_diff) for frame in (of_pairs, apart)]
     return pl.concat(frames).sort("model_new", "model_old", *KEYS, nulls_last=True)
 
@@ -80,7 +90,7 @@ def _side_by_side(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str])
         pl.lit("interval from both intervals, as if the sides were independent")
     )
     said = (pl.format("{}: {}", pl.lit(name), pl.col(f"reason_{name}")) for name in value)
-    return both.with_columns(
+    told = both.with_columns(
         model_old=pl.lit(models[0]),
         model_new=pl.lit(models[1]),
         value=difference,
@@ -89,10 +99,29 @@ def _side_by_side(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str])
         compared=pl.when(lacking.is_not_null()).then(pl.lit(ONE_SIDE)).otherwise(pl.lit(INDEPENDENT)),
         reason=pl.concat_str([lacking, independent, *said], separator="; ", ignore_nulls=True),
     )
+    # Two checkpoints are each asked in the wording of their family.
+    return _without_other_prompts(told) if models[0] == models[1] else told
+
+
+def _without_other_prompts(told: pl.DataFrame) -> pl.DataFrame:
+    """Take the difference from what was asked with other prompts."""
+    changed = (pl.col("suite_hash_old") != pl.col("suite_hash_new")) & (pl.col("suite") != _ANSWERS)
+    other = changed.fill_null(value=False)
+    reason = pl.lit("its prompts are others than before")
+    return told.with_columns(
+        *(
+            pl.when(~other).then(name).otherwise(float("nan")).alias(name)
+            for name in ("value", "ci_low", "ci_high")
+        ),
+        compared=pl.when(other).then(pl.lit(OTHER_PROMPTS)).otherwise("compared"),
+        reason=pl.when(other).then(reason).otherwise("reason"),
+    )
 
 
 def _as_diff(frame: pl.DataFrame) -> pl.DataFrame:
     """Complete the columns of `DIFF_SCHEMA`; undefined numbers are nan."""
     lacking = [pl.lit(None).alias(name) for name in DIFF_SCHEMA if name not in frame.columns]
-    told = frame.with_columns(lacking).with_columns(worse=worse(pl.col("value_old"), pl.col("value_new")))
+    comparable = pl.col("compared") != OTHER_PROMPTS
+    away = pl.when(comparable).then(worse(pl.col("value_old"), pl.col("value_new")))
+    told = frame.with_columns(lacking).with_columns(worse=away)
     return told.select(pl.col(name).cast(kind) for name, kind in DIFF_SCHEMA.items())

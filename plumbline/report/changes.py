@@ -9,7 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from plumbline.diff.direction import headline_definitions
-from plumbline.diff.schema import PAIRED
+from plumbline.diff.schema import INDEPENDENT, PAIRED
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import UNDEFINED, bare_p, count, interval, number
 from plumbline.report.rows import Row
@@ -42,7 +42,9 @@ class Changes:
     causes : mapping of str to sequence of str
         `dataset|model` -> what changed, such as `the checkpoint`.
     absent : sequence of str
-        What could not be compared as it should, with the reason.
+        What could not be compared as it should, with the reason; it may have several lines.
+    not_compared : sequence of str
+        What could not be compared at all, with the reason, such as `crime on faces|clip, since its prompts changed`.
     previews : mapping of str to Preview
         By image id.
     """
@@ -54,7 +56,13 @@ class Changes:
     worst: pl.DataFrame
     causes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     absent: Sequence[str] = ()
+    not_compared: Sequence[str] = ()
     previews: Mapping[str, Preview] = field(default_factory=dict)
+
+    @property
+    def compared(self) -> bool:
+        """Return whether at least one number was compared."""
+        return bool(self.differences["compared"].is_in([PAIRED, INDEPENDENT]).any())
 
     @property
     def shown_flips(self) -> list[Row]:

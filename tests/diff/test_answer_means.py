@@ -86,7 +86,13 @@ def test_what_was_not_asked_on_both_sides_is_not_compared():
 def test_a_number_that_a_table_leaves_undefined_stays_undefined(found):
     row = found.filter(metric="salary", group="Black_man").select(KEYS)
     table = row.with_columns(
-        model=pl.lit("m"), value=float("nan"), ci_low=None, ci_high=None, n=9, reason=pl.lit("why")
+        model=pl.lit("m"),
+        value=float("nan"),
+        ci_low=None,
+        ci_high=None,
+        n=9,
+        reason=pl.lit("why"),
+        suite_hash=pl.lit(None, pl.String),
     )
     paired = [{"metric": "salary", "model_old": "m", "model_new": "m", "value": 1.0} | row.row(0, named=True)]
     (told,) = table_differences(table, table, paired, models=("m", "m")).iter_rows(named=True)

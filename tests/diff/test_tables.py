@@ -66,6 +66,29 @@ def test_what_one_side_lacks_is_kept_and_said():
     assert dict(found.schema) == DIFF_SCHEMA
 
 
+def asked_otherwise(*, suite="crime", models=("clip", "clip"), paired=()):
+    """Return the one number of a suite whose prompts are others on the new side: twice as large, and clearly so."""
+    sides = [
+        metric_frame([row("max_skew", value, value, value, suite=suite, suite_hash=prompts)])
+        for value, prompts in ((1.0, "aaa"), (2.0, "bbb"))
+    ]
+    return with_q([table_differences(*sides, paired, models=models)])
+
+
+def test_a_number_of_other_prompts_has_no_difference_and_is_no_regression():
+    paired = [pair("max_skew", 1.0, 2.0, suite="crime")]
+    for found in (asked_otherwise(), asked_otherwise(paired=paired)):
+        only = found.row(0, named=True)
+        assert (only["value_old"], only["value_new"]) == (1.0, 2.0) and math.isnan(only["value"])
+        assert only["compared"] == "other prompts" and "prompts are others" in only["reason"]
+        assert only["worse"] is None and regressions(found, LIMITS).is_empty()
+
+
+def test_wordings_of_two_checkpoints_and_prompts_of_answers_are_compared():
+    assert asked_otherwise(models=("clip", "owl"))["compared"].item() == "as if independent"
+    assert asked_otherwise(suite="generation")["compared"].item() == "as if independent"
+
+
 def test_undefined_numbers_keep_their_reasons():
     nothing = row("max_skew", float("nan"), float("nan"), float("nan"), reason="no group has images")
     found = differences([nothing], [row("max_skew", 2.0, 1.6, 2.5)]).row(0, named=True)

@@ -68,6 +68,33 @@ def test_that_nothing_got_worse_is_said(rows, said):
     assert said in render_changes(changes(rows), title="What changed")
 
 
+UNKNOWN = "crime on faces|clip, since its prompts changed"
+
+
+def in_the_terminal(found):
+    terminal = Console(file=io.StringIO(), width=100)
+    print_changes(found, console=terminal)
+    return terminal.file.getvalue()
+
+
+@pytest.mark.parametrize("said_by", [in_the_terminal, lambda found: render_changes(found, title="x")])
+def test_what_was_not_compared_stands_in_place_of_the_all_clear(said_by):
+    other = difference(compared="other prompts", value=float("nan"), worse=None, q=None)
+    nothing = said_by(changes([other], not_compared=[UNKNOWN]))
+    assert UNKNOWN in nothing and "is worse than before" not in nothing
+    some = said_by(changes([other, difference(q=0.5)], not_compared=[UNKNOWN]))
+    assert UNKNOWN in some and "Nothing that was compared is worse than before" in some
+    worse = said_by(changes([other], worst=[difference()], not_compared=[UNKNOWN]))
+    assert UNKNOWN in worse and "worse than before by more than is allowed" in worse.lower()
+
+
+def test_a_reason_of_several_lines_is_shown_as_lines():
+    found = changes([difference()], absent=["faces|clip: gone\n  where:    logits"])
+    told, page = in_the_terminal(found), render_changes(found, title="x")
+    assert "image by image: faces|clip: gone\n  where:    logits" in told and "\\n" not in told
+    assert "faces|clip: gone<br>" in page and "\\n" not in page
+
+
 def test_flips_are_shown_in_turn_with_their_pictures_or_why_there_is_none():
     found = changes(
         [difference()],
