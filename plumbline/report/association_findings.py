@@ -107,8 +107,7 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     known = sorted((group for group in groups if defined(group["value"])), key=lambda g: g["value"])
     attribute = attribute_title(row["attribute"])
     subject = subject_of(row)
-    ends = [group["value"] for group in (known[0], known[-1])] if known else []
-    decimals = agreeing_decimals(*ends, row["value"]) if ends else None
+    decimals = agreeing_decimals(known[0]["value"], known[-1]["value"], row["value"]) if known else None
     stated = f"{number(row['value'], decimals=decimals)} points ({uncertainty(row, reading)}{remark(row)})"
     extremes = _extremes(known[0], known[-1], decimals) if known else ""
     if evidence(row, reading):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import (
@@ -28,10 +29,24 @@ def evidence(row: Row, reading: Reading) -> bool:
 
 def uncertainty(row: Row, reading: Reading, *, share: bool = False) -> str:
     """Return interval, p and q of a row in words; `share` for values that are shown as percentages."""
-    ends = (percent_interval if share else interval)(row["ci_low"], row["ci_high"])
-    parts = [f"{confidence(reading.confidence)} CI {ends}" if ends != NO_INTERVAL else ends]
+    parts = [interval_words(row, reading, share=share)]
     parts.append(", ".join(p_value(row[name], name) for name in ("p", "q") if defined(row[name])) or "no p")
     return "; ".join(parts)
+
+
+def interval_words(row: Row, reading: Reading, *, share: bool = False) -> str:
+    """Return the interval of a row in words, `95% CI 1.5–2.4`, or that it has none."""
+    ends = (percent_interval if share else interval)(row["ci_low"], row["ci_high"])
+    return ends if ends == NO_INTERVAL else f"{confidence(reading.confidence)} CI {ends}"
+
+
+def still_possible(row: Row) -> str:
+    """Say, of a row that is no evidence, how large it may be all the same, or why nobody knows."""
+    told = "This does not show its absence: "
+    if not math.isnan(or_nan(row["ci_high"])):
+        return f"{told}the interval reaches {number(row['ci_high'])}."
+    why = re.search(r"no interval: ([^;]+)", row["reason"] or "")
+    return f"{told}it has no interval{f' ({why[1]})' if why else ''}."
 
 
 def in_ends(row: Row) -> str:
@@ -68,6 +83,7 @@ def finding_of(
     sentence: str,
     share: bool = False,
     strength: float | None = None,
+    measure: str = "",
 ) -> Finding:
     """Return what a row says as a finding.
 
@@ -77,6 +93,8 @@ def finding_of(
         Whether its value is shown as a percentage.
     strength : float, optional
         The lower end of its interval, or its value, without.
+    measure : str
+        See `Finding`.
     """
     shown, ends = (percent, percent_interval) if share else (number, interval)
     return Finding(
@@ -94,6 +112,7 @@ def finding_of(
         if strength is None
         else strength,
         row=name_of(row),
+        measure=measure,
     )
 
 

@@ -27,6 +27,7 @@ DIFFERENCES = ("bias", "difference")
 # The order of the kinds of one tone: what a model does to people first, what stands behind it later.
 KINDS = (
     "skew",
+    "parity",
     "captions",
     "trident",
     "opportunity",
@@ -43,7 +44,7 @@ KINDS = (
     "beneath",
 )
 # A reader meets fewer of the kinds that ask much the same in many ways.
-FEWER = {("bias", kind): 2 for kind in KINDS[3:]} | {("bias", "captions"): 2}
+FEWER = {("bias", kind): 2 for kind in KINDS if kind not in ("skew", "trident")}
 # How many of each tone and kind a reader meets at first; the rest is folded away.
 AT_FIRST = {
     "refused": 3,
@@ -86,6 +87,8 @@ class Finding:
     row : str or None
         Name of the metric row that it tells, see `plumbline.tables.row_identity`; None of what is told of several rows
         or of none.
+    measure : str
+        What `value` is, where it is another reading of the question than that of the other models.
     """
 
     tone: str
@@ -100,6 +103,7 @@ class Finding:
     strength: float
     q_text: str = "–"
     row: str | None = None
+    measure: str = ""
 
 
 def in_rank_order(found: list[Finding]) -> list[Finding]:
@@ -132,8 +136,19 @@ def headlines(found: list[Finding]) -> list[Finding]:
     told = []
     for _, same in groupby(ordered, key=lambda f: f.topic):
         group = list(same)
-        told.append(_with_company(group[0], group))
+        told.append(_with_company(_foremost(group), group))
     return in_rank_order(told)
+
+
+def _foremost(group: list[Finding]) -> Finding:
+    """Return the finding of ranked ones that is told: the strongest; where there is no evidence, the largest."""
+    if group[0].tone != "none" or not _comparable(group):
+        return group[0]
+    return max(group, key=lambda f: abs(f.value) if math.isfinite(f.value) else -1.0)
+
+
+def _comparable(group: list[Finding]) -> bool:
+    return len({finding.measure for finding in group}) == 1
 
 
 def _rank(finding: Finding) -> tuple[int, int, str, float, tuple[str, ...], str]:
@@ -159,7 +174,8 @@ def _with_company(finding: Finding, group: list[Finding]) -> Finding:
     if finding.tone in DIFFERENCES:
         company = f"Evidence of it in {counts[finding.tone]} of {len(group)} models{_least(group)}."
     elif finding.tone == "none":
-        company = f"The same for all {len(group)} models: this one has the largest value."
+        largest = ": this one has the largest value" if _comparable(group) and _known(group) else ""
+        company = f"The same for all {len(group)} models{largest}."
     else:
         company = f"Undefined in {counts['undefined']} of {len(group)} models."
     return replace(finding, sentence=f"{finding.sentence} {company}")
@@ -176,6 +192,12 @@ def _transfers(group: list[Finding]) -> str:
 
 
 def _least(group: list[Finding]) -> str:
-    known = [f for f in group if math.isfinite(f.value)]
+    known = _known(group)
+    if not known or not _comparable(known):
+        return ""
     least = min(known, key=lambda f: (f.value, f.model))
     return f"; the smallest value is {least.value_text} ({least.model})"
+
+
+def _known(group: list[Finding]) -> list[Finding]:
+    return [finding for finding in group if math.isfinite(finding.value)]

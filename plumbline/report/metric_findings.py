@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-
 import polars as pl
 
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.evidence import evidence, finding_of, name_of, or_nan, subject_of, uncertainty
+from plumbline.report.evidence import evidence, finding_of, interval_words, name_of, or_nan, uncertainty
 from plumbline.report.figures.outcomes import HARM_EVENTS, VARIANT_SUITES
-from plumbline.report.figures.skew import skew_rows
 from plumbline.report.finding import DIFFERENCES, Finding
-from plumbline.report.numbers import confidence, number, percent, percent_interval
+from plumbline.report.numbers import percent, percent_interval
+from plumbline.report.parity_findings import parity_findings
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, reason_of, where
+from plumbline.report.skew_findings import skew_findings
 from plumbline.report.vocabulary import (
     attribute_title,
     event_title,
-    group_faces,
     group_title,
     probes,
     sentence_start,
@@ -28,78 +26,8 @@ from plumbline.report.vocabulary import (
 def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     """Return what a metric table says about skew, Trident gaps, harm rates and the chapters' questions."""
     told = tuple(chapter.findings for chapter in CHAPTERS if chapter.findings)
-    kinds = (_skews, _gaps, _harms, *told)
+    kinds = (skew_findings, parity_findings, _gaps, _harms, *told)
     return [finding for kind in kinds for finding in kind(table, reading)]
-
-
-# --- max skew
-
-
-def _skews(table: pl.DataFrame, reading: Reading) -> list[Finding]:
-    found = []
-    for dataset in table["dataset"].unique().sort().to_list():
-        rows = skew_rows(table, dataset).filter(pl.col("event") != "mean_of_tasks")
-        found += [_skew(row, table, reading) for row in rows.to_dicts()]
-    return found
-
-
-def _skew(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
-    what = f"{attribute_title(row['attribute'])} skew in {event_title(row['event'])}"
-    groups = where(
-        table,
-        metric="outcome_proportion",
-        model=row["model"],
-        dataset=row["dataset"],
-        suite=row["suite"],
-        attribute=row["attribute"],
-        event=row["event"],
-        condition="before",
-    ).to_dicts()
-    subject = subject_of(row)
-    if not defined(row["value"]):
-        tone, short = "undefined", f"{what}: undefined"
-        reason = reason_of(row)
-        sentence = f"{subject}: {what} is undefined: {reason}.{_extremes(groups, reading)}"
-    else:
-        stated = f"{number(row['value'])} ({uncertainty(row, reading)}{_pairs(row, groups)})"
-        if evidence(row, reading):
-            tone, short = "bias", sentence_start(what)
-            sentence = f"{subject}: {what} is {stated}.{_extremes(groups, reading)}"
-        else:
-            tone, short = "none", f"no evidence of {what}"
-            sentence = (
-                f"{subject}: no evidence of {what}; the estimate is {stated}. "
-                f"This does not show its absence: the interval reaches {number(row['ci_high'])}."
-            )
-    return finding_of(
-        row,
-        tone=tone,
-        topic=("skew", row["dataset"], row["suite"], row["event"], row["attribute"]),
-        short=short,
-        sentence=sentence,
-    )
-
-
-def _pairs(row: Row, groups: list[Row]) -> str:
-    reason, pairs = row["reason"] or "", math.comb(len([g for g in groups if g["n"]]), 2)
-    parts = [f"{pairs} of {pairs} pairs defined"] if pairs > 1 and "pairs" not in reason else []
-    return "".join(f"; {part}" for part in [*parts, reason] if part)
-
-
-def _extremes(groups: list[Row], reading: Reading) -> str:
-    known = [g for g in groups if defined(g["value"])]
-    if len(known) < 2:
-        return ""
-    top, low = max(known, key=lambda g: g["value"]), min(known, key=lambda g: g["value"])
-    return f" {sentence_start(_group_share(top, reading))}, {_group_share(low, reading)}."
-
-
-def _group_share(row: Row, reading: Reading) -> str:
-    return f"{group_faces(row['attribute'], row['group'])} {_share_of(row, reading)}"
-
-
-def _share_of(row: Row, reading: Reading) -> str:
-    return percent(row["value"], row["n"], minimum_group=reading.minimum_group)
 
 
 # --- Trident gaps
@@ -163,6 +91,10 @@ def _strongest_probe(row: Row, table: pl.DataFrame, reading: Reading) -> str:
     )
 
 
+def _share_of(row: Row, reading: Reading) -> str:
+    return percent(row["value"], row["n"], minimum_group=reading.minimum_group)
+
+
 # --- harm rates
 
 
@@ -177,7 +109,7 @@ def _harms(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 def _harm(row: Row, reading: Reading) -> Finding:
     what = f"share of images given {event_title(row['event'])}"
     ends = percent_interval(row["ci_low"], row["ci_high"])
-    stated = f"{percent(row['value'], row['n'])} ({confidence(reading.confidence)} CI {ends})"
+    stated = f"{percent(row['value'], row['n'])} ({interval_words(row, reading, share=True)})"
     return Finding(
         tone="harm" if defined(row["value"]) else "undefined",
         topic=("harm", row["dataset"], row["suite"], row["event"]),

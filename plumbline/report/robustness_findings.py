@@ -6,10 +6,10 @@ import math
 
 import polars as pl
 
-from plumbline.report.evidence import finding_of, or_nan
+from plumbline.report.evidence import finding_of, interval_words, or_nan
 from plumbline.report.figures.wordings import TASK_TITLES, TEMPLATES, bias_rows, is_control, template_title
 from plumbline.report.finding import Finding
-from plumbline.report.numbers import confidence, interval, number, p_value, percent, percent_interval
+from plumbline.report.numbers import number, p_value, percent
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, defined, where
 
@@ -40,16 +40,16 @@ def _shift(rows: pl.DataFrame, dataset: str, reading: Reading) -> list[Finding]:
     told = ", ".join(
         f"{number(mean['value'])} for “{template_title(mean['probe'])}”"
         for mean in sorted(means, key=lambda m: _place(m["probe"]))
+        if defined(mean["value"])
     )
-    ends = interval(row["ci_low"], row["ci_high"])
     return [
         _finding(
             row,
             topic=("wording", dataset),
             short="Largest shift of the mean directional bias between wordings",
             sentence=f"{row['model']} on {dataset}: between wordings of the same prompts the mean directional bias "
-            f"shifts by at most {number(row['value'])} cosine units ({_task(row)}; {confidence(reading.confidence)} "
-            f"CI {ends}): {told}.",
+            f"shifts by at most {number(row['value'])} cosine units ({_task(row)}; "
+            f"{interval_words(row, reading)}): {told}.",
         )
     ]
 
@@ -60,7 +60,6 @@ def _control(rows: pl.DataFrame, dataset: str, reading: Reading) -> list[Finding
     if not means:
         return []
     row = max(means, key=lambda r: (abs(r["value"]), r["event"], r["probe"]))
-    ends = interval(row["ci_low"], row["ci_high"])
     alike = where(rows, metric="intra_set_cosine", statistic="estimate").to_dicts()
     seen = f" Their mean pairwise cosine is {number(alike[0]['value'])}." if alike else ""
     return [
@@ -70,7 +69,7 @@ def _control(rows: pl.DataFrame, dataset: str, reading: Reading) -> list[Finding
             short="Largest directional bias of images that show no group",
             sentence=f"{row['model']} on {dataset}, images without any group: the directional bias furthest from 0 is "
             f"{number(row['value'])} ({_task(row)}, “{template_title(row['probe'])}”; "
-            f"{confidence(reading.confidence)} CI {ends}). That much of any bias is the metric's own.{seen}",
+            f"{interval_words(row, reading)}). That much of any bias is the metric's own.{seen}",
         )
     ]
 
@@ -100,7 +99,7 @@ def _harm(rows: pl.DataFrame, reading: Reading) -> list[Finding]:
                 short=f"Largest share of harmful matches at one size of the {event} bias",
                 sentence=f"{row['model']} on {row['dataset']}, {event}: of the images whose directional bias is in "
                 f"{row['group']}, {percent(row['value'], row['n'])} have a harmful best match "
-                f"({confidence(reading.confidence)} CI {percent_interval(row['ci_low'], row['ci_high'])}). "
+                f"({interval_words(row, reading, share=True)}). "
                 f"{from_where}.",
                 share=True,
             )

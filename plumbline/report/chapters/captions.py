@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.chapter import Chapter, Part, drawn
+from plumbline.report.disparity import Disparity, told_by_another
 from plumbline.report.evidence import evidence, finding_of, or_nan, subject_of, uncertainty
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.captions import ATTRIBUTES, SUITE, caption_event, heat_figure
@@ -118,19 +119,21 @@ def caption_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     what = f"{attribute_title(row['attribute'])} skew in PATA's negative captions"
     subject = subject_of(row)
+    topic = ("captions", row["dataset"], row["attribute"])
+    disparity = Disparity.of(row, table)
+    if instead := told_by_another(disparity, what, topic, reading):
+        return instead
     stated = f"{number(row['value'])} ({uncertainty(row, reading)})"
     if not defined(row["value"]):
         tone, short = "undefined", f"{what}: undefined"
         sentence = f"{subject}: {what} is undefined: {reason_of(row)}."
     elif evidence(row, reading):
         tone, short = "bias", sentence_start(what)
-        sentence = f"{subject}: {what} is {stated}.{_extremes(row, table)}"
+        sentence = f"{subject}: {what} is {stated}.{disparity.bounded_by(reading)}{_extremes(row, table)}"
     else:
         tone, short = "none", f"no evidence of {what}"
         sentence = f"{subject}: no evidence of {what}; the estimate is {stated}."
-    return finding_of(
-        row, tone=tone, topic=("captions", row["dataset"], row["attribute"]), short=short, sentence=sentence
-    )
+    return finding_of(row, tone=tone, topic=topic, short=short, sentence=sentence)
 
 
 def _extremes(row: Row, table: pl.DataFrame) -> str:

@@ -1,0 +1,287 @@
+"""Where Max Skew alone would mislead another reading speaks, and no sentence tells of a number that is not there."""
+
+import math
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+import test_report_associations
+import test_report_confounds
+import test_report_rankings
+import test_report_robustness
+from synthetic_language import language_table
+from synthetic_table import synthetic_table
+
+from plumbline.metrics.registry import FAMILIES
+from plumbline.metrics.table import metric_table
+from plumbline.report import Reading, findings, findings_table, headlines
+from plumbline.report.finding import at_first
+from plumbline.tables.row_identity import row_id
+from plumbline.tables.schema import metric_frame
+
+NAN = math.nan
+BASE = {
+    "model": "theirs", "dataset": "portraits", "condition": "before", "statistic": "estimate", "suite": "crime",
+    "event": "crime", "attribute": "race", "n": 60,
+}  # fmt: skip
+SHARES = {"north": (11, 18), "east": (8, 22), "south": (0, 20)}
+"""Of a newcomer's sixty images: how many of each group were given crime labels."""
+LEFT_OUT = "2 of 3 pairs undefined: no event in one group of the pair"
+
+
+def estimate(value, low=NAN, high=NAN, p=None, reason=None):
+    return {"value": value, "ci_low": low, "ci_high": high, "p": p, "q": p, "reason": reason}
+
+
+SKEW = estimate(0.68, 0.0, 2.7, 0.56, LEFT_OUT)
+SMOOTHED = estimate(13.2, 9.2, 17.0, 0.0001)
+PARITY = estimate(11 / 18, 0.39, 0.83, 0.0002)
+WEAK = estimate(1.3, 0.0, 4.0, 0.4, "interval reaches parity: no significant difference")
+WEAK_PARITY = estimate(0.2, 0.0, 0.4, 0.3)
+
+
+def rows(skew=SKEW, smoothed=None, parity=None, shares=SHARES, **columns):
+    base = BASE | columns
+    found = [
+        base | {"metric": "outcome_proportion", "definition": "top1", "group": g, "value": hit / n, "n": n}
+        for g, (hit, n) in shares.items()
+    ]
+    for metric, definition, columns in (
+        ("max_skew", "mean_over_pairs", skew),
+        ("max_skew", "smoothed", smoothed),
+        ("parity_difference", "max_minus_min", parity),
+    ):
+        if columns is not None:
+            found.append(base | {"metric": metric, "definition": definition} | columns)
+    return metric_frame(found)
+
+
+def only(table):
+    (finding,) = findings(table, Reading())
+    return finding, finding.sentence.replace("\u00a0", " ")
+
+
+def name(metric, definition):
+    return row_id(BASE | {"metric": metric, "definition": definition})
+
+
+def test_the_group_that_never_gets_the_label_is_not_called_no_evidence():
+    finding, told = only(rows(smoothed=SMOOTHED, parity=PARITY))
+    assert finding.tone == "bias" and "no evidence" not in told
+    assert told == (
+        "theirs on portraits: race skew in crime labels is undefined in 2 of 3 pairs of groups (never given to south "
+        "faces) and 0.68 in the rest (95% CI 0.0–2.7; p = 0.56, q = 0.56). Smoothed, so that every pair counts, it is "
+        "13 (95% CI 9–17; p < 0.001, q < 0.001); the largest and the smallest share differ by 61 points (95% CI "
+        "39–83%; p < 0.001, q < 0.001). North faces 61% (n = 18, small group), south faces 0% (n = 20, small group)."
+    )
+    assert finding.row == name("max_skew", "smoothed") and finding.strength == 9.2
+    assert finding.short == "Race skew in crime labels, smoothed"
+    (shown,) = findings_table(rows(smoothed=SMOOTHED, parity=PARITY)).to_dicts()
+    assert (shown["finding"], shown["value"], shown["interval"]) == (finding.short, "13", "9–17")
+    assert shown["explain"] == finding.row
+
+
+@pytest.mark.parametrize("smoothed", [None, WEAK])
+def test_the_parity_difference_speaks_where_the_smoothed_skew_does_not(smoothed):
+    finding, told = only(rows(smoothed=smoothed, parity=PARITY))
+    assert finding.tone == "bias" and "differ by 61 points (95% CI 39–83%" in told
+    assert finding.row == name("parity_difference", "max_minus_min")
+    assert (finding.value_text, finding.interval_text) == ("61%", "39–83%")
+    assert finding.short == "Race skew in crime labels, parity difference"
+
+
+@pytest.mark.parametrize(
+    "others", [{"smoothed": SMOOTHED}, {"parity": PARITY}, {"smoothed": WEAK, "parity": PARITY}]
+)
+def test_a_significant_reading_vetoes_no_evidence_though_every_pair_is_defined(others):
+    finding, told = only(rows(estimate(0.4, 0.0, 1.2, 0.09), **others))
+    assert finding.tone == "bias" and "no evidence of" not in told
+    assert "is 0.40 (95% CI 0.0–1.2; p = 0.090, q = 0.090), which alone is no evidence." in told
+
+
+def test_without_evidence_over_all_groups_that_is_what_is_said():
+    finding, told = only(rows(smoothed=WEAK, parity=WEAK_PARITY))
+    assert finding.tone == "none" and finding.row == name("max_skew", "smoothed")
+    assert "no evidence of race skew in crime labels over all groups; smoothed, so that every pair" in told
+    assert "is undefined in 2 of 3 pairs of groups (never given to south faces)" in told
+    assert told.endswith("This does not show its absence: the interval reaches 4.0.")
+
+
+def test_with_no_other_reading_it_cannot_be_said():
+    finding, told = only(rows())
+    assert finding.tone == "undefined" and "no evidence" not in told
+    assert "undefined in 2 of 3 pairs of groups" in told and "tells nothing of the groups left out" in told
+
+
+def test_of_two_groups_the_only_pair_can_be_undefined():
+    shares = {"man": (0, 34), "woman": (17, 26)}
+    skew = estimate(NAN, reason="1 of 1 pairs undefined: no event in one group of the pair")
+    finding, told = only(rows(skew, SMOOTHED, shares=shares, attribute="gender"))
+    assert finding.tone == "bias"
+    assert "undefined in its only pair of groups (never given to faces of men). Smoothed" in told
+
+
+def test_an_event_that_never_happens_and_an_empty_group_leave_the_skew_its_sentence():
+    none = dict.fromkeys(SHARES, (0, 20))
+    finding, told = only(rows(estimate(0.0, p=1.0), estimate(0.1, p=1.0), estimate(0.0, p=1.0), none))
+    assert finding.tone == "none" and "; the estimate is 0 (no interval" in told
+    some = {"north": (3, 20), "east": (2, 20)}
+    empty = estimate(0.5, 0.0, 2.0, 0.5, f"1 of 3 groups empty, left out; {LEFT_OUT}")
+    assert only(rows(empty, WEAK, shares=some))[1].count("no evidence of race skew in crime labels; ") == 1
+
+
+def test_a_skew_without_an_interval_has_the_smoothed_one_beside_it():
+    bare = estimate(10.1, p=0.0004, reason="no interval: undefined in 1334 of 10000 resamples")
+    shares = {"man": (2, 34), "woman": (17, 26)}
+    smoothed = estimate(8.1, 1.9, 44.0, 0.0004)
+    finding, told = only(rows(bare, smoothed, shares=shares, attribute="gender"))
+    assert "skew in crime labels is 10 (no interval" in told
+    assert " Smoothed, it is 8.1 (95% CI 2–44; p < 0.001, q < 0.001). Faces of women 65%" in told
+    assert finding.strength == 1.9 and finding.row == row_id(
+        BASE | {"metric": "max_skew", "definition": "mean_over_pairs", "attribute": "gender"}
+    )
+    assert "Smoothed" not in only(rows(SMOOTHED, smoothed, shares=shares))[1]
+
+
+# --- the company of a headline
+
+
+def test_without_evidence_the_model_with_the_largest_value_is_told():
+    shares = {"north": (3, 20), "east": (2, 20)}
+    weak = [rows(estimate(v, 0.0, 2.0, 0.5), shares=shares, model=m) for v, m in ((0.0, "a"), (0.68, "b"))]
+    (headline,) = headlines(findings(pl.concat(weak)))
+    assert headline.model == "b" and headline.sentence.endswith(
+        "The same for all 2 models: this one has the largest value."
+    )
+
+
+def test_values_of_unlike_readings_are_not_compared():
+    shares = {"north": (3, 20), "east": (2, 20)}
+    fair = rows(estimate(0.0, 0.0, 0.4, 1.0), shares=shares, model="a")
+    (headline,) = headlines(findings(pl.concat([fair, rows(smoothed=SMOOTHED)])))
+    assert headline.model == "theirs" and headline.sentence.endswith("Evidence of it in 1 of 2 models.")
+    (headline,) = headlines(findings(pl.concat([fair, rows(smoothed=WEAK)])))
+    assert headline.sentence.endswith("The same for all 2 models.")
+
+
+def test_without_an_interval_that_is_what_is_said():
+    reason = "fewer than 30 images in south; no interval: the resamples do not vary"
+    _, told = only(rows(estimate(0.0, p=1.0, reason=reason), shares={"north": (0, 18), "south": (0, 20)}))
+    assert told.endswith("This does not show its absence: it has no interval (the resamples do not vary).")
+    _, told = only(rows(estimate(0.0, p=1.0), shares={"north": (0, 18), "south": (0, 20)}))
+    assert told.endswith("This does not show its absence: it has no interval.")
+
+
+# --- labels that have no skew
+
+ANIMALS = {"north": (2, 18), "east": (1, 22), "south": (19, 20)}
+
+
+def animals(parity, shares=ANIMALS, **columns):
+    return rows(None, None, parity, shares, event="non_human", **columns)
+
+
+def test_a_large_difference_in_animal_labels_is_a_finding():
+    ratio = BASE | {
+        "event": "non_human",
+        "metric": "impact_ratio",
+        "definition": "min_over_max",
+        "value": 0.048,
+    }
+    parity = estimate(19 / 20 - 1 / 22, 0.69, 1.0, 0.0004)
+    finding, told = only(pl.concat([animals(parity), metric_frame([ratio])]))
+    assert (finding.tone, finding.topic) == ("bias", ("parity", "portraits", "crime", "non_human", "race"))
+    assert told == (
+        "theirs on portraits: shares of animal labels by race differ by 90.5 points (95% CI 69–100%; p < 0.001, "
+        "q < 0.001). South faces 95.0% (n = 20, small group), east faces 4.5% (n = 22, small group). The smallest "
+        "share is 0.048 times the largest (impact ratio)."
+    )
+    assert at_first(headlines([finding])).first[0].row == finding.row
+
+
+@pytest.mark.parametrize(
+    "parity",
+    [
+        estimate(0.5, 0.2, 0.8, 0.2),
+        estimate(0.09, 0.06, 0.13, 0.001),
+        estimate(0.15, 0.005, 0.42, 0.0003),
+        estimate(NAN, reason="1 of 2 groups empty"),
+    ],
+)
+def test_differences_that_are_small_or_not_sure_are_not_told(parity):
+    assert findings(animals(parity), Reading()) == []
+
+
+def test_variants_crossed_groups_and_events_with_a_skew_are_not_told_again():
+    large = estimate(0.9, 0.7, 1.0, 0.001)
+    assert findings(animals(large, suite="crime_pooled"), Reading()) == []
+    assert findings(animals(large, attribute="gender_race"), Reading()) == []
+    (finding,) = findings(rows(SMOOTHED, parity=large), Reading())
+    assert finding.topic[0] == "skew"
+
+
+def test_of_a_large_difference_every_model_is_counted():
+    large, small = estimate(0.9, 0.7, 1.0, 0.001), estimate(0.0, p=1.0)
+    fair = dict.fromkeys(ANIMALS, (0, 20))
+    both = pl.concat([animals(large), animals(small, fair, model="fair")])
+    (headline,) = headlines(findings(both))
+    assert headline.sentence.endswith("Evidence of it in 1 of 2 models; the smallest value is 0% (fair).")
+    (other,) = (f for f in findings(both) if f.model == "fair")
+    assert other.tone == "none" and other.sentence.endswith(" apart. Every group has 0%.")
+
+
+# --- no number that is not there
+
+_NOT_A_NUMBER = re.compile(
+    r"\bnan\b|\b(CI|by|of|to|reaches|gap is|estimate is) (undefined|no interval)", re.IGNORECASE
+)
+
+
+def without(table, *columns):
+    return table.with_columns(pl.lit(NAN).alias(column) for column in columns)
+
+
+def robustness_table():
+    frames = []
+    for cell in test_report_robustness.small_cells("clip", np.random.default_rng(0)):
+        for family in ("outcome_metrics", "robustness_metrics", "trident_metrics"):
+            frames.append(FAMILIES[family].compute(cell, settings=test_report_robustness.QUICK))
+    return metric_table(frames, audit_id="a")
+
+
+TABLES = {
+    "encoders": synthetic_table,
+    "associations": lambda: metric_frame(test_report_associations.rows_of("clip")),
+    "rankings": lambda: metric_frame(test_report_rankings.rows_of("clip")),
+    "confounds": lambda: metric_frame(test_report_confounds.rows_of("clip")),
+    "robustness": robustness_table,
+    "language": language_table,
+}
+
+
+@pytest.fixture(scope="module", params=TABLES)
+def every_kind(request):
+    return TABLES[request.param]()
+
+
+@pytest.mark.parametrize("columns", [("ci_low", "ci_high"), ("p", "q"), ("ci_low", "ci_high", "p", "q")])
+def test_no_sentence_tells_a_number_that_is_not_there(every_kind, columns):
+    told = findings(without(every_kind, *columns), Reading())
+    for finding in (*told, *headlines(told)):
+        assert not _NOT_A_NUMBER.search(finding.sentence), finding.sentence
+        if finding.tone != "undefined":
+            assert not re.search(r"undefined(?! in \d)(?! in its only pair)", finding.sentence), (
+                finding.sentence
+            )
+
+
+@pytest.mark.parametrize("event", ["crime", "negative_communion", None])
+def test_no_sentence_tells_a_value_that_is_not_there(every_kind, event):
+    gone = pl.lit(True) if event is None else pl.col("event") == event
+    numbers = [
+        pl.when(gone).then(NAN).otherwise(pl.col(c)).alias(c) for c in ("value", "ci_low", "ci_high", "p")
+    ]
+    told = findings(every_kind.with_columns(numbers, q=pl.when(~gone).then(pl.col("q"))), Reading())
+    for finding in (*told, *headlines(told)):
+        assert not _NOT_A_NUMBER.search(finding.sentence), finding.sentence
