@@ -22,6 +22,8 @@ from resources.tracking import TrackedCell, Tracking
 
 # In a name of MLflow; labels of a user's dataset may hold anything.
 _NOT_ALLOWED = re.compile(r"[^\w\-./]")
+# Digits of a digest among the parameters.
+_SHOWN = 12
 _NAMED = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event", "statistic")
 
 
@@ -94,14 +96,17 @@ def _tracked(
         "instruction": instruction,
         "address": lvlm_address(entry),
         "slices": ", ".join(stored.slices),
+        "cell_id": stored.identity[:_SHOWN],
+        "audit_file": audit.digest[:_SHOWN],
+        "prompts": str(details["prompts"])[:_SHOWN],
         **{f"decoding.{k}": str(details["decoding"][k]) for k in details["sent"] if k in details["decoding"]},
         **{f"scorer.{name}": str(settings.kind) for name, settings in audit.scorers.items()},
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
     }
-    suffix = "" if asked is None else f"__{instruction}"
+    condition = "no instruction" if asked is None else instruction
     return TrackedCell(
         cell=stored.identity if asked is None else digest_json([stored.identity, instruction]),
-        name=f"{model}__{audit.digest[:8]}{suffix}",
+        name=f"{model} {condition} {stored.identity[:8]}",
         parameters=parameters,
         tags={
             "plumbline.instruction": instruction,

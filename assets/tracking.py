@@ -20,6 +20,9 @@ from plumbline.storage.arrays import csv_bytes, table_bytes
 from resources.places import Places
 from resources.tracking import TrackedCell, Tracking
 
+# Digits of a digest among the parameters.
+_SHOWN = 12
+
 
 @dg.asset(
     deps=[*CELL_TABLES],
@@ -97,12 +100,16 @@ def _tracked(
         "condition": condition,
         "address": audit.encoders[model].address,
         "labeller": extended["labeller"],
+        # What differs when the same cell was audited again: equal names and parameters would say nothing in Compare.
+        "cell_id": stored.identity[:_SHOWN],
+        "audit_file": audit.digest[:_SHOWN],
+        **{f"suite.{suite.id}": suite.hash[:_SHOWN] for suite in stored.suites},
         **audit.encoders[model].factors,
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
     }
     files: dict[str, bytes] = {}
     curves: Mapping[str, Any] = {}
-    suffix, of_texts = "", True
+    of_texts = True
     if condition == BEFORE:
         pictures = read_pictures(stored.places, assets=CELL_TABLES, partition=stored.partition)
         files = {f"figures/{name}.png": png for name, png in pictures.items()}
@@ -113,10 +120,9 @@ def _tracked(
         fitted = mitigation_files(stored, condition)
         effects = effects.filter(pl.col("condition") == condition)
         files, curves = {**fitted.files, "effects.csv": csv_bytes(effects)}, fitted.curves
-        suffix = f"__{condition}"
     return TrackedCell(
         cell=stored.identity if condition == BEFORE else digest_json([stored.identity, condition]),
-        name=f"{model}__{dataset}__{audit.digest[:8]}{suffix}",
+        name=f"{model}__{dataset} {condition} {stored.identity[:8]}",
         parameters=parameters,
         tags={
             "plumbline.condition": condition,

@@ -128,7 +128,8 @@ def _comparison() -> str:
         next(
             run.info.run_id
             for run in runs
-            if (run.info.run_name or "").split("__")[:-1] == [name, "fairface"]
+            if [run.data.params.get(each) for each in ("encoder", "dataset", "condition")]
+            == [name, "fairface", "before"]
         )
         for name in COMPARED
     ]
