@@ -4,6 +4,7 @@ import dagster as dg
 import polars as pl
 
 from assets.results import markdown_table
+from plumbline.report.inputs import NOTHING_DECLARED
 from resources.quality import Validation
 
 
@@ -26,7 +27,9 @@ def check_result(
 def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
     shown = frame if frame.height <= 40 else frame.head(0)
     return {
-        "met": f"{outcome.expectations - len(outcome.unmet)} of {outcome.expectations} expectations, "
+        "met": NOTHING_DECLARED
+        if frame.is_empty()
+        else f"{outcome.expectations - len(outcome.unmet)} of {outcome.expectations} expectations, "
         f"over {frame.height} rows",
         "facts": dg.MetadataValue.md(markdown_table(shown)),
         "unmet": dg.MetadataValue.json(outcome.unmet),
@@ -38,7 +41,7 @@ def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
 def _told(frame: pl.DataFrame, outcome: Validation) -> str:
     """Return what was found, in words: for shares the labels outside their range, else what was not met."""
     if frame.is_empty():
-        return "nothing is declared of it, so that nothing was checked"
+        return NOTHING_DECLARED
     if outcome.passed:
         return f"{outcome.expectations} expectations met over {frame.height} rows"
     if "expected_low" not in frame.columns:

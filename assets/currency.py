@@ -9,7 +9,7 @@ import dagster as dg
 from assets.answers import StoredAnswers
 from assets.cells import CELL_TABLES, StoredCell
 from assets.checks import must_pass
-from assets.gates import failed_checks
+from assets.gates import NOT_AUDITED, checks_not_passed, refusal
 from assets.language import LANGUAGE_TABLES
 from assets.slices import asked_for
 from assets.sources import checkpoint_versions, dataset_versions, lvlm_versions
@@ -62,9 +62,11 @@ def sort_cells(places: Places, instance: dg.DagsterInstance) -> Currency:
     current, absent = [], []
     for dataset, model in places.audit.cells:
         try:
-            refused = failed_checks(instance, places, dataset, of=must_pass(places, dataset))
-            if refused:
-                raise PlumblineError(f"refused, since checks have not passed: {', '.join(refused)}")
+            checks = checks_not_passed(instance, places, dataset, of=must_pass(places, dataset))
+            if refused := refusal(checks):
+                raise PlumblineError(refused)
+            if places.lake.committed("probe_logits", partition=f"{dataset}|{model}") is None:
+                raise PlumblineError(NOT_AUDITED)
             stored = StoredCell.find(places, dataset, model)
             _require_todays(stored, datasets, checkpoints)
             current.append(CurrentCell(dataset, model, stored.identity))
@@ -84,11 +86,9 @@ def _sort_models(places: Places, instance: dg.DagsterInstance, datasets: dict[st
     for model, about in asked.items():
         try:
             for dataset in about:
-                refused = failed_checks(instance, places, dataset, of=("records",))
-                if refused:
-                    raise PlumblineError(
-                        f"refused, since checks of {dataset} have not passed: {', '.join(refused)}"
-                    )
+                checks = checks_not_passed(instance, places, dataset, of=("records",))
+                if refused := refusal(checks, of=dataset):
+                    raise PlumblineError(refused)
             stored = StoredAnswers.find(places, model)
             _require_todays_answers(stored, datasets, versions)
             families = _current_families(stored)

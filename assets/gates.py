@@ -1,11 +1,16 @@
 """What may not run: a cell of a dataset whose blocking checks have not passed, by whatever way it was asked for."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import dagster as dg
 
 from assets.checks import BLOCKING_CHECKS, declared
 from resources.places import Places
 
-_VERDICTS = {"FAILED": "failed", "EXECUTION_FAILED": "could not be evaluated"}
+_FAILED, _NOT_RUN = "failed", "not run"
+_VERDICTS = {"FAILED": _FAILED, "EXECUTION_FAILED": "could not be evaluated"}
+NOT_AUDITED = "not audited yet; run `plumbline audit`"
 # Run, dataset and assets that have passed: what a cell's first step was told holds for the seven after it.
 _passed: set[tuple[str, str, tuple[str, ...]]] = set()
 
@@ -41,10 +46,36 @@ def require_passed(
     _passed.add(asked)
 
 
-def failed_checks(
+@dataclass(frozen=True)
+class CheckNotPassed:
+    """A blocking check of a dataset that has not passed.
+
+    Attributes
+    ----------
+    name : str
+        `asset.check`.
+    why : str
+        `failed`, `not run`, or why an older verdict does not count.
+    """
+
+    name: str
+    why: str
+
+    @property
+    def failed(self) -> bool:
+        """Return whether what is there now was looked at, and found wanting."""
+        return self.why == _FAILED
+
+    @property
+    def told(self) -> str:
+        """Return name and reason."""
+        return f"{self.name} ({self.why})"
+
+
+def checks_not_passed(
     instance: dg.DagsterInstance, places: Places, dataset: str, *, of: tuple[str, ...]
-) -> list[str]:
-    """Return `asset.check (why)` for every blocking check of these assets that has not passed for a dataset.
+) -> list[CheckNotPassed]:
+    """Return every blocking check of these assets that has not passed for a dataset.
 
     A verdict counts only if it is about the newest materialisation, and about the ranges that the audit file
     declares now.
@@ -54,14 +85,48 @@ def failed_checks(
     infos = instance.event_log_storage.get_asset_check_partition_info(keys, partition_keys=[dataset])
     by_key = {info.check_key: info for info in infos}
     reasons = {key: _why_not(by_key.get(key), places, dataset, key) for key in keys}
-    return [f"{key.asset_key.to_user_string()}.{key.name} ({why})" for key, why in reasons.items() if why]
+    return [
+        CheckNotPassed(f"{key.asset_key.to_user_string()}.{key.name}", why)
+        for key, why in reasons.items()
+        if why
+    ]
+
+
+def failed_checks(
+    instance: dg.DagsterInstance, places: Places, dataset: str, *, of: tuple[str, ...]
+) -> list[str]:
+    """Return `asset.check (why)` for every blocking check of these assets that has not passed for a dataset."""
+    return [check.told for check in checks_not_passed(instance, places, dataset, of=of)]
+
+
+def refusal(checks: Sequence[CheckNotPassed], *, of: str = "") -> str | None:
+    """Return why there is no number of a dataset: it was refused, or nothing has looked at it yet; None if it passed.
+
+    Parameters
+    ----------
+    of : str
+        The dataset, where it is not said beside.
+    """
+    if not checks:
+        return None
+    if all(check.why == _NOT_RUN for check in checks):
+        return NOT_AUDITED
+    # What comes after a check that failed was not run for that reason.
+    told = [check.told for check in checks if check.failed] or [check.told for check in checks]
+    return f"refused, since checks{of and f' of {of}'} have not passed: {', '.join(told)}"
+
+
+def check_words(places: Places, dataset: str, check: CheckNotPassed) -> str:
+    """Return what a check that failed found, in the words that Dagster and the terminal showed."""
+    made = places.lake.committed("checks", partition=f"{dataset}|{check.name}")
+    return "" if made is None else str(places.lake.read_table("checks", made=made)["observed"].item())
 
 
 def _why_not(info, places: Places, dataset: str, key: dg.AssetCheckKey) -> str | None:
     status = info.latest_execution_status.value if info and info.latest_execution_status else None
     if status != "SUCCEEDED":
         # A planned or running evaluation is no verdict.
-        return _VERDICTS.get(str(status), "not run")
+        return _VERDICTS.get(str(status), _NOT_RUN)
     if info.latest_target_materialization_storage_id != info.latest_materialization_storage_id:
         return "not run on the newest materialisation"
     stored = places.lake.committed(

@@ -35,10 +35,12 @@ def audit_command(config: ConfigOption = None) -> None:
     with opened(places) as instance:
         from orchestration.audit_run import AuditRun
         from orchestration.definitions import defs
+        from orchestration.interrupt import interrupt_told
 
         remember_partitions(instance)
         try:
-            outcome = AuditRun(defs, instance, places, console=console).execute()
+            with interrupt_told(_say_stopping):
+                outcome = AuditRun(defs, instance, places, console=console).execute()
         except KeyboardInterrupt:
             errors.print(
                 "Interrupted. What was computed is kept; run the same command to go on.", style="yellow"
@@ -46,6 +48,10 @@ def audit_command(config: ConfigOption = None) -> None:
             raise typer.Exit(130) from None
     conclude(places, outcome, seconds=time.monotonic() - start)
     raise typer.Exit(1 if outcome.failures else 0)
+
+
+def _say_stopping() -> None:
+    errors.print("stopping after what is under way … (what is finished is kept)", style="yellow")
 
 
 def report_command(
@@ -104,6 +110,19 @@ def conclude(places: Places, outcome, *, seconds: float) -> None:
     console.print(f"{', '.join(work)}, {seconds:.0f} s", style="dim", highlight=False)
     if outcome.failures:
         errors.print(f"{len(outcome.failures)} step(s) failed: {', '.join(outcome.failures)}", style="red")
+    if "findings" in outcome.failures and _is_older(places.report, seconds):
+        errors.print(
+            f"The report on disk is of an earlier audit, not of this one: {places.report}",
+            style="red",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+
+
+def _is_older(report: Path, seconds: float) -> bool:
+    """Return whether there is a report that was written before an audit began that took so long."""
+    return report.is_file() and report.stat().st_mtime < time.time() - seconds
 
 
 def say_undelivered(cells: Sized) -> None:

@@ -15,6 +15,7 @@ from assets.slices import asked_slices
 from assets.sources import report_sources
 from orchestration.instance import audit_lock, close_orphans, register_partitions, register_slices
 from orchestration.job_run import JobRun, run_job
+from orchestration.time_left import Work, cell_weight, dataset_weight
 from orchestration.watched_folder import find_checkpoints
 from plumbline.audit import Audit
 from plumbline.encoders.families import FAMILIES
@@ -27,6 +28,8 @@ from resources.places import Places
 # Objects until a collection of each generation: rarer than Python's own, which walks all of an audit's again and again.
 _COLLECT_AFTER = (20_000, 20, 50)
 _JOINED = "findings"
+# Whose warnings are told here; those of cells and answers stand in the report.
+_WARNED = ("datasets", _JOINED)
 
 
 @dataclass
@@ -69,6 +72,7 @@ class AuditRun:
         self._instance = instance
         self._places = places
         self._console = console
+        self._warnings: list[str] = []
         self.outcome = Outcome()
 
     def execute(self) -> Outcome:
@@ -181,31 +185,46 @@ class AuditRun:
             require_mitigations(self._places, dataset, model, family=family)
 
     def _stage(self, title: str, job: str, partitions: Iterable[str | None]) -> None:
-        keys, start = list(partitions), time.monotonic()
+        keys, done = list(partitions), {}
         if not keys:
             return
         self._console.rule(f"[bold]{title}", align="left", style="dim")
+        work = Work.of([self._weight(job, key) for key in keys] if len(keys) > 1 else [None])
         for i, key in enumerate(keys, start=1):
             began = time.monotonic()
-            run = run_job(self._definitions, self._instance, job, key)
-            self._account(run, key)
-            reason = run.failure
+            reason = self._run(job, key)
             if i == 1:
                 # What the first run of a stage imports and defines stays: to walk all of it again and again took
                 # the collector some hundredths of an audit.
                 gc.collect()
                 gc.freeze()
                 gc.set_threshold(*_COLLECT_AFTER)
-            now = time.monotonic()
-            left = (now - start) / i * (len(keys) - i)
+            took = time.monotonic() - began
+            if reason is None:
+                done[i - 1] = took
+            left = work.left(ended=i, done=done)
             mark = "[green]done[/]" if reason is None else "[red]failed[/]"
             self._console.print(
-                f"  {i:>2}/{len(keys)} {mark} {key or job}  {now - began:.1f} s"
-                + (f", about {left:.0f} s left" if i < len(keys) else ""),
+                f"  {i:>2}/{len(keys)} {mark} {key or job}  {took:.1f} s"
+                + (f", about {left:.0f} s left" if left is not None else ""),
                 highlight=False,
             )
             if reason is not None:
                 self._failed(_step(job, key), reason)
+            for warning in self._warnings:
+                self._console.print(f"        {warning}", style="yellow", markup=False, highlight=False)
+
+    def _run(self, job: str, key: str | None) -> str | None:
+        """Execute one run and account for it; return why it failed."""
+        run = run_job(self._definitions, self._instance, job, key)
+        self._account(run, key)
+        self._warnings = list(run.warnings) if run.failure is None and job in _WARNED else []
+        return run.failure
+
+    def _weight(self, job: str, key: str | None) -> float | None:
+        """Return how much work an item is beside the others of its stage; None where that is not known."""
+        weigh = {"datasets": dataset_weight, "cells": cell_weight}.get(job)
+        return None if weigh is None or key is None else weigh(self._places, key)
 
     def _account(self, run: JobRun, partition: str | None) -> None:
         for asset, metadata in run.materialised:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, places_of
+from orchestration.terminal import ConfigOption, console, places_of, working
 
 Filter = Annotated[str | None, typer.Option(help="Only rows with this in the column of that name.")]
 
@@ -37,7 +37,8 @@ def explain_command(
     Name the row, or filter until one row is left. Everything upstream is compared with what is on disk now: what is
     gone or has changed since is said.
     """
-    from orchestration.explained import explain_row
+    with working("reading …"):
+        from orchestration.explained import explain_row
 
     named = {
         "metric": metric, "definition": definition, "model": model, "dataset": dataset, "suite": suite,

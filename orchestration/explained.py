@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from assets.explanation import explain, write_page
-from orchestration.terminal import safe
+from orchestration.terminal import safe, working
 from plumbline.explain.chain import STATES, damaged
 from plumbline.explain.explanation import Explanation, find_row
 from plumbline.explain.page import change_text, estimate_text
@@ -33,8 +33,9 @@ def explain_row(
     ConfigError
         If not exactly one row is meant.
     """
-    past = places.of_audit(audit)
-    explanation = explain(past, find_row(past.lake.read_table("metric_table"), name, filters))
+    with working("reading what the number comes from, and comparing it with what is on disk …"):
+        past = places.of_audit(audit)
+        explanation = explain(past, find_row(past.lake.read_table("metric_table"), name, filters))
     print_explanation(explanation, console=console)
     if html is not None:
         write_page(html, explanation, title=past.audit.title)

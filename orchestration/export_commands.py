@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, places_of, say
+from orchestration.terminal import ConfigOption, console, places_of, say, working
 from resources.places import Places
 
 
@@ -22,13 +22,15 @@ def export_command(
 
     Everything is read from the record of the audit, as it was, whatever has been replaced since.
     """
-    from assets.export import export_audit
+    with working("reading the audit, and writing it to a folder …"):
+        from assets.export import export_audit
 
-    places = places_of(config)
-    past = places.of_audit(audit)
-    assert past.past is not None
-    folder = (to or Path(f"audit-{past.past.audit_id[:12]}")).resolve()
-    for name in export_audit(past, folder, report=report_of(places, past.past.audit_id)):
+        places = places_of(config)
+        past = places.of_audit(audit)
+        assert past.past is not None
+        folder = (to or Path(f"audit-{past.past.audit_id[:12]}")).resolve()
+        written = list(export_audit(past, folder, report=report_of(places, past.past.audit_id)))
+    for name in written:
         say(folder / name)
 
 
@@ -72,7 +74,9 @@ def export_mitigation_command(
 
     `example.py` works with open_clip or transformers CLIP: `python example.py CHECKPOINT_FOLDER IMAGE`.
     """
-    from assets.mitigation_export import export_from_audit
+    with working("reading the mitigation, and writing it to a folder …"):
+        from assets.mitigation_export import export_from_audit
 
-    for path in export_from_audit(places_of(config), encoder, dataset, mitigation, to):
+        written = list(export_from_audit(places_of(config), encoder, dataset, mitigation, to))
+    for path in written:
         say(path)

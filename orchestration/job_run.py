@@ -35,6 +35,15 @@ class JobRun(NamedTuple):
             )
 
     @property
+    def warnings(self) -> Iterator[str]:
+        """Yield the words of each check that did not pass and stops nothing."""
+        for event in self.result.all_events:
+            if event.event_type_value == "ASSET_CHECK_EVALUATION":
+                check = event.asset_check_evaluation_data
+                if not check.passed and check.severity == dg.AssetCheckSeverity.WARN:
+                    yield f"warning: check {check.check_name}: {check.description}"
+
+    @property
     def refusal(self) -> str | None:
         """Return why MLflow did not take what it sent; None where it did, or nothing was sent."""
         return next(filter(None, (refusal(metadata) for _, metadata in self.materialised)), None)

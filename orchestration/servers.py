@@ -36,12 +36,12 @@ def serve(places: Places, *, dagster_port: int, mlflow_port: int, console: Conso
     with opened(places) as instance:
         register_partitions(instance, places)
     commands = {"Dagster": _dagster(dagster_port)}
-    pages = {"Dagster": (dagster_port, f"http://{_LOOPBACK}:{dagster_port}")}
+    pages = {"Dagster": _Pages(dagster_port, dagster_pages(dagster_port))}
     held = None
     if local:
         commands["MLflow"] = _mlflow(places, mlflow_port)
         page, held = _mlflow_page(places, mlflow_port)
-        pages["MLflow"] = (mlflow_port, page)
+        pages["MLflow"] = _Pages(mlflow_port, {"runs": page})
         if held is not None:
             console.print(held, style="yellow", soft_wrap=True, highlight=False, markup=False)
     else:  # A tracking server of one's own needs none beside it.
@@ -72,6 +72,21 @@ def _mlflow(places: Places, port: int) -> list[str]:
         "--backend-store-uri", places.tracking_uri,
         "--artifacts-destination", places.tracking_artifacts.as_uri(),
     ]  # fmt: skip
+
+
+def dagster_pages(port: int) -> dict[str, str]:
+    """Return what is shown -> the page of Dagster; its front page is a timeline, empty after `plumbline audit`."""
+    return {
+        "graph": f"http://{_LOOPBACK}:{port}/asset-groups",
+        "runs": f"http://{_LOOPBACK}:{port}/runs",
+    }
+
+
+class _Pages(NamedTuple):
+    """Where a server answers, and what is shown -> its page."""
+
+    port: int
+    addresses: Mapping[str, str]
 
 
 class _RunsPage(NamedTuple):
@@ -109,7 +124,7 @@ def _start(command: list[str], output: IO[str]) -> subprocess.Popen:
 
 def _watch(
     processes: dict[str, subprocess.Popen],
-    pages: dict[str, tuple[int, str]],
+    pages: Mapping[str, _Pages],
     console: Console,
     *,
     again: Mapping[str, Callable[[], subprocess.Popen]],
@@ -123,10 +138,11 @@ def _watch(
         if ended and time.monotonic() >= due:
             processes.update({name: again[name]() for name in ended})
             due = time.monotonic() + _AGAIN_S
-        for name, (port, address) in list(waiting.items()):
+        for name, (port, addresses) in list(waiting.items()):
             if _answers(port):
                 del waiting[name]
-                console.print(f"{name:<8} {address}", soft_wrap=True)
+                for shown, address in addresses.items():
+                    console.print(f"{name:<8} {shown:<6} {address}", soft_wrap=True)
                 if not waiting:
                     console.print("Ctrl-C stops everything.", style="dim")
         time.sleep(0.5)

@@ -3,6 +3,8 @@
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +42,16 @@ def say_warnings_plainly() -> None:
         handler = logging.StreamHandler()
         handler.setLevel(logging.WARNING)
         root.addHandler(handler)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on stderr that a command is at work, where that is a terminal: scripts and pipes see nothing of it."""
+    if not errors.is_terminal:
+        yield
+        return
+    with errors.status(what):
+        yield
 
 
 def say(text: object, *, style: str | None = None) -> None:

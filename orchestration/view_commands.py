@@ -16,13 +16,13 @@ def ui_command(
 ) -> None:
     """Serve Dagster and MLflow side by side, on this machine only, over the same store as `plumbline audit`.
 
-    In Dagster look at *Lineage*, expand a group, click an asset and pick a partition `dataset|encoder`.
-    In MLflow, on the page that is printed, tick two runs and press *Compare*.
+    On the page of the graph that is printed, expand a group, click an asset and pick a partition `dataset|encoder`.
+    On MLflow's page that is printed, tick two runs and press *Compare*.
     """
-    from orchestration.servers import serve
+    from orchestration.servers import dagster_pages, serve
 
     if browser:
-        webbrowser.open(f"http://127.0.0.1:{dagster_port}")
+        webbrowser.open(dagster_pages(dagster_port)["graph"])
     raise typer.Exit(
         serve(places_of(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console)
     )

@@ -14,6 +14,7 @@ from plumbline.report.changes import Changes
 from plumbline.report.reading import AuditSummary
 from plumbline.report.rows import in_order
 from plumbline.tables.schema import QUARANTINE_SCHEMA, Schema
+from plumbline.tables.suites import Suite
 
 LABEL_SHARES_SCHEMA: Schema = {
     "attribute": pl.String,
@@ -32,6 +33,8 @@ LABEL_ERRORS_SCHEMA: Schema = {
     "ci_low": pl.Float64,
     "ci_high": pl.Float64,
 }
+NOTHING_DECLARED = "nothing is declared of it, so that nothing was checked"
+"""What a check has observed that the audit file gives nothing to check."""
 CHECKS_SCHEMA: Schema = {
     "check": pl.String,
     "passed": pl.Boolean,
@@ -216,6 +219,8 @@ class ReportInputs:
         Columns of `plumbline.metrics.transfer_schema.TRANSFER_SCHEMA`: what each mitigation changes.
     changes : Changes or None
         What changed since the audit before; None where there was none.
+    suites : tuple of Suite
+        The prompt suites that encoders were asked.
     """
 
     audit: AuditSummary
@@ -232,6 +237,7 @@ class ReportInputs:
     lvlms: tuple[LvlmSummary, ...] = ()
     language: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     changes: Changes | None = None
+    suites: tuple[Suite, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse frames that lack a column, naming it."""

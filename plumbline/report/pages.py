@@ -12,7 +12,7 @@ from plumbline.report.figures.labels import balance_figure, label_error_figure
 from plumbline.report.figures.outcomes import harm_figure, proportions_figure
 from plumbline.report.figures.skew import skew_figure
 from plumbline.report.figures.trident import bubble_figure, gap_figure
-from plumbline.report.inputs import DatasetSummary, ReportInputs
+from plumbline.report.inputs import NOTHING_DECLARED, DatasetSummary, ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.rows import in_order, where
 from plumbline.report.transfer import TASKS
@@ -28,6 +28,13 @@ class Check:
     observed: str
     expected: str
     link: str | None
+
+    @property
+    def result(self) -> str:
+        """Return what became of it in a word."""
+        if self.observed == NOTHING_DECLARED:
+            return "not asked for"
+        return "passed" if self.passed else "failed"
 
 
 @dataclass(frozen=True)

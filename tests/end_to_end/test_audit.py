@@ -12,6 +12,7 @@ from homes import forward_passes, make_home
 from orchestration.instance import OWNER
 from plumbline.metrics.registry import METRICS
 from plumbline.tables.schema import METRIC_SCHEMA
+from plumbline.tables.suites import load_suite
 
 
 def test_an_audit_ends_with_findings_and_the_path_of_a_report(audited):
@@ -114,6 +115,11 @@ def test_one_mlflow_run_a_cell_and_condition_linked_both_ways(audited):
         sorted(run.data.tags["plumbline.condition"] for run in runs)
         == ["before"] * 2 + ["logit_adjustment"] * 2
     )
+    for run in runs:
+        named, asked = run.info.run_name, run.data.params
+        condition = run.data.tags["plumbline.condition"]
+        assert named.startswith(f"{asked['encoder']}__fairface {condition} ")
+        assert asked["suite.crime"] == load_suite("crime").hash[:12] and named.endswith(asked["cell_id"][:8])
     runs = [run for run in runs if run.data.tags["plumbline.condition"] == "before"]
     provenance = home.places.lake.read_table("provenance")
     assert {run.info.run_id for run in runs} == set(provenance["mlflow_run"])
@@ -167,6 +173,20 @@ def test_a_dataset_out_of_balance_is_refused_and_the_others_are_not(tmp_path):
     assert "label_balance failed" in output
     assert "refused, since these checks have not passed: records.label_balance" in output
     assert not home.places.lake.committed("image_embeddings", partition="lopsided|small-bazaar-3k")
+    assert "of an earlier audit" not in output, "there is no report"
+
+    # A report of another audit is there, and this one writes none.
+    home.places.report.write_text("an earlier audit's")
+    os.utime(home.places.report, (0, 0))
+    code, output = home.run("audit")
+    last = output.splitlines()[-1]
+    assert code == 1 and "of an earlier audit, not of this one" in last and str(home.places.report) in last
+
+    _, output = home.run("status")
+    words = "lopsided: check records.label_balance failed: age_group"
+    assert words in output and "expected 30% to 40%" in output
+    assert "refused, since checks have not passed: records.label_balance (failed)" in output
+    assert "not run" not in output and "mend what failed, then run `plumbline audit`" in output
 
 
 @pytest.mark.parametrize("command", [["--help"], ["audit", "--help"], ["status"]])

@@ -75,8 +75,9 @@ def test_both_servers_start_though_the_store_is_locked(places, monkeypatch):
     [locked] = [line for line in lines if "locked" in line]
     assert "end the program that holds it" in locked and "mlflow.db" in locked
     assert [line.split() for line in lines if line.startswith(("Dagster  ", "MLflow  "))] == [
-        ["Dagster", f"http://127.0.0.1:{dagster_port}"],
-        ["MLflow", f"http://127.0.0.1:{mlflow_port}"],
+        ["Dagster", "graph", f"http://127.0.0.1:{dagster_port}/asset-groups"],
+        ["Dagster", "runs", f"http://127.0.0.1:{dagster_port}/runs"],
+        ["MLflow", "runs", f"http://127.0.0.1:{mlflow_port}"],
     ]
     assert tried.exists()
 

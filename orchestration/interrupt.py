@@ -1,0 +1,43 @@
+"""Ctrl-C is answered at once, also while a model computes."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_OVER = 0
+
+
+@contextmanager
+def interrupt_told(say: Callable[[], None]) -> Iterator[None]:
+    """Call `say` on the first SIGINT that arrives inside, from a thread; how runs are ended is left as it is.
+
+    Python and Dagster act on the signal when code comes back to Python, which may be seconds later. That it arrived is
+    written to a pipe at once. Only the main thread of a process hears of signals: elsewhere nothing is said.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    thread = threading.Thread(target=_listen, args=(read, say), name="interrupt", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        # Not by closing: a process that was forked may hold the other end.
+        os.write(write, bytes([_OVER]))
+        thread.join()
+        os.close(read)
+        os.close(write)
+
+
+def _listen(pipe: int, say: Callable[[], None]) -> None:
+    told = False
+    while (number := os.read(pipe, 1)[0]) != _OVER:
+        if number == signal.SIGINT and not told:
+            told = True
+            say()
