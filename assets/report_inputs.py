@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from assets.asked_cells import cell_suites
 from assets.audit_changes import changes_since
 from assets.audit_tables import committed_of_audit, table_of_audit
 from assets.checks import BLOCKING_CHECKS, label_shares
@@ -13,6 +14,7 @@ from plumbline.mitigation.settings import is_leaking
 from plumbline.report import AbsentCell, AuditSummary, DatasetSummary, EncoderSummary, ReportInputs
 from plumbline.report.inputs import CHECKS_SCHEMA, LABEL_ERRORS_SCHEMA, PLANTED_SCHEMA
 from plumbline.storage import Committed
+from plumbline.tables.suites import Suite, load_suite
 from plumbline.world.truth import planted_rates
 from resources.places import PLANTED, Places
 
@@ -60,7 +62,27 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
         language=language_tables(places, {m: families for m, _, families in table.details["models"]}),
         published=table_of_audit(places, "paper_comparison", table),
         changes=changes_since(places, table),
+        suites=_suites(places, table, [encoder for encoder in encoders if encoder in audit.used_encoders]),
     )
+
+
+def _suites(places: Places, table: Committed, encoders: list[str]) -> tuple[Suite, ...]:
+    """Return the suites that the cells of the table were asked, those of text spaces and labels included, each once."""
+    lake, found = places.lake, {}
+    for dataset, model, _ in table.details["current"]:
+        # A table may be of an audit file that has changed since.
+        if (dataset, model) not in places.audit.cells:
+            continue
+        family = FAMILIES[lake.require("text_embeddings", partition=model).details["family"]]
+        found |= {suite.hash: suite for suite in cell_suites(places, dataset, model, family=family)}
+        extended = lake.committed("extended_records", partition=dataset)
+        if extended and extended.details.get("labeller_sha256"):
+            labels = load_suite("gender_labels")
+            found[labels.hash] = labels
+    if any(geometry.words.height for geometry in stored_geometry(places, encoders)):
+        perception = load_suite("perception")
+        found[perception.hash] = perception
+    return tuple(sorted(found.values(), key=lambda suite: (suite.id, suite.attribute or "", suite.hash)))
 
 
 def _not_tried(places: Places, table: Committed) -> list[dict[str, str]]:

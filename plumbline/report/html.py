@@ -22,6 +22,7 @@ from plumbline.report.language_listings import check_listing, lvlm_listing
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import confidence, count
 from plumbline.report.rows import checked
+from plumbline.report.suite_listings import suite_listing
 from plumbline.report.transfer_findings import transfer_findings
 from plumbline.report.visible import visible
 
@@ -94,6 +95,7 @@ def render(
             datasets=data_listings.dataset_listing(inputs),
             encoders=data_listings.encoder_listing(inputs),
             lvlms=lvlm_listing(inputs),
+            suites=suite_listing(inputs.suites),
             answer_checks=check_listing(inputs),
             absent=data_listings.absent_listing(inputs),
             not_tried=data_listings.not_tried_listing(inputs),

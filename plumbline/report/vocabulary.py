@@ -75,7 +75,7 @@ def sentence_start(text: str) -> str:
 def suite_title(suite: str) -> str:
     """Return a prompt suite in words."""
     titles = {
-        "crime": "crime and non-human, top-1 of 21 labels",
+        "crime": f"crime and non-human, top-1 of {len(load_suite('crime').candidates)} labels",
         "crime_pooled": "crime against non-human, each pooled",
         "trident": "Trident, single attribute",
         "trident_mixed": "Trident, mixed attributes",
