@@ -9,6 +9,7 @@ from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
 from plumbline.errors import PlumblineError, StorageError
 from plumbline.explain.chain import Link, changed_files, compared
+from plumbline.explain.prompts_asked import prompts_asked
 from plumbline.metrics.tested_events import TASKS
 from plumbline.storage import Committed
 from plumbline.tables.suites import Suite, load_suite
@@ -106,10 +107,10 @@ def _shards(places: Places, images: Committed) -> Iterator[Link]:
 
 
 def prompt_links(row: Mapping[str, Any], suites: tuple[Suite, ...]) -> Iterator[Link]:
-    """Yield the link of the prompts, rendered, as this version of Plumbline has them."""
-    known = {suite.hash: (suite.id, suite.texts) for suite in suites}
+    """Yield the link of the prompts, rendered, as this version has them; those of the row's event first."""
+    known = {suite.hash: (suite.id, prompts_asked(suite, row)) for suite in suites}
     tasks = [suite for task in TASKS for suite in suites if suite.id == task]
-    together = tuple(text for suite in tasks for text in suite.texts)
+    together = tuple(text for suite in tasks for text in prompts_asked(suite, row))
     known[digest_json([suite.hash for suite in tasks])] = (", ".join(TASKS), together)
     recorded = row["suite_hash"]
     name, texts = known.get(recorded, (str(row["suite"]), ()))
