@@ -19,7 +19,7 @@ from plumbline.audit_entries import (
 )
 from plumbline.audit_fit import SCENE_SUITES, TRIDENT_SUITES, unfit_parts
 from plumbline.audit_part import Part
-from plumbline.audit_values import MitigationId, Slug
+from plumbline.audit_values import SLUG, MitigationId, Slug
 from plumbline.digests import digest_json
 from plumbline.generation_entries import GenerateEntry, Generation, Language, LvlmEntry
 from plumbline.mitigation.entries import DEFAULT_MITIGATIONS, AnyMitigation
@@ -76,11 +76,9 @@ class Audit(Part):
         if not isinstance(content, dict) or content.get("labeller") is not None or not content.get("audit"):
             return content
         encoders = content.get("encoders")
-        return (
-            {**content, "labeller": next(iter(encoders))}
-            if isinstance(encoders, dict) and encoders
-            else content
-        )
+        first = next(iter(encoders), None) if isinstance(encoders, dict) else None
+        # An id that is not one is a mistake of its own.
+        return {**content, "labeller": first} if first and SLUG.fullmatch(str(first)) else content
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Audit:

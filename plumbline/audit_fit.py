@@ -37,6 +37,8 @@ def unfit_parts(audit: Audit) -> list[InitErrorDetails]:
 
 
 def _empty_choices(audit: Audit) -> Iterator[InitErrorDetails]:
+    if audit.audit and not audit.encoders:
+        yield unfit(("encoders",), {}, "at least one encoder: `audit` asks encoders, `generate` asks `lvlms`")
     for i, entry in enumerate(audit.audit):
         for key, defined in (("encoders", audit.encoders), ("datasets", audit.datasets)):
             if not getattr(entry, key):

@@ -142,6 +142,18 @@ def test_the_first_encoder_labels_where_none_is_named_and_none_where_no_encoder_
     assert audit.labeller == next(iter(audit.encoders)) != read_audit(SHIPPED).labeller
 
 
+def test_encoders_are_demanded_where_they_are_asked_something(tmp_path):
+    with pytest.raises(ConfigError, match=r"key encoders\n[\s\S]*at least one encoder"):
+        read_audit(write(tmp_path, encoders=None, labeller=None, watch=None))
+
+
+def test_an_id_that_is_none_is_the_only_mistake_told_of_it(tmp_path):
+    encoders = {"Mine!": {"address": "local-dir:x"}}
+    with pytest.raises(ConfigError) as caught:
+        read_audit(write(tmp_path, encoders=encoders, labeller=None, watch=None))
+    assert "key labeller" not in str(caught.value) and "Mine!" in str(caught.value)
+
+
 def test_automatic_labels_are_used_where_trident_asks_for_them_or_a_balance_does(tmp_path):
     shipped = read_audit(SHIPPED)
     assert shipped.uses_automatic_labels("fairface")

@@ -66,16 +66,18 @@ def fit_logit_adjustment(
     learned = learn(
         x, y, train, n_classes=n_classes, mode=mode, learning_rate=learning_rate, epochs=epochs, selection=selection
     )  # fmt: skip
-    # In the order of the fields of a LogitAdjustment.
-    settings = (mode, selection, n_classes, per_class, learning_rate, epochs, trials, seed)
+    settings: dict[str, Any] = {
+        "mode": mode, "selection": selection, "n_classes": n_classes, "per_class": per_class,
+        "learning_rate": learning_rate, "epochs": epochs, "trials": trials, "seed": seed,
+    }  # fmt: skip
     probes: int | slice = 0 if np.ndim(logits) == 2 else slice(None)
     return LogitAdjustment(
-        learned.factors[probes],
-        train,
-        np.moveaxis(learned.losses, 0, -1)[probes],
-        learned.chosen[probes],
-        *settings,
-        fitted_on=digest_json([*_digests(learned, x, y, selection), settings]),
+        factors=learned.factors[probes],
+        train_rows=train,
+        losses=np.moveaxis(learned.losses, 0, -1)[probes],
+        chosen_epochs=learned.chosen[probes],
+        fitted_on=digest_json([*_digests(learned, x, y, selection), tuple(settings.values())]),
+        **settings,
     )
 
 

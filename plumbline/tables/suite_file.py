@@ -63,6 +63,12 @@ class _Listed(_Head):
         return self
 
 
+PUBLISHED = (
+    "agency", "communion", "crime", "crime_pooled", "gender_labels", "markedness", "pata_captions", "perception",
+    "templates", "trident",
+)  # fmt: skip
+"""The suites of the papers; those of one's own list their words, and name events of their own."""
+
 _MODELS: dict[str, type[_Head]] = {"outcomes": _Listed, "labels": _Listed}
 """Family -> what its files hold; the published families that build prompts in other ways have the head checked."""
 
@@ -94,13 +100,18 @@ def read_suite_file(path: Path) -> dict[str, Any]:
         raise ConfigError(
             "a file of prompts is not right",
             where=f"{path}, key {key}" if key else path,
-            found=None
-            if first["type"] in ("missing", "value_error") and not key
-            else repr(first["input"])[:200],
+            found=None if first["type"] == "missing" or not key else repr(first["input"])[:200],
             expected=first["msg"].removeprefix("Value error, "),
         ) from error
     if found.id != path.stem:
         raise ConfigError(
             "a suite is named as its file", where=f"{path}, key id", found=found.id, expected=path.stem
+        )
+    if path.stem not in PUBLISHED and found.family != "outcomes":
+        raise ConfigError(
+            "a suite of one's own lists words and events",
+            where=f"{path}, key family",
+            found=found.family,
+            expected="outcomes; the other families are those of the published suites alone",
         )
     return content

@@ -10,7 +10,7 @@ from typing import Any
 
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
-from plumbline.tables.suite_file import read_suite_file
+from plumbline.tables.suite_file import PUBLISHED, read_suite_file
 
 GENDERS = ("man", "woman")
 VALENCES = ("negative", "neutral", "positive")
@@ -117,7 +117,22 @@ def _read(name: str) -> dict[str, Any]:
     path = Path(str(files("plumbline.tables"))) / "suites" / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError("there is no such prompt suite", found=name, expected=", ".join(suite_names()))
-    return read_suite_file(path)
+    content = read_suite_file(path)
+    if name not in PUBLISHED:
+        _require_own_events(path, content)
+    return content
+
+
+def _require_own_events(path: Path, content: dict[str, Any]) -> None:
+    """Refuse a suite of one's own whose numbers would be mixed with published ones of the same event."""
+    published = {event for name in PUBLISHED for event in _read(name).get("events", ())}
+    if taken := sorted(published.intersection(content.get("events", ()))):
+        raise ConfigError(
+            "an event of a suite of one's own has the name of a published one",
+            where=f"{path}, key events",
+            found=", ".join(taken),
+            expected=f"another name, such as {path.stem}_{taken[0]}",
+        )
 
 
 def suite_names() -> tuple[str, ...]:

@@ -121,7 +121,7 @@ def test_specific_texts_pass_to_the_last_bit_and_lengths_stay(planted):
 
 
 @pytest.mark.parametrize("stop_after", [1, 2])
-def test_an_interrupted_training_goes_on_to_the_assert_same_fit(encoder, stop_after):
+def test_an_interrupted_training_goes_on_to_the_same_fit(encoder, stop_after):
     # The texts without an image are drawn anew in every step.
     rows, settings = rows_of(encoder), QUICK.model_copy(update={"neutral_captions": True})
     whole = fit_saner(encoder, rows, settings, seed=1)

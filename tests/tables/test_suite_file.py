@@ -1,28 +1,40 @@
 """A file of prompts that somebody wrote is a suite, or is refused with the place of its mistake."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from plumbline.errors import ConfigError
 from plumbline.tables import suites
-from plumbline.tables.suite_file import read_suite_file
+from plumbline.tables.suite_file import PUBLISHED, read_suite_file
 
 PAGE = Path(__file__).parents[2] / "docs" / "inputs.md"
 JOBS = re.search(r"```text\n(id: jobs\n.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[1]
 
 
 def test_the_suite_of_the_page_is_one(tmp_path, monkeypatch):
-    (tmp_path / "suites").mkdir()
+    shutil.copytree(Path(suites.__file__).parent / "suites", tmp_path / "suites")
     (tmp_path / "suites" / "jobs.yaml").write_text(JOBS, "utf-8")
     monkeypatch.setattr(suites, "files", lambda package: tmp_path)
     monkeypatch.setattr(suites, "_read", suites._read.__wrapped__)
-    assert suites.suite_names() == ("jobs", "trident_composite")
+    assert set(suites.suite_names()) == {*PUBLISHED, "jobs", "trident_composite"}
     suite = suites.load_suite.__wrapped__("jobs")
     assert suite.texts[:2] == ("a photo of a cleaner", "a photo of a porter")
     assert suite.events == {"low_paid": ("low_paid",)} and suite.skewed_events == ("low_paid",)
     assert suites.shows_mitigation("jobs")
+
+
+def test_an_event_of_a_published_suite_is_not_taken(tmp_path):
+    path, content = tmp_path / "jobs.yaml", {"events": {"low_paid": (), "crime": ()}}
+    with pytest.raises(ConfigError, match=r"key events\n.*found:\s+crime\n.*such as jobs_crime"):
+        suites._require_own_events(path, content)
+    suites._require_own_events(path, {"events": {"low_paid": ()}})
+
+
+def test_every_shipped_suite_is_a_published_one():
+    assert set(suites.suite_names()) == {*PUBLISHED, "trident_composite"}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +49,7 @@ def test_the_suite_of_the_page_is_one(tmp_path, monkeypatch):
         ("skewed_events: [low_paid]", "skewed_events: [paid]", "jobs.yaml", "paid is none"),
         ("skewed_events:", "skewed_event:", "key skewed_event", "Extra inputs are not permitted"),
         ("family: outcomes", "family: outcome", "key family", "'outcomes'"),
+        ("family: outcomes", "family: perception", "key family", "expected: outcomes"),
         ("family: outcomes", "family: [outcomes", "jobs.yaml", "line 3"),
     ],
 )  # fmt: skip

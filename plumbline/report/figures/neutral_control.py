@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -15,9 +15,6 @@ from plumbline.report.figures.panels import WIDTH, axis_title, number_scale, row
 from plumbline.report.numbers import number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, in_order, where
-
-if TYPE_CHECKING:
-    pass
 
 
 def control_figure(
