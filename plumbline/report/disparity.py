@@ -137,7 +137,7 @@ def told_by_another(found: Disparity, what: str, topic: tuple[str, ...], reading
     over = found.others[0]
     sentence = (
         f"{subject}: no evidence of {what} over all groups; {told[0]}{remark(over)}. {sentence_start(partly)}.{shares} "
-        f"{still_possible(over)}"
+        f"{still_possible(over, share=over is found.parity)}"
     )
     return _of(over, "none", what, topic, sentence)
 

@@ -40,11 +40,11 @@ def interval_words(row: Row, reading: Reading, *, share: bool = False) -> str:
     return ends if ends == NO_INTERVAL else f"{confidence(reading.confidence)} CI {ends}"
 
 
-def still_possible(row: Row) -> str:
+def still_possible(row: Row, *, share: bool = False) -> str:
     """Say, of a row that is no evidence, how large it may be all the same, or why nobody knows."""
     told = "This does not show its absence: "
     if not math.isnan(or_nan(row["ci_high"])):
-        return f"{told}the interval reaches {number(row['ci_high'])}."
+        return f"{told}the interval reaches {(percent if share else number)(row['ci_high'])}."
     why = re.search(r"no interval: ([^;]+)", row["reason"] or "")
     return f"{told}it has no interval{f' ({why[1]})' if why else ''}."
 

@@ -108,6 +108,12 @@ def test_without_evidence_over_all_groups_that_is_what_is_said():
     assert told.endswith("This does not show its absence: the interval reaches 4.0.")
 
 
+def test_a_parity_difference_without_evidence_is_said_in_percent():
+    finding, told = only(rows(parity=WEAK_PARITY))
+    assert finding.tone == "none" and "share differ by 20 points (95% CI 0–40%" in told
+    assert told.endswith("This does not show its absence: the interval reaches 40%.")
+
+
 def test_with_no_other_reading_it_cannot_be_said():
     finding, told = only(rows())
     assert finding.tone == "undefined" and "no evidence" not in told
