@@ -60,6 +60,20 @@ class AskedFor(dg.AutomationCondition):
         return dg.AutomationResult(context=context, true_subset=found)
 
 
+class UsesAutomaticLabels(dg.AutomationCondition):
+    """True for cells of datasets of which something is asked that depends on automatic gender labels."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
+        """Keep the candidates whose dataset's automatic labels must be right."""
+        audit = self._places.audit
+        using = {dataset for dataset in audit.used_datasets if audit.uses_automatic_labels(dataset)}
+        found = _only(context.candidate_subset, lambda key: key.partition("|")[0] in using)
+        return dg.AutomationResult(context=context, true_subset=found)
+
+
 class UpdatedElsewhere(dg.AutomationCondition):
     """True for partitions that depend on updated ones of another asset in a way that Dagster's mappings do not say.
 

@@ -181,6 +181,16 @@ def test_a_dataset_whose_checks_fail_stops_there_and_is_not_tried_for_ever(home)
     assert joined(home.follow())["tracked_run"] == {"one|old", "one|new"}
 
 
+@pytest.mark.parametrize("suites", [["crime"], ["crime", "trident"]])
+def test_bad_automatic_labels_stop_only_what_uses_them(home, suites):
+    home.write({**AUDIT, "audit": [{"encoders": ["old"], "datasets": ["one"], "suites": suites}]})
+    home.refused, home.failing = frozenset({"one"}), frozenset({"extended_records"})
+    home.observe("dataset_folder", "one")
+    total = joined(home.follow())
+    assert total["extended_records"] == {"one"}
+    assert total.get("tracked_run", set()) == ({"one|old"} if suites == ["crime"] else set())
+
+
 def test_a_changed_generative_model_is_asked_anew_alone(home):
     home.observe("lvlm_checkpoint", "other")
     asked = home.follow()
