@@ -92,7 +92,8 @@ def _sort_models(places: Places, instance: dg.DagsterInstance, datasets: dict[st
             stored = StoredAnswers.find(places, model)
             _require_todays_answers(stored, datasets, versions)
             families = _current_families(stored)
-            found.models += [CurrentModel(model, stored.identity, families)] if families else []
+            if families:
+                found.models.append(CurrentModel(model, stored.identity, families))
             if lacking := [name for name in LANGUAGE_TABLES if name not in families]:
                 raise PlumblineError(f"not computed, or out of date: {', '.join(lacking)}")
         except PlumblineError as error:

@@ -58,7 +58,8 @@ def plan_command(
         say(f"{dataset}: not on this disk; {size.images:,} images as published ({size.source})")
     _read(places, without=absent)
     encoders = plan_encoders(places, absent)
-    if places.audit.audits_encoders:
+    # A dataset is labelled too where only generative models are asked about it.
+    if encoders.cells or places.audit.audits_encoders:
         _print_encoders(
             encoders,
             Rates(images_per_second or _IMAGES, pairs_per_second or _PAIRS),
