@@ -29,7 +29,9 @@ _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
 
 
 @dg.asset(
-    deps=["records", *CELL_TABLES, "valence_geometry", *LANGUAGE_TABLES], kinds={"polars", "parquet"}, **_SPEC
+    deps=["records", *CELL_TABLES, "valence_geometry", *LANGUAGE_TABLES],
+    kinds={"polars", "parquet"},
+    **_SPEC | {"code_version": "2"},
 )
 def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     """Every number of the audit in one table: estimate, interval, p, q, n, reason, and the digests it comes from.

@@ -39,7 +39,7 @@ def require_passed(
     if refused:
         raise dg.Failure(
             description=f"{dataset}: refused, since these checks have not passed: {', '.join(refused)}. "
-            "Their words are beside the dataset above, and in Dagster at the checks of its assets; mend the dataset, "
+            "`plumbline status` repeats what they found, as do the checks of its assets in Dagster; mend the dataset, "
             "or state other ranges in the audit file, and audit again.",
             allow_retries=False,
         )

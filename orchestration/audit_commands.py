@@ -89,7 +89,7 @@ def report_command(
 def asked_of(audit: Audit) -> str:
     """Return how much is audited; of what the audit file does not ask for nothing is said."""
     models = len(audit.asked_models)
-    parts = [f"encoders × datasets to audit: {len(audit.cells)}"] if audit.audits_encoders else []
+    parts = [f"encoders × datasets to audit: {len(audit.cells)}"] if audit.tells_of_encoders else []
     return ", ".join(parts + ([f"generative models: {models}"] if models else []))
 
 
@@ -105,7 +105,7 @@ def conclude(places: Places, outcome, *, seconds: float) -> None:
         )
     say_undelivered(outcome.undelivered)
     audited = places.audit
-    work = [f"{outcome.forward_passes} forward passes"] if audited.audits_encoders else []
+    work = [f"{outcome.forward_passes} forward passes"] if audited.tells_of_encoders else []
     work += [f"{outcome.generated:,} answers generated"] if audited.generate else []
     console.print(f"{', '.join(work)}, {seconds:.0f} s", style="dim", highlight=False)
     if outcome.failures:

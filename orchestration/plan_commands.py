@@ -59,7 +59,7 @@ def plan_command(
     _read(places, without=absent)
     encoders = plan_encoders(places, absent)
     # A dataset is labelled too where only generative models are asked about it.
-    if encoders.cells or places.audit.audits_encoders:
+    if encoders.cells or places.audit.tells_of_encoders:
         _print_encoders(
             encoders,
             Rates(images_per_second or _IMAGES, pairs_per_second or _PAIRS),

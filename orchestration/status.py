@@ -44,7 +44,7 @@ def print_status(places: Places, instance: dg.DagsterInstance, *, console: Conso
         for check in checks:
             told = f"  {dataset}: check {check.name} failed: {check_words(places, dataset, check)}"
             console.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
-    if audit.audits_encoders:
+    if audit.tells_of_encoders:
         console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
     if audit.designs:
         console.print(

@@ -173,8 +173,8 @@ class Audit(Part):
         return tuple(dict.fromkeys(model for model, _ in self.designs))
 
     @property
-    def audits_encoders(self) -> bool:
-        """Return whether encoders are what is told of: they are asked something, or no generative model is either."""
+    def tells_of_encoders(self) -> bool:
+        """Return whether commands tell how encoders stand: also where nothing at all is asked, so that it is seen."""
         return bool(self.cells) or not self.designs
 
     @cached_property

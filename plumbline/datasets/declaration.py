@@ -120,9 +120,9 @@ class Declaration:
 
     @property
     def filled(self) -> frozenset[str]:
-        """Return the label columns that are known to be filled, by a rule or as the base attribute.
+        """Return the label columns that a rule or the base attribute fills.
 
-        But for a `gender` of a user's own table that `values` does not map and that is no base: it may be empty.
+        A rule may leave a cell empty: `gender` of a user's own table, where it is not the base attribute.
         """
         named = (*(rule.column for rule in self.rules), self.base_attribute)
         return frozenset(column for column in named if column is not None)

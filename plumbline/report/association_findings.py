@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, finding_of, or_nan, remark, subject_of, uncertainty
+from plumbline.report.evidence import evidence, finding_of, remark, subject_of, uncertainty
 from plumbline.report.figures.associations import OTHERS, scale_rows, scale_title
 from plumbline.report.figures.markedness import AVERAGED
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import agreeing_decimals, number, percent
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, where
+from plumbline.report.rows import Row, defined, or_nan, where
 from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, finding_of, or_nan, remark, uncertainty
+from plumbline.report.evidence import evidence, finding_of, remark, uncertainty
 from plumbline.report.figures.confounds import PROTECTED
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.numbers import number
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, reason_of, significance_level, where
+from plumbline.report.rows import Row, defined, or_nan, reason_of, significance_level, where
 from plumbline.report.vocabulary import attribute_title, sentence_start
 
 SPLIT = ("pose", "smiling")

@@ -17,7 +17,7 @@ from plumbline.report.numbers import (
     percent_interval,
 )
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, significance_level
+from plumbline.report.rows import Row, defined, or_nan, significance_level
 from plumbline.tables.row_identity import row_id
 
 
@@ -67,11 +67,6 @@ def subject_of(row: Row) -> str:
 def remark(row: Row) -> str:
     """Return what else is to be known of a row, to stand behind its sample size; empty without a reason."""
     return f"; {row['reason']}" if row["reason"] else ""
-
-
-def or_nan(value: float | None) -> float:
-    """Return a value as float, nan for none."""
-    return math.nan if value is None else float(value)
 
 
 def finding_of(

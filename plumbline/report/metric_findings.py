@@ -5,13 +5,13 @@ from __future__ import annotations
 import polars as pl
 
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.evidence import evidence, finding_of, interval_words, name_of, or_nan, uncertainty
+from plumbline.report.evidence import evidence, finding_of, interval_words, name_of, uncertainty
 from plumbline.report.figures.outcomes import HARM_EVENTS, VARIANT_SUITES
 from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.numbers import percent, percent_interval
 from plumbline.report.parity_findings import parity_findings
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, reason_of, where
+from plumbline.report.rows import Row, defined, or_nan, reason_of, where
 from plumbline.report.skew_findings import skew_findings
 from plumbline.report.vocabulary import (
     attribute_title,

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, finding_of, or_nan, subject_of, uncertainty
+from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
 from plumbline.report.figures.associations import scale_title
 from plumbline.report.figures.rankings import RANKED, ranking_rows
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import count, number
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, where
+from plumbline.report.rows import Row, or_nan, where
 from plumbline.report.vocabulary import attribute_title, group_faces, sentence_start
 
 _ABSENT = 10.0

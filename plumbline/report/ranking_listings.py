@@ -6,13 +6,13 @@ import math
 
 import polars as pl
 
-from plumbline.report.evidence import evidence, or_nan
+from plumbline.report.evidence import evidence
 from plumbline.report.figures.associations import SCALES, scale_title
 from plumbline.report.figures.rankings import ATTRIBUTES, EQUAL, ranking_rows
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import bare_p, count, interval, number, with_interval
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, in_order, where
+from plumbline.report.rows import Row, by, in_order, or_nan, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
 

@@ -6,12 +6,12 @@ import math
 
 import polars as pl
 
-from plumbline.report.evidence import finding_of, interval_words, or_nan
+from plumbline.report.evidence import finding_of, interval_words
 from plumbline.report.figures.wordings import TASK_TITLES, TEMPLATES, bias_rows, is_control, template_title
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import number, p_value, percent
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, where
+from plumbline.report.rows import Row, by, defined, or_nan, where
 
 DEFAULT = "positive_minus_negative"
 

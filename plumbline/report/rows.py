@@ -76,6 +76,11 @@ def defined(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
+def or_nan(value: float | None) -> float:
+    """Return a value as a float, NaN for none."""
+    return math.nan if value is None else float(value)
+
+
 def reason_of(*rows: Row) -> str:
     """Return why a number is undefined: the first reason that one of some rows gives."""
     return next((str(row["reason"]) for row in rows if row["reason"]), "no reason was recorded")

@@ -7,12 +7,12 @@ import math
 import polars as pl
 
 from plumbline.report.disparity import Disparity, group_shares, told_by_another
-from plumbline.report.evidence import evidence, finding_of, or_nan, still_possible, subject_of, uncertainty
+from plumbline.report.evidence import evidence, finding_of, still_possible, subject_of, uncertainty
 from plumbline.report.figures.skew import skew_rows
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import number
 from plumbline.report.reading import Reading
-from plumbline.report.rows import defined, reason_of
+from plumbline.report.rows import defined, or_nan, reason_of
 from plumbline.report.vocabulary import attribute_title, event_title, sentence_start
 
 

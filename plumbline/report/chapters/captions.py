@@ -6,7 +6,7 @@ import polars as pl
 
 from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.disparity import Disparity, told_by_another
-from plumbline.report.evidence import evidence, finding_of, or_nan, subject_of, uncertainty
+from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.captions import ATTRIBUTES, SUITE, caption_event, heat_figure
 from plumbline.report.figures.outcomes import proportions_figure
@@ -15,7 +15,7 @@ from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing, share, skew_listing
 from plumbline.report.numbers import bare_p, count, number, percent
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, reason_of, where
+from plumbline.report.rows import Row, by, defined, in_order, or_nan, reason_of, where
 from plumbline.report.vocabulary import attribute_title, group_faces, group_title, sentence_start
 
 

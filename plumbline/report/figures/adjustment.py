@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from plumbline.report.figures.canvas import Picture, with_tips
-from plumbline.report.figures.marks import LegendDot, as_float
+from plumbline.report.figures.marks import LegendDot
 from plumbline.report.figures.palette import BLUE, GREY, VERMILION
 from plumbline.report.figures.panels import panels_figure, percent_scale
 from plumbline.report.numbers import percent
-from plumbline.report.rows import Row, by, in_order, where
+from plumbline.report.rows import Row, by, in_order, or_nan, where
 from plumbline.report.vocabulary import probes, suite_title
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ def _dumbbells(axes: Axes, words: list[str], values: dict[tuple[str, ...], Row],
     for better, colour in ((True, BLUE), (False, VERMILION)):
         pairs = []
         for y, word in enumerate(words):
-            old = as_float(values.get((word, "before", "mean"), {}).get("value"))
-            new = as_float(values.get((word, condition, "mean"), {}).get("value"))
-            spread = as_float(values.get((word, condition, "sd"), {}).get("value"))
+            old = or_nan(values.get((word, "before", "mean"), {}).get("value"))
+            new = or_nan(values.get((word, condition, "mean"), {}).get("value"))
+            spread = or_nan(values.get((word, condition, "sd"), {}).get("value"))
             if math.isfinite(old) and math.isfinite(new) and (new >= old) is better:
                 pairs.append((y, word, old, new, spread))
         if not pairs:

@@ -10,12 +10,12 @@ import polars as pl
 
 from plumbline.report.evidence import both_tests, evidence, in_ends
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark, as_float, attribute_dots, attribute_entry
+from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark, attribute_dots, attribute_entry
 from plumbline.report.figures.palette import GREY
 from plumbline.report.figures.panels import ends_with_room, number_scale, panels_figure
 from plumbline.report.numbers import MINUS
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, in_order, largest_first, where
+from plumbline.report.rows import Row, in_order, largest_first, or_nan, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def association_figure(table: pl.DataFrame, reading: Reading, *, model: str, dat
     scales = in_order(rows["event"], SCALES)
     lines = ComparisonLines.of(rows)
     low, high = ends_with_room(
-        as_float(row[name]) for row in rows.to_dicts() for name in ("value", "ci_low", "ci_high")
+        or_nan(row[name]) for row in rows.to_dicts() for name in ("value", "ci_low", "ci_high")
     )
     attributes = in_order(rows["attribute"], ATTRIBUTES)
 

@@ -17,12 +17,12 @@ from plumbline.report.figures.canvas import (
     with_tips,
     write,
 )
-from plumbline.report.figures.marks import LegendDot, as_float, legend
+from plumbline.report.figures.marks import LegendDot, legend
 from plumbline.report.figures.palette import BLUE, FAINT, GREY, INK, SOFT
 from plumbline.report.figures.panels import WIDTH, axis_title, panel_title
 from plumbline.report.numbers import percent, percent_interval
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, where
+from plumbline.report.rows import Row, by, defined, in_order, or_nan, where
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def calibration_figure(
                 axes = panel(figure, left + column * (each + 26), top + row * (height + gap), each, height)
                 own = by(where(shares, model=model, event=event), "group")
                 _curve_frame(axes, bins, bottom=row == len(names) - 1, first=column == 0)
-                _fill(axes, [as_float(filled.get((model, event, b), {}).get("value")) for b in bins])
+                _fill(axes, [or_nan(filled.get((model, event, b), {}).get("value")) for b in bins])
                 _curve(axes, [own.get((b,)) for b in bins], reading)
                 if row == 0:
                     panel_title(axes, event)

@@ -9,7 +9,7 @@ import polars as pl
 
 from plumbline.report.evidence import both_tests, evidence
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark, as_float
+from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark
 from plumbline.report.figures.palette import AMBER, BLUE, GREEN, SOFT
 from plumbline.report.figures.panels import apart
 from plumbline.report.figures.row_panels import RowPanel, Rows, Series, ends_of, row_figure
@@ -17,7 +17,7 @@ from plumbline.report.figures.toxicity import by_panels
 from plumbline.report.language_words import attributes_in, headline_prompt, prompt_title, prompts_in
 from plumbline.report.numbers import count, interval, money, number, p_value, percent, percent_interval
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, first, in_order, where
+from plumbline.report.rows import Row, first, in_order, or_nan, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
 _ATTRIBUTE_STYLES = {
@@ -57,7 +57,7 @@ def group_figure(
     line : callable, optional
         From the number of groups to where an upright line stands.
     """
-    if not any(math.isfinite(as_float(value)) for value in rows["value"]):
+    if not any(math.isfinite(or_nan(value)) for value in rows["value"]):
         return None
     groups = in_order(rows["group"], ())
     drawn = [
@@ -123,7 +123,7 @@ def rating_figure(
 
 
 def _headed(question: str, gap: Row | None) -> str:
-    if gap is None or not math.isfinite(as_float(gap["value"])):
+    if gap is None or not math.isfinite(or_nan(gap["value"])):
         return prompt_title(question)
     level = p_value(gap["q"], "q") if gap["q"] is not None else p_value(gap["p"])
     size = money(gap["value"]) if question == "salary" else number(gap["value"])

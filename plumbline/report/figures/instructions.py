@@ -10,12 +10,12 @@ import polars as pl
 from plumbline.report.evidence import evidence
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.group_numbers import group_mark
-from plumbline.report.figures.marks import LegendDot, Mark, as_float
+from plumbline.report.figures.marks import LegendDot, Mark
 from plumbline.report.figures.palette import BLUE, SLATE, VERMILION
 from plumbline.report.figures.row_panels import RowPanel, Rows, Series, ends_of, row_figure
 from plumbline.report.language_words import MAX_TITLES, instructions_in
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row
+from plumbline.report.rows import Row, or_nan
 from plumbline.report.vocabulary import attribute_title
 
 LOWERS, RAISES, NO_EVIDENCE, UNDEFINED = "lowers", "raises", "no evidence", "undefined"
@@ -36,7 +36,7 @@ LENGTH = "response_length_change"
 
 def verdict(row: Row, reading: Reading) -> str:
     """Return whether an instruction lowers or raises something, as far as chance allows to say so."""
-    if not math.isfinite(as_float(row["value"])):
+    if not math.isfinite(or_nan(row["value"])):
         return UNDEFINED
     if not evidence(row, reading) or row["value"] == 0:
         return NO_EVIDENCE

@@ -7,12 +7,12 @@ import math
 import polars as pl
 
 from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width
-from plumbline.report.figures.marks import LegendDot, Mark, as_float, attribute_dots, cap_of, legend
+from plumbline.report.figures.marks import LegendDot, Mark, attribute_dots, cap_of, legend
 from plumbline.report.figures.palette import BLUE, FAINT, INK, VERMILION
 from plumbline.report.figures.panels import WIDTH, axis_title, panel_title, percent_scale, rows_axes
 from plumbline.report.inputs import DatasetSummary
 from plumbline.report.numbers import percent, percent_interval
-from plumbline.report.rows import Row, defined, in_order, where
+from plumbline.report.rows import Row, defined, in_order, or_nan, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
 OVERALL = "overall"
@@ -82,7 +82,7 @@ def _largest(rows: list[Row]) -> float:
 def _bars(axes, rows: list[Row]) -> None:  # type: ignore[no-untyped-def]
     for y, row in enumerate(rows):
         colour = VERMILION if is_outside(row) else BLUE
-        axes.barh(y, as_float(row["share"]), height=0.74, color=colour, zorder=2)
+        axes.barh(y, or_nan(row["share"]), height=0.74, color=colour, zorder=2)
         ends = [row[name] for name in ("expected_low", "expected_high") if defined(row[name])]
         axes.plot(
             ends, [y] * len(ends), "|", color=INK, markersize=17, markeredgewidth=1.6, zorder=3, clip_on=False
@@ -142,5 +142,5 @@ def _error_mark(row: Row, y: int) -> Mark:
         f"[{percent_interval(row['ci_low'], row['ci_high'])}]"
     )
     return Mark(
-        y=y, value=as_float(row["rate"]), low=as_float(row["ci_low"]), high=as_float(row["ci_high"]), tip=tip
+        y=y, value=or_nan(row["rate"]), low=or_nan(row["ci_low"]), high=or_nan(row["ci_high"]), tip=tip
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.report.figures.canvas import with_tips
 from plumbline.report.figures.palette import SOFT, attribute_colour, attribute_marker
 from plumbline.report.numbers import UNDEFINED
-from plumbline.report.rows import Row
+from plumbline.report.rows import Row, or_nan
 from plumbline.report.vocabulary import attribute_title
 
 if TYPE_CHECKING:
@@ -41,13 +41,8 @@ class Mark:
     @classmethod
     def of(cls, row: Row, y: float, tip: str, *, filled: bool = True) -> Mark:
         """Return the estimate and interval of a row of a table."""
-        value, low, high = (as_float(row[name]) for name in ("value", "ci_low", "ci_high"))
+        value, low, high = (or_nan(row[name]) for name in ("value", "ci_low", "ci_high"))
         return cls(y=y, value=value, low=low, high=high, tip=tip, filled=filled)
-
-
-def as_float(value: float | None) -> float:
-    """Return NaN for None."""
-    return math.nan if value is None else float(value)
 
 
 def dots_with_intervals(

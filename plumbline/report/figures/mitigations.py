@@ -18,7 +18,7 @@ from plumbline.report.figures.canvas import (
     with_tips,
     write,
 )
-from plumbline.report.figures.marks import LegendDot, as_float, legend
+from plumbline.report.figures.marks import LegendDot, legend
 from plumbline.report.figures.palette import BLUE, GREY, INK, SLATE, SOFT, VERMILION
 from plumbline.report.figures.panels import (
     WIDTH,
@@ -29,7 +29,7 @@ from plumbline.report.figures.panels import (
     rows_axes,
 )
 from plumbline.report.numbers import count, p_value
-from plumbline.report.rows import Row
+from plumbline.report.rows import Row, or_nan
 from plumbline.report.transfer import BLOCKS, COSTS, SIX_AXES, Block, Tried, axis_of, block_of, place
 from plumbline.report.transfer_words import both_values, change, change_interval, row_title, row_words
 
@@ -93,7 +93,7 @@ def _blocks(rows: Sequence[Row]) -> list[_Rows]:
 def _scale(rows: Sequence[Row], block: Block) -> tuple[float, float]:
     """Return where a scale begins and ends: all values, and intervals unless they dwarf the values."""
     values = [
-        v for r in rows for v in (as_float(r["value_before"]), as_float(r["value_after"])) if math.isfinite(v)
+        v for r in rows for v in (or_nan(r["value_before"]), or_nan(r["value_after"])) if math.isfinite(v)
     ]
     ends = [v for r in rows for v in _whisker(r) if math.isfinite(v)]
     largest = max(values, default=0.0)
@@ -108,8 +108,8 @@ def _scale(rows: Sequence[Row], block: Block) -> tuple[float, float]:
 
 def _whisker(row: Row) -> tuple[float, float]:
     """Return the interval of the change as values after: what the value before would become."""
-    before = as_float(row["value_before"])
-    return before + as_float(row["ci_low"]), before + as_float(row["ci_high"])
+    before = or_nan(row["value_before"])
+    return before + or_nan(row["ci_low"]), before + or_nan(row["ci_high"])
 
 
 def _picture(
@@ -185,7 +185,7 @@ def _changes(axes: Axes, rows: _Rows, one: Tried) -> None:
 
 
 def _finite(row: Row) -> bool:
-    return all(math.isfinite(as_float(row[name])) for name in ("value", "value_before", "value_after"))
+    return all(math.isfinite(or_nan(row[name])) for name in ("value", "value_before", "value_after"))
 
 
 def _dumbbells(axes: Axes, rows: _Rows, marked: list[tuple[int, Row]], one: Tried, verdict: str) -> None:

@@ -9,12 +9,12 @@ import polars as pl
 
 from plumbline.report.evidence import in_ends
 from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width
-from plumbline.report.figures.marks import LegendDot, Mark, as_float, dots_with_intervals, legend
+from plumbline.report.figures.marks import LegendDot, Mark, dots_with_intervals, legend
 from plumbline.report.figures.palette import FAINT, SLATE
 from plumbline.report.figures.panels import WIDTH, axis_title, number_scale, rows_axes
 from plumbline.report.numbers import number
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, in_order, where
+from plumbline.report.rows import Row, by, in_order, or_nan, where
 
 
 def control_figure(
@@ -30,7 +30,7 @@ def control_figure(
     marks = [_cosine_mark(row, names.index(row["model"]), spread) for row in means.to_dicts()]
     left = text_width([label(name) for name in names]) + 32
     height = 12 + 26 * len(names)
-    bands = [(m, as_float(spread.get((names[int(m.y)],), {}).get("value"))) for m in marks]
+    bands = [(m, or_nan(spread.get((names[int(m.y)],), {}).get("value"))) for m in marks]
     low = min(
         [0.0, *(m.value - sd for m, sd in bands if math.isfinite(m.value - sd)), *(m.low for m in marks)]
     )

@@ -11,7 +11,6 @@ from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.marks import (
     LegendDot,
     Mark,
-    as_float,
     attribute_dots,
     attribute_entry,
     cap_of,
@@ -20,7 +19,7 @@ from plumbline.report.figures.marks import (
 from plumbline.report.figures.palette import FAINT, INK, SLATE
 from plumbline.report.figures.panels import panels_figure, percent_scale
 from plumbline.report.numbers import percent, percent_interval
-from plumbline.report.rows import Row, defined, in_order, where
+from plumbline.report.rows import Row, defined, in_order, or_nan, where
 from plumbline.report.vocabulary import event_title, group_title, is_composite
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class _Shares:
 
     def draw(self, axes: Axes, model: str) -> None:
         if defined(everyone := self.everyone.get(model)):
-            axes.axvline(as_float(everyone), color=FAINT, linewidth=1.4, zorder=0)
+            axes.axvline(or_nan(everyone), color=FAINT, linewidth=1.4, zorder=0)
         for attribute in dict.fromkeys(a for a, _ in self.lines):
             own = [mark for kind, mark in self.marks[model] if kind == attribute]
             attribute_dots(axes, own, attribute, cap=self.cap, size=6.5)

@@ -14,7 +14,6 @@ from plumbline.report.figures.marks import (
     HOLLOW,
     LegendDot,
     Mark,
-    as_float,
     attribute_dots,
     attribute_entry,
     cap_of,
@@ -23,7 +22,7 @@ from plumbline.report.figures.palette import FAINT, GREY, INK, attribute_colour
 from plumbline.report.figures.panels import apart, ends_with_room, number_scale, panels_figure
 from plumbline.report.numbers import count
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, largest_first, where
+from plumbline.report.rows import Row, by, defined, in_order, largest_first, or_nan, where
 from plumbline.report.vocabulary import attribute_title, group_title
 
 if TYPE_CHECKING:
@@ -97,9 +96,9 @@ def _lines(rows: pl.DataFrame) -> list[tuple[str, str]]:
 
 def _ends(rows: list[Row]) -> tuple[float, float]:
     """Return the ends of the scale: all values, and intervals up to twice as far out."""
-    values = [as_float(row["value"]) for row in rows if defined(row["value"])] or [0.0]
+    values = [or_nan(row["value"]) for row in rows if defined(row["value"])] or [0.0]
     reach = max(0.1, *(abs(value) for value in values))
-    known = [as_float(row[name]) for row in rows for name in ("value", "ci_low", "ci_high")]
+    known = [or_nan(row[name]) for row in rows for name in ("value", "ci_low", "ci_high")]
     return ends_with_room(min(max(value, -2 * reach), 2 * reach) for value in known if not math.isnan(value))
 
 
@@ -117,11 +116,11 @@ def _draw_skews(
             if row["attribute"] != attribute:
                 continue
             y = lines.index((attribute, row["group"]))
-            beyond = [as_float(row[name]) < low for name in ("value", "ci_low")]
+            beyond = [or_nan(row[name]) < low for name in ("value", "ci_low")]
             if any(beyond):
                 axes.plot([low], [y], "<", color=attribute_colour(attribute), markersize=4.5, clip_on=False)
             if not beyond[0]:
-                marks.append(_mark(row, y, reading, low=max(as_float(row["ci_low"]), low)))
+                marks.append(_mark(row, y, reading, low=max(or_nan(row["ci_low"]), low)))
         attribute_dots(axes, marks, attribute, cap=high, size=6)
 
 
@@ -133,9 +132,9 @@ def _mark(row: Row, y: float, reading: Reading, *, low: float | None = None) -> 
     )
     return Mark(
         y=y,
-        value=as_float(row["value"]),
-        low=as_float(row["ci_low"]) if low is None else low,
-        high=as_float(row["ci_high"]),
+        value=or_nan(row["value"]),
+        low=or_nan(row["ci_low"]) if low is None else low,
+        high=or_nan(row["ci_high"]),
         tip=tip,
         filled=evidence(row, reading),
     )
@@ -172,7 +171,7 @@ def spread_figure(
     }
     cap = max(
         cap_of([mark for group in marks.values() for mark in group]),
-        *(1.05 * as_float(row["ci_high"]) for row in chance.values() if defined(row["ci_high"])),
+        *(1.05 * or_nan(row["ci_high"]) for row in chance.values() if defined(row["ci_high"])),
         0.0,
     )
     title, words = _SPREADS[metric]
@@ -202,9 +201,9 @@ def spread_figure(
 
 
 def _draw_chance(axes: Axes, row: Row, y: float) -> None:
-    low, high = as_float(row["ci_low"]), as_float(row["ci_high"])
+    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
     axes.hlines([y], [low], [high], color=FAINT, linewidth=7, zorder=0.5)
-    axes.plot([as_float(row["value"])], [y], "|", color=INK, markersize=8, markeredgewidth=1.4, zorder=2)
+    axes.plot([or_nan(row["value"])], [y], "|", color=INK, markersize=8, markeredgewidth=1.4, zorder=2)
 
 
 def most_skewed_first(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> list[str]:

@@ -9,12 +9,12 @@ import polars as pl
 
 from plumbline.report.evidence import both_tests, evidence
 from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width, with_tips
-from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark, as_float, cap_of, dots_with_intervals
+from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark, cap_of, dots_with_intervals
 from plumbline.report.figures.palette import GREY, GRID, INK, SEQUENTIAL, SOFT, VALENCE_COLOURS
 from plumbline.report.figures.panels import WIDTH, apart, panels_figure, percent_scale, rows_axes
 from plumbline.report.numbers import number, percent, percent_interval
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, by, defined, in_order, where
+from plumbline.report.rows import Row, by, defined, in_order, or_nan, where
 from plumbline.report.vocabulary import VALENCES, group_title, probes, suite_title
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def _bubbles(axes, classes, rates, colours, accuracy) -> None:  # type: ignore[n
     for (group, probe), row in rates.items():
         if probe not in places or not defined(row["value"]):
             continue
-        share = as_float(accuracy.get((probe,), {}).get("value"))
-        shade = as_float(colours.get((group, probe), {}).get("value"))
+        share = or_nan(accuracy.get((probe,), {}).get("value"))
+        shade = or_nan(colours.get((group, probe), {}).get("value"))
         x.append(places[probe])
         y.append(classes.index(group))
         areas.append(LARGEST_BUBBLE**2 * (share if math.isfinite(share) else 0.2))
