@@ -14,7 +14,7 @@ help:            ## this list
 $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing the pinned versions into $(VENV): some minutes and about 3 GB, once."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@
 
 audit: $(READY)  ## set up what is missing, audit the planted world, write the report
@@ -24,7 +24,7 @@ audit-all: $(READY)  ## the whole planted world: every encoder on every dataset
 	@$(BIN)/plumbline audit --config audit-all.yaml
 
 test: $(READY)   ## set up what is missing, run the tests; refuse less than 90% branch coverage of plumbline
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --cov --cov-report=
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=
 
 test-all: $(READY)  ## the tests, on new examples, and the slow suite
 	$(BIN)/python -m pytest --hypothesis-profile=new

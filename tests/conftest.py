@@ -22,6 +22,11 @@ settings.register_profile("new", max_examples=500)
 settings.load_profile("same")
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the whole audits: each takes minutes, and a worker that begins one last is waited for."""
+    items.sort(key=lambda item: "end_to_end" not in item.path.parts)
+
+
 def pytest_collection_finish():
     """Let the garbage collector run seldom, and leave alone what imports made.
 
