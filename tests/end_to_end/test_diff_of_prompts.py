@@ -11,6 +11,9 @@ from homes import make_home
 
 from resources.places import PROJECT
 
+# Two audits in processes of their own; what they tell is tested piece by piece in tests/diff and tests/assets.
+pytestmark = pytest.mark.slow
+
 UNKNOWN = "crime on fairface|small-control-3k, since its prompts changed"
 ADDED = "the prompts of `crime` changed: +1 (a photo of a burglar)"
 

@@ -27,6 +27,7 @@ def home_of(folder, **changes):
 PERCEPTION = {"sc_weat_effect", "markedness", "skew_at_k", "ndkl", "directional_bias", "valence_gap"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("suites", "metrics"),
     [
