@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from measured import pytest_runtest_protocol  # noqa: F401
 from written_pictures import encoded, noise
 
 # Published files that cannot lie in the repository: beside it, or where the variable says.
