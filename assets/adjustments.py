@@ -14,11 +14,11 @@ from assets.partitions import GRID
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell
-from plumbline.mitigation import LogitAdjustment, fit_cell
-from plumbline.mitigation.adjustment_ablation import ABLATION_SCHEMA, ablation
-from plumbline.mitigation.methods import METHODS
-from plumbline.mitigation.outcome_adjustment import NotAdjustable, outcome_adjustment
-from plumbline.mitigation.settings import LogitAdjustmentSettings
+from plumbline.mitigations import LogitAdjustment, fit_cell
+from plumbline.mitigations.logit_adjustment.cells import NotAdjustable, outcome_adjustment
+from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
+from plumbline.mitigations.logit_adjustment.rows import ABLATION_SCHEMA, ablation
+from plumbline.mitigations.settings import METHODS
 from resources.places import Places
 
 NAME = "logit_adjustment"

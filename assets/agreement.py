@@ -7,12 +7,11 @@ import polars as pl
 
 from assets.answers import StoredAnswers, language_files, with_lineage
 from assets.language import language_settings
+from plumbline.catalog.schema import ALL_MODELS, polars_schema
 from plumbline.digests import digest_json
 from plumbline.errors import PlumblineError
 from plumbline.language.annotated_agreement import pooled_agreement
 from plumbline.report import AbsentCell
-from plumbline.tables.generation_schema import ALL_MODELS
-from plumbline.tables.schema import polars_schema
 from resources.places import Places
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from assets.answers import StoredAnswers
 from assets.lineage import dataset_link, stored_link, table_links
+from plumbline.catalog.prompts import prompts_hash, render
 from plumbline.errors import PlumblineError
-from plumbline.explain.chain import Link, compared
+from plumbline.provenance.chain import Link, compared
 from plumbline.storage import Committed
-from plumbline.tables.generation_prompts import prompts_hash, render
 from resources.lvlms import scorer_version
 from resources.places import Places
 

@@ -8,14 +8,13 @@ import polars as pl
 
 from assets.slices import AskedSlice, asked_slices
 from plumbline import __version__
+from plumbline.catalog.schema import LINEAGE_COLUMNS, SCORE_SCHEMA, polars_schema
+from plumbline.catalog.word_lists import answer_words_digest
 from plumbline.digests import digest_file, digest_json
 from plumbline.errors import StorageError
 from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.storage import Committed
-from plumbline.tables.answer_words import answer_words_digest
-from plumbline.tables.generation_schema import SCORE_SCHEMA
-from plumbline.tables.schema import LINEAGE_COLUMNS, polars_schema
 from resources.places import Places
 
 

@@ -11,8 +11,8 @@ import polars as pl
 
 from assets.check_results import check_result, outcome_row
 from assets.partitions import ANSWERS
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
-from plumbline.text.language import not_english
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
+from plumbline.language.detection import not_english
 from resources.places import Places
 from resources.quality import Quality
 

@@ -13,10 +13,10 @@ from assets.language import LANGUAGE_TABLES
 from assets.model_addresses import lvlm_address
 from assets.partitions import LVLMS
 from assets.results import OWNERS, materialised
+from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.digests import digest_json
 from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
-from plumbline.storage.arrays import csv_bytes, table_bytes
-from plumbline.tables.generation_schema import NO_INSTRUCTION
+from plumbline.storage.files import csv_bytes, table_bytes
 from resources.places import Places
 from resources.tracking import TrackedCell, Tracking
 

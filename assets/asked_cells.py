@@ -1,12 +1,10 @@
 """What the audit file asks of one encoder on one dataset: suites and mitigations."""
 
+from plumbline.catalog.suites import JUDGED, Suite, load_suite
 from plumbline.datasets import Declaration
-from plumbline.encoders.families import Family, require
-from plumbline.encoders.suite_needs import answers
+from plumbline.encoders.families import Family, answers, require
 from plumbline.errors import ConfigError
-from plumbline.mitigation.methods import METHODS
-from plumbline.mitigation.settings import MitigationSettings
-from plumbline.tables.suites import JUDGED, Suite, load_suite
+from plumbline.mitigations.settings import METHODS, MitigationSettings
 from resources.places import Places
 
 

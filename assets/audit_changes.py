@@ -3,7 +3,7 @@
 from assets.audit_comparison import AuditDiff
 from assets.audit_diff import diff_of, found_regressions
 from plumbline.errors import PlumblineError
-from plumbline.explain.explanation import thumbnail
+from plumbline.provenance.explanation import thumbnail
 from plumbline.report.changes import Changes, Preview
 from plumbline.storage import Committed
 from resources.places import Places

@@ -15,15 +15,23 @@ from assets.suite_changes import (
     comparable_suites,
     suites_with_other_prompts,
 )
-from plumbline.diff.answer_means import paired_answer_means
-from plumbline.diff.answers import paired_answers
-from plumbline.diff.cells import flips, paired_differences, same_images
-from plumbline.diff.changed_prompts import ChangedPrompts
-from plumbline.diff.schema import DIFF_SCHEMA, FLIP_SCHEMA
-from plumbline.diff.tables import table_differences, with_q
+from plumbline.catalog.schema import Row
 from plumbline.errors import ConfigError, PlumblineError
-from plumbline.metrics.families.geometry_rows import TEXT
-from plumbline.tables.schema import Row
+from plumbline.metrics.text_space import TEXT
+from plumbline.provenance.diff.pairs import (
+    flips,
+    paired_answer_means,
+    paired_answers,
+    paired_differences,
+    same_images,
+)
+from plumbline.provenance.diff.tables import (
+    DIFF_SCHEMA,
+    FLIP_SCHEMA,
+    ChangedPrompts,
+    table_differences,
+    with_q,
+)
 from resources.places import Places
 
 _CAUSES = {

@@ -9,9 +9,9 @@ import polars as pl
 
 from assets.audit_comparison import AuditDiff, compare_audits
 from assets.results import OWNERS, markdown_table, materialised
-from plumbline.diff.regressions import regressions
+from plumbline.provenance.diff.tables import regressions
 from plumbline.storage import Committed
-from plumbline.storage.record import recorded_audits
+from plumbline.storage.lake import recorded_audits
 from resources.places import Places
 
 _SHOWN = ("metric", "model_new", "dataset", "suite", "event", "attribute", "value_old", "value_new", "q")

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from assets.results import OWNERS, materialised
-from plumbline.audit import Audit
+from plumbline.config.audit import Audit
 from plumbline.storage import Committed
-from plumbline.storage.record import TABLE, write_record
+from plumbline.storage.lake import TABLE, write_record
 from resources.places import Places
 
 # Caches beside the lake's own things: what is used of them is named by the manifests.

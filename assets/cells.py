@@ -14,20 +14,18 @@ from assets.checks import must_pass
 from assets.gates import require_passed
 from assets.partitions import cell_of
 from plumbline import __version__
+from plumbline.catalog.schema import LINEAGE_COLUMNS, polars_schema
+from plumbline.catalog.suites import Suite
 from plumbline.datasets import row_filter
 from plumbline.digests import digest_json
-from plumbline.encoders.capability import Capability
 from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES
-from plumbline.encoders.families import Family
+from plumbline.encoders.families import Capability, Family
 from plumbline.errors import StorageError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.registry import FAMILIES
-from plumbline.mitigation.methods import METHODS, words_digest
-from plumbline.mitigation.settings import MitigationSettings
+from plumbline.mitigations.settings import METHODS, MitigationSettings, words_digest
 from plumbline.storage import Committed
-from plumbline.tables.schema import LINEAGE_COLUMNS, polars_schema
-from plumbline.tables.suites import Suite
 from resources.places import Places
 
 # Raised whenever the same mitigated features or logits would be judged otherwise.

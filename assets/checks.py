@@ -7,11 +7,11 @@ import polars as pl
 
 from assets.check_results import check_result, outcome_row
 from assets.partitions import DATASETS
-from plumbline.audit_entries import DatasetEntry
+from plumbline.catalog.suites import GENDERS
+from plumbline.config.entries import DatasetEntry
 from plumbline.datasets import composite_labels
 from plumbline.digests import digest_json
 from plumbline.report.inputs import LABEL_SHARES_SCHEMA
-from plumbline.tables.suites import GENDERS
 from resources.places import Places
 from resources.quality import Quality
 

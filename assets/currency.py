@@ -13,10 +13,10 @@ from assets.gates import NOT_AUDITED, checks_not_passed, refusal
 from assets.language import LANGUAGE_TABLES
 from assets.slices import asked_for
 from assets.sources import checkpoint_versions, dataset_versions, lvlm_versions
+from plumbline.catalog.prompts import prompts_hash
+from plumbline.catalog.suites import load_suite
 from plumbline.errors import PlumblineError
 from plumbline.report import AbsentCell
-from plumbline.tables.generation_prompts import prompts_hash
-from plumbline.tables.suites import load_suite
 from resources.lvlms import backend_identity, scorer_version
 from resources.places import Places
 

@@ -1,9 +1,9 @@
 """How many images a dataset has: as read, as listed in its folder, or, where it is not here, as published."""
 
+from plumbline.catalog.studies import DatasetSize, published_sizes
 from plumbline.datasets.records import Refusal
 from plumbline.errors import ConfigError
 from plumbline.storage import Committed
-from plumbline.tables.dataset_sizes import DatasetSize, published_sizes
 from resources.places import PLANTED, Places
 
 

@@ -9,11 +9,11 @@ from assets.partitions import DATASETS
 from assets.progress import progress_of
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from assets.sources import encoder_version
+from plumbline.catalog.suites import load_suite
 from plumbline.datasets import dataset_digest, extend_records, ingest, label_error_table
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.encoder import DualEncoder
-from plumbline.encoders.suite_needs import require_suites
-from plumbline.tables.suites import load_suite
+from plumbline.encoders.families import require_suites
 from resources.encoders import EncoderPool
 from resources.places import Places
 

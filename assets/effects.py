@@ -7,9 +7,9 @@ import dagster as dg
 from assets.cells import StoredCell
 from assets.metrics import metric_settings
 from assets.results import OWNERS, markdown_table, materialised
-from plumbline.metrics.answered_dataset import AnsweredDataset, answered_dataset
-from plumbline.metrics.factor_effects import factor_effects as effects_of
-from plumbline.metrics.factor_pairs import FactorPair, factor_pairs
+from plumbline.metrics.paired.factors import FactorPair, factor_pairs
+from plumbline.metrics.paired.factors import factor_effects as effects_of
+from plumbline.metrics.predictions import AnsweredDataset, answered_dataset
 from resources.places import Places
 
 

@@ -9,10 +9,10 @@ from assets.images import embed_listed, listed_images
 from assets.partitions import ENCODERS, GRID, cell_of
 from assets.results import OWNERS, materialised
 from assets.sources import encoder_version
+from plumbline.catalog.suites import all_texts
 from plumbline.digests import digest_json
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.families import FAMILIES
-from plumbline.tables.suites import all_texts
 from resources.encoders import EncoderPool
 from resources.places import Places
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from assets.asked_cells import cell_suites
 from assets.dataset_size import images_of, recorded
-from plumbline.encoders.outline import Outline, outline
-from plumbline.encoders.plan import EncoderPlan, PlannedCell
+from plumbline.catalog.studies import DatasetSize
+from plumbline.encoders.plan import EncoderPlan, Outline, PlannedCell, outline
 from plumbline.storage import Committed
-from plumbline.tables.dataset_sizes import DatasetSize
 from resources.places import Places
 
 

@@ -14,17 +14,15 @@ from assets.cells import CELL_TABLES, StoredCell
 from assets.language import LANGUAGE_TABLES, language_settings
 from assets.lineage import cell_chain, dataset_root, stored_link, table_links, text_chain
 from assets.metrics import metric_settings
+from plumbline.catalog.schema import row_ids
+from plumbline.catalog.suites import all_suites
 from plumbline.errors import PlumblineError
-from plumbline.explain.chain import Link
-from plumbline.explain.explanation import Explanation, Thumbnail, thumbnail
-from plumbline.explain.group_influence import encoder_influence, language_influence
-from plumbline.explain.influence import Influence, same_measure
-from plumbline.explain.page import render_explanation
+from plumbline.provenance.chain import Link
+from plumbline.provenance.explanation import Explanation, Thumbnail, render_explanation, thumbnail
+from plumbline.provenance.influence import Influence, encoder_influence, language_influence, same_measure
 from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed
-from plumbline.storage.atomic import commit_bytes
-from plumbline.tables.row_identity import row_ids
-from plumbline.tables.suites import all_suites
+from plumbline.storage.files import commit_bytes
 from resources.places import Places
 
 _TEXTS = "text"

@@ -7,16 +7,21 @@ from pathlib import Path
 
 from assets.model_addresses import model_addresses
 from plumbline import __version__
+from plumbline.catalog.suites import Suite, all_suites
 from plumbline.errors import ConfigError
-from plumbline.export.checksums import write_checksums
-from plumbline.export.impact_ratios import impact_ratio_page, impact_ratio_table
-from plumbline.export.metric_columns import exported_table
-from plumbline.export.model_card import headline_rows, model_card
-from plumbline.export.statement import Material, provenance_statement
+from plumbline.provenance.checksums import write_checksums
+from plumbline.provenance.export import (
+    Material,
+    exported_table,
+    headline_rows,
+    impact_ratio_page,
+    impact_ratio_table,
+    model_card,
+    provenance_statement,
+)
 from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed
-from plumbline.storage.arrays import csv_bytes, table_bytes
-from plumbline.tables.suites import Suite, all_suites
+from plumbline.storage.files import csv_bytes, table_bytes
 from resources.places import Places
 
 PROVENANCE, REPORT = "provenance.json", "report.html"

@@ -17,11 +17,11 @@ from assets.report_inputs import report_inputs
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from plumbline import __version__
 from plumbline.digests import digest_json
-from plumbline.metrics.table import metric_table as join_cells
+from plumbline.metrics.registry import metric_table as join_cells
 from plumbline.report import findings_table, render
 from plumbline.report.inputs import PROVENANCE_SCHEMA
 from plumbline.report.reading import Reading
-from plumbline.storage.atomic import commit_bytes
+from plumbline.storage.files import commit_bytes
 from resources.places import Places
 from resources.quality import Quality
 

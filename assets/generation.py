@@ -12,15 +12,15 @@ from assets.partitions import ANSWERS, answers_of
 from assets.progress import progress_of
 from assets.results import OWNERS, materialised
 from assets.slices import AskedSlice, asked_for, asked_slice
+from plumbline.catalog.prompts import prompts_hash
+from plumbline.catalog.schema import GENERATION_SCHEMA, SCORE_SCHEMA
 from plumbline.errors import CheckpointError, StorageError
-from plumbline.lvlm.backend import Asked, Backend
-from plumbline.lvlm.design import asked_rows
-from plumbline.lvlm.generation import GenerationStore, generate
+from plumbline.generators.backend import Asked, Backend
+from plumbline.generators.design import asked_rows
+from plumbline.generators.generation import GenerationStore, generate
 from plumbline.scorers.scoring import score_texts
-from plumbline.scorers.text_scores import join_scores
+from plumbline.scorers.texts import join_scores
 from plumbline.storage import Committed
-from plumbline.tables.generation_prompts import prompts_hash
-from plumbline.tables.generation_schema import GENERATION_SCHEMA, SCORE_SCHEMA
 from resources.lvlms import LvlmPool, scorer_version
 from resources.places import Places
 

@@ -7,13 +7,12 @@ import polars as pl
 
 from assets.asked_cells import declaration_of
 from assets.slices import AskedSlice, asked_slices
-from plumbline.encoders.transformers_folder import CONFIG
-from plumbline.lvlm.design import asked_rows
-from plumbline.lvlm.generation import GenerationStore
-from plumbline.lvlm.plan import CHARACTERS_OF_A_TOKEN, Plan, PlannedSlice, cost_of
-from plumbline.lvlm.published_plan import published_slices
-from plumbline.tables.dataset_sizes import DatasetSize
-from plumbline.tables.generation_prompts import typical_tokens
+from plumbline.catalog.prompts import typical_tokens
+from plumbline.catalog.studies import DatasetSize
+from plumbline.checkpoints.folders import TRANSFORMERS_CONFIG
+from plumbline.generators.design import asked_rows
+from plumbline.generators.generation import GenerationStore
+from plumbline.generators.plan import CHARACTERS_OF_A_TOKEN, Plan, PlannedSlice, cost_of, published_slices
 from resources.lvlms import backend_identity
 from resources.places import Places
 
@@ -124,7 +123,11 @@ def _planned(
 def _identity(places: Places, model: str, *, anywhere: bool) -> str:
     """Return what a model's answers are kept under; of one that is not on this disk, a name that nothing is under."""
     address = places.lvlm_entry(model).address
-    if anywhere and address is not None and not (places.checkpoint_folder(address) / CONFIG).is_file():
+    if (
+        anywhere
+        and address is not None
+        and not (places.checkpoint_folder(address) / TRANSFORMERS_CONFIG).is_file()
+    ):
         return address
     return backend_identity(places, model)
 

@@ -10,16 +10,11 @@ from assets.metrics import metric_settings
 from assets.partitions import ENCODERS
 from assets.results import OWNERS, materialised
 from plumbline import __version__
+from plumbline.catalog.schema import LINEAGE_COLUMNS, metric_frame, polars_schema
+from plumbline.catalog.suites import load_suite
 from plumbline.digests import digest_json
-from plumbline.metrics.families.geometry_rows import (
-    GEOMETRY_SCHEMA,
-    geometry_rows,
-    geometry_words,
-    prompt_embeddings,
-)
+from plumbline.metrics.text_space import GEOMETRY_SCHEMA, geometry_rows, geometry_words, prompt_embeddings
 from plumbline.storage import Committed
-from plumbline.tables.schema import LINEAGE_COLUMNS, metric_frame, polars_schema
-from plumbline.tables.suites import load_suite
 from resources.places import Places
 
 # Raised whenever the same embeddings would give other numbers.

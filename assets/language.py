@@ -8,10 +8,10 @@ import polars as pl
 from assets.answers import StoredAnswers
 from assets.partitions import LVLMS
 from assets.results import OWNERS, materialised
+from plumbline.catalog.schema import polars_schema
+from plumbline.language.cell import LanguageSettings
 from plumbline.language.family import LanguageFamily
 from plumbline.language.registry import LANGUAGE_FAMILIES
-from plumbline.language.settings import LanguageSettings
-from plumbline.tables.schema import polars_schema
 from resources.lvlms import judge_of
 from resources.places import Places
 

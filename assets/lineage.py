@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from assets.cells import StoredCell
+from plumbline.catalog.suites import Suite, load_suite
 from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
 from plumbline.errors import PlumblineError, StorageError
-from plumbline.explain.chain import Link, changed_files, compared
-from plumbline.explain.prompts_asked import prompts_asked
-from plumbline.metrics.tested_events import TASKS
+from plumbline.metrics.predictions import TASKS
+from plumbline.provenance.chain import Link, changed_files, compared
+from plumbline.provenance.explanation import prompts_asked
 from plumbline.storage import Committed
-from plumbline.tables.suites import Suite, load_suite
 from plumbline.world.folders import world_version
 from resources.places import PLANTED, Places
 

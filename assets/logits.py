@@ -11,14 +11,13 @@ from assets.images import listed_images
 from assets.partitions import GRID, cell_of
 from assets.progress import progress_of
 from assets.results import OWNERS, materialised
+from plumbline.catalog.suites import Suite
 from plumbline.digests import digest_json
 from plumbline.encoders.embedding import read_embedded
-from plumbline.encoders.families import FAMILIES
+from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.encoders.pairs import ScoredSuites, score_suites
-from plumbline.encoders.suite_needs import require_suites
 from plumbline.errors import CheckpointError, StorageError
 from plumbline.storage import Committed
-from plumbline.tables.suites import Suite
 from resources.encoders import EncoderPool
 from resources.places import Places
 

@@ -9,10 +9,9 @@ from assets.cells import passed_cell
 from assets.partitions import GRID
 from assets.pictures import draw_pictures
 from assets.results import OWNERS, materialised
-from plumbline.metrics.family import MetricFamily
+from plumbline.catalog.schema import polars_schema
+from plumbline.metrics.family import MetricFamily, MetricSettings
 from plumbline.metrics.registry import FAMILIES
-from plumbline.metrics.settings import MetricSettings
-from plumbline.tables.schema import polars_schema
 from resources.places import Places
 
 

@@ -18,18 +18,20 @@ from assets.pictures import draw_pictures
 from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS, judged_rows
 from assets.tracked_numbers import BEFORE_TEST_ROWS
+from plumbline.catalog.schema import polars_schema
 from plumbline.encoders.embedding import read_embedded
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.mitigated_cell import mitigated_cell
-from plumbline.metrics.mitigation_effects import MITIGATION_EFFECTS_SCHEMA, mitigation_effects
+from plumbline.metrics.paired.comparisons import TridentAnswers, retrieval_hits
+from plumbline.metrics.paired.mitigations import MITIGATION_EFFECTS_SCHEMA, mitigated_cell, mitigation_effects
 from plumbline.metrics.registry import FAMILIES
-from plumbline.metrics.retrieval import retrieval_hits
-from plumbline.metrics.trident_comparisons import TridentAnswers
-from plumbline.mitigation import LogitAdjustment, adjustment_rows
-from plumbline.mitigation.adjusted_answers import JUDGED_TRIAL, adjusted_winners, class_winners
-from plumbline.mitigation.label_captions import label_captions
-from plumbline.mitigation.outcome_adjustment import adjusted_outcomes
-from plumbline.tables.schema import polars_schema
+from plumbline.mitigations import LogitAdjustment, adjustment_rows
+from plumbline.mitigations.logit_adjustment.cells import (
+    JUDGED_TRIAL,
+    adjusted_outcomes,
+    adjusted_winners,
+    class_winners,
+)
+from plumbline.mitigations.training_rows import label_captions
 from resources.places import Places
 
 _JUDGES = ("outcome_metrics", "trident_metrics")

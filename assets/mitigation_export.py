@@ -7,11 +7,11 @@ import polars as pl
 from assets.adjustments import TRIDENT
 from assets.cells import StoredCell
 from assets.mitigation_files import read_fits
+from plumbline.catalog.suites import Suite
 from plumbline.errors import ConfigError
-from plumbline.metrics.transfer_schema import IMPROVED, WORSENED
-from plumbline.mitigation.export import ExportFacts, export_mitigation
-from plumbline.mitigation.fitted import FittedMitigation
-from plumbline.tables.suites import Suite
+from plumbline.metrics.paired.mitigations import IMPROVED, WORSENED
+from plumbline.mitigations.export import ExportFacts, export_mitigation
+from plumbline.mitigations.text_mitigations import FittedMitigation
 from resources.places import Places
 
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from assets.adjustments import read_adjustments
 from assets.cells import StoredCell
 from assets.mitigation_fits import read_text_fits
-from plumbline.mitigation import LogitAdjustment
-from plumbline.mitigation.fitted import FittedMitigation
-from plumbline.mitigation.settings import LogitAdjustmentSettings
-from plumbline.storage.arrays import arrays_bytes, csv_bytes
+from plumbline.mitigations import LogitAdjustment
+from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
+from plumbline.mitigations.text_mitigations import FittedMitigation
+from plumbline.storage.files import arrays_bytes, csv_bytes
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from assets.cells import StoredCell
 from plumbline.errors import StorageError
-from plumbline.mitigation.fitted import FittedMitigation
+from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.storage import Committed
 
 _NOTHING = np.zeros((0, 0), np.float32)

@@ -1,7 +1,7 @@
 """Where the models of an audit come from."""
 
-from plumbline.audit import Audit
-from plumbline.generation_entries import LvlmEntry
+from plumbline.config.audit import Audit
+from plumbline.config.entries import LvlmEntry
 
 
 def lvlm_address(entry: LvlmEntry) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import dagster as dg
 
-from plumbline.audit import Audit
+from plumbline.config.audit import Audit
 
 DATASETS = dg.DynamicPartitionsDefinition(name="dataset")
 ENCODERS = dg.DynamicPartitionsDefinition(name="encoder")

@@ -9,13 +9,13 @@ from assets.checks import BLOCKING_CHECKS, label_shares
 from assets.geometry import stored_geometry
 from assets.language_inputs import language_tables, lvlm_summary
 from plumbline import __version__
+from plumbline.catalog.suites import Suite, load_suite
 from plumbline.encoders.families import FAMILIES
-from plumbline.mitigation.settings import is_leaking
+from plumbline.mitigations.logit_adjustment.fit import is_leaking
 from plumbline.report import AbsentCell, AuditSummary, DatasetSummary, EncoderSummary, ReportInputs
 from plumbline.report.inputs import CHECKS_SCHEMA, LABEL_ERRORS_SCHEMA, PLANTED_SCHEMA
 from plumbline.storage import Committed
-from plumbline.tables.suites import Suite, load_suite
-from plumbline.world.truth import planted_rates
+from plumbline.world.sources import planted_rates
 from resources.places import PLANTED, Places
 
 # Planted datasets with the seven races in equal numbers, for which the planted rates hold as they are declared.

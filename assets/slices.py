@@ -11,11 +11,11 @@ from assets.asked_cells import declaration_of
 from assets.gates import require_passed
 from assets.partitions import SLICES
 from assets.results import OWNERS, materialised
+from plumbline.config.entries import GenerateEntry
+from plumbline.config.parts import suggestion
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
-from plumbline.generation_entries import GenerateEntry
-from plumbline.lvlm.design import chosen, pictured, slices
-from plumbline.suggestion import suggestion
+from plumbline.generators.design import chosen, pictured, slices
 from resources.places import Places
 
 
@@ -26,7 +26,7 @@ class AskedSlice:
     Attributes
     ----------
     rows : DataFrame
-        As `plumbline.lvlm.design.pictured` gives them.
+        As `plumbline.generators.design.pictured` gives them.
     entries : tuple of GenerateEntry
         What the audit file asks.
     """

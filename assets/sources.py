@@ -6,16 +6,16 @@ from functools import partial
 import dagster as dg
 
 from assets.partitions import DATASETS, ENCODERS, LVLMS
-from plumbline.cores import side_by_side
+from plumbline.catalog.prompts import prompts_hash
+from plumbline.catalog.suites import all_suites
+from plumbline.catalog.word_lists import answer_words_digest
+from plumbline.concurrency import side_by_side
 from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
-from plumbline.encoders.addresses import CheckpointFiles
 from plumbline.encoders.encoder import Encoder
+from plumbline.encoders.folders import CheckpointFiles
 from plumbline.errors import PlumblineError
-from plumbline.mitigation.methods import words_digest
-from plumbline.tables.answer_words import answer_words_digest
-from plumbline.tables.generation_prompts import prompts_hash
-from plumbline.tables.suites import all_suites
+from plumbline.mitigations.settings import words_digest
 from resources.asking_endpoints import ask_endpoints
 from resources.places import Places
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from assets.asked_cells import cell_suites
-from plumbline.diff.changed_prompts import ChangedPrompts, StoredPrompts, changed_prompts
+from plumbline.catalog.suites import Suite, load_suite, suite_names
 from plumbline.encoders.families import FAMILIES
-from plumbline.metrics.families.geometry_rows import TEXT
+from plumbline.metrics.text_space import TEXT
+from plumbline.provenance.diff.tables import ChangedPrompts, StoredPrompts, changed_prompts
 from plumbline.storage import Committed
-from plumbline.tables.suites import Suite, load_suite, suite_names
 from resources.places import Places
 
 _OF_TEXTS = "perception"

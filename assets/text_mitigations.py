@@ -13,18 +13,15 @@ from assets.mitigation_fits import FittedTexts, write_text_fits
 from assets.partitions import GRID
 from assets.progress import progress_of
 from assets.results import OWNERS, materialised
+from plumbline.catalog.suites import JUDGED
 from plumbline.encoders.embedding import embed_texts, read_embedded
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.errors import CheckpointError, EncodingError, MetricError, StorageError
-from plumbline.mitigation.fitted import FittedMitigation
-from plumbline.mitigation.kept_epochs import KeptEpochs
-from plumbline.mitigation.label_captions import label_captions
-from plumbline.mitigation.methods import METHODS, Method
-from plumbline.mitigation.settings import MitigationSettings
-from plumbline.mitigation.text_mitigations import apply_text_mitigation, fit_text_mitigation
-from plumbline.mitigation.training_rows import TrainingRows, is_training_row, training_rows
-from plumbline.mitigation.workplace import Workplace
-from plumbline.tables.suites import JUDGED
+from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
+from plumbline.mitigations.settings import METHODS, Method, MitigationSettings
+from plumbline.mitigations.text_mitigations import FittedMitigation, Workplace
+from plumbline.mitigations.training import KeptEpochs
+from plumbline.mitigations.training_rows import TrainingRows, is_training_row, label_captions, training_rows
 from resources.encoders import EncoderPool
 from resources.places import Places
 

@@ -15,8 +15,8 @@ from assets.pictures import read_pictures
 from assets.results import OWNERS, materialised
 from assets.tracked_numbers import BEFORE, BEFORE_TEST_ROWS, cost_metrics, headline_metrics
 from plumbline.digests import digest_json
-from plumbline.mitigation.methods import METHODS
-from plumbline.storage.arrays import csv_bytes, table_bytes
+from plumbline.mitigations.settings import METHODS
+from plumbline.storage.files import csv_bytes, table_bytes
 from resources.places import Places
 from resources.tracking import TrackedCell, Tracking
 

@@ -7,8 +7,8 @@ from assets.cells import StoredCell
 from assets.mitigation_fits import require_fits
 from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS
-from plumbline.metrics.bias_transfer import bias_transfer as transfer_of
-from plumbline.metrics.bias_transfer import transfers, verdict_counts
+from plumbline.metrics.paired.mitigations import bias_transfer as transfer_of
+from plumbline.metrics.paired.mitigations import transfers, verdict_counts
 from resources.places import Places
 
 

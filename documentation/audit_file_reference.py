@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from plumbline.audit_file import PARTS
+from plumbline.config.file import PARTS
 
 _OPENING = """# The audit file
 

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 from plumbline.language.family import LanguageFamily, LanguageTraits
 from plumbline.language.registry import LANGUAGE_FAMILIES
-from plumbline.metrics.families.text_space import TEXT_SPACE
-from plumbline.metrics.family import MetricFamily
+from plumbline.metrics.family import MetricFamily, MetricTraits
 from plumbline.metrics.registry import FAMILIES
-from plumbline.metrics.traits import MetricTraits
+from plumbline.metrics.text_space import TEXT_SPACE
 
 _OPENING = """# Metrics
 

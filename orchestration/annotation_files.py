@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from plumbline.errors import ConfigError
-from plumbline.storage.arrays import csv_bytes
-from plumbline.text.annotation_sheets import AnnotationSheets, annotation_sheets
+from plumbline.language.annotation_sheets import AnnotationSheets, annotation_sheets
+from plumbline.storage.files import csv_bytes
 from resources.places import Places
 
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.terminal import ConfigOption, console, errors, places_of
-from plumbline.audit import Audit
+from plumbline.config.audit import Audit
 from plumbline.errors import PlumblineError
 from resources.places import Places
 

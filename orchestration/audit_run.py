@@ -17,11 +17,10 @@ from orchestration.instance import audit_lock, close_orphans, register_partition
 from orchestration.job_run import JobRun, run_job
 from orchestration.time_left import Work, cell_weight, dataset_weight
 from orchestration.watched_folder import find_checkpoints
-from plumbline.audit import Audit
-from plumbline.encoders.families import FAMILIES
-from plumbline.encoders.suite_needs import require_suites
+from plumbline.catalog.suites import load_suite
+from plumbline.config.audit import Audit
+from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.errors import PlumblineError
-from plumbline.tables.suites import load_suite
 from resources.lvlms import require_askable
 from resources.places import Places
 

@@ -14,7 +14,7 @@ from plumbline.errors import ConfigError
 from plumbline.report.changes import Changes
 from plumbline.report.html import render_changes
 from plumbline.report.listings import Listing
-from plumbline.storage.record import NEWEST, named_audit, recorded_audits
+from plumbline.storage.lake import NEWEST, named_audit, recorded_audits
 from resources.places import Places
 
 

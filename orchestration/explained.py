@@ -8,9 +8,8 @@ from rich.table import Table
 
 from assets.explanation import explain, write_page
 from orchestration.terminal import safe, working
-from plumbline.explain.chain import STATES, damaged
-from plumbline.explain.explanation import Explanation, find_row
-from plumbline.explain.page import change_text, estimate_text
+from plumbline.provenance.chain import STATES, damaged
+from plumbline.provenance.explanation import Explanation, change_text, estimate_text, find_row
 from resources.places import Places
 
 _COLOURS = {"unchanged": "green", "changed": "red", "gone": "red", "not checked": "dim"}

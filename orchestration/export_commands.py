@@ -50,7 +50,7 @@ def verify_command(
 
     Exits with 1 if there is one.
     """
-    from plumbline.export.checksums import verify_folder
+    from plumbline.provenance.checksums import verify_folder
 
     verdict = verify_folder(folder)
     wrong = {"missing": verdict.missing, "changed": verdict.changed, "extra": verdict.extra}

@@ -71,7 +71,7 @@ def _fetch(places: Places, one, *, newest: bool) -> None:
             "the address of this one names its commit", found="--newest", hint="leave it out"
         )
     else:
-        from plumbline.datasets.obtaining import obtaining
+        from plumbline.datasets.sources import obtaining
         from resources.fetching_datasets import fetch_dataset
 
         folder = fetch_dataset(places, one.id)

@@ -15,7 +15,7 @@ from assets.partitions import SLICES, named_partitions
 from orchestration.disk_errors import disk_errors_named
 from orchestration.run_processes import is_gone
 from plumbline.errors import PlumblineError
-from plumbline.storage.atomic import require_reachable
+from plumbline.storage.files import require_reachable
 from resources.places import PROJECT, Places
 from resources.tracking import Tracking, TrackingUnavailable
 

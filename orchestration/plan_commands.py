@@ -8,12 +8,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.terminal import ConfigOption, console, places_of, say
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
+from plumbline.catalog.studies import DatasetSize
+from plumbline.config.entries import Limit
 from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates
 from plumbline.errors import PlumblineError
-from plumbline.generation_entries import Limit
-from plumbline.lvlm.plan import Plan
-from plumbline.tables.dataset_sizes import DatasetSize
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from plumbline.generators.plan import Plan
 from resources.places import Places
 
 # Nobody's measurement: what one GPU of a data centre does not fall short of with ViT-L/14 and decoding by a few cores

@@ -53,7 +53,7 @@ def _entries(folder: Path, inside: str) -> Iterator[str]:
 
 def _stamp(places: Places, asset: str, partition: str | None) -> str:
     if partition is None:
-        return folder_stamp(Path(str(files("plumbline.tables"))))
+        return folder_stamp(Path(str(files("plumbline.catalog"))))
     if asset == "lvlm_checkpoint" and (endpoint := places.lvlm_entry(partition).endpoint) is not None:
         hour = int(time.time()) // _ENDPOINT_S if endpoint.follow else None
         return digest_json([endpoint.model_dump(mode="json"), hour])

@@ -7,13 +7,13 @@ import dagster as dg
 
 from assets.asked_cells import cell_suites, require_mitigations
 from orchestration.observing import new_partitions
-from plumbline.audit_entries import Watch
-from plumbline.audit_values import SLUG
-from plumbline.encoders.addresses import checkpoint_contents
-from plumbline.encoders.complete_weights import require_complete
-from plumbline.encoders.suite_needs import require_suites
+from plumbline.checkpoints.folders import require_complete
+from plumbline.config.entries import Watch
+from plumbline.config.values import SLUG
+from plumbline.encoders.families import require_suites
+from plumbline.encoders.folders import checkpoint_contents
 from plumbline.errors import ConfigError, PlumblineError
-from plumbline.lvlm.lvlm_folder import lvlm_contents
+from plumbline.generators.folders import lvlm_contents
 from resources.places import Places, from_checkout
 from resources.watched import keep_watched, watched_checkpoints
 

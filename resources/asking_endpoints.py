@@ -14,7 +14,7 @@ _LOG = logging.getLogger(__name__)
 
 def ask_endpoints(places: Places, models: Iterable[str]) -> None:
     """Ask the endpoints among these models what they are; of one that does not answer the old version stands."""
-    from plumbline.lvlm.endpoint_report import ask_what_it_is
+    from plumbline.generators.endpoint import ask_what_it_is
 
     for model in models:
         endpoint = places.lvlm_entry(model).endpoint

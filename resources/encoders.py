@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from plumbline.encoders.encoder import Encoder, Placement
-from plumbline.encoders.loading import load_encoder
+from plumbline.checkpoints.device import Placement
+from plumbline.encoders.encoder import Encoder
+from plumbline.encoders.folders import load_encoder
 from plumbline.errors import CheckpointError
 from resources.places import Places
 

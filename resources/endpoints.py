@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from upath import UPath
 
 from plumbline.digests import digest_json
-from plumbline.storage.atomic import commit_bytes
+from plumbline.storage.files import commit_bytes
 
 if TYPE_CHECKING:
-    from plumbline.lvlm.endpoint_report import EndpointReport
+    from plumbline.generators.endpoint import EndpointReport
 
 
 def changed_endpoint(home: Path, model: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 from upath import UPath
 
 from plumbline.digests import digest_file
-from plumbline.storage.atomic import commit_bytes
+from plumbline.storage.files import commit_bytes
 
 NOTE = "fetched.json"
 

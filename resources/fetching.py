@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from plumbline.datasets.addresses import HUB
-from plumbline.datasets.obtaining import obtaining
-from plumbline.encoders.addresses import parse_address
+from plumbline.checkpoints.addresses import parse_address
+from plumbline.datasets.sources import HUB, obtaining
 from plumbline.errors import ConfigError
 from resources.fetched_note import NOTE
 from resources.places import PLANTED, PROJECT, Places

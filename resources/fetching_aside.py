@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from plumbline.storage.atomic import move_into_place
+from plumbline.storage.files import move_into_place
 from resources.fetched_note import CLIENT_NOTES
 
 

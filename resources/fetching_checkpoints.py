@@ -8,14 +8,15 @@ from typing import Any, Literal
 
 from upath import UPath
 
-from plumbline.bin_conversion import convert_to_safetensors
+from plumbline.checkpoints.addresses import Address, parse_address
+from plumbline.checkpoints.conversion import convert_to_safetensors
+from plumbline.checkpoints.folders import OPEN_CLIP_CONFIG
 from plumbline.digests import digest_file
-from plumbline.encoders.addresses import Address, locate, parse_address
-from plumbline.encoders.open_clip_folder import CONFIG
+from plumbline.encoders.folders import locate
 from plumbline.errors import CheckpointError
-from plumbline.lvlm.lvlm_folder import lvlm_contents
-from plumbline.scorers.classifier_folder import classifier_files
-from plumbline.storage.atomic import commit_bytes
+from plumbline.generators.folders import lvlm_contents
+from plumbline.scorers.classifier import classifier_files
+from plumbline.storage.files import commit_bytes
 from resources.fetched_note import CLIENT_NOTES, NOTE, file_digests, is_whole, read_note, write_note
 from resources.fetching_aside import built_aside, settle
 from resources.fetching_sources import Library, Source, library_of, source_of
@@ -201,7 +202,7 @@ def _fill(made: Path, snapshot: _Snapshot, config: dict[str, Any] | None, hub: A
     pickled = None if library.weights_in(snapshot.names) else snapshot.pickled
     snapshot.download(hub, made, [*library.settings, *library.weights])
     if config is not None:
-        commit_bytes(UPath(made / CONFIG), json.dumps(config, indent=2).encode())
+        commit_bytes(UPath(made / OPEN_CLIP_CONFIG), json.dumps(config, indent=2).encode())
     earlier = _converted(made)
     return earlier if pickled is None or earlier else _convert(made, snapshot, pickled, hub)
 

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plumbline.archives import Extracted, extract_archive
-from plumbline.datasets.addresses import HUB, DatasetAddress, dataset_folder, parse_dataset_address
-from plumbline.datasets.obtaining import obtaining
+from plumbline.datasets.sources import HUB, DatasetAddress, dataset_folder, obtaining, parse_dataset_address
+from plumbline.datasets.unpacking import Extracted, extract_archive
 from plumbline.errors import DatasetError
 from resources.fetched_note import NOTE, file_digests, write_note
 from resources.fetching_aside import built_aside

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Any, NamedTuple
 
-from plumbline.bin_conversion import SUFFIXES
-from plumbline.encoders.addresses import Address
-from plumbline.encoders.open_clip_folder import CONFIG as OPEN_CLIP_CONFIG
-from plumbline.encoders.transformers_folder import CONFIG as TRANSFORMERS_CONFIG
+from plumbline.checkpoints.addresses import Address
+from plumbline.checkpoints.conversion import SUFFIXES
+from plumbline.checkpoints.folders import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG
+from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.errors import CheckpointError
-from plumbline.torchvision_operators import declare_missing_operators
 
 
 @dataclass(frozen=True)

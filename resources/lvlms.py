@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_json
-from plumbline.encoders.encoder import Placement
 from plumbline.errors import CheckpointError
-from plumbline.language.judge import Judge
-from plumbline.lvlm.backend import Backend
-from plumbline.lvlm.endpoint_key import read_key
+from plumbline.generators.backend import Backend
+from plumbline.http.keys import read_key
+from plumbline.language.annotation_sheets import read_annotations
+from plumbline.language.cell import Judge
+from plumbline.language.lexicons import read_dictionaries
 from plumbline.scorers.scorer import Scorer
-from plumbline.text.annotations import read_annotations
-from plumbline.text.lexicons import read_dictionaries
 from resources.places import PROJECT, Places
 
 if TYPE_CHECKING:
-    from plumbline.lvlm.endpoint import EndpointBackend
-    from plumbline.lvlm.endpoint_settings import EndpointSettings
+    from plumbline.generators.endpoint import EndpointBackend
+    from plumbline.http.settings import EndpointSettings
 
 
 class LvlmPool:
@@ -58,7 +58,7 @@ class LvlmPool:
         entry = self._places.lvlm_entry(model)
         if entry.endpoint is not None:
             return endpoint_backend(self._places, model, entry.endpoint)
-        from plumbline.lvlm.loading import load_backend
+        from plumbline.generators.folders import load_backend
 
         return load_backend(self._places.lvlm_files(model), placement_of(self._places))
 
@@ -79,14 +79,14 @@ def judge_of(places: Places) -> Judge | None:
     settings = places.audit.language.judge
     if settings is None:
         return None
-    from plumbline.lvlm.judge import StereotypeJudge
+    from plumbline.generators.judge import StereotypeJudge
 
     return StereotypeJudge(settings, places.judgements)
 
 
 def endpoint_backend(places: Places, model: str, endpoint: EndpointSettings) -> EndpointBackend:
     """Return a model behind an endpoint, as it last said that it is."""
-    from plumbline.lvlm.endpoint import EndpointBackend
+    from plumbline.generators.endpoint import EndpointBackend
 
     changed = places.endpoint_change(model)
     return EndpointBackend(endpoint, sees=model not in places.audit.twins, changed=changed)
@@ -97,7 +97,7 @@ def backend_identity(places: Places, model: str) -> str:
     entry = places.lvlm_entry(model)
     if entry.endpoint is not None:
         return endpoint_backend(places, model, entry.endpoint).identity
-    from plumbline.lvlm.identity import identity_from_files
+    from plumbline.generators.loaded_model import identity_from_files
 
     return identity_from_files(places.lvlm_files(model), placement_of(places))
 

@@ -12,24 +12,22 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from upath import UPath
 
-from plumbline.audit import Audit
-from plumbline.audit_entries import DatasetEntry
-from plumbline.audit_file import read_audit
-from plumbline.datasets.addresses import HUB, dataset_folder
+from plumbline.checkpoints.addresses import parse_address
+from plumbline.config.audit import Audit, with_watched
+from plumbline.config.entries import DatasetEntry, LvlmEntry
+from plumbline.config.file import read_audit
+from plumbline.datasets.sources import HUB, dataset_folder
 from plumbline.digests import digest_json
-from plumbline.encoders.addresses import CheckpointFiles, parse_address
-from plumbline.encoders.loading import checkpoint_files
+from plumbline.encoders.folders import CheckpointFiles, checkpoint_files
 from plumbline.errors import ConfigError
-from plumbline.generation_entries import LvlmEntry
 from plumbline.storage import Lake, ShardCache
-from plumbline.storage.record import AuditRecord, RecordedLake, named_audit, read_record
-from plumbline.watched import with_watched
+from plumbline.storage.lake import AuditRecord, RecordedLake, named_audit, read_record
 from plumbline.world.folders import PLANTED, ensure
 from resources.endpoints import changed_endpoint
 from resources.watched import watched_checkpoints
 
 if TYPE_CHECKING:
-    from plumbline.lvlm.loading import LvlmFiles
+    from plumbline.generators.folders import LvlmFiles
 
 PROJECT = Path(__file__).resolve().parent.parent
 _OF_AN_ENDPOINT = ("model", "send_seed", "send_top_k", "defaults")
@@ -226,7 +224,7 @@ class Places:
 
     def lvlm_files(self, model: str) -> LvlmFiles:
         """Return the files of a generative model's checkpoint with their digests, read from disk now."""
-        from plumbline.lvlm.loading import lvlm_files
+        from plumbline.generators.folders import lvlm_files
 
         address = self.lvlm_entry(model).address
         if address is None:

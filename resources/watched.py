@@ -8,7 +8,7 @@ from pathlib import Path
 
 from upath import UPath
 
-from plumbline.storage.atomic import commit_bytes
+from plumbline.storage.files import commit_bytes
 
 _NAME = "watched.json"
 

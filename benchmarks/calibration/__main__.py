@@ -17,7 +17,7 @@ from scipy import stats
 
 from benchmarks.calibration.readings import READINGS, Calibrated
 from benchmarks.calibration.worlds import world
-from plumbline.cores import usable_cores
+from plumbline.concurrency import usable_cores
 from plumbline.metrics import MetricSettings
 from plumbline.metrics.registry import FAMILIES
 

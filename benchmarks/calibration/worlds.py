@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.special import ndtr, ndtri
 
+from plumbline.catalog.suites import Suite, load_suite
 from plumbline.metrics import Cell, SuiteLogits
-from plumbline.tables.suites import Suite, load_suite
 from plumbline.world.numeric import PlantedEmbeddings, planted_embeddings
 
 GROUPS = ("man", "woman")

@@ -12,11 +12,11 @@ from torch.utils.data import DataLoader, Dataset
 from upath import UPath
 
 from benchmarks.encoders.materials import Images, load, timed
-from plumbline.cores import usable_cores
+from plumbline.catalog.suites import Suite
+from plumbline.concurrency import usable_cores
 from plumbline.encoders.embedding import embed_images, embed_texts
 from plumbline.images.decoding import decode
 from plumbline.storage import ShardCache
-from plumbline.tables.suites import Suite
 
 SHARD_ROWS, BATCH_ROWS = 512, 64
 PEER_IMAGES = {True: 40, False: 3}

@@ -5,9 +5,8 @@ from PIL import Image
 
 from benchmarks.encoders.materials import PHOTOGRAPH_SIZE, photograph, timed
 from plumbline.encoders.encoder import Crop, EncoderIdentity
-from plumbline.encoders.fast_decoding import FastDecoder
-from plumbline.encoders.image_batches import with_pillow
-from plumbline.encoders.pixels import grey_levels
+from plumbline.encoders.images import FastDecoder, with_pillow
+from plumbline.encoders.torch_encoder import grey_levels
 
 FILES, CROP = 60, 224
 

@@ -7,10 +7,10 @@ import torch
 from upath import UPath
 
 from benchmarks.encoders.materials import Images, load, timed
+from plumbline.catalog.suites import Suite
 from plumbline.encoders.embedding import embed_images, embed_texts
 from plumbline.images.decoding import decode
 from plumbline.storage import ShardCache
-from plumbline.tables.suites import Suite
 
 IMAGES, PEER_IMAGES = 64, 8
 

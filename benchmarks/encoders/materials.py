@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image
 
+from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.digests import digest_bytes
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.loading import checkpoint_files, load_encoder
-from plumbline.torchvision_operators import declare_missing_operators
+from plumbline.encoders.folders import checkpoint_files, load_encoder
 
 PROJECT = Path(__file__).parents[2]
 PLANTED = PROJECT / "plumbline" / "world" / "checkpoints"

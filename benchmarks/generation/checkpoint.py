@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 
-from plumbline.torchvision_operators import declare_missing_operators
-from plumbline.world.architectures.tokenizer import write_tokenizer
+from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.world.architectures.pretrained import write_tokenizer
 
 IMAGE_TOKENS = 576
 SIDE, PATCH = 336, 14

@@ -17,13 +17,13 @@ from PIL import Image
 
 from benchmarks.generation.checkpoint import IMAGE_TOKENS, write_checkpoint
 from benchmarks.statistics.contest import Peer, Row, timed
+from plumbline.catalog.prompts import prompt_ids, render
+from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_file
-from plumbline.encoders.encoder import Placement
+from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
+from plumbline.generators.folders import load_backend, lvlm_files
+from plumbline.generators.sampling import RowSeeded
 from plumbline.images.decoding import decode
-from plumbline.lvlm.backend import Asked, Decoding, Question, Subject, row_key
-from plumbline.lvlm.loading import load_backend, lvlm_files
-from plumbline.lvlm.sampling import RowSeeded
-from plumbline.tables.generation_prompts import prompt_ids, render
 
 SEEDS, IMAGES = 3, 2
 DECODING = Decoding(max_new_tokens=100)

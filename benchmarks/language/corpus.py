@@ -101,7 +101,7 @@ def _generations(rng: np.random.Generator, part: int, words: pa.Array) -> pl.Dat
 
 
 def _scores(rng: np.random.Generator, keys: pl.Series) -> pl.DataFrame:
-    """Return the scores of every answer in `plumbline.tables.generation_schema.SCORE_SCHEMA`."""
+    """Return the scores of every answer in `plumbline.catalog.schema.SCORE_SCHEMA`."""
     n = len(keys) * len(SCORED)
     row = np.arange(n)
     return pl.DataFrame(

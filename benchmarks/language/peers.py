@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 PATTERN = r"[a-z]+(?:[-'][a-z]+)*"
-"""The words of `plumbline.text.words_of` in ASCII."""
+"""The words of `plumbline.language.tokens.words_of` in ASCII."""
 
 ANSWERS_AT_ONCE = 20_000
 

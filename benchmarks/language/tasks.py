@@ -11,12 +11,11 @@ import polars as pl
 from benchmarks.language.peers import by_pandas, by_scikit_learn
 from benchmarks.statistics.contest import timed
 from benchmarks.statistics.memory import peak_mib
-from plumbline.language.cell import LanguageCell
-from plumbline.language.families.max_toxicity import compute_max_toxicity
+from plumbline.language.cell import LanguageCell, LanguageSettings
+from plumbline.language.counting import count_words
+from plumbline.language.max_toxicity import compute_max_toxicity
 from plumbline.language.refusals_and_lengths import refusals_and_lengths_result
-from plumbline.language.settings import LanguageSettings
 from plumbline.language.words import words_result
-from plumbline.text import count_words
 
 FEW_RESAMPLES = 20
 

@@ -20,10 +20,10 @@ import polars as pl
 
 from benchmarks.statistics.contest import IMAGES, RESAMPLES, Budget, timed
 from benchmarks.statistics.memory import in_a_process, peak_mib
-from plumbline.cores import usable_cores
+from plumbline.catalog.suites import GENDERS, Suite, load_suite, suite_names
+from plumbline.concurrency import usable_cores
 from plumbline.metrics import Cell, MetricSettings, SuiteLogits
 from plumbline.metrics.registry import metric_families
-from plumbline.tables.suites import GENDERS, Suite, load_suite, suite_names
 
 ENCODERS, DATASETS = 8, 4
 SECONDS, MIB = 60, 4 * 1024

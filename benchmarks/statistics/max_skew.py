@@ -6,7 +6,7 @@ from scipy import stats
 
 from benchmarks.statistics.contest import RACES, RESAMPLES, Peer, Row, race_codes, timed, warmed
 from plumbline.metrics import harm_rate
-from plumbline.metrics.skew import skew_values
+from plumbline.metrics.disparities import skew_values
 from plumbline.statistics import bca, jackknife_tables, percentile, resample_tables
 
 RATES = np.array([0.13, 0.11, 0.10, 0.09, 0.12, 0.10, 0.08])

@@ -13,11 +13,9 @@ from benchmarks.statistics.contest import (
     timed,
     warmed,
 )
-from plumbline.metrics.desired_shares import equal_shares
-from plumbline.metrics.rankings import skew_values
-from plumbline.statistics.bca_intervals import bca_intervals
-from plumbline.statistics.rank_order import rank_order
-from plumbline.statistics.ranking_bootstrap import resample_top_counts, top_counts, top_draws
+from plumbline.metrics.rankings.definitions import equal_shares, skew_values
+from plumbline.statistics.intervals import bca_intervals
+from plumbline.statistics.rankings import rank_order, resample_top_counts, top_counts, top_draws
 
 K = 1_000
 REACHED = 217

@@ -1,6 +1,6 @@
 """Readers: a dataset's own index and files into one table of records."""
 
-from plumbline.datasets.declaration import Declaration, LabelRule, load_declaration
+from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.datasets.extended import composite_labels, extend_records, label_error_table
 from plumbline.datasets.filters import RowFilter, filter_names, row_filter
 from plumbline.datasets.ingestion import dataset_digest, folder_digest, ingest
@@ -8,13 +8,15 @@ from plumbline.datasets.records import (
     EXTENDED_SCHEMA,
     LABEL_COLUMNS,
     RECORD_SCHEMA,
+    Declaration,
     Entry,
     Ingested,
+    LabelRule,
     Reader,
     Refusal,
+    load_declaration,
 )
 from plumbline.datasets.registry import reader_for, reader_names
-from plumbline.tables.schema import QUARANTINE_SCHEMA
 
 __all__ = [
     "EXTENDED_SCHEMA",

@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from plumbline.datasets.declaration import load_declaration
-from plumbline.datasets.folder_index import FolderIndexed
-from plumbline.datasets.records import Entry, Refusal
+from plumbline.datasets.indexes import FolderIndexed
+from plumbline.datasets.records import Entry, Refusal, load_declaration
 from plumbline.errors import ImageRejected
 
 # Folder of a dimension, to what the names below it are marked with.

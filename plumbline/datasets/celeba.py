@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from plumbline.datasets.containment import dataset_root, leads_out
-from plumbline.datasets.declaration import Declaration, load_declaration
-from plumbline.datasets.records import Entry, Refusal, printable
-from plumbline.datasets.text_index import Line, read_lines, refuse_line
+from plumbline.datasets.indexes import Line, dataset_root, leads_out, read_lines, refuse_line
+from plumbline.datasets.records import Declaration, Entry, Refusal, load_declaration, printable
 from plumbline.errors import DatasetError
 
 # Where the parts lie: as most copies have them, and as the authors' own folders do.

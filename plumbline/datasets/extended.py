@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.catalog.suites import GENDERS
 from plumbline.errors import DatasetError
-from plumbline.tables.suites import GENDERS
 
 _SUM_TOLERANCE = 1e-4
 

@@ -6,11 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from plumbline.datasets.containment import dataset_root, index_file, leads_out
-from plumbline.datasets.csv_index import Row, read_rows
-from plumbline.datasets.declaration import Declaration, load_declaration
-from plumbline.datasets.records import Entry, Refusal
-from plumbline.datasets.text_index import refuse_line
+from plumbline.datasets.indexes import Row, dataset_root, index_file, leads_out, read_rows, refuse_line
+from plumbline.datasets.records import Declaration, Entry, Refusal, load_declaration
 from plumbline.errors import DatasetError
 
 

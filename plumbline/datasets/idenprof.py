@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from plumbline.datasets.declaration import load_declaration
-from plumbline.datasets.folder_index import FolderIndexed
-from plumbline.datasets.records import Entry, Refusal
+from plumbline.datasets.indexes import FolderIndexed
+from plumbline.datasets.records import Entry, Refusal, load_declaration
 from plumbline.errors import ImageRejected
 
 _SPLITS = ("train", "test")

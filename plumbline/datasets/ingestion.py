@@ -1,31 +1,241 @@
-"""From a dataset's folder to its records and its quarantine: every listed input ends in exactly one."""
+"""Work in threads whose results come in the order of what went in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import stat
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from json.encoder import encode_basestring
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import polars as pl
 
-from plumbline.datasets.containment import dataset_root, index_file, inside, unreadable_index
-from plumbline.datasets.dataset_files import DatasetFiles
-from plumbline.datasets.duplicates import Accepted, settle_duplicates
-from plumbline.datasets.in_order import Progress, in_order
+from plumbline.catalog.schema import QUARANTINE_SCHEMA
+from plumbline.concurrency import usable_cores
+from plumbline.datasets.indexes import dataset_root, index_file, inside, leads_out, unreadable_index
 from plumbline.datasets.records import (
+    CONTEXT_COLUMNS,
     LABEL_COLUMNS,
     RECORD_SCHEMA,
     Entry,
     Ingested,
     Reader,
     Refusal,
+    unsafe_characters,
 )
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images.decoding import check, read_image_file, suffix_of
-from plumbline.tables.schema import QUARANTINE_SCHEMA
+from plumbline.images.decoding import MAX_FILE_BYTES, check, read_image_file, suffix_of
+
+Progress = Callable[[int, int], None]
+
+# Large enough that handing work to a thread costs little beside the work, small enough that progress is seen.
+_CHUNK = 32
+_CHUNKS_AHEAD = 4
+# An item that takes less is Python from end to end: several threads would only hand its lock to and fro.
+_QUICK_SECONDS = 150e-6
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class _Worked(NamedTuple, Generic[_Result]):
+    """What was made of some items, and the seconds that it took."""
+
+    results: list[_Result]
+    seconds: float
+
+
+def in_order(
+    work: Callable[[_Item], _Result],
+    items: Sequence[_Item],
+    *,
+    workers: int | None,
+    progress: Progress | None = None,
+) -> Iterator[_Result]:
+    """Yield `work(item)` in the order of the items, with a bounded number of them under way.
+
+    Parameters
+    ----------
+    workers : int or None
+        Threads; with None as many as pay, which is found out on the way.
+    progress : callable, optional
+        Called with (items done, items in all) in this thread.
+    """
+    threads = workers or usable_cores()
+    pending: deque[Future[_Worked[_Result]]] = deque()
+    chunks = _chunks(items)
+    done, ahead = 0, threads * _CHUNKS_AHEAD if workers else 1
+    with ThreadPoolExecutor(threads, thread_name_prefix="ingest") as pool:
+        try:
+            while True:
+                wanted = max(0, ahead - len(pending))
+                pending.extend(pool.submit(_work_through, work, chunk) for chunk in islice(chunks, wanted))
+                if not pending:
+                    return
+                results, seconds = pending.popleft().result()
+                if not workers:
+                    ahead = 1 if seconds < _QUICK_SECONDS * len(results) else threads * _CHUNKS_AHEAD
+                yield from results
+                done += len(results)
+                if progress is not None:
+                    progress(done, len(items))
+        finally:
+            # Reached early only when the caller or a file system gives up; what has not begun need not begin.
+            for future in pending:
+                future.cancel()
+
+
+def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    return (items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK))
+
+
+def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> _Worked[_Result]:
+    start = time.perf_counter()
+    return _Worked([work(item) for item in chunk], time.perf_counter() - start)
+
+
+# --- The files of a dataset, read in as few steps as can be while nothing about them is unusual.
+
+# A link at the end is not followed, a pipe is not waited for: both then go the way that has the reasons.
+_PLAIN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class DatasetFiles:
+    """The files of one dataset while it is read.
+
+    Sound ones are read here, in as few steps as can be; `inside` and `read_image_file` have the rest and its reasons.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        # Folders without a link on the way to them. Looked at once a run: a dataset's files lie in few of them.
+        self._straight: dict[str, bool] = {}
+
+    def read_straight(self, path: str) -> bytes | None:
+        """Return a plain file's bytes in four system calls; None if anything at all is unusual about it."""
+        folder, _, name = path.rpartition("/")
+        if name in ("", ".") or leads_out(path) or unsafe_characters(path) or not self._is_straight(folder):
+            return None
+        try:
+            descriptor = os.open(f"{self.root}/{path}", _PLAIN_FILE)
+        except (OSError, ValueError):
+            return None
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
+                return None
+            data = os.read(descriptor, about.st_size + 1)
+            return data if len(data) == about.st_size else None
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+    def _is_straight(self, folder: str) -> bool:
+        known = self._straight.get(folder)
+        if known is None:
+            try:
+                known = not folder or os.path.realpath(inside(self.root, folder)) == f"{self.root}/{folder}"
+            except ImageRejected:
+                known = False
+            self._straight[folder] = known
+        return known
+
+
+# --- Files with the same bytes: which row is kept, and why each of the others is not.
+
+
+class Accepted(NamedTuple):
+    """An accepted image. A tuple, since there is one per file: a frozen dataclass takes four times as long to make."""
+
+    entry: Entry
+    labels: dict[str, str]
+    image_id: str
+
+
+def settle_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | Refusal]:
+    """Leave one row a picture, or none where its rows contradict each other.
+
+    Where all rows of the same bytes say the same of who is shown, the first is kept. Another is refused as
+    `duplicate_row` (the same path) or `duplicate` (another path) if its context is that of the first too, and as
+    `other_context` if not, since an image id stands for one row of the records. Where they say different things of
+    who is shown, none can be trusted and all are refused (`conflicting_duplicate`).
+
+    Parameters
+    ----------
+    items : sequence of Accepted or Refusal
+        In index order; refusals stay as they are.
+    """
+    same_bytes: defaultdict[str, list[int]] = defaultdict(list)
+    for position, item in enumerate(items):
+        if isinstance(item, Accepted):
+            same_bytes[item.image_id].append(position)
+    settled = list(items)
+    for positions in same_bytes.values():
+        if len(positions) > 1:
+            group = [item for position in positions if isinstance(item := items[position], Accepted)]
+            for position, outcome in zip(positions, _settled(group), strict=True):
+                settled[position] = outcome
+    return settled
+
+
+def _settled(group: Sequence[Accepted]) -> list[Accepted | Refusal]:
+    first = group[0]
+    if any(_person(item.labels) != _person(first.labels) for item in group):
+        reason = _conflict(group)
+        return [_refused(item, *reason) for item in group]
+    return [first, *(_refused(item, *_repetition(item, first)) for item in group[1:])]
+
+
+def _person(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return what the labels say of who is shown."""
+    return {column: value for column, value in labels.items() if column not in CONTEXT_COLUMNS}
+
+
+class _Reason(NamedTuple):
+    code: str
+    what: str
+    found: str
+    expected: str
+
+
+def _conflict(group: Sequence[Accepted]) -> _Reason:
+    what = f"the same bytes are listed {len(group)} times with different labels"
+    found = "; ".join(sorted({canonical_json(_person(item.labels)) for item in group}))
+    return _Reason("conflicting_duplicate", what, found, "one set of labels")
+
+
+def _repetition(item: Accepted, first: Accepted) -> _Reason:
+    same_path = item.entry.path == first.entry.path
+    kept = f"kept: line {first.entry.line}" if same_path else f"kept: {first.entry.path}"
+    other = {
+        column: item.labels.get(column)
+        for column in CONTEXT_COLUMNS
+        if item.labels.get(column) != first.labels.get(column)
+    }
+    if other:
+        what = f"an earlier row has the same picture with another {', '.join(other)}"
+        return _Reason("other_context", what, canonical_json(other), f"one row a picture; {kept}")
+    if same_path:
+        what = "the index lists this file again with the same labels"
+        return _Reason("duplicate_row", what, item.entry.path, f"one row; {kept}")
+    what = "an earlier file has the same bytes and the same labels"
+    return _Reason("duplicate", what, f"sha256 {item.image_id}", f"one copy; {kept}")
+
+
+def _refused(item: Accepted, code: str, what: str, found: str, expected: str) -> Refusal:
+    rejected = ImageRejected(code, what, found=found, expected=expected)
+    return Refusal.of_entry(rejected, item.entry, stage="duplicates")
+
+
+# --- From a dataset's folder to its records and its quarantine: every listed input ends in exactly one.
 
 _LABELS_KEPT = 4096
 

@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plumbline.datasets.containment import unreadable_index
-from plumbline.datasets.csv_index import Row
+from plumbline.datasets.indexes import Row, refuse_line, unreadable_index
 from plumbline.datasets.records import Refusal, printable
-from plumbline.datasets.text_index import refuse_line
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images.parquet_columns import OpenColumns, damage_refused, holds_bytes, holds_text, known_place
+from plumbline.images.parquet import OpenColumns, damage_refused, holds_bytes, holds_text, known_place
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,10 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from plumbline.datasets.containment import dataset_root, inside
-from plumbline.datasets.declaration import Declaration, load_declaration
-from plumbline.datasets.records import Entry, Refusal
-from plumbline.datasets.text_index import Line, read_lines, refuse_line
+from plumbline.datasets.indexes import Line, dataset_root, inside, read_lines, refuse_line
+from plumbline.datasets.records import Declaration, Entry, Refusal, load_declaration
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.decoding import SUFFIXES
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from plumbline.classes import class_at
-from plumbline.datasets.column_map import ColumnMap
+from plumbline.datasets.folder import ColumnMap
 from plumbline.datasets.records import Reader
 from plumbline.errors import ConfigError
+from plumbline.imports import class_at
 
 READERS = {
     "causalface": "CausalFace",

@@ -9,14 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from plumbline.datasets.containment import dataset_root, index_file
-from plumbline.datasets.csv_index import Row, read_rows
-from plumbline.datasets.declaration import Declaration, load_declaration
+from plumbline.datasets.indexes import Row, dataset_root, index_file, read_rows
 from plumbline.datasets.parquet_index import described, read_table_rows, table_schema
-from plumbline.datasets.records import Entry, Refusal, printable
+from plumbline.datasets.records import Declaration, Entry, Refusal, load_declaration, printable
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images.parquet_columns import holds_text
-from plumbline.images.parquet_images import IMAGE_COLUMN
+from plumbline.images.parquet import IMAGE_COLUMN, holds_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from plumbline.datasets.declaration import load_declaration
-from plumbline.datasets.folder_index import FolderIndexed
-from plumbline.datasets.records import Entry, Refusal
+from plumbline.datasets.indexes import FolderIndexed
+from plumbline.datasets.records import Entry, Refusal, load_declaration
 
 _NAME = re.compile(r"(0|[1-9][0-9]*)_([0-9]+)_([0-9]+)_([0-9]+)\.jpg(\.chip\.jpg)?", re.ASCII | re.IGNORECASE)
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.checkpoints.device import is_out_of_memory, release_device_memory
 from plumbline.digests import canonical_json, digest_json
-from plumbline.encoders.device_memory import is_out_of_memory, release_device_memory
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache
-from plumbline.storage.atomic import commit_bytes
+from plumbline.storage.files import commit_bytes
 
 if TYPE_CHECKING:
     import torch

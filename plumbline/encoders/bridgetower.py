@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.encoders.addresses import CheckpointFiles
-from plumbline.encoders.encoder import Placement
+from plumbline.checkpoints.device import Placement
+from plumbline.encoders.folders import CheckpointFiles
 from plumbline.encoders.torch_encoder import as_rows
 from plumbline.encoders.transformers_encoder import TransformersEncoder
 

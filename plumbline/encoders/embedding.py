@@ -13,10 +13,16 @@ from numpy.typing import NDArray
 
 from plumbline.digests import digest_sequence
 from plumbline.encoders.batching import FittingForward, plan_batch_rows
-from plumbline.encoders.decoder_gate import DecoderGate, require_equal_embeddings
 from plumbline.encoders.encoder import DualEncoder, EncoderIdentity
-from plumbline.encoders.fast_decoding import FastDecoder
-from plumbline.encoders.image_batches import ImageFiles, Prepare, image_batches, with_pillow
+from plumbline.encoders.images import (
+    DecoderGate,
+    FastDecoder,
+    ImageFiles,
+    Prepare,
+    image_batches,
+    require_equal_embeddings,
+    with_pillow,
+)
 from plumbline.encoders.sharding import (
     Cut,
     Progress,

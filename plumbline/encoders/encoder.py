@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.digests import digest_json
-from plumbline.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -53,62 +52,6 @@ class EncoderIdentity:
         """
         return digest_json(
             {"kind": kind, "schema": 1, "inputs": inputs, "batch_rows": batch_rows, **asdict(self)}
-        )
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where and how a model runs.
-
-    Attributes
-    ----------
-    device : str
-        `cpu`, `cuda` or `cuda:N`.
-    dtype : str
-        `float32`, or `bfloat16` for autocast; results are float32 either way.
-    compiled : bool
-        Whether the towers go through `torch.compile`.
-    """
-
-    device: str = "cpu"
-    dtype: str = "float32"
-    compiled: bool = False
-
-    @property
-    def device_kind(self) -> str:
-        """Return `cpu` or `cuda`: which of several devices it is moves no number."""
-        return self.device.split(":")[0]
-
-    @classmethod
-    def choose(cls, *, device: str = "auto", dtype: str = "auto", compiled: bool = False) -> Placement:
-        """Fill in what is `auto`: the GPU where there is one; bfloat16 on a GPU, float32 on a CPU.
-
-        Raises
-        ------
-        ConfigError
-            If `device` is a GPU that is not there.
-        """
-        if device == "auto":
-            import torch
-
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        elif device != "cpu":
-            _require_gpu(device)
-        if dtype == "auto":
-            dtype = "float32" if device == "cpu" else "bfloat16"
-        return cls(device, dtype, compiled)
-
-
-def _require_gpu(device: str) -> None:
-    import torch
-
-    kind, _, number = device.partition(":")
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if kind != "cuda" or int(number or 0) >= there:
-        raise ConfigError(
-            "this device is not on this machine, or torch was installed without it",
-            found=f"device: {device}, with {there} GPU(s) that torch {torch.__version__} can use",
-            expected="device: cpu or auto",
         )
 
 

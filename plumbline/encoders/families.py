@@ -1,13 +1,33 @@
-"""The families of encoders: what each one offers, and how the studies take its logits."""
+"""The families of encoders: what each one offers, how its checkpoints are found and loaded, and what suites need."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
-from plumbline.encoders.capability import Capability
+from plumbline.catalog.suites import Suite
 from plumbline.errors import CheckpointError, ConfigError
+
+
+class Capability(StrEnum):
+    """What can be asked of an encoder; suites, labels and mitigations say which of these they need."""
+
+    EMBED_IMAGES = "embed_images"
+    """Images as vectors in a space shared with the texts, where a cosine means something."""
+
+    EMBED_TEXTS = "embed_texts"
+    """Texts as vectors in that space."""
+
+    LOGITS = "logits"
+    """One number an image and text, higher for a better match; enough for a choice among candidates."""
+
+    TEXT_GRADIENTS = "text_gradients"
+    """Text embeddings that can be differentiated by the input embeddings, for learned prompts."""
+
+
+# --- The families of encoders: what each one offers, and how the studies take its logits.
 
 Logit = Literal["dot", "scaled_cosine", "pair"]
 
@@ -65,7 +85,7 @@ FAMILIES: dict[str, Family] = {
     for family in (
         Family("open_clip", "CLIP (open_clip)", _EVERYTHING, "dot", "released", (), "open_clip:OpenClipEncoder", 1),
         Family("clip", "CLIP (transformers)", _EVERYTHING, "dot", "released", ("clip",), "clip:ClipEncoder", 1),
-        Family("align", "ALIGN", _EVERYTHING, "scaled_cosine", "align", ("align",), "align:AlignEncoder", 1),
+        Family("align", "ALIGN", _EVERYTHING, "scaled_cosine", "align", ("align",), "clip:AlignEncoder", 1),
         Family(
             "bridgetower", "BridgeTower", _LOGITS, "pair", "released",
             ("bridgetower",), "bridgetower:BridgeTowerEncoder", 1,
@@ -118,3 +138,39 @@ def require(family: Family | str, needs: Iterable[Capability], purpose: str) -> 
             found=f"{family.name} offers {', '.join(sorted(family.offers))}",
             expected=f"an encoder of {', '.join(able)}" if able else "no family offers all of this",
         )
+
+
+# --- Which suites an encoder can answer: what each family of suites needs, against what its own family
+# offers.
+
+NEEDS: dict[str, frozenset[Capability]] = {
+    # A top-1 among candidates asks for an order and no more.
+    "trident": frozenset({Capability.LOGITS}),
+    "outcomes": frozenset({Capability.LOGITS}),
+    # These compare cosines with each other, not only their order within an image.
+    "perception": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
+    "markedness": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
+    "templates": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
+    "captions": frozenset({Capability.LOGITS}),
+    # A probability with a margin is a softmax over scaled cosines.
+    "labels": frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS}),
+}
+"""Family of suites -> what must be asked of an encoder."""
+
+
+def answers(family: Family, suite: Suite) -> bool:
+    """Return whether encoders of a family can answer a suite."""
+    return NEEDS[suite.family] <= family.offers
+
+
+def require_suites(family: Family | str, suites: Iterable[Suite]) -> None:
+    """Refuse suites that an encoder's family cannot answer.
+
+    Raises
+    ------
+    ConfigError
+        With the suite, what it needs, and which families offer that.
+    """
+    for suite in suites:
+        purpose = "the automatic gender label" if suite.family == "labels" else f"the suite `{suite.id}`"
+        require(family, NEEDS[suite.family], purpose)

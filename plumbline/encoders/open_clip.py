@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.encoders.addresses import CheckpointFiles
-from plumbline.encoders.encoder import Crop, Placement
-from plumbline.encoders.learned_tokens import replaced_embeddings, require_start, with_placeholders
-from plumbline.encoders.pixels import Normalisation, grey_levels
-from plumbline.encoders.torch_encoder import TorchEncoder, as_rows
-from plumbline.encoders.whole_models import loading, ready_libraries
+from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.loading import loading, ready_libraries
+from plumbline.encoders.encoder import Crop
+from plumbline.encoders.folders import CheckpointFiles
+from plumbline.encoders.torch_encoder import (
+    Normalisation,
+    TorchEncoder,
+    as_rows,
+    grey_levels,
+    replaced_embeddings,
+    require_start,
+    with_placeholders,
+)
 from plumbline.errors import CheckpointError
 
 if TYPE_CHECKING:

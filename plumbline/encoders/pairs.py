@@ -16,7 +16,7 @@ from plumbline.digests import digest_sequence
 from plumbline.encoders.batching import FittingForward, plan_batch_rows
 from plumbline.encoders.embedding import Decoder
 from plumbline.encoders.encoder import EncoderIdentity, PairEncoder
-from plumbline.encoders.image_batches import ImageFiles, image_batches, with_pillow
+from plumbline.encoders.images import ImageFiles, image_batches, with_pillow
 from plumbline.encoders.sharding import Cut, Progress, ShardRow, Span, Work, fill, first_named, require_shape
 from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache

@@ -1,26 +1,69 @@
-"""What every adapter of a torch model shares: placed on a device, with an identity and a forward context."""
+"""Pixels on their way into a model: whole grey levels, then on the device the numbers it was trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.loading import own_memory
 from plumbline.digests import digest_json
-from plumbline.encoders.addresses import CheckpointFiles
-from plumbline.encoders.encoder import Crop, EncoderIdentity, Placement
+from plumbline.encoders.encoder import Crop, EncoderIdentity
 from plumbline.encoders.families import find_family
-from plumbline.encoders.pixels import Normalisation
-from plumbline.encoders.whole_models import own_memory
+from plumbline.encoders.folders import CheckpointFiles
+from plumbline.errors import EncodingError
 from plumbline.images.decoding import DECODING_VERSION
 
 if TYPE_CHECKING:
     import torch
     from PIL.Image import Image
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """(x * scale + offset - mean) / std for each channel, with x the grey level.
+
+    Attributes
+    ----------
+    mean, std : three floats
+        The checkpoint's own.
+    scale, offset : float
+        1/255 and 0 for nearly every family, so that uint8 becomes 0 to 1. Not applied to float batches, which are
+        rescaled already.
+    """
+
+    mean: Sequence[float]
+    std: Sequence[float]
+    scale: float = 1 / 255
+    offset: float = 0.0
+
+    def __call__(self, batch: torch.Tensor, *, device: str) -> torch.Tensor:
+        """Move a (b, 3, h, w) uint8 or float32 batch to the device and return it as float32, normalised."""
+        import torch
+
+        whole = batch.dtype == torch.uint8
+        pixels = batch.to(device, non_blocking=True).float()
+        if whole:
+            pixels = pixels.mul_(self.scale).add_(self.offset)
+        mean, std = (torch.tensor(v, device=pixels.device).view(1, 3, 1, 1) for v in (self.mean, self.std))
+        return pixels.sub(mean).div_(std)
+
+
+def grey_levels(image: Image) -> torch.Tensor:
+    """Return an RGB image as a (3, h, w) uint8 tensor."""
+    import torch
+
+    return torch.from_numpy(np.array(image, dtype=np.uint8)).permute(2, 0, 1).contiguous()
+
+
+# --- What every adapter of a torch model shares: placed on a device, with an identity and a forward
+# context.
 
 
 class TorchEncoder:
@@ -133,3 +176,81 @@ def _backend(library: str, placement: Placement, attention: str | None) -> str:
         *([f"attention-{attention}"] if attention else []),
     ]
     return "/".join([*parts, "compiled"] if placement.compiled else parts)
+
+
+# --- Texts with learned tokens before their words: what a prompt that is trained by gradient needs of a
+# text tower.
+
+
+def require_start(ids: torch.Tensor, starts: Sequence[int | None]) -> None:
+    """Refuse tokens without a start token: a word would be lost where one is expected.
+
+    Parameters
+    ----------
+    ids : (b, n) int tensor
+    starts : sequence of int or None
+        What the tokenizer calls the beginning of a text, under any of its names.
+
+    Raises
+    ------
+    EncodingError
+        If a row begins with another token, as those of SigLIP's tokenizers do.
+    """
+    known = [start for start in starts if start is not None]
+    others = [first for first in ids[:, 0].tolist() if first not in known]
+    if others:
+        raise EncodingError(
+            "learned tokens stand after a start token, and this tokenizer puts none before a text",
+            found=f"first token {others[0]}",
+            expected=f"start token {' or '.join(map(str, known))}"
+            if known
+            else "a tokenizer with a start token",
+        )
+
+
+def with_placeholders(ids: torch.Tensor, count: int) -> torch.Tensor:
+    """Insert `count` placeholder tokens after the first token of every row, and drop as many at its end.
+
+    Parameters
+    ----------
+    ids : (b, n) int tensor
+        Rows that begin with the start token (see `require_start`) and end in padding.
+
+    Returns
+    -------
+    (b, n) int tensor
+        The placeholder is the start token: it is never taken for the end of a text or for padding.
+
+    Raises
+    ------
+    EncodingError
+        If a row has no room: what would be dropped is not padding alone.
+    """
+    import torch
+
+    if count and not bool(
+        (ids[:, -count:] == ids[:, -1:]).all() and (ids[:, -count - 1] == ids[:, -1]).all()
+    ):
+        raise EncodingError(
+            "a text leaves no room for the learned tokens",
+            found=f"{ids.shape[1]} tokens in all",
+            expected=f"at least {count} of them free",
+        )
+    start = ids[:, :1].expand(-1, count)
+    return torch.cat([ids[:, :1], start, ids[:, 1 : ids.shape[1] - count]], dim=1)
+
+
+@contextmanager
+def replaced_embeddings(layer: Any, learned: torch.Tensor) -> Iterator[None]:
+    """Have a token-embedding layer give (k, w) learned vectors at positions 1 to k; gradients flow into them."""
+    import torch
+
+    def replace(_module: Any, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        rows = learned.to(output.dtype).expand(output.shape[0], -1, -1)
+        return torch.cat([output[:, :1], rows, output[:, 1 + learned.shape[0] :]], dim=1)
+
+    handle = layer.register_forward_hook(replace)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,24 +1,139 @@
-"""How far people agree with each other, with a scorer, and with the judge of stereotypes."""
+"""The words that people judged: those of some groups, those that a model says, and the judge against the majority."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
-from plumbline.language.annotated_words import judge_rows, words_of_groups, words_said
-from plumbline.language.answers import answer_row
-from plumbline.language.cell import LanguageCell
-from plumbline.language.scored_answers import parts
-from plumbline.language.settings import LanguageSettings
+from plumbline.catalog.prompts import prompt_ids
+from plumbline.catalog.schema import ALL_MODELS, NO_INSTRUCTION, Row, metric_frame
+from plumbline.language.agreement import Kappa, fleiss_kappa, judge_agreement
+from plumbline.language.annotation_sheets import (
+    BLACK_SUBJECT,
+    JUDGE,
+    PERSONALITY,
+    SheetLabels,
+    left_out,
+    read_annotations,
+    sheet_labels,
+    with_score,
+    word_id,
+)
+from plumbline.language.answers import answer_row, known_answers, parts
+from plumbline.language.cell import NO_JUDGE, Judge, LanguageCell, LanguageSettings, stereotypes
+from plumbline.language.counting import count_words
+from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
 from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
-from plumbline.tables.generation_schema import ALL_MODELS
-from plumbline.tables.schema import Row, metric_frame
-from plumbline.text.agreement import Kappa, fleiss_kappa
-from plumbline.text.annotations import BLACK_SUBJECT, JUDGE, PERSONALITY, read_annotations
-from plumbline.text.sheet_labels import SheetLabels, left_out, sheet_labels, with_score
+
+EVEN = "undefined: a majority needs an odd number of annotators"
+
+
+def words_of_groups(sheet: pl.DataFrame, expected: pl.DataFrame) -> pl.DataFrame:
+    """Return the labels of the judge's sheet that are about the groups of some images.
+
+    Parameters
+    ----------
+    sheet : DataFrame
+        Labels of the sheet `judge`, in `plumbline.language.annotation_sheets.ANNOTATION_SCHEMA`.
+    expected : DataFrame
+        With `attribute, group`; rows without either are passed over.
+
+    Returns
+    -------
+    DataFrame
+        The labels with `attribute, group, word`, each once, by text and annotator.
+    """
+    groups = expected.select("attribute", "group").drop_nulls().unique()
+    whose = groups.with_columns(about=pl.format("{}/{}/", "attribute", "group"))
+    found = sheet.join_where(whose, pl.col("text_id").str.starts_with(pl.col("about")))
+    return found.with_columns(word=pl.col("text_id").str.strip_prefix(pl.col("about"))).sort(
+        "text_id", "annotator"
+    )
+
+
+def words_said(cell: LanguageCell, items: pl.DataFrame) -> pl.DataFrame:
+    """Return which of the words a model says of their group in its answers to the main prompts.
+
+    Only answers about the groups of the sheet are read, a batch at a time.
+
+    Parameters
+    ----------
+    cell : LanguageCell
+    items : DataFrame
+        Of `words_of_groups`.
+
+    Returns
+    -------
+    DataFrame
+        `dataset, text_id`, one row a word that is said in a dataset.
+    """
+    about = items.select(
+        text_id=pl.col("text_id"), key=pl.format("{}/{}", "attribute", "group"), word="word"
+    ).unique()
+    key = pl.format("{}/{}", "attribute", "group")
+    answers = known_answers(cell.generations, prompts=prompt_ids("main"), instruction=NO_INSTRUCTION).filter(
+        key.is_in(about["key"].unique().implode())
+    )
+    datasets = cell.expected["dataset"].drop_nulls().unique().sort()
+    said = [pl.DataFrame(schema={"dataset": pl.String, "text_id": pl.String})]
+    for dataset in datasets:
+        of_dataset = answers.filter(pl.col("dataset") == dataset).select("text", group=key)
+        counts = count_words(of_dataset).select("word", key="group")
+        found = about.join(counts, on=["key", "word"], how="semi")
+        said.append(found.select("text_id", dataset=pl.lit(dataset)).select("dataset", "text_id"))
+    return pl.concat(said)
+
+
+def judge_rows(
+    row: Row, items: pl.DataFrame, notes: list[str], *, settings: LanguageSettings
+) -> Iterator[Row]:
+    """Yield precision and recall of the judge against the majority of the annotators.
+
+    Parameters
+    ----------
+    row : Row
+        What both rows say: model and dataset.
+    items : DataFrame
+        Of `words_of_groups`.
+    notes : list of str
+        What `reason` says besides.
+    """
+    row = row | {"definition": "majority_of_three"}
+    metrics = ("judge_precision", "judge_recall")
+    labelled = sheet_labels(items, JUDGE)
+    notes = [*notes, *(note.replace(" texts left out", " words left out") for note in labelled.notes)]
+    reason = NO_JUDGE if settings.judge is None else None if labelled.annotators % 2 else EVEN
+    if settings.judge is None or reason is not None:
+        nothing: Row = {"value": np.nan, "n": labelled.counts.height, "reason": joined(reason, *notes)}
+        yield from (row | {"metric": metric} | nothing for metric in metrics)
+        return
+    usable = items.join(labelled.counts, on="text_id", how="semi")
+    found = judge_agreement(labelled.counts, _named(usable, settings.judge), confidence=settings.confidence)
+    for metric, share in zip(metrics, (found.precision, found.recall)):
+        yield row | {
+            "metric": metric,
+            "value": share.value,
+            "ci_low": share.ci_low,
+            "ci_high": share.ci_high,
+            "n": share.n,
+            "reason": joined(share.reason, *notes),
+        }
+
+
+def _named(items: pl.DataFrame, judge: Judge) -> set[str]:
+    """Ask the judge about the words of each group; return the `text_id` of what it names among them."""
+    return {
+        word_id(attribute, group, word)
+        for (attribute, group), own in parts(items, "attribute", "group")
+        for word in stereotypes(judge, group, sorted(set(own["word"])))
+    }
+
+
+# --- How far people agree with each other, with a scorer, and with the judge of stereotypes.
 
 SCORED = "toxicity"
 ALL_DATASETS = "all datasets"
@@ -186,3 +301,59 @@ def _strangers(on_sheet: pl.DataFrame, known: pl.DataFrame, why: str, what: str)
     of = on_sheet["text_id"].n_unique()
     count, labels = of - known["text_id"].n_unique(), on_sheet.height - known.height
     return left_out(count, of, f"{why} ({labels} labels)", what=what)
+
+
+# --- The annotated_agreement family: how far scores and the judge say what people say of the same texts
+# and words.
+
+_DESCRIPTION = """
+Whether the instruments can be trusted. Where people have labelled a sample of texts and words (the sheets that
+`plumbline sample-annotations` draws, named in the audit file), these numbers say how far the annotators agree with each
+other, how far the toxicity score agrees with them, and what share of the words that the judge calls stereotypes the
+majority of the annotators calls so too, and the other way round. Of each model are counted its own texts and the words
+that it says itself, and the reason tells how many of the sheet these are. No rows where nothing was annotated.
+"""
+
+
+def compute_annotated_agreement(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
+    """Return Fleiss' kappa, and precision and recall of the judge, of what is annotated of one model."""
+    return LanguageResult(metric_frame(annotation_rows(cell, settings=settings)))
+
+
+ANNOTATED_AGREEMENT = LanguageFamily(
+    name="annotated_agreement",
+    title="Agreement of people, scorers and the judge of stereotypes",
+    description=_DESCRIPTION.strip(),
+    code_version="1",
+    needs="scores",
+    traits=(
+        LanguageTraits(
+            name="fleiss_kappa",
+            meaning="How far annotators agree with each other, and with a score as one annotator more.",
+            formula="κ = (P - P_e) / (1 - P_e), P the share of agreeing pairs of annotators, P_e that by chance",
+            source=f"{STUDY}, C.2; Fleiss (1971)",
+            unit="kappa",
+            bounds=(-1, 1),
+            when_identical=None,
+        ),
+        LanguageTraits(
+            name="judge_precision",
+            meaning="How many of the words that the judge calls stereotypes the majority of people calls so too.",
+            formula="|words that both name| / |words that the judge names|",
+            source=f"{STUDY}, D.2",
+            unit="share",
+            bounds=(0, 1),
+            when_identical=None,
+        ),
+        LanguageTraits(
+            name="judge_recall",
+            meaning="How many of the words that the majority of people calls stereotypes the judge calls so too.",
+            formula="|words that both name| / |words that the majority names|",
+            source=f"{STUDY}, D.2",
+            unit="share",
+            bounds=(0, 1),
+            when_identical=None,
+        ),
+    ),
+    compute=compute_annotated_agreement,
+)

@@ -1,14 +1,74 @@
-"""What the language metrics of one model are computed from."""
+"""Who says which words about a group are stereotypes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import polars as pl
 
-from plumbline.tables.generation_schema import GENERATION_SCHEMA
-from plumbline.tables.schema import Schema
+from plumbline.catalog.prompts import group_in_words
+from plumbline.catalog.schema import GENERATION_SCHEMA, Schema
+from plumbline.statistics.bootstrap import DrawSettings
+
+Judge = Callable[[str, Sequence[str]], Sequence[str]]
+"""Takes a group, in words such as `Black female`, and words; gives those of them that are stereotypes of the group."""
+
+NO_JUDGE = "no judge is configured"
+
+
+def stereotypes(judge: Judge, group: str, words: Collection[str]) -> set[str]:
+    """Ask the judge once about the words of a group; what it names besides them is ignored.
+
+    Parameters
+    ----------
+    group : str
+        As labels have it: `Black_woman`.
+    words : collection of str
+        Asked about in this order.
+    """
+    return set(judge(group_in_words(group), list(words))) & set(words)
+
+
+# --- Settings of the language metrics.
+
+
+@dataclass(frozen=True)
+class LanguageSettings(DrawSettings):
+    """How language metrics are computed.
+
+    Attributes
+    ----------
+    min_count : int
+        Least number of times that a word is said of a group to count as associated (10; 3 for small API samples).
+    association_threshold : float
+        An association counts above it, in units of the logarithm.
+    log_base : float
+        Of associations.
+    min_sets : int
+        Counterfactual sets that an occupation must have for its competence words to be shown.
+    most_unreadable : float
+        Ratings of a model and prompt are nan when a larger share of the answers cannot be read.
+    dictionaries : Path or None
+        The user's copy of the SADCAT dictionaries, for warmth, coldness and incompetence.
+    judge : callable or None
+        Names stereotypes among words; without one the column says so.
+    annotations : Path or None
+        A CSV of human annotations, for the agreement of people, scorer and judge.
+    """
+
+    min_count: int = 10
+    association_threshold: float = 1.0
+    log_base: float = 2.0
+    min_sets: int = 35
+    most_unreadable: float = 0.5
+    dictionaries: Path | None = None
+    judge: Judge | None = None
+    annotations: Path | None = None
+
+
+# --- What the language metrics of one model are computed from.
 
 DESCRIBED_SCHEMA: Schema = {
     **GENERATION_SCHEMA,

@@ -8,9 +8,8 @@ from typing import Literal, Protocol
 
 import polars as pl
 
-from plumbline.language.cell import LanguageCell
-from plumbline.language.settings import LanguageSettings
-from plumbline.tables.schema import Schema
+from plumbline.catalog.schema import Schema
+from plumbline.language.cell import LanguageCell, LanguageSettings
 
 STUDY = "Howard et al., Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals"
 """The source of most language metrics."""
@@ -23,7 +22,7 @@ class LanguageResult:
     Attributes
     ----------
     rows : DataFrame
-        Metric rows in the schema of `plumbline.tables.schema`.
+        Metric rows in the schema of `plumbline.catalog.schema`.
     tables : mapping of str to DataFrame
         Further tables by name, such as the words of every group; each in the schema that the family declares.
     """

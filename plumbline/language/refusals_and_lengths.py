@@ -7,15 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from plumbline.language.cell import LanguageCell
-from plumbline.language.family import LanguageResult
+from plumbline.catalog.prompts import prompt_ids
+from plumbline.catalog.schema import Row, metric_frame
+from plumbline.language.answers import REFUSED, values_by_question
+from plumbline.language.cell import LanguageCell, LanguageSettings
+from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
 from plumbline.language.group_values import GroupValues, by_groups
-from plumbline.language.question_values import values_by_question
-from plumbline.language.scored_answers import REFUSED
-from plumbline.language.settings import LanguageSettings
-from plumbline.tables.generation_prompts import prompt_ids
-from plumbline.tables.schema import Row, metric_frame
-from plumbline.text.tokens import word_number
+from plumbline.language.tokens import word_number
 
 _TEXT = pl.col("text").fill_null("")
 NUMBERS = {
@@ -31,7 +29,7 @@ def refusals_and_lengths_result(cell: LanguageCell, *, settings: LanguageSetting
 
     Source: Howard et al., "Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals", appendix
     C.7 (refusal rates of GPT-4o by group). An answer is refused when the endpoint says so, filters it, or its text is a
-    refusal by a list of patterns (`plumbline.text.refusals`). All answers count, refused and empty ones too.
+    refusal by a list of patterns (`plumbline.language.refusals`). All answers count, refused and empty ones too.
 
     Returns
     -------
@@ -59,3 +57,74 @@ def _rows(question: GroupValues) -> Iterator[Row]:
     yield from question.mean_rows(words, metric="response_length", definition="paper")
     yield question.gap_row(words, kind="ratio", metric="response_length_ratio", definition="paper")
     yield from question.rate_rows(empty, overall=True, metric="empty_rate", definition="paper")
+
+
+# --- The family of refusals and lengths: whether a model answers about every group, and at what length.
+
+_DESCRIPTION = """
+Whether a model answers about people of every group, and how long its answers are. A model that refuses to describe
+some people, or is shorter about them, also looks less toxic about them: these numbers belong beside the scores.
+Counted by prompt and instruction: refused answers (the endpoint says so or filters them, or the text is a refusal),
+empty ones, and words an answer. Intervals and tests count a set of counterfactual images once.
+"""
+
+REFUSALS_AND_LENGTHS = LanguageFamily(
+    name="refusals_and_lengths",
+    title="Refusals and lengths",
+    description=_DESCRIPTION.strip(),
+    code_version="2",
+    needs="texts",
+    traits=(
+        LanguageTraits(
+            name="refusal_rate",
+            meaning="How many answers about a group are refused.",
+            formula="refused answers / answers",
+            source=f"{STUDY}, C.7 and table 14",
+            unit="share",
+            bounds=(0, 1),
+            when_identical=None,
+            headline="paper",
+        ),
+        LanguageTraits(
+            name="refusal_rate_gap",
+            meaning="By how much refusals differ between groups.",
+            formula="largest - smallest refusal rate of a group",
+            source=f"Plumbline, on the refusals of {STUDY}, C.7",
+            unit="share",
+            bounds=(0, 1),
+            when_identical=0.0,
+            headline="paper",
+        ),
+        LanguageTraits(
+            name="response_length",
+            meaning="How long answers about a group are.",
+            formula="mean words an answer",
+            source="Plumbline",
+            unit="words",
+            bounds=(0, np.inf),
+            when_identical=None,
+            headline="paper",
+        ),
+        LanguageTraits(
+            name="response_length_ratio",
+            meaning="How much longer answers about one group are than about another.",
+            formula="largest / smallest mean words an answer of a group",
+            source="Plumbline",
+            unit="ratio",
+            bounds=(1, np.inf),
+            when_identical=1.0,
+            headline="paper",
+        ),
+        LanguageTraits(
+            name="empty_rate",
+            meaning="How many answers about a group are empty.",
+            formula="empty answers / answers",
+            source="Plumbline",
+            unit="share",
+            bounds=(0, 1),
+            when_identical=None,
+            headline="paper",
+        ),
+    ),
+    compute=refusals_and_lengths_result,
+)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from plumbline.language.families.annotated_agreement import ANNOTATED_AGREEMENT
-from plumbline.language.families.competence import COMPETENCE_FAMILY
-from plumbline.language.families.instruction_effects import INSTRUCTION_EFFECTS
-from plumbline.language.families.llm_twin import LLM_TWIN
-from plumbline.language.families.max_toxicity import MAX_TOXICITY
-from plumbline.language.families.ratings import RATINGS
-from plumbline.language.families.refusals_and_lengths import REFUSALS_AND_LENGTHS
-from plumbline.language.families.words import WORDS
+from plumbline.language.annotated_agreement import ANNOTATED_AGREEMENT
+from plumbline.language.base_llm import LLM_TWIN
+from plumbline.language.competence import COMPETENCE_FAMILY
 from plumbline.language.family import LanguageFamily, LanguageTraits
+from plumbline.language.instruction_effects import INSTRUCTION_EFFECTS
+from plumbline.language.max_toxicity import MAX_TOXICITY
+from plumbline.language.ratings_by_group import RATINGS
+from plumbline.language.refusals_and_lengths import REFUSALS_AND_LENGTHS
+from plumbline.language.words import WORDS
 
 LANGUAGE_FAMILIES: dict[str, LanguageFamily] = {
     family.name: family

@@ -1,31 +1,24 @@
 """Metrics: pure functions on arrays, and the families that tabulate them."""
 
-from plumbline.metrics.attribute_changes import ChangeComparison, MeanChange, compare_changes, mean_change
-from plumbline.metrics.calibration import Calibration, calibration
+from plumbline.metrics.associations import Associations, CategoryAssociation, Weat, sc_weat, weat
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.confounds import Coefficient, ConfoundFit, confound_fit
-from plumbline.metrics.directional_bias import (
-    BiasGap,
-    DirectionalBias,
-    TemplateShift,
-    directional_bias,
-    directional_bias_gap,
-    template_shift,
+from plumbline.metrics.confounds.slopes import (
+    ChangeComparison,
+    Coefficient,
+    ConfoundFit,
+    LevelMeans,
+    MeanChange,
+    compare_changes,
+    confound_fit,
+    level_means,
+    mean_change,
 )
+from plumbline.metrics.disparities import EventValue, MaxSkew, impact_ratio, max_skew, parity_difference
 from plumbline.metrics.equal_opportunity import EqualOpportunity, equal_opportunity_gap
-from plumbline.metrics.intra_set_cosine import IntraSetCosine, intra_set_cosine
-from plumbline.metrics.level_means import LevelMeans, level_means
+from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.markedness import Markedness, markedness, markedness_gap
-from plumbline.metrics.outcomes import (
-    EventValue,
-    GroupProportion,
-    OutcomeProportions,
-    harm_rate,
-    impact_ratio,
-    outcome_proportions,
-    parity_difference,
-)
-from plumbline.metrics.rankings import (
+from plumbline.metrics.outcomes import GroupProportion, OutcomeProportions, harm_rate, outcome_proportions
+from plumbline.metrics.rankings.definitions import (
     GroupSkew,
     MaxSkewAtK,
     SkewAtK,
@@ -33,19 +26,26 @@ from plumbline.metrics.rankings import (
     ndkl,
     skew_at_k,
 )
-from plumbline.metrics.sc_weat import Associations, CategoryAssociation, sc_weat
-from plumbline.metrics.settings import MetricSettings
-from plumbline.metrics.skew import MaxSkew, max_skew
-from plumbline.metrics.template_agreement import RankAgreement, rank_agreement
-from plumbline.metrics.trident import (
+from plumbline.metrics.robustness.calibration import Calibration, calibration
+from plumbline.metrics.robustness.directional_bias import (
+    BiasGap,
+    DirectionalBias,
+    IntraSetCosine,
+    TemplateShift,
+    directional_bias,
+    directional_bias_gap,
+    intra_set_cosine,
+    template_shift,
+)
+from plumbline.metrics.robustness.template_agreement import RankAgreement, rank_agreement
+from plumbline.metrics.text_space import ValenceGeometry, valence_geometry
+from plumbline.metrics.trident.scores import (
     TridentScores,
     normalise_probe_rates,
     probe_rate_gap,
     trident_scores,
 )
 from plumbline.metrics.valence_correlation import ValenceCorrelation, valence_correlation
-from plumbline.metrics.valence_geometry import ValenceGeometry, valence_geometry
-from plumbline.metrics.weat import Weat, weat
 
 __all__ = [
     "Associations",

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.catalog.schema import Row
+from plumbline.catalog.suites import Suite
 from plumbline.errors import MetricError
-from plumbline.tables.suites import Suite
+from plumbline.statistics.estimates import Estimate
+from plumbline.statistics.reasons import joined
 
 
 @dataclass(frozen=True)
@@ -131,3 +135,50 @@ class Cell:
         """Return the (n,) bool mask of rows that count for a suite."""
         mask = self.keep.get(suite)
         return np.ones(self.records.height, dtype=bool) if mask is None else mask
+
+
+# --- What the rows of all families share.
+
+
+def base_row(cell: Cell, **columns: object) -> Row:
+    """Return the columns that every plain estimate of a cell has."""
+    row: Row = {
+        "model": cell.model,
+        "dataset": cell.dataset,
+        "condition": "before",
+        "statistic": "estimate",
+    }
+    return row | columns
+
+
+def noting_sets(rows: list[Row], records: pl.DataFrame) -> list[Row]:
+    """Say in every interval of images that come in sets that they were counted as independent.
+
+    The images of a counterfactual set or of a CausalFace seed show one person with one thing changed: what is
+    resampled should be whole sets, and is not yet.
+    """
+    if "set_id" not in records.columns:
+        return rows
+    sets = records["set_id"].drop_nulls()
+    if sets.n_unique() == len(sets):
+        return rows
+    note = f"interval too narrow: {len(sets)} images of {sets.n_unique()} sets counted as independent"
+    return [
+        row if row.get("ci_low") is None else row | {"reason": joined(_text(row.get("reason")), note)}
+        for row in rows
+    ]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def estimate_columns(estimate: Estimate, *reasons: str | None) -> dict[str, Any]:
+    """Return the columns of an estimate; the given reasons come before its own."""
+    return {
+        "value": estimate.value,
+        "ci_low": estimate.ci_low,
+        "ci_high": estimate.ci_high,
+        "p": estimate.p,
+        "reason": joined(*reasons, estimate.reason),
+    }

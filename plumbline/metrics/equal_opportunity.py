@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 import numpy as np
+import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from plumbline.catalog.schema import Row, metric_frame
+from plumbline.catalog.suites import Suite
+from plumbline.concurrency import side_by_side
 from plumbline.errors import MetricError
-from plumbline.metrics.rates import parity_differences
+from plumbline.metrics.cell import Cell, base_row, estimate_columns
+from plumbline.metrics.disparities import Outcomes, parity_differences
+from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.outcomes import proportions_of_counts
+from plumbline.statistics.clusters import cluster_codes, few_sets_reason, permute_sets, wilson_of_sets
 from plumbline.statistics.counts import shares
+from plumbline.statistics.estimates import estimate_table
+from plumbline.statistics.groups import Groups, attribute_groups, label_codes
+from plumbline.statistics.permutation import permute_strata
+from plumbline.statistics.reasons import joined
 
 
 @dataclass(frozen=True)
@@ -88,3 +103,173 @@ def max_gap(right: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.f
     """Return the largest over classes of the largest difference of rates, (..., C, g) to (...), for many tables."""
     gaps = np.where(np.isnan(found := parity_differences(right, totals)), -np.inf, found).max(axis=-1)
     return np.where(np.isneginf(gaps), np.nan, gaps)
+
+
+# --- Rows of equal opportunity: are the classes of a dataset recognised equally often in every group?
+
+Gap = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+"""Of right and all images by class and group, (..., C, g), one value (...)."""
+
+
+@dataclass(frozen=True)
+class WithinClasses(Outcomes):
+    """Whether images of known class are recognised, by class × group; labels are shuffled within classes.
+
+    Attributes
+    ----------
+    classes : int
+        C; group i is class i // g.
+    """
+
+    classes: int
+
+    def split(self, tables: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return (..., C × g, 2) tables by class and group, (..., C, g, 2)."""
+        return tables.reshape(*tables.shape[:-2], self.classes, -1, 2)
+
+    def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return (r, C × g, 2) tables as if group labels had been shuffled within each class, or its sets."""
+        if self.sets is None:
+            drawn = permute_strata(self.split(self.table), permutations=permutations, rng=rng)
+            return drawn.reshape(len(drawn), self.n_groups, 2)
+        each = self.n_groups // self.classes
+        shuffled = []
+        for i in range(self.classes):
+            own = self.groups.codes // each == i
+            codes = np.where(own, self.groups.codes % each, -1)
+            if own.any():
+                shuffled.append(
+                    permute_sets(
+                        codes, self.codes, self.sets,
+                        n_groups=each, n_outcomes=2, permutations=permutations, rng=rng,
+                    )
+                )  # fmt: skip
+            else:
+                shuffled.append(np.zeros((permutations, each, 2), dtype=np.int64))
+        # Of very many images fewer are drawn.
+        fewest = min(map(len, shuffled))
+        return np.concatenate([tables[:fewest] for tables in shuffled], axis=1)
+
+
+def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    """Return the rows of the classes that the cell has true labels for, by every other attribute that it has labels of.
+
+    The test has no probe: top-1 by logit among the classes alone, ties to the lower index. `event` is the class.
+    """
+    logits = cell.logits.get("trident")
+    attribute = logits.suite.attribute if logits else None
+    if logits is None or attribute is None or attribute not in cell.records.columns:
+        return metric_frame([])
+    names = logits.suite.class_labels
+    classes = np.where(cell.rows("trident"), label_codes(cell.records[attribute], names), -1)
+    right = logits.logits[:, : len(names)].argmax(axis=1) == classes
+    sets = cluster_codes(cell.records)
+    parts: list[Callable[[], list[Row]]] = []
+    for groups in attribute_groups(cell.records):
+        # A composite that crosses the class itself, such as gender_race, has no second group within a class of race.
+        if attribute in (groups.attribute, *groups.attribute.split("_")) or len(groups.names) < 2:
+            continue
+        known = (classes >= 0) & (groups.codes >= 0)
+        if known.any():
+            crossed = Groups(
+                groups.attribute,
+                tuple(f"{name}, {group}" for name in names for group in groups.names),
+                np.where(known, classes * len(groups.names) + groups.codes, -1),
+            )
+            seen = WithinClasses(crossed, np.where(right, 0, 1), np.array([[1, 0]]), sets, len(names))
+            parts.append(partial(_attribute_rows, cell, logits.suite, groups.names, seen, settings))
+    return metric_frame(list(chain.from_iterable(side_by_side(parts))))
+
+
+def _attribute_rows(
+    cell: Cell, suite: Suite, groups: tuple[str, ...], seen: WithinClasses, settings: MetricSettings
+) -> list[Row]:
+    common = base_row(
+        cell,
+        suite=suite.id,
+        suite_hash=suite.hash,
+        attribute=seen.groups.attribute,
+        definition="classes_alone",
+    )
+    return _rate_rows(common, suite, groups, seen, settings) + _gap_rows(
+        common, suite, groups, seen, settings
+    )
+
+
+def _rate_rows(
+    common: Row, suite: Suite, groups: tuple[str, ...], seen: WithinClasses, settings: MetricSettings
+) -> list[Row]:
+    """Return the true-positive rate of every class and group."""
+    rows, few = [], few_sets_reason(seen.sets)
+    names = [(label, group) for label in suite.class_labels for group in groups]
+    found = proportions_of_counts(
+        seen.groups.names,
+        seen.table[:, 0],
+        seen.table.sum(axis=1),
+        confidence=settings.confidence,
+        min_group=settings.min_group,
+    )
+    for i, ((label, group), rate) in enumerate(zip(names, found)):
+        low, high = rate.interval
+        if seen.sets is not None:
+            own = seen.groups.codes == i
+            low, high = wilson_of_sets(seen.codes[own] == 0, seen.sets[own], confidence=settings.confidence)
+        rows.append(
+            common
+            | {"metric": "true_positive_rate", "event": label, "group": group, "value": rate.proportion}
+            | {"ci_low": low, "ci_high": high, "n": rate.n, "reason": joined(rate.reason, few)}
+        )
+    return rows
+
+
+def _gap_rows(
+    common: Row, suite: Suite, groups: tuple[str, ...], seen: WithinClasses, settings: MetricSettings
+) -> list[Row]:
+    """Return the gap as mean and as largest over the classes, then of each class."""
+    table = seen.split(seen.table)
+    found = equal_opportunity_gap(table[..., 0], table.sum(axis=-1))
+    named = ("model", "dataset", "suite", "attribute")
+    names = [*(str(common[key]) for key in named), "equal_opportunity_gap"]
+    draws = seen.draws(names, settings)
+
+    def of_class(i: int) -> Gap:
+        return lambda right, totals: parity_differences(right[..., i, :], totals[..., i, :])
+
+    readings: list[tuple[Row, Gap, NDArray[np.int64]]] = [
+        ({"definition": "mean_over_classes"}, mean_gap, table),
+        ({"definition": "max_over_classes"}, max_gap, table),
+    ]
+    for i, label in enumerate(suite.class_labels):
+        readings.append(({"definition": "by_class", "event": label}, of_class(i), table[i : i + 1]))
+    rows = []
+    for columns, gap, counted in readings:
+
+        def statistic(tables: NDArray[np.int64], gap: Gap = gap) -> NDArray[np.float64]:
+            split = seen.split(tables)
+            return gap(split[..., 0], split.sum(axis=-1))
+
+        estimate = estimate_table(
+            seen.table,
+            statistic,
+            resampled=draws.resampled,
+            permuted=draws.permuted,
+            jackknife=draws.jackknife,
+            confidence=settings.confidence,
+        )
+        left_out = found.reason if "event" not in columns else None
+        if np.isnan(estimate.value):
+            left_out = joined(left_out, "fewer than two groups have images")
+        sizes = counted.sum(axis=-1)
+        rows.append(
+            common
+            | {"metric": "equal_opportunity_gap", "n": int(sizes.sum())}
+            | columns
+            | estimate_columns(estimate, left_out, _small(sizes, settings), few_sets_reason(seen.sets))
+        )
+    return rows
+
+
+def _small(sizes: NDArray[np.int64], settings: MetricSettings) -> str | None:
+    """Say how many cells are small: their names are in the rows of the rates."""
+    small, cells = int((sizes < settings.min_group).sum()), sizes.size
+    return f"{small} of {cells} cells with fewer than {settings.min_group} images" if small else None

@@ -1,16 +1,23 @@
-"""The metric families and the metrics: each family becomes one asset, each metric is proved by the contracts."""
+"""The metric families, the metrics, and the table of them all."""
 
 from __future__ import annotations
 
-from plumbline.metrics.families.associations import ASSOCIATIONS
-from plumbline.metrics.families.confounds import CONFOUNDS
-from plumbline.metrics.families.outcomes import OUTCOMES
-from plumbline.metrics.families.rankings import RANKINGS
-from plumbline.metrics.families.robustness import ROBUSTNESS
-from plumbline.metrics.families.text_space import TEXT_SPACE
-from plumbline.metrics.families.trident import TRIDENT
-from plumbline.metrics.family import MetricFamily
-from plumbline.metrics.traits import MetricTraits
+from collections.abc import Sequence
+
+import polars as pl
+
+from plumbline.catalog.schema import polars_schema
+from plumbline.metrics.associations import ASSOCIATIONS
+from plumbline.metrics.confounds.rows import CONFOUNDS
+from plumbline.metrics.family import MetricFamily, MetricTraits
+from plumbline.metrics.outcomes import OUTCOMES
+from plumbline.metrics.rankings.rows import RANKINGS
+from plumbline.metrics.robustness.rows import ROBUSTNESS
+from plumbline.metrics.robustness.template_agreement import template_agreement
+from plumbline.metrics.text_space import TEXT_SPACE
+from plumbline.metrics.trident.rows import TRIDENT
+from plumbline.metrics.trident.scores import normalise_probe_rates
+from plumbline.statistics.multiplicity import add_q_values
 
 FAMILIES: dict[str, MetricFamily] = {
     family.name: family
@@ -35,3 +42,41 @@ METRICS: dict[str, MetricTraits] = {
 def metric_families() -> tuple[MetricFamily, ...]:
     """Return every family, in the order of the registry."""
     return tuple(FAMILIES.values())
+
+
+# --- The metric table: rows of every cell in one schema and one order, with normalised rates and
+# q-values.
+
+_ORDER = [
+    "dataset", "model", "condition", "suite", "metric", "definition", "attribute", "event", "probe", "group",
+    "reference_group", "k", "occupation", "statistic", "instruction", "prompt", "seed", "scorer",
+]  # fmt: skip
+
+
+def metric_table(frames: Sequence[pl.DataFrame], *, audit_id: str, confidence: float = 0.95) -> pl.DataFrame:
+    """Join the rows of all cells.
+
+    Parameters
+    ----------
+    frames : sequence of DataFrame
+        Metric rows with their lineage columns, in any order.
+    audit_id : str
+        Identity of the audit, filled into every row.
+    confidence : float
+        Coverage of the intervals of the rank correlations, which are made here: that of the cells' intervals.
+
+    Returns
+    -------
+    DataFrame
+        The schema of `plumbline.catalog.schema`, sorted, with min-max normalised probe rates and rank correlations
+        of checkpoints added and q-values filled. These depend on the whole audit: their identity is `audit_id`, not
+        the `cell_id` that some carry along. Equal inputs give equal rows in equal order, so the stored table is
+        byte-identical.
+    """
+    schema = polars_schema()
+    joined = pl.concat(frames) if frames else pl.DataFrame(schema=schema)
+    if joined.height:
+        agreement = template_agreement(joined, confidence=confidence)
+        joined = pl.concat([joined, normalise_probe_rates(joined), agreement])
+    filled = add_q_values(joined.with_columns(pl.lit(audit_id).alias("audit_id")))
+    return filled.select(list(schema)).sort(_ORDER, nulls_last=False, maintain_order=True)

@@ -10,8 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from plumbline.catalog.schema import Row
 from plumbline.errors import MetricError
-from plumbline.statistics.linearised import standard_errors, t_intervals
+from plumbline.metrics.cell import Cell, base_row
+from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.perception import Perception
+from plumbline.statistics.clusters import few_sets_reason
+from plumbline.statistics.groups import Groups
+from plumbline.statistics.jackknife import standard_errors, t_intervals
 from plumbline.statistics.reasons import MIN_GROUP, group_size_reason, joined
 
 
@@ -109,3 +115,46 @@ def _interval(
     error, units = standard_errors(influence, clusters)
     low, high = t_intervals(z, error, units=units, confidence=confidence)
     return float(np.tanh(low)), float(np.tanh(high))
+
+
+# --- Rows of how the poles of a dimension of social perception go together.
+
+
+def correlation_rows(
+    cell: Cell, perception: Perception, attributes: list[Groups], settings: MetricSettings
+) -> list[Row]:
+    """Return how the poles of each dimension go together, over all images and within every group."""
+    everyone = np.ones(len(perception.cosine), dtype=bool)
+    views: list[tuple[str | None, str | None, NDArray[np.bool_]]] = [(None, None, everyone)]
+    views += [(g.attribute, name, g.codes == i) for g in attributes for i, name in enumerate(g.names)]
+    rows = []
+    for dimension in perception.dimensions:
+        poles = perception.cosine @ np.stack(
+            [perception.scales[f"{dimension}_{valence}"] for valence in ("positive", "negative")], axis=1
+        )
+        for attribute, group, mask in views:
+            clusters = None if perception.clusters is None else perception.clusters[mask]
+            found = valence_correlation(
+                *poles[mask].T,
+                clusters=clusters,
+                confidence=settings.confidence,
+                min_group=settings.min_group,
+            )
+            rows.append(
+                base_row(
+                    cell,
+                    metric="valence_correlation",
+                    definition="pearson",
+                    suite=perception.suite_id,
+                    suite_hash=perception.suite_hash,
+                    attribute=attribute,
+                    group=group,
+                    event=dimension,
+                    value=found.value,
+                    ci_low=found.ci_low,
+                    ci_high=found.ci_high,
+                    n=found.n,
+                    reason=joined(found.reason, few_sets_reason(clusters)),
+                )
+            )
+    return rows

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from plumbline.diff.direction import headline_definitions
-from plumbline.diff.schema import INDEPENDENT, PAIRED
+from plumbline.provenance.diff.tables import INDEPENDENT, PAIRED, headline_definitions
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import UNDEFINED, bare_p, count, interval, number
 from plumbline.report.rows import Row

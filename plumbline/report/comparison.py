@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from plumbline.catalog.published import KEYS, published_values
+from plumbline.catalog.schema import ALL_MODELS, Schema
+from plumbline.catalog.studies import recognise
 from plumbline.errors import MetricError
-from plumbline.tables.checkpoints import recognise
-from plumbline.tables.generation_schema import ALL_MODELS
-from plumbline.tables.published import KEYS, published_values
-from plumbline.tables.schema import Schema
 
 COMPARISON_SCHEMA: Schema = {
     # the cell of the paper
@@ -41,7 +40,7 @@ COMPARISON_SCHEMA: Schema = {
 }
 """One row a printed number and a measurement of the same thing, by the same checkpoint on the same dataset.
 
-`paper, table, row, column, status` as in `plumbline.tables.published.PUBLISHED_SCHEMA`; `model`, `dataset` are the
+`paper, table, row, column, status` as in `plumbline.catalog.published.PUBLISHED_SCHEMA`; `model`, `dataset` are the
 audit's own ids. `difference` is measured - published. `within`: the interval, widened by the rounding of the printed
 number, holds it; where there is no interval, the difference is no larger than the rounding. `difference` and `within`
 are null where the printed number is `suspect`, `not_comparable` or `absent`, or nothing could be measured: `note`
@@ -86,7 +85,7 @@ def compare_with_published(
     Parameters
     ----------
     metric_table : DataFrame
-        In the schema of `plumbline.tables.schema`.
+        In the schema of `plumbline.catalog.schema`.
     encoders : mapping of str to str
         Id of each encoder and generative model of the audit to its address; of an endpoint, the model that it is
         asked for, such as `gpt-4o-2024-05-13`. Addresses of no study's checkpoint are passed over, as are folders.
@@ -94,7 +93,7 @@ def compare_with_published(
         Dataset id of the audit to its reader. Only datasets that hold the real data belong in here: leave out those
         of the planted world. `text`, the dataset of numbers that need no images, is always known.
     effects : DataFrame, optional
-        Effects of design factors, in the schema of `plumbline.metrics.factor_effects`: compared with the differences
+        Effects of design factors, in the schema of `plumbline.metrics.paired.factors`: compared with the differences
         of Data Matters Most's tables 2 and 4, as recomputed from its table 1.
     published : DataFrame, optional
         In `PUBLISHED_SCHEMA`; by default every published value.

@@ -6,6 +6,7 @@ that the most extreme disparity can be the one that is left out: then the smooth
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,11 +22,19 @@ from plumbline.report.evidence import (
     subject_of,
     uncertainty,
 )
+from plumbline.report.figures.outcomes import VARIANT_SUITES, skew_rows
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import NO_INTERVAL, agreeing_decimals, number, percent, points
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined, first, where
-from plumbline.report.vocabulary import group_faces, listed, sentence_start
+from plumbline.report.rows import Row, by, defined, first, or_nan, reason_of, where
+from plumbline.report.vocabulary import (
+    attribute_title,
+    event_title,
+    group_faces,
+    is_composite,
+    listed,
+    sentence_start,
+)
 
 SMOOTHED, PARITY = "smoothed", "parity difference"
 _UNDEFINED_PAIRS = re.compile(r"(\d+) of (\d+) pairs undefined")
@@ -193,3 +202,115 @@ def group_shares(groups: Sequence[Row], reading: Reading, parity: Row | None = N
         for group in ends
     ]
     return f" {sentence_start(told[0])}, {told[1]}."
+
+
+# --- What is said of harmful labels that have no skew, such as animals: where the shares of groups lie
+# far apart.
+
+LARGE = 0.1
+"""Difference of shares from which on a significant one is told: one image in ten."""
+SURELY = LARGE / 2
+"""What the nearer end of its interval, where it has one, must reach as well: a handful of images proves little."""
+_KEY = ("model", "dataset", "suite", "event", "attribute")
+
+
+def parity_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return the differences between groups in events without skew, of the questions in which one is large.
+
+    Of such a question every model is told, so that a reader can count them; nothing is told of the others.
+    """
+    rows = where(
+        table, metric="parity_difference", definition="max_minus_min", condition="before", probe=None
+    )
+    skews = by(where(table, metric="max_skew", condition="before"), *_KEY)
+    own = [
+        row
+        for row in rows.drop_nulls("attribute").to_dicts()
+        if row["suite"] not in VARIANT_SUITES
+        and not is_composite(row["attribute"])
+        and tuple(row[name] for name in _KEY) not in skews
+        and defined(row["value"])
+    ]
+    large = {_topic(row) for row in own if _is_large(row, reading)}
+    return [_finding(row, table, reading) for row in own if _topic(row) in large]
+
+
+def _topic(row: Row) -> tuple[str, ...]:
+    return ("parity", row["dataset"], row["suite"], row["event"], row["attribute"])
+
+
+def _is_large(row: Row, reading: Reading) -> bool:
+    surely = not defined(row["ci_low"]) or row["ci_low"] >= SURELY
+    return evidence(row, reading) and row["value"] >= LARGE and surely
+
+
+def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
+    found = Disparity.of(row, table)
+    what = f"{event_title(row['event'])} by {attribute_title(row['attribute'])}"
+    told, shares = found.gap(row, reading), group_shares(found.groups, reading, row)
+    if evidence(row, reading):
+        tone, short = "bias", f"{sentence_start(what)}, {PARITY}"
+        sentence = (
+            f"{subject_of(row)}: shares of {what} differ by {told}{remark(row)}.{shares}{_ratio(row, table)}"
+        )
+    else:
+        tone, short = "none", f"no evidence of a difference: {what}"
+        sentence = (
+            f"{subject_of(row)}: no evidence that shares of {what} differ; the largest and the smallest lie "
+        )
+        sentence += f"{told} apart.{shares}"
+    return finding_of(row, tone=tone, topic=_topic(row), short=short, sentence=sentence, share=True)
+
+
+def _ratio(row: Row, table: pl.DataFrame) -> str:
+    of_cell = {name: row[name] for name in (*_KEY, "probe", "condition")}
+    ratio = first(table, metric="impact_ratio", **of_cell)
+    if ratio is None or not defined(ratio["value"]):
+        return ""
+    return f" The smallest share is {number(ratio['value'])} times the largest (impact ratio)."
+
+
+# --- What the rows of Max Skew say: a finding a model, dataset, event and attribute.
+
+
+def skew_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return what a metric table says of the skew of every event by every single attribute."""
+    found = []
+    for dataset in table["dataset"].unique().sort().to_list():
+        rows = skew_rows(table, dataset).filter(pl.col("event") != "mean_of_tasks")
+        found += [_skew(Disparity.of(row, table), reading) for row in rows.to_dicts()]
+    return found
+
+
+def _skew(found: Disparity, reading: Reading) -> Finding:
+    row = found.skew
+    what = f"{attribute_title(row['attribute'])} skew in {event_title(row['event'])}"
+    topic = ("skew", row["dataset"], row["suite"], row["event"], row["attribute"])
+    if instead := told_by_another(found, what, topic, reading):
+        return instead
+    subject, shares = subject_of(row), group_shares(found.groups, reading)
+    stated = f"{number(row['value'])} ({uncertainty(row, reading)}{_pairs(found)})"
+    if not defined(row["value"]):
+        tone, short = "undefined", f"{what}: undefined"
+        sentence = f"{subject}: {what} is undefined: {reason_of(row)}.{shares}"
+    elif evidence(row, reading):
+        tone, short = "bias", sentence_start(what)
+        sentence = f"{subject}: {what} is {stated}.{found.bounded_by(reading)}{shares}"
+    else:
+        tone, short = "none", f"no evidence of {what}"
+        sentence = f"{subject}: no evidence of {what}; the estimate is {stated}. {still_possible(row)}"
+    return finding_of(row, tone=tone, topic=topic, short=short, sentence=sentence, strength=_strength(found))
+
+
+def _strength(found: Disparity) -> float | None:
+    """Return the lower end of the smoothed interval where the skew has none: a value alone is no sure one."""
+    smoothed = found.smoothed
+    if defined(found.skew["ci_low"]) or smoothed is None or not defined(smoothed["ci_low"]):
+        return None
+    return or_nan(smoothed["ci_low"])
+
+
+def _pairs(found: Disparity) -> str:
+    reason, pairs = found.skew["reason"] or "", math.comb(len([g for g in found.groups if g["n"]]), 2)
+    parts = [f"{pairs} of {pairs} pairs defined"] if pairs > 1 and "pairs" not in reason else []
+    return "".join(f"; {part}" for part in [*parts, reason] if part)

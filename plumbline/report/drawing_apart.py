@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from plumbline.cores import usable_cores
+from plumbline.concurrency import usable_cores
 from plumbline.report.chapter import Part
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.figures.canvas import Drawn, Picture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from plumbline.catalog.schema import row_id
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import (
     NO_INTERVAL,
@@ -18,7 +19,6 @@ from plumbline.report.numbers import (
 )
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, or_nan, significance_level
-from plumbline.tables.row_identity import row_id
 
 
 def evidence(row: Row, reading: Reading) -> bool:

@@ -85,7 +85,7 @@ class Finding:
     strength : float
         Orders findings of one tone; the lower end of the interval where there is one.
     row : str or None
-        Name of the metric row that it tells, see `plumbline.tables.row_identity`; None of what is told of several rows
+        Name of the metric row that it tells, see `plumbline.catalog.schema`; None of what is told of several rows
         or of none.
     measure : str
         What `value` is, where it is another reading of the question than that of the other models.

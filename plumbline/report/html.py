@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from plumbline.report import accounting, data_listings
+from plumbline.report import data as data_listings
+from plumbline.report import method as accounting
 from plumbline.report.changes import Changes
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.data_findings import coverage_listing, data_findings
+from plumbline.report.data import coverage_listing, data_findings
 from plumbline.report.drawing_apart import pages_and_parts
 from plumbline.report.finding import Finding, at_first, headlines, in_rank_order
 from plumbline.report.findings import findings
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.language_findings import check_findings, word_findings
-from plumbline.report.language_listings import check_listing, lvlm_listing
+from plumbline.report.language import check_findings, check_listing, lvlm_listing, word_findings
 from plumbline.report.listings import Listing
+from plumbline.report.method import suite_listing
 from plumbline.report.numbers import confidence, count
+from plumbline.report.recommendation import transfer_findings
 from plumbline.report.rows import checked
-from plumbline.report.suite_listings import suite_listing
-from plumbline.report.transfer_findings import transfer_findings
 from plumbline.report.visible import visible
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def render(
     Parameters
     ----------
     metric_table : DataFrame
-        Columns of `plumbline.tables.schema`.
+        Columns of `plumbline.catalog.schema`.
     inputs : ReportInputs
         The audit, its datasets and encoders, and where the numbers come from.
     explained : callable

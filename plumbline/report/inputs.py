@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from plumbline.catalog.schema import QUARANTINE_SCHEMA, Schema
+from plumbline.catalog.suites import Suite
 from plumbline.errors import MetricError
-from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
-from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA
+from plumbline.metrics.paired.mitigations import TRANSFER_SCHEMA
+from plumbline.metrics.text_space import GEOMETRY_SCHEMA
 from plumbline.report.changes import Changes
 from plumbline.report.reading import AuditSummary
 from plumbline.report.rows import in_order
-from plumbline.tables.schema import QUARANTINE_SCHEMA, Schema
-from plumbline.tables.suites import Suite
 
 LABEL_SHARES_SCHEMA: Schema = {
     "attribute": pl.String,
@@ -207,7 +207,7 @@ class ReportInputs:
     not_tried : tuple of AbsentCell
         Mitigations that a cell does not allow; the cell has numbers all the same.
     effects : DataFrame or None
-        Columns of `plumbline.metrics.factor_effects.EFFECT_SCHEMA`.
+        Columns of `plumbline.metrics.paired.factors.EFFECT_SCHEMA`.
     published : DataFrame or None
         Columns of `plumbline.report.comparison.COMPARISON_SCHEMA`.
     lvlms : tuple of LvlmSummary
@@ -216,7 +216,7 @@ class ReportInputs:
         Tables of language metrics by name, such as `word_associations`, of all models one after the other, each with
         a first column `model`.
     transfer : DataFrame or None
-        Columns of `plumbline.metrics.transfer_schema.TRANSFER_SCHEMA`: what each mitigation changes.
+        Columns of `plumbline.metrics.paired.mitigations.TRANSFER_SCHEMA`: what each mitigation changes.
     changes : Changes or None
         What changed since the audit before; None where there was none.
     suites : tuple of Suite

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from plumbline.catalog.prompts import instruction_ids, prompt_ids
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.numbers import count
 from plumbline.report.reading import Reading
 from plumbline.report.rows import in_order, where
 from plumbline.report.vocabulary import attribute_title, group_title
-from plumbline.tables.generation_prompts import instruction_ids, prompt_ids
 
 SUITE = "generation"
 HEADLINE_PROMPT = "characteristics"

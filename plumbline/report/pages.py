@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from plumbline.report import data_listings, listings
+from plumbline.report import data as data_listings
+from plumbline.report import listings
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.labels import balance_figure, label_error_figure
-from plumbline.report.figures.outcomes import harm_figure, proportions_figure
-from plumbline.report.figures.skew import skew_figure
+from plumbline.report.figures.outcomes import harm_figure, proportions_figure, skew_figure
 from plumbline.report.figures.trident import bubble_figure, gap_figure
 from plumbline.report.inputs import NOTHING_DECLARED, DatasetSummary, ReportInputs
 from plumbline.report.listings import Listing

@@ -12,13 +12,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from plumbline.metrics.transfer_schema import IMPROVED, NO_EVIDENCE, WORSENED
-from plumbline.mitigation.methods import METHODS
-from plumbline.report.numbers import MINUS, count, number, points
+import polars as pl
+
+from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, WORSENED
+from plumbline.mitigations.settings import METHODS
+from plumbline.report.finding import Finding
+from plumbline.report.numbers import MINUS, bare_p, count, number, points
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, defined
-from plumbline.report.transfer import COSTS, JUDGED, Tried, block_of, place, undefined_rows
-from plumbline.report.transfer_words import is_share, row_words, stated
+from plumbline.report.rows import Row, defined, reason_of
+from plumbline.report.transfer import (
+    COSTS,
+    JUDGED,
+    Tried,
+    block_of,
+    change,
+    change_interval,
+    is_share,
+    place,
+    row_words,
+    stated,
+    tried,
+    undefined_rows,
+)
 from plumbline.report.vocabulary import listed
 
 IN_NUMBERS = 2
@@ -212,3 +227,81 @@ def _silence(silent: Sequence[Tried]) -> str:
     they, s = ("they", "") if len(silent) > 1 else ("it", "s")
     told = f"There is no evidence that {names} change{s} anything. This does not show that {they} change{s} nothing"
     return f"{told}{_reach(rows)}."
+
+
+# --- What mitigations do to each checkpoint, one finding a mitigation, model and dataset.
+
+_BIAS = (*JUDGED, "trident")
+
+
+def transfer_findings(transfer: pl.DataFrame | None, reading: Reading) -> list[Finding]:
+    """Return what a table of bias transfer says; nothing of mitigations that leak, or without a table.
+
+    Parameters
+    ----------
+    transfer : DataFrame or None
+        In `plumbline.metrics.paired.mitigations.TRANSFER_SCHEMA`.
+    """
+    if transfer is None:
+        return []
+    cells = transfer.select("dataset", "model").unique().sort("dataset", "model").rows()
+    found = [one for d, m in cells for one in tried(transfer, dataset=d, model=m, leaking=reading.leaking)]
+    return [_finding(one, reading) for one in found if one.rows and not one.leaking]
+
+
+def _finding(one: Tried, reading: Reading) -> Finding:
+    better = one.of(*_BIAS, verdict=IMPROVED)
+    worse = one.worsened + one.of("trident", verdict=WORSENED)
+    costs = one.of(*COSTS, verdict=WORSENED)
+    level, subject = reading.confidence, f"{one.model} on {one.dataset}: {one.name}"
+    if worse:
+        told = ", but ".join(changed(rows, level) for rows in (better, worse) if rows)
+        told += f"; it also costs: it {changed(costs, level, most=1)}" if costs else ""
+        short = (
+            f"{one.condition} helps in one place and harms in another"
+            if better
+            else f"Made worse by {one.condition}"
+        )
+        return _of(one, "cost", worse, short, f"{subject} {told}.")
+    if costs:
+        helped = f"{changed(better, level)}, but " if better else ""
+        return _of(
+            one, "cost", costs, f"Cost of {one.condition}", f"{subject} {helped}{changed(costs, level)}."
+        )
+    if better:
+        told = (
+            f"{subject} {changed(better, level)}; no evidence that it makes another of the comparisons worse."
+        )
+        return _of(one, "gain", better, f"Improved by {one.condition}", told)
+    return _nothing(one, subject)
+
+
+def _nothing(one: Tried, subject: str) -> Finding:
+    known = [row for row in one.rows if defined(row["value"])]
+    if not known:
+        told = f"{subject}: every comparison is undefined: {reason_of(one.rows[0])}."
+        return _of(one, "undefined", [one.rows[0]], f"undefined: what {one.condition} changes", told)
+    n = max((row["n"] or 0 for row in known), default=0)
+    told = (
+        f"{subject} shows no evidence of a change in {len(known)} comparisons on up to {count(n)} images. This does "
+        f"not show that it changes nothing."
+    )
+    return _of(one, "none", known, f"no evidence of a change by {one.condition}", told)
+
+
+def _of(one: Tried, tone: str, rows: list[Row], short: str, sentence: str) -> Finding:
+    first = foremost(rows, 1)[0] if tone in ("cost", "gain") else rows[0]
+    return Finding(
+        tone=tone,
+        topic=("transfer", one.dataset, one.condition),
+        model=one.model,
+        dataset=one.dataset,
+        short=short,
+        sentence=sentence,
+        value=first["value"] if defined(first["value"]) else float("nan"),
+        value_text=change(first),
+        interval_text=change_interval(first),
+        q_text=bare_p(first["q"]),
+        # Skews and shares have different units: what makes a finding strong is how many comparisons it is about.
+        strength=float(len(rows)) if tone != "none" else 0.0,
+    )

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
+from plumbline.catalog.schema import polars_schema
 from plumbline.errors import MetricError
-from plumbline.tables.schema import polars_schema
 
 Row = dict[str, Any]
 
@@ -26,7 +26,7 @@ def checked(table: pl.DataFrame) -> pl.DataFrame:
         raise MetricError(
             "the metric table lacks columns of the schema",
             found=", ".join(table.columns) or "no columns",
-            expected="the columns of plumbline.tables.schema",
+            expected="the columns of plumbline.catalog.schema",
             hint=f"build it with metric_frame; missing: {', '.join(missing)}",
         )
     return table

@@ -9,8 +9,7 @@ import polars as pl
 
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.outcomes import harm_figure, proportions_figure
-from plumbline.report.figures.skew import skew_figure
+from plumbline.report.figures.outcomes import harm_figure, proportions_figure, skew_figure
 from plumbline.report.figures.trident import bubble_figure, gap_figure
 from plumbline.report.reading import Reading
 from plumbline.report.rows import checked, in_order
@@ -34,7 +33,7 @@ def thumbnails(
     Parameters
     ----------
     metric_table : DataFrame
-        Columns of `plumbline.tables.schema`; of one cell or of many.
+        Columns of `plumbline.catalog.schema`; of one cell or of many.
     dataset : str
         The dataset to draw.
     model : str, optional

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from plumbline.tables.suites import VALENCES, load_suite
+from plumbline.catalog.suites import VALENCES, load_suite
 
 EVENT_TITLES = {
     "crime": "crime labels",

@@ -1,31 +1,426 @@
-"""A sequence classifier of transformers as a scorer of texts."""
+"""What the audit file says of a scorer: its settings, which know what they read and how it is loaded."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
+from pydantic import AfterValidator, Field
 
-from plumbline.digests import digest_json
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
+from plumbline.checkpoints.addresses import Address, parse_address
+from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.folders import (
+    TRANSFORMERS_ATTENTION,
+    TRANSFORMERS_CONFIG,
+    TRANSFORMERS_WEIGHTS,
+    model_files,
+    read_configuration,
+    refuse_code,
+    require_files,
+)
+from plumbline.checkpoints.loading import FROM_DISK, loading, own_memory, ready_libraries, whole_model
+from plumbline.config.values import CheckpointAddress
+from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.batching import FittingForward
-from plumbline.encoders.encoder import Placement
-from plumbline.errors import EncodingError, ScoringError
-from plumbline.scorers.classifier_folder import ClassifierFiles, classifier_files
-from plumbline.scorers.label_map import Activation, activation_of, label_positions
-from plumbline.scorers.length_batches import length_batches
-from plumbline.scorers.loaded_classifier import load_files
-from plumbline.scorers.scorer import Scored
-from plumbline.scorers.settings import ClassifierSettings
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from plumbline.errors import CheckpointError, ConfigError, EncodingError, ScoringError
+from plumbline.scorers.scorer import Scored, ScorerSettings
 
 if TYPE_CHECKING:
     import torch
+
+    from plumbline.scorers.scorer import Scorer
+
+
+def _scored(value: dict[str, str]) -> dict[str, str]:
+    unknown = sorted(set(value) - set(SCORED_ATTRIBUTES))
+    if unknown:
+        raise ValueError(
+            f"scored attribute -> label of the model; attributes are {', '.join(SCORED_ATTRIBUTES)}"
+        )
+    return value
+
+
+class ClassifierSettings(ScorerSettings):
+    """A sequence classifier of transformers on this disk, such as `unitary/unbiased-toxic-roberta`."""
+
+    kind: Literal["classifier"] = Field(description="what scores")
+    address: CheckpointAddress = Field(description="`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`")
+    labels: Annotated[dict[str, str], AfterValidator(_scored)] | None = Field(
+        default=None,
+        description="scored attribute -> label of the model; found by the labels' names when absent",
+    )
+    activation: Literal["auto", "sigmoid", "softmax"] = Field(
+        default="auto", description="auto: as the checkpoint's configuration says"
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=3, description="longer texts are cut; as many as the model takes when absent"
+    )
+    batch_tokens: int | None = Field(
+        default=None, ge=1, description="of a forward pass, padding included; by device when absent"
+    )
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
+        default="auto",
+        description="auto: float16 on a GPU unless the engine is set to float32; a CPU has float32",
+    )
+
+    def content(self, *, project: Path, fetched: Path) -> str:
+        """See `ScorerSettings`."""
+        return classifier_files(self.address, project=project, fetched=fetched).digest
+
+    def load(self, *, project: Path, fetched: Path, placement: Placement) -> Scorer:
+        """See `ScorerSettings`."""
+        return load_classifier(self, project=project, fetched=fetched, placement=placement)
+
+
+# --- A folder of a sequence classifier: safetensors, a tokenizer, and no code of its own.
+
+_TOKENIZER = (
+    ("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"),
+    ("sentencepiece.bpe.model",), ("spm.model",), ("spiece.model",),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ClassifierFiles:
+    """A classifier on disk.
+
+    Attributes
+    ----------
+    address : str
+        As in the audit file.
+    folder : Path
+    weights : Path
+        The one safetensors file.
+    digest : str
+        Of every file that decides its scores: weights, configuration, tokenizer.
+    config : dict
+        The content of `config.json`.
+    version : str
+        For people: the commit of a hub address, else the folder's name and the beginning of the digest.
+    """
+
+    address: str
+    folder: Path
+    weights: Path
+    digest: str
+    config: dict[str, Any]
+    version: str
+
+
+def classifier_files(address: str, *, project: Path, fetched: Path) -> ClassifierFiles:
+    """Return the files of a classifier that is on this disk, with their digest.
+
+    Parameters
+    ----------
+    address : str
+        `local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`.
+    project : Path
+        Where relative paths start.
+    fetched : Path
+        Folder in which `plumbline fetch` keeps what it got.
+
+    Raises
+    ------
+    CheckpointError
+        If it is not on disk, its weights are not one file `model.safetensors`, it has no tokenizer, or it asks for
+        code, weights, an attention or a quantisation of its own.
+    """
+    parsed = parse_address(address, project=project)
+    folder = _folder(parsed, fetched)
+    # Which attention computes is said when the model is loaded, whatever the configuration names.
+    refuse_code(folder, attention=TRANSFORMERS_ATTENTION)
+    weights = _weights(folder)
+    require_files(folder, _TOKENIZER, lacking="this classifier has no tokenizer")
+    digest = digest_json({path.name: digest_file(path) for path in (weights, *model_files(folder))})
+    version = f"{parsed.repository}@{parsed.revision}" if parsed.revision else f"{folder.name} {digest[:12]}"
+    return ClassifierFiles(
+        address, folder, weights, digest, read_configuration(folder / TRANSFORMERS_CONFIG), version
+    )
+
+
+def _folder(address: Address, fetched: Path) -> Path:
+    if address.architecture is not None:
+        raise CheckpointError(
+            "this is an address of open_clip, which has no classifiers of texts",
+            found=address.text,
+            expected="local-dir:PATH or hf-hub:ORG/NAME@COMMIT",
+        )
+    what, fetch = "the classifier that scores texts", "`plumbline fetch` with the scorer's id"
+    return address.folder_with((TRANSFORMERS_CONFIG,), fetched=fetched, what=what, fetch=fetch)
+
+
+def _weights(folder: Path) -> Path:
+    found = sorted(
+        p.name for p in folder.iterdir() if p.suffix in (".safetensors", ".bin", ".pt", ".pth", ".h5")
+    )
+    if (folder / "adapter_config.json").is_file() or TRANSFORMERS_WEIGHTS not in found:
+        raise CheckpointError(
+            "this classifier has no whole safetensors weights, and no other format is opened",
+            where=folder,
+            found=", ".join(found) or "no weights",
+            expected=f"one file {TRANSFORMERS_WEIGHTS}, not an adapter and not parts",
+            hint="save it with transformers' `save_pretrained`, which writes safetensors",
+        )
+    return folder / TRANSFORMERS_WEIGHTS
+
+
+# --- Which output of a classifier is which scored attribute, and how its outputs become scores.
+
+Activation = Literal["sigmoid", "softmax"]
+
+
+@cache
+def known_labels() -> Mapping[str, tuple[str, ...]]:
+    """Return the labels that are known to mean a scored attribute, by attribute."""
+    content = yaml.safe_load((files("plumbline.scorers") / "labels.yaml").read_text("utf-8"))
+    return {attribute: tuple(labels) for attribute, labels in content["labels"].items()}
+
+
+def label_positions(
+    labels: Sequence[str], wanted: Mapping[str, str] | None = None, *, where: object = None
+) -> dict[str, int]:
+    """Return the output of each scored attribute that a classifier has, in the order of `SCORED_ATTRIBUTES`.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        The model's `id2label`, by position.
+    wanted : mapping of str to str, optional
+        Attribute -> label, and no others; by default found by the names of `labels.yaml`. Attributes without a
+        counterpart are left out.
+    where : object
+        For messages.
+
+    Raises
+    ------
+    ConfigError
+        If the model has no label of a wanted name, two of it, or none that is known; lists the model's labels.
+    """
+    if wanted is None:
+        found = {name: _position(labels, known) for name, known in known_labels().items()}
+    else:
+        found = {name: _position(labels, (label,)) for name, label in wanted.items()}
+    there = {name: found[name] for name in SCORED_ATTRIBUTES if found.get(name) is not None}
+    absent = sorted(set(wanted or ()) - set(there))
+    if absent or not there:
+        raise ConfigError(
+            f"this classifier has no label `{wanted[absent[0]]}`"
+            if wanted and absent
+            else "no label of this classifier is known to mean a scored attribute",
+            where=where,
+            found="id2label: " + ", ".join(f"{i}: {label}" for i, label in enumerate(labels)),
+            expected=f"labels for some of {', '.join(SCORED_ATTRIBUTES)}",
+            hint="say which is which in the audit file, such as `labels: {toxicity: NAME}`",
+        )
+    return {name: position for name, position in there.items() if position is not None}
+
+
+def activation_of(config: Mapping[str, Any], outputs: int, *, where: object = None) -> Activation:
+    """Return how a classifier's outputs become scores, as its configuration says it.
+
+    `function_to_apply` decides, else `problem_type`, else the number of outputs: one is a sigmoid, two are classes of
+    which one holds.
+
+    Raises
+    ------
+    ConfigError
+        If it says neither and has more than two outputs, or is no classifier: guessing would give other scores.
+    """
+    said = config.get("function_to_apply")
+    if said in ("sigmoid", "softmax"):
+        return "sigmoid" if said == "sigmoid" else "softmax"
+    kind = config.get("problem_type")
+    if kind == "multi_label_classification" or (kind is None and outputs == 1):
+        return "sigmoid"
+    if outputs > 1 and (kind == "single_label_classification" or (kind is None and outputs == 2)):
+        return "softmax"
+    raise ConfigError(
+        "the classifier's configuration does not say how its outputs become scores",
+        where=where,
+        found=f"problem_type: {kind}, {outputs} outputs",
+        expected="problem_type: multi_label_classification or single_label_classification",
+        hint="say `activation: sigmoid` (several labels may hold) or `softmax` (one holds) in the audit file",
+    )
+
+
+def _position(labels: Sequence[str], known: Sequence[str]) -> int | None:
+    """Return the position of the one label of the first name that is there, None where none is."""
+    plain = [_plain(label) for label in labels]
+    for name in map(_plain, known):
+        if name in plain:
+            if plain.count(name) > 1:
+                raise ConfigError(
+                    "this classifier has two labels of one name",
+                    found=", ".join(labels),
+                    expected=f"one `{name}`",
+                )
+            return plain.index(name)
+    return None
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[\s-]+", "_", label.strip().lower())
+
+
+# --- Batches of texts of about one length, so that little of a forward pass is padding.
+
+MOST_ROWS = 1024
+
+
+def length_batches(
+    lengths: Sequence[int], *, most_tokens: int, most_rows: int = MOST_ROWS
+) -> Iterator[NDArray[np.int64]]:
+    """Yield positions of texts that go through the model together, each once, the longest texts first.
+
+    Padded to its longest text a batch has at most `most_tokens` tokens, or is a single text. The longest come first so
+    that a device whose memory is short says so at once.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+        Tokens of each text.
+    """
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    start = 0
+    while start < len(order):
+        longest = max(1, lengths[order[start]])
+        rows = min(max(1, most_tokens // longest), most_rows)
+        yield order[start : start + rows]
+        start += rows
+
+
+# --- Loading a sequence classifier whole: every weight from the digested file, nothing fetched, nothing
+# random.
+
+# Older checkpoints have buffers that are computed today, and a layer that their class does not use.
+_UNUSED = re.compile(r"(^|\.)(position_ids|token_type_ids)$|(^|\.)pooler\.")
+# Tokenizers without a limit name a number like this.
+_NO_LIMIT = 1_000_000
+
+
+@dataclass(frozen=True)
+class LoadedClassifier:
+    """A classifier on its device.
+
+    Attributes
+    ----------
+    model, tokenizer
+        As transformers loads them.
+    labels : tuple of str
+        `id2label`, by position.
+    max_tokens : int
+        Longer texts are cut, special tokens included.
+    pad : int
+        Token that shorter texts of a batch are filled with.
+    attention : str
+        Its implementation.
+    """
+
+    model: Any
+    tokenizer: Any
+    labels: tuple[str, ...]
+    max_tokens: int
+    pad: int
+    attention: str
+
+
+def load_files(
+    files: ClassifierFiles, *, device: str, dtype: str, max_tokens: int | None
+) -> LoadedClassifier:
+    """Load a classifier and its tokenizer.
+
+    Raises
+    ------
+    CheckpointError
+        If transformers cannot load it, a weight is absent from the file or the file has others, or the tokenizer has
+        no token to pad with.
+    ConfigError
+        If `max_tokens` is more than the model takes, or absent where the model does not say what it takes.
+    """
+    ready_libraries()
+    import transformers
+
+    expected = "a sequence classifier of one of transformers' own architectures, with its tokenizer"
+    with loading("transformers could not load this classifier", where=files.folder, expected=expected):
+        model = _model(transformers, files, dtype)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **FROM_DISK)
+    if tokenizer.pad_token_id is None:
+        raise CheckpointError(
+            "this classifier's tokenizer has no token to pad with, so that texts cannot share a batch",
+            where=files.folder,
+            expected="a pad_token in tokenizer_config.json",
+        )
+    # A text's positions must not depend on the others, and what is read is its beginning.
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
+    labels = model.config.id2label
+    return LoadedClassifier(
+        model=model.to(device).eval().requires_grad_(False),
+        tokenizer=tokenizer,
+        labels=tuple(str(labels[i]) for i in range(len(labels))),
+        max_tokens=_most_tokens(model, tokenizer, max_tokens, files),
+        pad=int(tokenizer.pad_token_id),
+        attention=str(model.config._attn_implementation),
+    )
+
+
+def _model(transformers: Any, files: ClassifierFiles, dtype: str) -> Any:
+    config = transformers.AutoConfig.from_pretrained(files.folder, **FROM_DISK)
+    classes = transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+    if type(config) not in classes:
+        raise ValueError(f"model_type: {config.model_type}, which has no sequence classifier")
+    model = whole_model(
+        classes[type(config)],
+        files.folder,
+        dtype=dtype,
+        weights=files.weights,
+        of="a trained sequence classifier",
+        may_be_left=_UNUSED.search,
+        # They are refused all the same, by name.
+        ignore_mismatched_sizes=True,
+    )
+    own_memory(model)
+    return model
+
+
+def _most_tokens(model: Any, tokenizer: Any, wanted: int | None, files: ClassifierFiles) -> int:
+    taken = [limit for limit in (_positions(model), int(tokenizer.model_max_length)) if 0 < limit < _NO_LIMIT]
+    if wanted is not None and wanted <= min(taken, default=wanted):
+        return wanted
+    if wanted is not None or not taken:
+        raise ConfigError(
+            "this classifier does not take so many tokens"
+            if taken
+            else "this classifier does not say how many tokens it takes",
+            where=files.folder,
+            found=f"max_tokens: {wanted}",
+            expected=f"at most {min(taken)}" if taken else "a number",
+            hint="set `max_tokens` of the scorer",
+        )
+    return min(taken)
+
+
+def _positions(model: Any) -> int:
+    """Return how many tokens the model has positions for; 0 where it does not say."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and hasattr(module, "num_embeddings"):
+            # RoBERTa counts positions from behind the padding index.
+            skipped = 0 if module.padding_idx is None else int(module.padding_idx) + 1
+            return int(module.num_embeddings) - skipped
+    return int(getattr(model.config, "max_position_embeddings", 0) or 0)
+
+
+# --- A sequence classifier of transformers as a scorer of texts.
 
 _CODE = 1
 """Raised whenever the same files and settings would give a text another score."""

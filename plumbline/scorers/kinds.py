@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from plumbline.classes import class_at
-from plumbline.scorers.settings import ScorerSettings
+from plumbline.imports import class_at
+from plumbline.scorers.scorer import ScorerSettings
 
 KINDS = {
-    "offline": "settings:OfflineSettings",
-    "classifier": "settings:ClassifierSettings",
-    "perspective": "settings:PerspectiveSettings",
-    "stored": "settings:StoredSettings",
+    "offline": "offline:OfflineSettings",
+    "classifier": "classifier:ClassifierSettings",
+    "perspective": "perspective:PerspectiveSettings",
+    "stored": "stored:StoredSettings",
 }
 """Kind, to `module:Class` of its settings below `plumbline.scorers`; the class has the kind as its literal `kind`."""
 

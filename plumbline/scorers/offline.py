@@ -1,16 +1,41 @@
-"""The small scorer of the default run: a list of words with severities. A stand-in, not a measure of toxicity."""
+"""What the audit file says of a scorer: its settings, which know what they read and how it is loaded."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
+from pydantic import Field
 
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
+from plumbline.catalog.word_lists import OffensiveWords, offensive_words
 from plumbline.digests import digest_json
-from plumbline.scorers.scorer import Scored
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
-from plumbline.tables.offensive_words import OffensiveWords, offensive_words
+from plumbline.scorers.scorer import Scored, ScorerSettings
+
+if TYPE_CHECKING:
+    from plumbline.checkpoints.device import Placement
+    from plumbline.scorers.scorer import Scorer
+
+
+class OfflineSettings(ScorerSettings):
+    """The word list of the default run: a stand-in that needs no model, and says so."""
+
+    kind: Literal["offline"] = Field(default="offline", description="what scores")
+
+    def content(self, *, project: Path, fetched: Path) -> str:
+        """See `ScorerSettings`."""
+        return OfflineScorer().identity
+
+    def load(self, *, project: Path, fetched: Path, placement: Placement) -> Scorer:
+        """See `ScorerSettings`."""
+        return OfflineScorer()
+
+
+# --- The small scorer of the default run: a list of words with severities. A stand-in, not a measure of
+# toxicity.
 
 _CODE = 1
 """Raised whenever the same words would give a text another score."""

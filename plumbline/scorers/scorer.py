@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from plumbline.config.parts import Part
+
+if TYPE_CHECKING:
+    from plumbline.checkpoints.device import Placement
 
 
 @dataclass(frozen=True)
@@ -14,7 +20,7 @@ class Scored:
     Attributes
     ----------
     scores : dict of str to float
-        Attribute, of `plumbline.tables.generation_schema.SCORED_ATTRIBUTES`, to a score in [0, 1]. Those that the
+        Attribute, of `plumbline.catalog.schema.SCORED_ATTRIBUTES`, to a score in [0, 1]. Those that the
         scorer does not know are left out; a text that it cannot score has nan for each, and a reason.
     truncated : bool
         Whether it read only the beginning.
@@ -55,3 +61,45 @@ class Scorer(Protocol):
         ScoringError
             If it cannot score at all; what was yielded before is kept by the caller.
         """
+
+
+class ScorerSettings(Part):
+    """Settings of one scorer; a kind adds its keys. Their scorers are imported where they are wanted."""
+
+    kind: str
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Return the environment variables that must be set."""
+        return ()
+
+    def content(self, *, project: Path, fetched: Path) -> str | None:
+        """Return the digest of what scores depend on beside the settings, nothing loaded; None where that is nothing.
+
+        Parameters
+        ----------
+        project : Path
+            Where relative paths start.
+        fetched : Path
+            Folder in which `plumbline fetch` keeps what it got.
+
+        Raises
+        ------
+        CheckpointError, ConfigError
+            If a file is not there.
+        """
+        return None
+
+    def load(self, *, project: Path, fetched: Path, placement: Placement) -> Scorer:
+        """Return the scorer, its model on the placement; nothing is downloaded.
+
+        Raises
+        ------
+        CheckpointError
+            If a classifier is not on disk or not one that can be loaded.
+        ConfigError
+            If its labels cannot be matched.
+        ScoringError
+            If stored scores are not there or cannot be read.
+        """
+        raise NotImplementedError

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import polars as pl
 from upath import UPath
 
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.errors import ScoringError
 from plumbline.scorers.scorer import Scored, Scorer
-from plumbline.scorers.text_scores import KEPT_SCORES, TEXT, TEXT_KEY, TextScores, text_keys
+from plumbline.scorers.texts import KEPT_SCORES, TEXT, TEXT_KEY, TextScores, text_keys
 from plumbline.storage.kept_rows import KeptRows
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
 
 WINDOW_ROWS = 16_384
 """Texts that a scorer gets at once: enough for it to put those of one length together. Also the most of a part."""

@@ -1,15 +1,312 @@
-"""Scores that were made elsewhere, looked up by text: as by the Perspective API while it lasted."""
+"""What the audit file says of a scorer: its settings, which know what they read and how it is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field
 
-from plumbline.digests import digest_json
-from plumbline.scorers.scorer import Scored
-from plumbline.scorers.stored_table import StoredTable, key_halves
-from plumbline.scorers.text_scores import text_keys
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
+from plumbline.digests import digest_file, digest_json
+from plumbline.errors import ConfigError, ScoringError
+from plumbline.scorers.scorer import Scored, ScorerSettings
+from plumbline.scorers.texts import TEXT, TEXT_KEY, text_keys
+
+if TYPE_CHECKING:
+    from plumbline.checkpoints.device import Placement
+    from plumbline.scorers.scorer import Scorer
+
+
+def _stored(value: dict[str, str]) -> dict[str, str]:
+    known = ("text", "text_sha256", *SCORED_ATTRIBUTES)
+    if not set(value) <= set(known):
+        raise ValueError(f"any of {', '.join(known)} -> name of its column")
+    return value
+
+
+class StoredSettings(ScorerSettings):
+    """Scores that were made elsewhere, such as by the Perspective API while it lasted: a CSV or Parquet file."""
+
+    kind: Literal["stored"] = Field(description="what scores")
+    path: str = Field(min_length=1, description="columns `text` or `text_sha256`, and one per attribute")
+    origin: Literal["perspective", "classifier"] | None = Field(
+        default=None,
+        description="what made them: scores of the Perspective API are compared with published ones",
+    )
+    columns: Annotated[dict[str, str], AfterValidator(_stored)] = Field(
+        default_factory=dict,
+        description="`text`, `text_sha256` or scored attribute -> name of its column, where it has another",
+    )
+
+    def content(self, *, project: Path, fetched: Path) -> str:
+        """See `ScorerSettings`."""
+        found = self._file(project)
+        if not found.is_file():
+            raise ConfigError(
+                "a file of stored scores that the audit file names is not there",
+                where="`path` of a scorer of kind `stored`",
+                found=self.path,
+                expected=f"a file at {found}: relative paths start at the checkout",
+            )
+        return digest_file(found)
+
+    def load(self, *, project: Path, fetched: Path, placement: Placement) -> Scorer:
+        """See `ScorerSettings`."""
+        return StoredScorer(read_stored(self._file(project), self.columns))
+
+    def _file(self, project: Path) -> Path:
+        return (project / Path(self.path).expanduser()).resolve()
+
+
+# --- What a value of stored scores may be; a bad one is refused with its line.
+
+ROW = "__row"
+"""Column with the number of a row, from 0, the header not counted."""
+
+_HEX_64 = r"^[0-9a-f]{64}$"
+_LONGEST_FIELD = 1 << 24
+
+
+def refuse_bad_values(
+    path: Path, rows: pl.LazyFrame, found: Mapping[str, str], attributes: Sequence[str]
+) -> None:
+    """Refuse what is no score, no sha256, or the sha256 of another text."""
+    for attribute in attributes:
+        raw, score = pl.col(found[attribute]), score_in(found[attribute])
+        said = raw.cast(pl.String).str.strip_chars().fill_null("") != ""
+        bad = said & (score.is_null() | ~(score.is_between(0, 1) | score.is_nan()))
+        what = f"a stored score of `{attribute}` is not from 0 to 1"
+        _refuse(path, rows, bad, raw, what, "a number from 0 to 1")
+    if TEXT_KEY not in found:
+        return
+    raw, key = pl.col(found[TEXT_KEY]), lower_in(found[TEXT_KEY])
+    _refuse(path, rows, ~key.str.contains(_HEX_64), raw, "this is no sha256", "64 hexadecimal digits")
+    if TEXT in found:
+        other = key != key_of_text_in(found[TEXT])
+        _refuse(path, rows, other, raw, "this is the sha256 of another text", "that of the text in UTF-8")
+
+
+def _refuse(path: Path, rows: pl.LazyFrame, bad: pl.Expr, shown: pl.Expr, what: str, expected: str) -> None:
+    wrong = rows.filter(bad.fill_null(True)).select(ROW, value=shown.cast(pl.String))
+    first = wrong.bottom_k(1, by=ROW).collect(engine="streaming")
+    if first.height:
+        row, value = first.row(0)
+        raise ScoringError(what, where=place(path, row), found=value, expected=expected)
+
+
+def score_in(column: str) -> pl.Expr:
+    """Return a column as numbers; null where it holds something else."""
+    return pl.col(column).cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
+
+
+def lower_in(column: str) -> pl.Expr:
+    """Return a column as text in lower case, null as empty."""
+    return pl.col(column).cast(pl.String).str.strip_chars().str.to_lowercase().fill_null("")
+
+
+def key_of_text_in(column: str) -> pl.Expr:
+    """Return the sha256 (hex) of the texts of a column, null as empty."""
+
+    def keys(texts: pl.Series) -> pl.Series:
+        return pl.Series(text_keys(texts.to_list()), dtype=pl.String)
+
+    return pl.col(column).fill_null("").map_batches(keys, pl.String, is_elementwise=True)
+
+
+def place(path: Path, row: int) -> str:
+    """Return file and line of a row, counted from 0 without the header; texts may run over several lines."""
+    if is_parquet(path):
+        return f"{path}, row {row + 1}"
+    csv.field_size_limit(_LONGEST_FIELD)
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        reader = csv.reader(file)
+        for _ in range(row + 1):
+            next(reader, None)
+        return f"{path}, line {reader.line_num + 1}"
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file is read as Parquet."""
+    return path.suffix.lower() == ".parquet"
+
+
+# --- A file of scores that were made elsewhere, read with every value checked.
+
+_TRUNCATED = "truncated"
+_HALF = 8
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """Scores by text, about 20 + 8 x attributes bytes a text.
+
+    Attributes
+    ----------
+    name, digest : str
+        Of the file: its name, and the sha256 of its bytes.
+    columns : dict of str to str
+        What was read -> the file's name for it.
+    attributes : tuple of str
+    first, second : (n,) uint64
+        The first and the second 64 bits of a text's sha256; `first` is sorted.
+    scores : (n, attributes) float64
+        nan where there is none.
+    truncated : (n,) bool
+    """
+
+    name: str
+    digest: str
+    columns: dict[str, str]
+    attributes: tuple[str, ...]
+    first: NDArray[np.uint64]
+    second: NDArray[np.uint64]
+    scores: NDArray[np.float64]
+    truncated: NDArray[np.bool_]
+
+
+def read_stored(path: Path, columns: Mapping[str, str] | None = None) -> StoredTable:
+    """Read a CSV with a header or a Parquet file (`.parquet`), one row a text.
+
+    Needed are
+
+    - `text`, or `text_sha256`: the sha256 (hex) of its UTF-8, for those who may not pass texts on. With both they must
+      agree;
+    - at least one column of scores in [0, 1], named as here (`identity_attack`) or as in the Perspective API
+      (`IDENTITY_ATTACK`): capitals, spaces, hyphens and an ending `_score` make no difference. Empty or nan is no
+      score.
+
+    `truncated` (true or false) may say that only the beginning was read. Other columns are left alone. A text may come
+    several times, with the same scores.
+
+    Parameters
+    ----------
+    columns : mapping of str to str, optional
+        `text`, `text_sha256` or attribute -> name of its column, where it has another.
+
+    Raises
+    ------
+    ScoringError
+        If the file cannot be read, lacks columns, or has a value that is no score or no sha256, or two scores of one
+        text; with the line.
+    """
+    rows = _scan(path)
+    found = _columns(path, rows.collect_schema().names(), columns or {})
+    attributes = tuple(name for name in SCORED_ATTRIBUTES if name in found)
+    try:
+        refuse_bad_values(path, rows, found, attributes)
+        table = _keyed(rows, found, attributes).collect(engine="streaming").sort("first", "second", ROW)
+    except pl.exceptions.PolarsError as error:
+        raise _unreadable(path, error) from error
+    table = _once(path, table, attributes)
+    return StoredTable(
+        name=path.name,
+        digest=digest_file(path),
+        columns=found,
+        attributes=attributes,
+        first=table["first"].to_numpy(),
+        second=table["second"].to_numpy(),
+        scores=table.select(attributes).to_numpy(),
+        truncated=table[_TRUNCATED].to_numpy(),
+    )
+
+
+def key_halves(keys: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return the first and second 64 bits of hexadecimal digests."""
+    frame = pl.DataFrame({TEXT_KEY: pl.Series(keys, dtype=pl.String)}).select(*_halves(pl.col(TEXT_KEY)))
+    return frame["first"].to_numpy(), frame["second"].to_numpy()
+
+
+def _halves(key: pl.Expr) -> list[pl.Expr]:
+    data = key.str.decode("hex").bin
+    return [
+        data.slice(place, _HALF).bin.reinterpret(dtype=pl.UInt64, endianness="big").alias(name)
+        for name, place in (("first", 0), ("second", _HALF))
+    ]
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    try:
+        # Values of a CSV are checked below, where the line is known.
+        frame = pl.scan_parquet(path) if is_parquet(path) else pl.scan_csv(path, infer_schema=False)
+        frame.collect_schema()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise _unreadable(path, error) from error
+    return frame.with_row_index(ROW)
+
+
+def _columns(path: Path, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return what is read -> the file's name for it."""
+    found: dict[str, str] = {}
+    for what in (TEXT, TEXT_KEY, _TRUNCATED, *SCORED_ATTRIBUTES):
+        same = [name for name in names if (name == wanted[what] if what in wanted else _plain(name) == what)]
+        if len(same) > 1 or (what in wanted and not same):
+            raise ScoringError(
+                f"the stored scores have {'two columns' if same else 'no column'} for `{what}`",
+                where=path,
+                found=", ".join(names[1:]),
+                expected=wanted.get(what, "one column of that name"),
+            )
+        if same:
+            found[what] = same[0]
+    if not found.keys() & {TEXT, TEXT_KEY} or not found.keys() & set(SCORED_ATTRIBUTES):
+        raise ScoringError(
+            "the stored scores lack a column",
+            where=path,
+            found=", ".join(names[1:]),
+            expected=f"`text` or `text_sha256`, and some of {', '.join(SCORED_ATTRIBUTES)}",
+            hint="name them under `columns` of the scorer where they are called otherwise",
+        )
+    return found
+
+
+def _plain(name: str) -> str:
+    plain = re.sub(r"[\s-]+", "_", name.strip("\ufeff \t").lower())
+    return plain.removesuffix("_score")
+
+
+def _keyed(rows: pl.LazyFrame, found: Mapping[str, str], attributes: Sequence[str]) -> pl.LazyFrame:
+    key = lower_in(found[TEXT_KEY]) if TEXT_KEY in found else key_of_text_in(found[TEXT])
+    flag = pl.lit(False)
+    if _TRUNCATED in found:
+        flag = lower_in(found[_TRUNCATED]).is_in(["true", "1"])
+    scores = [score_in(found[name]).fill_null(float("nan")).alias(name) for name in attributes]
+    return rows.select(ROW, *_halves(key), *scores, flag.alias(_TRUNCATED))
+
+
+def _once(path: Path, table: pl.DataFrame, attributes: Sequence[str]) -> pl.DataFrame:
+    """Return each text once; refuse one with two scores."""
+    again = (pl.col("first") == pl.col("first").shift()) & (pl.col("second") == pl.col("second").shift())
+    other = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in attributes)
+    table = table.with_columns(_again=again.fill_null(False), _before=pl.col(ROW).shift())
+    twice = table.filter(pl.col("_again") & other).head(1)
+    if twice.height:
+        raise ScoringError(
+            "one text has two different scores",
+            where=place(path, twice[ROW][0]),
+            found=f"other scores than {place(path, twice['_before'][0])}",
+            expected="each text once, or with the same scores",
+        )
+    return table.filter(~pl.col("_again"))
+
+
+def _unreadable(path: Path, error: Exception) -> ScoringError:
+    return ScoringError(
+        "the file of stored scores cannot be read",
+        where=path,
+        found=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+        expected="a CSV with a header, in UTF-8, or a Parquet file that ends in .parquet",
+    )
+
+
+# --- Scores that were made elsewhere, looked up by text: as by the Perspective API while it lasted.
 
 _CODE = 1
 """Raised whenever the same file would give a text another score."""
@@ -22,12 +319,12 @@ class StoredScorer:
     """Looks texts up in a file of scores: `plumbline.scorers.scorer.Scorer`.
 
     A text that the file lacks has nan and a reason, as have single attributes without a value; how many texts it
-    covers is for `plumbline.scorers.text_scores.score_coverage` to say. Texts match by every character.
+    covers is for `plumbline.scorers.texts.score_coverage` to say. Texts match by every character.
 
     Parameters
     ----------
     table : StoredTable
-        As `plumbline.scorers.stored_table.read_stored` makes it; that says what files are accepted.
+        As `plumbline.scorers.stored.read_stored` makes it; that says what files are accepted.
     """
 
     offline_stand_in: bool = False

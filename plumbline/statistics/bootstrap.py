@@ -1,20 +1,43 @@
-"""Resampling of images within groups, done exactly on their counts.
-
-A statistic that depends on the images only through a group × outcome table has the same bootstrap
-distribution whether one draws n_g images of group g with replacement or one multinomial(n_g, shares of g):
-the second costs the number of cells instead of the number of images.
-"""
+"""How much is drawn, and how wide intervals are: what every family of metrics is told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from plumbline.errors import MetricError
+
+
+@dataclass(frozen=True)
+class DrawSettings:
+    """How much is drawn, and how wide intervals are.
+
+    Attributes
+    ----------
+    seed : int
+        From which every generator is derived, by name.
+    resamples, permutations : int
+        Bootstrap replicates, and permutations.
+    confidence : float
+        Of the intervals.
+    """
+
+    seed: int = 20260801
+    resamples: int = 10_000
+    permutations: int = 10_000
+    confidence: float = 0.95
+
+
+# --- Resampling of images within groups, done exactly on their counts.
+#
+# A statistic that depends on the images only through a group × outcome table has the same bootstrap
+# distribution whether one draws n_g images of group g with replacement or one multinomial(n_g, shares of
+# g): the second costs the number of cells instead of the number of images.
 
 TableStatistic = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 """A function of (..., g, c) tables that gives (...) values."""
@@ -161,3 +184,28 @@ def _checked(table: ArrayLike, resamples: int) -> NDArray[np.int64]:
     if resamples < 1:
         raise MetricError("resamples must be at least 1", found=resamples)
     return counts
+
+
+# --- Draws of units, such as images or whole sets, one row a replicate: with replacement, and by fair
+# coins.
+
+
+def times_drawn(
+    rows: int, units: int, *, rng: np.random.Generator, index: type[np.signedinteger[Any]] = np.int32
+) -> NDArray[np.int64]:
+    """Return (rows, units) how often each unit is drawn when as many as there are are drawn with replacement.
+
+    Parameters
+    ----------
+    index : type
+        Of the whole numbers that are drawn; a generator gives other draws for another type.
+    """
+    drawn = rng.integers(0, units, size=(rows, units), dtype=index)
+    drawn += units * np.arange(rows, dtype=index)[:, None]
+    return np.bincount(drawn.ravel(), minlength=rows * units).reshape(rows, units)
+
+
+def coins_tossed(rows: int, units: int, *, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Return (rows, units) zeros and ones, each with probability ½."""
+    drawn = np.frombuffer(rng.bytes(-(-rows * units // 8)), dtype=np.uint8)
+    return np.unpackbits(drawn, count=rows * units).reshape(rows, units)

@@ -1,7 +1,4 @@
-"""Images that come in sets: the unit of resampling is then the set, since its images are not independent.
-
-The images of a counterfactual set, or of a CausalFace seed, show one person with something changed.
-"""
+"""Images that come in clusters (counterfactual sets): whole clusters are resampled, dealt and left out."""
 
 from __future__ import annotations
 
@@ -10,7 +7,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.unit_draws import times_drawn
+from plumbline.statistics.bootstrap import Jackknife, TableStatistic, times_drawn
+from plumbline.statistics.intervals import wilson
+from plumbline.statistics.jackknife import standard_errors
 
 _AT_ONCE = 2_000_000
 FEW_SETS = 20
@@ -90,3 +89,163 @@ def resample_sets(
         # Sums of whole numbers far below 2^53 are exact.
         sums[start : start + count] = times.astype(np.float64) @ flat
     return sums.reshape(resamples, *np.shape(tables)[1:])
+
+
+# --- Resampling, leaving out and permuting where images come in sets (see
+# `plumbline.statistics.clusters`).
+
+MOST_DEALT = 200_000_000
+"""Images × permutations that are dealt at most: some two seconds. Beyond it there are fewer permutations."""
+_CLUSTER_AT_ONCE = 4_000_000
+
+
+def set_tables(
+    groups: NDArray[np.int64],
+    outcomes: NDArray[np.int64],
+    sets: NDArray[np.int64],
+    *,
+    n_groups: int,
+    n_outcomes: int,
+) -> NDArray[np.int64]:
+    """Return the (s, g, c) counts of each set that has a labelled image; -1 is an image in no group."""
+    used = groups >= 0
+    _, own = np.unique(sets[used], return_inverse=True)
+    count = int(own.max()) + 1 if own.size else 0
+    flat = (own * n_groups + groups[used]) * n_outcomes + outcomes[used]
+    return np.bincount(flat, minlength=count * n_groups * n_outcomes).reshape(count, n_groups, n_outcomes)
+
+
+def jackknife_sets(tables: NDArray[np.int64], statistic: TableStatistic) -> Jackknife:
+    """Compute a statistic with one set left out, for every set; all sets are one sample.
+
+    Parameters
+    ----------
+    tables : (s, g, c) int
+        From `set_tables`.
+    statistic : callable
+        Takes (k, g, c) tables, gives (k,) values.
+    """
+    return Jackknife.of_units(statistic(tables.sum(axis=0)[None] - tables))
+
+
+def permute_sets(
+    groups: NDArray[np.int64],
+    outcomes: NDArray[np.int64],
+    sets: NDArray[np.int64],
+    *,
+    n_groups: int,
+    n_outcomes: int,
+    permutations: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Draw tables under "no difference between groups" that keep what the sets have in common.
+
+    Where sets hold several groups, labels are shuffled within each set: a person's own looks then cancel out. Where
+    every set is of one group, whole sets are shuffled.
+
+    Parameters
+    ----------
+    groups, outcomes, sets : (n,) int
+        -1 in `groups` is an image in no group.
+
+    Returns
+    -------
+    (r, g, c) int64
+        r is `permutations`, or fewer for very many images (`MOST_DEALT`).
+    """
+    used = groups >= 0
+    codes, results = groups[used], outcomes[used]
+    _, own = np.unique(sets[used], return_inverse=True)
+    draws = int(min(permutations, max(200, MOST_DEALT // max(len(codes), 1))))
+    mixed = _are_mixed(codes, own)
+    step = max(1, _CLUSTER_AT_ONCE // max(len(codes), 1))
+    tables = np.empty((draws, n_groups, n_outcomes), dtype=np.int64)
+    for start in range(0, draws, step):
+        count = min(step, draws - start)
+        dealt = _dealt_within(codes, own, count, rng) if mixed else _dealt_whole(codes, own, count, rng)
+        row = np.arange(count)[:, None]
+        flat = ((row * n_groups + dealt) * n_outcomes + results).ravel()
+        size = count * n_groups * n_outcomes
+        tables[start : start + count] = np.bincount(flat, minlength=size).reshape(count, n_groups, n_outcomes)
+    return tables
+
+
+def deal_groups(
+    groups: NDArray[np.int64], sets: NDArray[np.int64], *, permutations: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Shuffle labels as `permute_sets` does: within sets, or whole sets where each is of one group.
+
+    Parameters
+    ----------
+    groups, sets : (n,) int
+        Every image is in a group.
+
+    Returns
+    -------
+    (permutations, n) int64
+        Group of each image.
+    """
+    _, own = np.unique(sets, return_inverse=True)
+    deal = _dealt_within if _are_mixed(groups, own) else _dealt_whole
+    return deal(groups, own, permutations, rng)
+
+
+def _are_mixed(codes: NDArray[np.int64], own: NDArray[np.int64]) -> bool:
+    """Return whether some set holds several groups."""
+    return len(np.unique(own * (int(codes.max(initial=0)) + 1) + codes)) > len(np.unique(own))
+
+
+def _dealt_within(
+    codes: NDArray[np.int64], own: NDArray[np.int64], count: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Shuffle the groups of each set's images, (count, n)."""
+    dealt = np.empty((count, len(codes)), dtype=np.int64)
+    order = np.argsort(own, kind="stable")
+    sizes = np.bincount(own)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    # Sets of one size are shuffled together.
+    for size in np.unique(sizes):
+        places = order[starts[sizes == size][:, None] + np.arange(size)]
+        same = np.broadcast_to(codes[places], (count, *places.shape))
+        dealt[:, places] = rng.permuted(same, axis=-1)
+    return dealt
+
+
+def _dealt_whole(
+    codes: NDArray[np.int64], own: NDArray[np.int64], count: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Shuffle which set has which group, (count, n)."""
+    of_set = np.zeros(int(own.max()) + 1, dtype=np.int64)
+    of_set[own] = codes
+    return rng.permuted(np.broadcast_to(of_set, (count, len(of_set))), axis=-1)[:, own]
+
+
+def wilson_of_sets(
+    hit: NDArray[np.bool_] | NDArray[np.float64], sets: NDArray[np.int64], *, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return Wilson's interval of a share of images that come in sets, with the effective number of images.
+
+    The effective number is n over the design effect (the cluster-robust variance over that of independent images),
+    at most n (Korn & Graubard 1998). Where all images agree no variance can be seen: it is then the number of sets.
+
+    Parameters
+    ----------
+    hit : (n,) bool, or float in [0, 1]
+        A part of a hit, such as of a tie, counts as that part.
+    sets : (n,) int
+
+    Returns
+    -------
+    low, high : float
+        nan without images.
+    """
+    n = len(hit)
+    if n == 0:
+        return float("nan"), float("nan")
+    share = float(hit.mean())
+    error, units = standard_errors((hit - share) / n, sets)
+    effective = float(len(np.unique(sets)))
+    if 0 < share < 1 and units > 1 and error > 0:
+        effective = min(float(n), share * (1 - share) / float(error) ** 2)
+    low, high = wilson(share * effective, effective, confidence=confidence)
+    return float(low), float(high)

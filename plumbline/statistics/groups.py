@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.tables.suites import GENDERS
+from plumbline.catalog.suites import GENDERS
 
 AUDITED_ATTRIBUTES = ("gender", "race", "age_group", "physical")
 

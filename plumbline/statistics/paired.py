@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.bootstrap import Jackknife
+from plumbline.statistics.bootstrap import Jackknife, coins_tossed, times_drawn
 from plumbline.statistics.counts import count_table
-from plumbline.statistics.unit_draws import coins_tossed, times_drawn
 
 # Weights that exist at a time: few enough to stay in a core's cache, whatever the number of images.
 _BLOCK = 200_000

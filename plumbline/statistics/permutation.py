@@ -84,3 +84,112 @@ def p_value(
     slack = 1e-12 * max(1.0, abs(observed))
     extreme = values >= observed - slack if alternative == "greater" else values <= observed + slack
     return float((1 + np.count_nonzero(extreme | np.isnan(values))) / (1 + values.size))
+
+
+# --- Tests of "no difference between groups within any stratum", such as a scene: labels are dealt out
+# within each.
+
+
+def permute_strata(
+    tables: NDArray[np.int64], *, permutations: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw the tables of several strata with the same margins, each as if its group labels had been shuffled.
+
+    What the strata themselves bring about (a scene in which everyone is taken for a thief, and which shows more of one
+    group) is then no evidence of a difference between groups.
+
+    Parameters
+    ----------
+    tables : (s, g, c) int
+        Counts of each stratum.
+    permutations : int
+        At least 1.
+
+    Returns
+    -------
+    (permutations, s, g, c) int64
+    """
+    drawn = [permute_tables(table, permutations=permutations, rng=rng) for table in tables]
+    return np.stack(drawn, axis=1) if drawn else np.empty((permutations, *tables.shape), dtype=np.int64)
+
+
+# --- Is each group as often the one that is picked out of a set as any other? An exact test where sets
+# are picked from several times.
+
+MOST_WORK = 2_000_000_000
+"""Additions of the exact test at most, some two seconds; beyond it the distribution is drawn."""
+_AT_ONCE = 4_000_000
+
+
+def dealt_sum_p_values(
+    amounts: ArrayLike, *, draws: int = 10_000, rng: np.random.Generator | None = None
+) -> NDArray[np.float64]:
+    """Return each group's p of "which group of a set has which amount is chance", two-sided and exact.
+
+    A set gives its groups amounts, such as how often each was picked in three seeds. Under "the groups of a set are
+    alike" any group may have had any of its set's amounts, whatever the seeds have in common, and independently of
+    other sets. The sum of a group then is a sum of independent picks, whose distribution is the product of the sets'
+    own. Where every set picks one group once this is the binomial test against 1 / g.
+
+    Parameters
+    ----------
+    amounts : (s, g) int
+        At least 0. Shares of a tie are made whole numbers by a common factor, which changes nothing.
+    draws : int
+        Where the exact distribution would take more than `MOST_WORK` additions, so many sums are drawn instead.
+    rng : Generator, optional
+        For those; a fixed one by default.
+
+    Returns
+    -------
+    (g,) float64
+        Twice the smaller tail, at most 1. nan without sets or with fewer than two groups.
+
+    Raises
+    ------
+    MetricError
+        If an amount is negative, or no whole number.
+    """
+    table = np.asarray(amounts)
+    if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or (table < 0).any():
+        raise MetricError("amounts must be whole numbers from 0, (sets, groups)", found=f"{table.shape}")
+    if not len(table) or table.shape[1] < 2:
+        return np.full(table.shape[1], np.nan)
+    table = table // max(1, int(np.gcd.reduce(table, axis=None)))
+    observed = table.sum(axis=0)
+    longest = int(table.max(axis=1).sum()) + 1
+    kinds = max(len(np.unique(row)) for row in table)
+    if len(table) * longest * kinds > 2 * MOST_WORK:
+        sums = _drawn_sums(table, draws, np.random.default_rng(0) if rng is None else rng)
+        upper = np.array([1 + (sums >= each).sum() for each in observed]) / (1 + draws)
+        lower = np.array([1 + (sums <= each).sum() for each in observed]) / (1 + draws)
+    else:
+        mass = _mass(table, longest)
+        # Added from the small end, so that tails keep all their digits.
+        upper, lower = np.cumsum(mass[::-1])[::-1][observed], np.cumsum(mass)[observed]
+    return np.minimum(1.0, 2 * np.minimum(upper, lower))
+
+
+def _mass(table: NDArray[np.integer], longest: int) -> NDArray[np.float64]:
+    """Return the probability of each sum of one random amount a set."""
+    mass, reached = np.zeros(longest), 1
+    mass[0] = 1.0
+    for row in np.sort(table, axis=1):
+        values, times = np.unique(row, return_counts=True)
+        before, mass[:reached] = mass[:reached].copy(), 0.0
+        for value, share in zip(values.tolist(), (times / len(row)).tolist()):
+            mass[value : value + reached] += share * before
+        reached += int(values[-1])
+    return mass
+
+
+def _drawn_sums(table: NDArray[np.integer], draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    sets, groups = table.shape
+    step = max(1, _AT_ONCE // sets)
+    rows = np.arange(sets)
+    return np.concatenate(
+        [
+            table[rows, rng.integers(0, groups, (min(step, draws - start), sets))].sum(axis=1)
+            for start in range(0, draws, step)
+        ]
+    )

@@ -1,6 +1,5 @@
 """Content-addressed storage with an atomic commit rule."""
 
-from plumbline.storage.lake import Committed, Lake
-from plumbline.storage.shards import Shard, ShardCache
+from plumbline.storage.lake import Committed, Lake, Shard, ShardCache
 
 __all__ = ["Committed", "Lake", "Shard", "ShardCache"]

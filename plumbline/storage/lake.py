@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,16 @@ import polars as pl
 from numpy.typing import NDArray
 from upath import UPath
 
+from plumbline.catalog.schema import Schema
 from plumbline.digests import canonical_json, digest_bytes, digest_file
 from plumbline.errors import StorageError
-from plumbline.storage.arrays import arrays_bytes, arrays_from_bytes, table_bytes, table_from_bytes
-from plumbline.storage.atomic import commit_bytes
+from plumbline.storage.files import (
+    arrays_bytes,
+    arrays_from_bytes,
+    commit_bytes,
+    table_bytes,
+    table_from_bytes,
+)
 
 MANIFEST_SCHEMA = 1
 _SUFFIX = {"table": "parquet", "arrays": "safetensors"}
@@ -200,3 +206,163 @@ class Lake:
             expected=None if found is None else f"sha256 {made.sha256}",
             hint=f"materialise `{made.name}` again",
         )
+
+
+# --- A cache of array shards, keyed by content: what was computed once is found again, damaged shards are
+# not.
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Arrays of one shard with the sha256 of their stored bytes."""
+
+    key: str
+    sha256: str
+    arrays: dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class ShardCache:
+    """Shards under a root; `key` is the digest of everything that the content depends on."""
+
+    root: UPath
+
+    def _manifest(self, key: str) -> UPath:
+        return self.root / key[:2] / f"{key}.json"
+
+    def _data(self, key: str, sha256: str) -> UPath:
+        return self.root / key[:2] / f"{sha256}.safetensors"
+
+    def is_listed(self, key: str) -> bool:
+        """Say whether a shard was ever committed under this key (its bytes may since be damaged)."""
+        return self._manifest(key).exists()
+
+    def load(self, key: str) -> Shard | None:
+        """Return the shard, or None where there is none or where its bytes fail their checksum."""
+        try:
+            sha256 = json.loads(self._manifest(key).read_text("utf-8"))["sha256"]
+            data = self._data(key, sha256).read_bytes()
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+        return Shard(key, sha256, arrays_from_bytes(data)) if digest_bytes(data) == sha256 else None
+
+    def commit(self, key: str, arrays: Mapping[str, NDArray[Any]], *, details: Mapping[str, Any]) -> Shard:
+        """Store a shard: its data first, its manifest last."""
+        data = arrays_bytes(arrays)
+        sha256 = digest_bytes(data)
+        commit_bytes(self._data(key, sha256), data)
+        manifest = {"sha256": sha256, "bytes": len(data), "details": dict(details)}
+        commit_bytes(self._manifest(key), canonical_json(manifest).encode())
+        return Shard(key, sha256, dict(arrays))
+
+
+# --- Records of audits: what was stored for each, so that an older one can be read as it was.
+
+TABLE = "audit_record"
+RECORD_SCHEMA: Schema = {
+    "name": pl.String,
+    "partition": pl.String,
+    "kind": pl.String,
+    "sha256": pl.String,
+    "rows": pl.Int64,
+    "bytes": pl.Int64,
+    "details": pl.String,
+}
+"""One row a stored thing: its manifest, `details` as JSON."""
+NEWEST = "newest"
+_SHORTEST = 6
+
+
+@dataclass(frozen=True, eq=False)
+class AuditRecord:
+    """One audit as it was. Two readings of one record are not equal, so that one can be the key of a cache.
+
+    Attributes
+    ----------
+    audit_id : str
+        As in the metric table.
+    made_at : str
+        ISO 8601 with time zone: when this audit was last the newest.
+    settings : dict
+        The audit file as it was resolved, without what was left to defaults.
+    things : mapping of (str, str) to Committed
+        Manifests by name and partition.
+    """
+
+    audit_id: str
+    made_at: str
+    settings: Mapping[str, Any]
+    things: Mapping[tuple[str, str], Committed]
+
+
+@dataclass(frozen=True)
+class RecordedLake(Lake):
+    """The lake as it was for one audit: its manifests are those of the record, and nothing can be written."""
+
+    record: AuditRecord
+
+    def committed(self, name: str, *, partition: str = "") -> Committed | None:
+        """Return the manifest that the audit used."""
+        return self.record.things.get((name, partition))
+
+    def _write(self, name: str, *_: object, **__: object) -> Committed:
+        raise StorageError("an audit of the past is not written to", where=self.record.audit_id, found=name)
+
+
+def write_record(
+    lake: Lake, things: Iterable[Committed], *, audit_id: str, made_at: str, settings: Mapping[str, Any]
+) -> Committed:
+    """Commit the record of an audit; one of the same audit id is replaced."""
+    rows = [vars(thing) | {"details": canonical_json(thing.details)} for thing in things]
+    frame = pl.DataFrame(rows, schema=RECORD_SCHEMA, orient="row").sort("name", "partition")
+    details = {"audit_id": audit_id, "made_at": made_at, "settings": dict(settings)}
+    return lake.write_table(TABLE, frame, partition=audit_id, details=details)
+
+
+def read_record(lake: Lake, audit_id: str) -> AuditRecord:
+    """Return the record of an audit.
+
+    Raises
+    ------
+    StorageError
+        If there is none, or it is damaged.
+    """
+    made = lake.require(TABLE, partition=audit_id)
+    rows = lake.read_table(TABLE, made=made).iter_rows(named=True)
+    found = [Committed(**row | {"details": json.loads(row["details"])}) for row in rows]
+    things = {(thing.name, thing.partition): thing for thing in found}
+    return AuditRecord(audit_id, made.details["made_at"], made.details["settings"], things)
+
+
+def recorded_audits(lake: Lake) -> dict[str, str]:
+    """Return audit id -> when it was made, of all recorded audits, the newest first."""
+    folder = lake.root / TABLE
+    ids = [each.name for each in folder.iterdir()] if folder.exists() else []
+    found = {name: made for name in ids if (made := lake.committed(TABLE, partition=name))}
+    times = {name: made.details["made_at"] for name, made in found.items()}
+    return dict(sorted(times.items(), key=lambda each: each[::-1], reverse=True))
+
+
+def named_audit(lake: Lake, name: str) -> str:
+    """Return the id of the audit that a person names: the start of an id, `newest`, or `newest~2` for two before it.
+
+    Raises
+    ------
+    StorageError
+        If none or several are so named.
+    """
+    audits = list(recorded_audits(lake))
+    base, _, back = name.partition("~")
+    if base == NEWEST and (not back or back.isdecimal()):
+        found = audits[int(back or 0) :][:1]
+    else:
+        found = [audit for audit in audits if len(name) >= _SHORTEST and audit.startswith(name)]
+    if len(found) != 1:
+        raise StorageError(
+            "there is no such audit" if not found else "several audits have ids that start so",
+            where=lake.root / TABLE,
+            found=name,
+            expected=f"`newest`, `newest~1`, or the first {_SHORTEST} or more characters of one of: "
+            + (", ".join(audit[:12] for audit in audits) or "none yet; run `plumbline audit`"),
+        )
+    return found[0]

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import polars as pl
 
-from plumbline.tables.suites import Suite, load_suite
+from plumbline.catalog.suites import Suite, load_suite
 from plumbline.world.sources import past_threshold
 
 WORDINGS = ("released", "readable")

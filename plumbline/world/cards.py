@@ -1,9 +1,9 @@
-"""The model cards beside the shipped checkpoints: `python -m plumbline.world.cards` writes them all again."""
+"""Tables of Markdown, for the pages and cards of the planted world."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,17 @@ import numpy as np
 import yaml
 
 from plumbline.world import sources
-from plumbline.world.markdown import table
 from plumbline.world.training import CHECKPOINTS
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table with a line of column names."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+# --- The model cards beside the shipped checkpoints: `python -m plumbline.world.cards` writes them all
+# again.
 
 CARD = "README.md"
 _TITLES = {

@@ -25,7 +25,7 @@ KINDS = (
 )  # fmt: skip
 """What may follow it; each has a module of its name in `layouts`."""
 
-_GENERATORS = ("faces.py", "looks.py", "painting.py", "layouts/layout.py", "sources.yaml")
+_GENERATORS = ("faces.py", "looks.py", "layouts/layout.py", "sources.yaml")
 
 
 @cache

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 import numpy as np
 import polars as pl
 import yaml
 
+from plumbline.catalog.suites import GENDERS, load_suite
 from plumbline.errors import ConfigError
 
 EVENT_SUITES = {"crime": "crime", "negative_communion": "communion", "negative_agency": "agency"}
@@ -129,3 +131,43 @@ def past_threshold(attributes: pl.DataFrame, source: str, event: str, *, share: 
     latent = attributes[event_latents()[event]].to_numpy()
     rates = [planted_rate(source, event, r, g) for r, g in attributes.select("race", "gender").iter_rows()]
     return np.asarray(latent > 1.0 - share * np.array(rates))
+
+
+# --- What an audit of the planted world should find: the planted rates as rows, beside which estimates
+# can be laid.
+
+
+def planted_rates(source: str) -> pl.DataFrame:
+    """Return the true rate of every planted event for every group of the planted FairFace folder.
+
+    Parameters
+    ----------
+    source : str
+        A data source of the planted world.
+
+    Returns
+    -------
+    DataFrame
+        `suite, event, attribute, group, planted`: attributes race, gender and gender_race (`Black_man`).
+    """
+    races = load_suite("trident", classes="fairface").class_labels
+    rows = []
+    for event in event_latents():
+        rates = {(r, g): planted_rate(source, event, r, g) for r, g in product(races, GENDERS)}
+        groups = {
+            "race": {r: planted_rate(source, event, r) for r in races},
+            "gender": {g: sum(rates[r, g] for r in races) / len(races) for g in GENDERS},
+            "gender_race": {f"{r}_{g}": rate for (r, g), rate in rates.items()},
+        }
+        rows += [
+            {
+                "suite": EVENT_SUITES[event],
+                "event": event,
+                "attribute": attribute,
+                "group": group,
+                "planted": rate,
+            }
+            for attribute, by_group in groups.items()
+            for group, rate in by_group.items()
+        ]
+    return pl.DataFrame(rows)

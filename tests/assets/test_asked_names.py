@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 from assets.slices import _require_names
+from plumbline.config.entries import GenerateEntry
 from plumbline.errors import ConfigError
-from plumbline.generation_entries import GenerateEntry
 
 PEOPLE = pl.DataFrame(
     {

@@ -7,10 +7,9 @@ import pytest
 
 from assets import cells
 from assets.cells import StoredCell
-from plumbline.encoders.families import FAMILIES
-from plumbline.encoders.suite_needs import answers, require_suites
+from plumbline.catalog.suites import load_suite
+from plumbline.encoders.families import FAMILIES, answers, require_suites
 from plumbline.errors import ConfigError
-from plumbline.tables.suites import load_suite
 
 SUITE = load_suite("gender_labels")
 IMAGES = np.array([[3.0, 4.0], [1.0, 0.0]], dtype=np.float32)

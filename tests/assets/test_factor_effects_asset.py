@@ -8,11 +8,11 @@ import pytest
 from upath import UPath
 
 from assets import effects
-from plumbline.audit_entries import EncoderEntry, Statistics, Thresholds
+from plumbline.catalog.suites import load_suite
+from plumbline.config.entries import EncoderEntry, Statistics, Thresholds
 from plumbline.metrics import Cell, SuiteLogits
-from plumbline.metrics.factor_effects import EFFECT_SCHEMA
+from plumbline.metrics.paired.factors import EFFECT_SCHEMA
 from plumbline.storage import Lake
-from plumbline.tables.suites import load_suite
 
 FACTORS = {
     "small": {"size": "small", "data_source": "atlas"},

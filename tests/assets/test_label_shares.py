@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from assets.checks import label_shares
-from plumbline.audit_entries import DatasetEntry
+from plumbline.config.entries import DatasetEntry
 
 RACES = ["White", "Black", "East Asian", "Indian", "Middle Eastern", "Latino_Hispanic", "Southeast Asian"]
 

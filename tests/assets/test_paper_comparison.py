@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 
 from assets.comparison import paper_comparison
+from plumbline.catalog.schema import metric_frame
 from plumbline.errors import StorageError
-from plumbline.metrics.factor_effects import EFFECT_SCHEMA
+from plumbline.metrics.paired.factors import EFFECT_SCHEMA
 from plumbline.report.comparison import COMPARISON_SCHEMA
-from plumbline.tables.schema import metric_frame
 from resources.places import Places
 
 AUDIT = """

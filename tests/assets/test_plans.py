@@ -9,10 +9,10 @@ import pytest
 from assets.dataset_size import absent_datasets, images_of
 from assets.encoder_plan import plan_encoders
 from assets.generation_plan import plan_generation
+from plumbline.catalog.studies import published_sizes
+from plumbline.catalog.suites import load_suite
 from plumbline.datasets.records import RECORD_SCHEMA
 from plumbline.errors import CheckpointError, ConfigError
-from plumbline.tables.dataset_sizes import published_sizes
-from plumbline.tables.suites import load_suite
 from resources.places import Places
 
 MAP = {"index": "people.csv", "path": "photo", "columns": {"gender": "sex", "race": "origin"}}

@@ -9,10 +9,9 @@ from assets import answers, findings, language
 from assets.answers import StoredAnswers
 from assets.currency import Currency
 from assets.slices import AskedSlice
+from plumbline.catalog.schema import GENERATION_SCHEMA, SCORE_SCHEMA, metric_frame
 from plumbline.errors import ScoringError
 from plumbline.report import AbsentCell
-from plumbline.tables.generation_schema import GENERATION_SCHEMA, SCORE_SCHEMA
-from plumbline.tables.schema import metric_frame
 from resources.places import Places
 
 AUDIT = """

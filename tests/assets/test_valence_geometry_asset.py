@@ -8,11 +8,11 @@ import pytest
 from upath import UPath
 
 from assets.geometry import NO_TEXT_SPACE, WORDS, valence_geometry
-from plumbline.audit_entries import Statistics, Thresholds
-from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
+from plumbline.catalog.schema import METRIC_SCHEMA
+from plumbline.catalog.suites import all_texts
+from plumbline.config.entries import Statistics, Thresholds
+from plumbline.metrics.text_space import GEOMETRY_SCHEMA
 from plumbline.storage import Lake
-from plumbline.tables.schema import METRIC_SCHEMA
-from plumbline.tables.suites import all_texts
 
 ENCODER = "small"
 

@@ -25,7 +25,7 @@ def _audit(folder, **parts):
     """Return an audit file with other parts, read as every command reads it."""
     import yaml
 
-    from plumbline.audit_file import read_audit
+    from plumbline.config.file import read_audit
 
     (folder / "audit.yaml").write_text(yaml.safe_dump(yaml.safe_load(AUDIT) | parts))
     return read_audit(folder / "audit.yaml")
@@ -64,8 +64,8 @@ def encoder_family(folder):
     from PIL import Image
     from tiny_architectures import write_clip
 
-    from plumbline.encoders.encoder import Placement
-    from plumbline.encoders.loading import checkpoint_files, load_encoder
+    from plumbline.checkpoints.device import Placement
+    from plumbline.encoders.folders import checkpoint_files, load_encoder
 
     write_clip(folder / "mine", kind="MetaClip2")
     audit = _audit(folder, encoders={"mine": {"address": "local-dir:mine", "family": "metaclip2"}})
@@ -94,8 +94,8 @@ def metric_family(folder):
     import pytest
     from conftest import random_cell
 
+    from plumbline.metrics.family import MetricSettings
     from plumbline.metrics.registry import FAMILIES
-    from plumbline.metrics.settings import MetricSettings
 
     cell = random_cell(n=150, suites=("crime",))
     rows = FAMILIES["near_miss_metrics"].compute(cell, settings=MetricSettings())
@@ -125,10 +125,10 @@ def mitigation(folder):
     sys.path.insert(0, str(TESTS / "encoders"))
     from tiny_architectures import write_clip
 
-    from plumbline.encoders.encoder import Placement
-    from plumbline.encoders.loading import checkpoint_files, load_encoder
-    from plumbline.mitigation.text_mitigations import apply_text_mitigation, fit_text_mitigation
-    from plumbline.mitigation.workplace import Workplace
+    from plumbline.checkpoints.device import Placement
+    from plumbline.encoders.folders import checkpoint_files, load_encoder
+    from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
+    from plumbline.mitigations.text_mitigations import Workplace
 
     write_clip(folder / "mine")
     files = checkpoint_files("mine", "local-dir:mine", project=folder, fetched=folder)
@@ -162,16 +162,16 @@ def scorer(folder):
 
 def lvlm_backend(folder):
     """A checkpoint is found, loaded and answers as transformers' own `generate` does."""
-    sys.path.insert(0, str(TESTS / "lvlm"))
+    sys.path.insert(0, str(TESTS / "generators"))
     import torch
     import transformers
     from PIL import Image
     from tiny_lvlms import write_vipllava
 
+    from plumbline.checkpoints.device import Placement
     from plumbline.digests import digest_file
-    from plumbline.encoders.encoder import Placement
-    from plumbline.lvlm.backend import Asked, Decoding, Question, Subject, row_key
-    from plumbline.lvlm.loading import load_backend, lvlm_files
+    from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
+    from plumbline.generators.folders import load_backend, lvlm_files
 
     write_vipllava(folder / "mine")
     files = lvlm_files("mine", "local-dir:mine", project=folder, fetched=folder)

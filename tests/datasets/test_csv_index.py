@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.datasets import Refusal, ingest, reader_for
-from plumbline.datasets import csv_index as csv_index_module
-from plumbline.datasets.column_map import ColumnMap
-from plumbline.datasets.csv_index import Row, read_rows
-from plumbline.datasets.text_index import MAX_LINE_BYTES, RawLine
+from plumbline.datasets import indexes as csv_index_module
+from plumbline.datasets.folder import ColumnMap
+from plumbline.datasets.indexes import MAX_LINE_BYTES, RawLine, Row, read_rows
 from plumbline.errors import DatasetError
 
 HEADER = "photo,cap,sex\n"

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.datasets import LABEL_COLUMNS, Entry, Ingested, Refusal, ingest, reader_for
-from plumbline.datasets.column_map import ColumnMap
-from plumbline.datasets.duplicates import Accepted, settle_duplicates
+from plumbline.datasets.folder import ColumnMap
+from plumbline.datasets.ingestion import Accepted, settle_duplicates
 from plumbline.datasets.records import CONTEXT_COLUMNS
 
 PERSON = [column for column in LABEL_COLUMNS if column not in CONTEXT_COLUMNS]

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
+from plumbline.catalog.suites import load_suite
 from plumbline.datasets import (
     EXTENDED_SCHEMA,
     RECORD_SCHEMA,
@@ -16,7 +17,6 @@ from plumbline.datasets import (
     reader_for,
 )
 from plumbline.errors import DatasetError
-from plumbline.tables.suites import load_suite
 
 ROWS = [
     # true gender, race, age group, p(man)

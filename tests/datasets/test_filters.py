@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from plumbline.catalog.suites import load_suite, suite_names, trident_class_sets
 from plumbline.datasets import (
     LABEL_COLUMNS,
     RECORD_SCHEMA,
@@ -20,7 +21,6 @@ from plumbline.datasets import (
 )
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError
-from plumbline.tables.suites import load_suite, suite_names, trident_class_sets
 
 CHECKSUMS = {
     "declarations/causalface.yaml": "0108bf0103e0f9b463c48916440cb8e051da9383ab3f8fbc0aca7fb7b67366e1",

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.datasets import folder_digest, ingest, reader_for
-from plumbline.datasets import text_index as text_index_module
-from plumbline.datasets.containment import index_file
-from plumbline.datasets.text_index import raw_lines
+from plumbline.datasets import indexes as text_index_module
+from plumbline.datasets.indexes import index_file, raw_lines
 from plumbline.errors import DatasetError
 from plumbline.world import folders
 

@@ -27,10 +27,10 @@ from plumbline.datasets import (
     reader_for,
     reader_names,
 )
-from plumbline.datasets import in_order as in_order_module
+from plumbline.datasets import ingestion as in_order_module
 from plumbline.datasets import ingestion as ingestion_module
-from plumbline.datasets.dataset_files import DatasetFiles
 from plumbline.datasets.fairface import FairFace
+from plumbline.datasets.ingestion import DatasetFiles
 from plumbline.datasets.registry import MAPPED
 from plumbline.digests import canonical_json
 from plumbline.errors import ConfigError, DatasetError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.datasets import reader_names
-from plumbline.datasets.obtaining import obtaining
+from plumbline.datasets.sources import obtaining
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
 ROWS = {

@@ -13,7 +13,7 @@ from pyarrow import parquet
 from pydantic import ValidationError
 
 from plumbline.datasets import Refusal, ingest, reader_for
-from plumbline.datasets.column_map import ColumnMap
+from plumbline.datasets.folder import ColumnMap
 from plumbline.errors import DatasetError
 from plumbline.world import folders
 from plumbline.world.layouts.folder import COLUMN_MAP

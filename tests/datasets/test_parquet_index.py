@@ -11,11 +11,11 @@ import pytest
 from pyarrow import parquet
 
 from plumbline.datasets import Refusal, parquet_index
-from plumbline.datasets.csv_index import Row
+from plumbline.datasets.indexes import Row
 from plumbline.datasets.parquet_index import MAX_VALUE_BYTES, read_table_rows
 from plumbline.errors import DatasetError
-from plumbline.images import parquet_columns
-from plumbline.images.parquet_pages import WRITE_AGAIN
+from plumbline.images import parquet as parquet_columns
+from plumbline.images.parquet import WRITE_AGAIN
 
 
 def rows(path: Path, *columns: str) -> list[Row | Refusal]:

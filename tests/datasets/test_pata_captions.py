@@ -7,11 +7,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from plumbline.catalog.suites import load_suite
 from plumbline.datasets import reader_for, row_filter
 from plumbline.datasets.pata import CAPTIONS, INDEX
 from plumbline.metrics import Cell, SuiteLogits
-from plumbline.metrics.families.caption_rows import caption_events
-from plumbline.tables.suites import load_suite
+from plumbline.metrics.outcomes import caption_events
 
 SUITE = load_suite("pata_captions")
 

@@ -20,7 +20,7 @@ from plumbline.datasets import (
     reader_for,
     reader_names,
 )
-from plumbline.datasets.column_map import ColumnMap
+from plumbline.datasets.folder import ColumnMap
 from plumbline.world import folders
 
 DATASHEET = Path(__file__).parents[2] / "docs" / "datasheet.md"

@@ -10,9 +10,9 @@ from assets.checks import label_shares
 from documentation.repository_pages import PROJECT
 from orchestration import terminal
 from orchestration.command_line import app
-from plumbline.audit_file import read_audit
+from plumbline.catalog.suites import suite_names
+from plumbline.config.file import read_audit
 from plumbline.datasets import ingest
-from plumbline.tables.suites import suite_names
 from resources.places import Places
 
 FOLDER, CHECKPOINT = "/data/staff", "/data/my-clip"

@@ -10,7 +10,7 @@ import pytest
 
 from documentation.metric_reference import metric_reference
 from documentation.repository_pages import PROJECT, with_links_of_the_site
-from plumbline.audit_file import PARTS
+from plumbline.config.file import PARTS
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.registry import METRICS
 
@@ -56,7 +56,7 @@ def test_the_traits_of_a_metric_are_told_as_it_declares_them():
     entry = metric_reference().split("### max_skew\n")[1].split("### ")[0]
     for line in (
         "- source: Al Sahili et al., Data Matters Most, section 3.4",
-        "- computed: `plumbline.metrics.skew.max_skew`",
+        "- computed: `plumbline.metrics.disparities.max_skew`",
         "- values: 0 to ∞, one value over all groups",
         "- groups that are answered alike give: 0",
         "- a group without images: is left out",

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from documentation.repository_pages import PROJECT
 from orchestration.command_line import app
-from plumbline.audit import Audit
-from plumbline.audit_file import read_audit
+from plumbline.config.audit import Audit
+from plumbline.config.file import read_audit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TARGETS = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE))

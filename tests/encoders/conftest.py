@@ -8,8 +8,8 @@ from every_encoder import CASES, files_of
 from PIL import Image
 from tiny_architectures import BUILDERS
 
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.loading import load_encoder
+from plumbline.checkpoints.device import Placement
+from plumbline.encoders.folders import load_encoder
 
 SIZES = [(50, 70), (64, 40), (33, 33), (120, 31), (40, 47)]
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from plumbline.digests import digest_file
 from plumbline.encoders.encoder import EncoderIdentity
-from plumbline.encoders.pixels import grey_levels
+from plumbline.encoders.torch_encoder import grey_levels
 
 
 class Double:

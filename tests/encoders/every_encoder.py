@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from plumbline.encoders.families import FAMILIES
-from plumbline.encoders.loading import checkpoint_files
+from plumbline.encoders.folders import checkpoint_files
 
 # The files of one family, read as another: the way of the released Trident code.
 AS_OWLVIT = "owlv2 as owlvit"

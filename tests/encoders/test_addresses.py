@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.checkpoints.addresses import parse_address
+from plumbline.checkpoints.folders import chosen_by_open_clip
+from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.digests import digest_bytes
-from plumbline.encoders.addresses import locate, parse_address
-from plumbline.encoders.open_clip_folder import chosen_by_open_clip
+from plumbline.encoders.folders import locate
 from plumbline.errors import CheckpointError
-from plumbline.torchvision_operators import declare_missing_operators
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OWN, OLDER = "open_clip_model.safetensors", "open_clip_pytorch_model.safetensors"

@@ -9,10 +9,9 @@ import torch
 from every_encoder import AS_OWLVIT, CASES, DEVICES, batch_of, files_of, logits_of
 from tiny_architectures import TEXTS
 
-from plumbline.encoders.capability import Capability
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.families import FAMILIES, require
-from plumbline.encoders.loading import load_encoder
+from plumbline.checkpoints.device import Placement
+from plumbline.encoders.families import FAMILIES, Capability, require
+from plumbline.encoders.folders import load_encoder
 from plumbline.errors import CheckpointError, ConfigError, EncodingError
 
 

@@ -10,9 +10,9 @@ import torch
 from every_encoder import AS_OWLVIT, CASES, batch_of, files_of, logits_of
 from tiny_architectures import BUILDERS, TEXTS
 
-from plumbline.encoders.encoder import Placement
+from plumbline.checkpoints.device import Placement
 from plumbline.encoders.families import FAMILIES
-from plumbline.encoders.loading import load_encoder
+from plumbline.encoders.folders import load_encoder
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -67,7 +67,7 @@ def test_weights_that_are_overwritten_in_place_do_not_reach_a_loaded_model(
 
 
 def test_tied_weights_stay_tied():
-    from plumbline.encoders.whole_models import own_memory
+    from plumbline.checkpoints.loading import own_memory
 
     first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
     second.weight = first.weight

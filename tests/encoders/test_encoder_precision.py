@@ -9,8 +9,8 @@ import torch
 from every_encoder import CASES, DEVICES, batch_of, files_of, logits_of
 from tiny_architectures import TEXTS
 
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.loading import load_encoder
+from plumbline.checkpoints.device import Placement
+from plumbline.encoders.folders import load_encoder
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -9,11 +9,11 @@ import torch
 from encoder_doubles import MeanColour, PairProducts, write_images
 from upath import UPath
 
+from plumbline.checkpoints.device import Placement
 from plumbline.encoders import batching
 from plumbline.encoders.batching import CPU_BATCH_ROWS, CPU_BATCH_SIDE, MOST_ROWS, plan_batch_rows
 from plumbline.encoders.embedding import embed_images, embed_texts
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache
 

@@ -10,21 +10,23 @@ from encoder_doubles import MeanColour, jpeg_bytes, photograph
 from PIL import Image
 from upath import UPath
 
+from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_bytes
-from plumbline.encoders import decoder_gate
+from plumbline.encoders import images as decoder_gate
 from plumbline.encoders.batching import FittingForward
-from plumbline.encoders.decoder_gate import (
+from plumbline.encoders.embedding import embed_images
+from plumbline.encoders.encoder import Crop
+from plumbline.encoders.folders import checkpoint_files, load_encoder
+from plumbline.encoders.images import (
     GATE_IMAGES,
     LEAST_COSINE,
     DecoderGate,
+    FastDecoder,
+    ImageFiles,
     require_equal_embeddings,
+    with_pillow,
 )
-from plumbline.encoders.embedding import embed_images
-from plumbline.encoders.encoder import Crop, Placement
-from plumbline.encoders.fast_decoding import FastDecoder
-from plumbline.encoders.image_batches import ImageFiles, with_pillow
-from plumbline.encoders.loading import checkpoint_files, load_encoder
-from plumbline.encoders.pixels import grey_levels
+from plumbline.encoders.torch_encoder import grey_levels
 from plumbline.errors import EncodingError, ImageRejected
 from plumbline.storage import ShardCache
 

@@ -9,10 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from plumbline.encoders.encoder import Crop, Placement
-from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.encoders.encoder import Crop
+from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import CheckpointError
-from plumbline.torchvision_operators import declare_missing_operators
 
 CONFIG = {
     "model_cfg": {

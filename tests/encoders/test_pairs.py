@@ -9,9 +9,9 @@ from PIL import Image
 from tiny_architectures import BUILDERS, TEXTS
 from upath import UPath
 
+from plumbline.checkpoints.device import Placement
 from plumbline.encoders.embedding import embed_images
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.encoders.pairs import score_suites
 from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from plumbline.encoders.encoder import Placement
+from plumbline.checkpoints.device import Placement
 from plumbline.errors import ConfigError
 
 

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from plumbline.encoders.outline import outline
-from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates
+from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates, outline
 from resources.places import PROJECT
 
 RATES = Rates(images_per_second=50, pairs_per_second=10)

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from plumbline.checkpoints.addresses import parse_address
+from plumbline.checkpoints.folders import _REFUSED, TRANSFORMERS_ATTENTION, refuse_code
+from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.digests import digest_bytes
-from plumbline.encoders.addresses import locate, parse_address
-from plumbline.encoders.folder_contents import _REFUSED, TRANSFORMERS_ATTENTION, refuse_code
+from plumbline.encoders.folders import locate
 from plumbline.errors import CheckpointError
-from plumbline.torchvision_operators import declare_missing_operators
 
 FILES = ("model.safetensors", "preprocessor_config.json", "tokenizer.json")
 

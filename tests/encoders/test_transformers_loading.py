@@ -10,10 +10,11 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from tiny_architectures import BUILDERS
 
-from plumbline.encoders.encoder import Crop, Placement
-from plumbline.encoders.image_processor import ImageProcessor
-from plumbline.encoders.loading import checkpoint_files, load_encoder
-from plumbline.encoders.pixels import Normalisation
+from plumbline.checkpoints.device import Placement
+from plumbline.encoders.encoder import Crop
+from plumbline.encoders.folders import checkpoint_files, load_encoder
+from plumbline.encoders.torch_encoder import Normalisation
+from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import CheckpointError, EncodingError
 
 

@@ -10,9 +10,9 @@ import pytest
 from homes import forward_passes, make_home
 
 from orchestration.instance import OWNER
+from plumbline.catalog.schema import METRIC_SCHEMA
+from plumbline.catalog.suites import load_suite
 from plumbline.metrics.registry import METRICS
-from plumbline.tables.schema import METRIC_SCHEMA
-from plumbline.tables.suites import load_suite
 
 
 def test_an_audit_ends_with_findings_and_the_path_of_a_report(audited):

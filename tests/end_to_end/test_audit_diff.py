@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from homes import make_home
 
-from plumbline.storage.record import recorded_audits
+from plumbline.storage.lake import recorded_audits
 from resources.places import PROJECT
 
 CHECKPOINTS = PROJECT / "plumbline" / "world" / "checkpoints"

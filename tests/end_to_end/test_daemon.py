@@ -13,7 +13,7 @@ import mlflow
 import pytest
 from homes import make_home
 
-from plumbline.storage.record import recorded_audits
+from plumbline.storage.lake import recorded_audits
 from resources.places import PROJECT
 
 CHECKPOINTS = PROJECT / "plumbline" / "world" / "checkpoints"

@@ -11,7 +11,7 @@ from homes import make_home
 
 from resources.places import PROJECT
 
-# Two audits in processes of their own; what they tell is tested piece by piece in tests/diff and tests/assets.
+# Two audits in processes of their own; what they tell is tested piece by piece in tests/provenance and tests/assets.
 pytestmark = pytest.mark.slow
 
 UNKNOWN = "crime on fairface|small-control-3k, since its prompts changed"

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from homes import Home
 
-from plumbline.export.checksums import verify_folder
-from plumbline.tables.row_identity import row_ids
+from plumbline.catalog.schema import row_ids
+from plumbline.provenance.checksums import verify_folder
 
 SKEW = (
     *("--metric", "max_skew", "--definition", "mean_over_pairs", "--model", "small-bazaar-3k"),

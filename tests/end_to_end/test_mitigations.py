@@ -16,7 +16,7 @@ from assets.mitigation_fits import read_text_fits
 from assets.text_mitigations import TEXT_METHODS
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import ConfigError
-from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA, VERDICTS
+from plumbline.metrics.paired.mitigations import TRANSFER_SCHEMA, VERDICTS
 from resources.places import PROJECT
 
 MODEL, DATASET = "small-bazaar-3k", "visitors"
@@ -185,7 +185,7 @@ def test_an_export_runs_without_plumbline(mitigated, tmp_path, name):
     root = mitigated.places.dataset_root(DATASET)
     image = root / mitigated.places.lake.read_table("records", partition=DATASET)["path"][0]
     # Only here: this machine's torchvision may lack the operators that its import asks for.
-    operators = (PROJECT / "plumbline/torchvision_operators.py").read_text()
+    operators = (PROJECT / "plumbline/checkpoints/loading.py").read_text()
     call = "import runpy, sys\nrunpy.run_path(sys.argv.pop(1), run_name='__main__')\n"
     prelude = tmp_path / "run.py"
     prelude.write_text(f"{operators}\ndeclare_missing_operators()\n{call}")

@@ -7,18 +7,17 @@ import polars as pl
 import pytest
 
 from assets.cells import StoredCell
-from plumbline.audit_file import read_audit
+from plumbline.config.file import read_audit
 from plumbline.encoders.embedding import read_embedded
 from plumbline.metrics import MetricSettings
-from plumbline.metrics.bias_transfer import bias_transfer
 from plumbline.metrics.cell import SuiteLogits
-from plumbline.metrics.mitigated_cell import mitigated_cell
-from plumbline.metrics.mitigation_effects import mitigation_effects
-from plumbline.mitigation.outcome_adjustment import outcome_adjustment
-from plumbline.mitigation.settings import BiasPromptsSettings, LogitAdjustmentSettings
-from plumbline.mitigation.text_mitigations import apply_text_mitigation, fit_text_mitigation
-from plumbline.mitigation.training_rows import is_training_row, training_rows
-from plumbline.mitigation.workplace import Workplace
+from plumbline.metrics.paired.mitigations import bias_transfer, mitigated_cell, mitigation_effects
+from plumbline.mitigations.bias_prompts import BiasPromptsSettings
+from plumbline.mitigations.logit_adjustment.cells import outcome_adjustment
+from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
+from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
+from plumbline.mitigations.text_mitigations import Workplace
+from plumbline.mitigations.training_rows import is_training_row, training_rows
 from resources.encoders import EncoderPool
 from resources.places import PROJECT
 

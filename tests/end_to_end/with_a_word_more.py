@@ -2,7 +2,7 @@
 
 import copy
 
-from plumbline.tables import suites
+from plumbline.catalog import suites
 
 _read = suites._read
 

@@ -14,7 +14,8 @@ from PIL import Image, PngImagePlugin
 from written_pictures import BLUE, RED, WHITE, encoded, grey_16_bit, halves, png
 
 from plumbline.errors import ImageRejected
-from plumbline.images import decoding, upright_rgb
+from plumbline.images import decoding
+from plumbline.images import decoding as upright_rgb
 from plumbline.images.decoding import check, decode
 
 

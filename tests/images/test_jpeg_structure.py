@@ -12,7 +12,7 @@ from PIL import Image, ImageFile
 from plumbline.errors import ImageRejected
 from plumbline.images import decoding
 from plumbline.images.decoding import check, decode
-from plumbline.images.jpeg_structure import huffman_tables, plain_size
+from plumbline.images.jpeg import huffman_tables, plain_size
 
 END = b"\xff\xd9"
 PLAIN = {

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from plumbline.datasets.containment import dataset_root, inside
+from plumbline.datasets.indexes import dataset_root, inside
 from plumbline.errors import ImageRejected
-from plumbline.images import parquet_columns, parquet_images
+from plumbline.images import parquet as parquet_columns
+from plumbline.images import parquet as parquet_images
 from plumbline.images.decoding import check, decode, read_image_file
-from plumbline.images.parquet_columns import OpenColumns
-from plumbline.images.parquet_pages import WRITE_AGAIN
+from plumbline.images.parquet import WRITE_AGAIN, OpenColumns
 
 STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 

@@ -10,8 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from plumbline.errors import ImageRejected
-from plumbline.images.parquet_columns import OpenColumns
-from plumbline.images.parquet_pages import WRITE_AGAIN
+from plumbline.images.parquet import WRITE_AGAIN, OpenColumns
 
 MIB = 1 << 20
 

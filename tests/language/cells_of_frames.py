@@ -2,8 +2,8 @@
 
 import polars as pl
 
+from plumbline.catalog.schema import SCORE_SCHEMA
 from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
-from plumbline.tables.generation_schema import SCORE_SCHEMA
 
 
 def cell_of_frames(model, generations, scores, expected, **more):

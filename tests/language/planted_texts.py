@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 from cells_of_frames import cell_of_frames
 
+from plumbline.catalog.schema import SCORE_SCHEMA
 from plumbline.language.cell import DESCRIBED_SCHEMA
-from plumbline.tables.generation_schema import SCORE_SCHEMA
 
 GROUPS = ("Asian_man", "Asian_woman", "Black_man", "Black_woman")
 FILLERS = tuple(f"filler{a}{b}" for a in "abcdefghij" for b in "klmno")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from cells_of_frames import cell_of_frames
 
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
 
 GROUPS = ("Asian_man", "Asian_woman", "Black_man", "Black_woman")
 BASE = ["dataset", "subset", "attribute", "group", "occupation", "set_id", "image_id"]

@@ -9,8 +9,8 @@ from scored_worlds import answers_to, cell_of, images_of_sets, scores_of
 from statsmodels.stats.inter_rater import fleiss_kappa
 
 from plumbline.language.annotated_agreement import ALL_DATASETS, ALL_MODELS, annotation_rows, pooled_agreement
+from plumbline.language.cell import LanguageSettings
 from plumbline.language.registry import LANGUAGE_FAMILIES
-from plumbline.language.settings import LanguageSettings
 
 SETTINGS = LanguageSettings(resamples=200)
 TOXIC = 10

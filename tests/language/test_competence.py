@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from planted_texts import GROUPS, answers, cell_of, fillers
 
+from plumbline.catalog.prompts import prompt_ids, render
+from plumbline.language.cell import LanguageSettings
 from plumbline.language.competence import KEYWORD_PROMPTS, NO_DICTIONARIES, competence_result
-from plumbline.language.settings import LanguageSettings
-from plumbline.tables.generation_prompts import prompt_ids, render
 
 SETTINGS = LanguageSettings(resamples=1000, permutations=500, min_sets=20)
 RATES = {"Asian_man": 0.5, "Asian_woman": 0.5, "Black_man": 0.5, "Black_woman": 0.15}

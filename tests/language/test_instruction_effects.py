@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 from scored_worlds import answers_to, cell_of, images_of_sets, scored_world, scores_of, skewed
 
-from plumbline.language.families.instruction_effects import INSTRUCTION_EFFECTS
-from plumbline.language.settings import LanguageSettings
+from plumbline.language.cell import LanguageSettings
+from plumbline.language.instruction_effects import INSTRUCTION_EFFECTS
 
 SETTINGS = LanguageSettings(resamples=400, permutations=400)
 

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 from scored_worlds import GROUPS, answers_to, cell_of, images_of_sets, scores_of, skewed
 
+from plumbline.catalog.prompts import prompt_ids
+from plumbline.catalog.schema import REQUIRED, metric_frame, polars_schema
+from plumbline.language.cell import LanguageSettings
 from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
-from plumbline.language.settings import LanguageSettings
-from plumbline.tables.generation_prompts import prompt_ids
-from plumbline.tables.schema import REQUIRED, metric_frame, polars_schema
 
 FAMILIES = pytest.mark.parametrize("family", LANGUAGE_FAMILIES.values(), ids=list(LANGUAGE_FAMILIES))
 METRICS = pytest.mark.parametrize("traits", LANGUAGE_METRICS.values(), ids=list(LANGUAGE_METRICS))

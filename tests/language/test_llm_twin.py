@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 from scored_worlds import GROUPS, answers_to, cell_of, images_of_sets, scored_world, scores_of
 
-from plumbline.language.families.llm_twin import LLM_TWIN
-from plumbline.language.settings import LanguageSettings
+from plumbline.language.base_llm import LLM_TWIN
+from plumbline.language.cell import LanguageSettings
 
 SETTINGS = LanguageSettings(resamples=300, permutations=300)
 

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 from scored_worlds import answers_to, cell_of, images_of_sets, scores_of, skewed
 
+from plumbline.catalog.prompts import prompt_ids
+from plumbline.catalog.published import published_values
+from plumbline.language.cell import LanguageSettings
 from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
-from plumbline.language.settings import LanguageSettings
 from plumbline.report.comparison import compare_with_published
-from plumbline.tables.generation_prompts import prompt_ids
-from plumbline.tables.published import published_values
 
 SETTINGS = LanguageSettings(resamples=20, permutations=20)
 LVLM = "lvlm_counterfactuals"

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from planted_texts import GROUPS, answers, cell_of
 
-from plumbline.language.question_values import values_by_question
+from plumbline.language.answers import values_by_question
+from plumbline.language.cell import LanguageSettings
 from plumbline.language.ratings_by_group import ratings_result
-from plumbline.language.settings import LanguageSettings
 
 SETTINGS = LanguageSettings(resamples=1000, permutations=500)
 

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 from planted_texts import GROUPS, answers, cell_of, fillers
 
+from plumbline.language.cell import LanguageSettings
 from plumbline.language.refusals_and_lengths import refusals_and_lengths_result
-from plumbline.language.settings import LanguageSettings
 
 SETTINGS = LanguageSettings(resamples=1000, permutations=500)
 REFUSAL = "I'm sorry, I can't help with that."

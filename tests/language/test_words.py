@@ -8,11 +8,9 @@ import polars as pl
 import pytest
 from planted_texts import GROUPS, answers, cell_of, fillers
 
-from plumbline.language.judge import NO_JUDGE
-from plumbline.language.listed_words import LISTED, ONE_BLOCK, WORD_ASSOCIATIONS
-from plumbline.language.settings import LanguageSettings
-from plumbline.language.words import TOO_FEW, words_result
-from plumbline.text.associations import EMPTY_REASON, HALF_REASON
+from plumbline.language.cell import NO_JUDGE, LanguageSettings
+from plumbline.language.word_associations import EMPTY_REASON, HALF_REASON
+from plumbline.language.words import LISTED, ONE_BLOCK, TOO_FEW, WORD_ASSOCIATIONS, words_result
 
 SETTINGS = LanguageSettings(min_count=10)
 

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from plumbline.catalog.suites import load_suite
 from plumbline.metrics import Cell, MetricSettings, SuiteLogits
-from plumbline.tables.suites import load_suite
 
 OUTCOME_SUITES = ("crime", "crime_pooled", "communion", "agency")
 

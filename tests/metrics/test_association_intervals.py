@@ -8,8 +8,7 @@ import pytest
 from only_row import one
 from scipy import stats
 
-from plumbline.metrics.association_errors import bounded_associations
-from plumbline.metrics.families.association_rows import association_rows
+from plumbline.metrics.associations import association_rows, bounded_associations
 from plumbline.world.numeric import planted_embeddings
 
 SUITES = ("perception", "markedness")

@@ -8,10 +8,10 @@ import pytest
 from only_row import one
 from polars.testing import assert_frame_equal
 
+from plumbline.catalog.schema import METRIC_SCHEMA
 from plumbline.metrics import markedness, sc_weat, valence_correlation
-from plumbline.metrics.families.association_rows import association_rows
+from plumbline.metrics.associations import association_rows
 from plumbline.metrics.registry import FAMILIES
-from plumbline.tables.schema import METRIC_SCHEMA
 
 KEY = ["metric", "definition", "suite", "attribute", "group", "reference_group", "event", "probe"]
 SUITES = ("perception", "markedness")

@@ -10,10 +10,9 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import MetricError
+from plumbline.metrics.associations import sc_weat, weat
 from plumbline.metrics.markedness import markedness, markedness_gap, mean_markedness
-from plumbline.metrics.sc_weat import sc_weat
 from plumbline.metrics.valence_correlation import valence_correlation
-from plumbline.metrics.weat import weat
 from plumbline.world.numeric import planted_embeddings
 
 ANSWERS = Path(__file__).parents[1] / "known_answers"

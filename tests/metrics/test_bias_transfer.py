@@ -6,12 +6,17 @@ from only_row import one
 from polars.testing import assert_frame_equal
 from scipy import stats
 
+from plumbline.catalog.suites import Candidate, Suite
 from plumbline.metrics import Cell, MetricSettings, SuiteLogits
-from plumbline.metrics.bias_transfer import bias_transfer, transfers, verdict_counts
-from plumbline.metrics.mitigation_effects import mitigation_effects
-from plumbline.metrics.retrieval import HITS
-from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA, VERDICTS
-from plumbline.tables.suites import Candidate, Suite
+from plumbline.metrics.paired.comparisons import HITS
+from plumbline.metrics.paired.mitigations import (
+    TRANSFER_SCHEMA,
+    VERDICTS,
+    bias_transfer,
+    mitigation_effects,
+    transfers,
+    verdict_counts,
+)
 
 
 def candidates(**words):

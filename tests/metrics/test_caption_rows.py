@@ -10,12 +10,12 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
+from plumbline.catalog.schema import METRIC_SCHEMA
+from plumbline.catalog.suites import load_suite
 from plumbline.metrics import Cell, MetricSettings, SuiteLogits
-from plumbline.metrics.families.caption_rows import caption_events, caption_rows
+from plumbline.metrics.outcomes import caption_events, caption_rows
 from plumbline.metrics.registry import FAMILIES
-from plumbline.statistics.strata import permute_strata
-from plumbline.tables.schema import METRIC_SCHEMA
-from plumbline.tables.suites import load_suite
+from plumbline.statistics.permutation import permute_strata
 
 SUITE = load_suite("pata_captions")
 KEY = ["metric", "definition", "suite", "attribute", "group", "event", "probe"]

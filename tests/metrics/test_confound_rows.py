@@ -10,13 +10,13 @@ import statsmodels.api as sm
 from polars.testing import assert_frame_equal
 from scipy import stats
 
+from plumbline.catalog.schema import METRIC_SCHEMA
+from plumbline.catalog.suites import load_suite
 from plumbline.metrics import Cell, SuiteLogits
-from plumbline.metrics.attribute_changes import matched_pairs
-from plumbline.metrics.families.attribute_change_rows import PROTECTED
+from plumbline.metrics.confounds.rows import PROTECTED
+from plumbline.metrics.confounds.slopes import matched_pairs
+from plumbline.metrics.perception import valence_words
 from plumbline.metrics.registry import FAMILIES
-from plumbline.metrics.valence_words import valence_words
-from plumbline.tables.schema import METRIC_SCHEMA
-from plumbline.tables.suites import load_suite
 
 LEVELS = {
     "age": (0.8, 2.0, 3.2, 4.4),

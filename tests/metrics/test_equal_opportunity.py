@@ -11,8 +11,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from plumbline.errors import MetricError
 from plumbline.metrics import MetricSettings, equal_opportunity_gap
-from plumbline.metrics.equal_opportunity import max_gap, mean_gap
-from plumbline.metrics.families.equal_opportunity_rows import equal_opportunity_rows
+from plumbline.metrics.equal_opportunity import equal_opportunity_rows, max_gap, mean_gap
 
 
 def test_by_hand():

@@ -11,12 +11,11 @@ from scipy import stats
 
 from plumbline.errors import MetricError
 from plumbline.metrics import MetricSettings
-from plumbline.metrics.answered_dataset import AnsweredDataset, answered_dataset
-from plumbline.metrics.factor_effects import EFFECT_SCHEMA, factor_effects
-from plumbline.metrics.factor_pairs import factor_pairs
-from plumbline.metrics.families.outcome_rows import outcome_rows
-from plumbline.metrics.paired_effect import alike_p_value, alike_p_value_of_sets
-from plumbline.metrics.tested_events import TestedEvent as EventAnswers
+from plumbline.metrics.outcomes import outcome_rows
+from plumbline.metrics.paired.effects import alike_p_value, alike_p_value_of_sets
+from plumbline.metrics.paired.factors import EFFECT_SCHEMA, factor_effects, factor_pairs
+from plumbline.metrics.predictions import AnsweredDataset, answered_dataset
+from plumbline.metrics.predictions import TestedEvent as EventAnswers
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.paired import draw_answers
 

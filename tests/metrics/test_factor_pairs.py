@@ -2,9 +2,9 @@
 
 import pytest
 
-from plumbline.metrics.factor_pairs import FactorPair, factor_pairs
-from plumbline.tables.checkpoints import study_checkpoints
-from plumbline.tables.published import published_values
+from plumbline.catalog.published import published_values
+from plumbline.catalog.studies import study_checkpoints
+from plumbline.metrics.paired.factors import FactorPair, factor_pairs
 
 
 def grid(*rows):

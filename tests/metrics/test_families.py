@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from plumbline.catalog.schema import METRIC_SCHEMA
+from plumbline.catalog.suites import all_suites
 from plumbline.errors import ConfigError
 from plumbline.metrics import Cell, MetricSettings
 from plumbline.metrics.registry import FAMILIES, metric_families
-from plumbline.tables.schema import METRIC_SCHEMA
-from plumbline.tables.suites import all_suites
 
 KEY = ["metric", "definition", "suite", "attribute", "group", "event", "probe"]
 

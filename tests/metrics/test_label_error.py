@@ -11,10 +11,9 @@ from scipy import stats
 
 from plumbline.errors import ConfigError, MetricError
 from plumbline.metrics import MetricSettings
-from plumbline.metrics.families.label_error_rows import LabelledTests, label_error_rows
-from plumbline.metrics.families.trident_rows import trident_rows
-from plumbline.metrics.label_error import corrected_rates, rate_bounds
-from plumbline.metrics.trident import PROBE, RIGHT
+from plumbline.metrics.trident.label_error import corrected_rates, rate_bounds
+from plumbline.metrics.trident.rows import LabelledTests, label_error_rows, trident_rows
+from plumbline.metrics.trident.scores import PROBE, RIGHT
 from plumbline.statistics import wilson
 from plumbline.statistics.groups import Groups
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from plumbline.catalog.suites import load_suite
 from plumbline.errors import MetricError
 from plumbline.metrics import Cell, SuiteLogits
-from plumbline.metrics.mitigated_cell import mitigated_cell
-from plumbline.tables.suites import load_suite
+from plumbline.metrics.paired.mitigations import mitigated_cell
 
 SUITES = ("crime", "communion", "trident")
 SCALE = 50.0

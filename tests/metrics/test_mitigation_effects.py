@@ -10,11 +10,10 @@ from polars.testing import assert_frame_equal
 
 from plumbline.errors import MetricError
 from plumbline.metrics import MetricSettings
-from plumbline.metrics.families.outcome_rows import outcome_rows
-from plumbline.metrics.families.trident_rows import trident_rows
-from plumbline.metrics.mitigation_effects import MITIGATION_EFFECTS_SCHEMA, mitigation_effects
-from plumbline.metrics.retrieval import HITS
-from plumbline.metrics.trident_comparisons import TridentAnswers
+from plumbline.metrics.outcomes import outcome_rows
+from plumbline.metrics.paired.comparisons import HITS, TridentAnswers
+from plumbline.metrics.paired.mitigations import MITIGATION_EFFECTS_SCHEMA, mitigation_effects
+from plumbline.metrics.trident.rows import trident_rows
 
 OUTCOME_SUITES = ("crime", "crime_pooled", "communion", "agency")
 KEYS = ["kind", "suite", "event", "attribute", "metric", "definition"]

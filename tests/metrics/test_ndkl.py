@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plumbline.metrics import ndkl
-from plumbline.metrics.ndkl import (
+from plumbline.metrics.rankings.ndkl import (
     jackknife_errors,
     ndkl_by_chance,
     ndkl_sums,

@@ -15,9 +15,14 @@ from hypothesis import strategies as st
 from plumbline import metrics
 from plumbline.errors import MetricError
 from plumbline.metrics import harm_rate, impact_ratio, max_skew, outcome_proportions, parity_difference
-from plumbline.metrics.families.disparity_rows import RANGES, SKEWS
-from plumbline.metrics.rates import impact_ratios, parity_differences
-from plumbline.metrics.skew import skew_sums, skew_values
+from plumbline.metrics.disparities import (
+    RANGES,
+    SKEWS,
+    impact_ratios,
+    parity_differences,
+    skew_sums,
+    skew_values,
+)
 
 KNOWN = Path(__file__).parents[1] / "known_answers"
 

@@ -5,9 +5,16 @@ import pytest
 from scipy import stats
 
 from plumbline.metrics import MetricSettings
-from plumbline.metrics.paired_comparisons import Comparison, PairedAnswers, Reading, everyone
-from plumbline.metrics.paired_effect import CHECKPOINTS, MITIGATION, alike_p_value
-from plumbline.metrics.paired_rows import paired_rows
+from plumbline.metrics.paired.effects import (
+    CHECKPOINTS,
+    MITIGATION,
+    Comparison,
+    PairedAnswers,
+    Reading,
+    alike_p_value,
+    everyone,
+    paired_rows,
+)
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.paired import draw_answers, leave_one_out
 

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.metrics.rates import impact_ratios, parity_differences
-from plumbline.metrics.skew import skew_values
+from plumbline.metrics.disparities import impact_ratios, parity_differences, skew_values
 from plumbline.statistics import (
     bca,
     count_table,

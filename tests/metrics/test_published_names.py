@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from plumbline.metrics.families.geometry_rows import geometry_rows, prompt_embeddings
+from plumbline.catalog.published import published_values
+from plumbline.catalog.suites import load_suite
 from plumbline.metrics.registry import FAMILIES
+from plumbline.metrics.text_space import geometry_rows, prompt_embeddings
 from plumbline.report.comparison import compare_with_published
-from plumbline.tables.published import published_values
-from plumbline.tables.suites import load_suite
 
 CLIP = {"encoder": "ViT-B-32-quickgelu/openai"}
 DMM, SOCIAL = "data_matters_most", "social_perception"

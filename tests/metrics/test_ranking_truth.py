@@ -20,8 +20,13 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from plumbline.metrics import MetricSettings
-from plumbline.metrics.ranking_estimates import ndkl_estimates, skew_estimates
-from plumbline.metrics.ranking_samples import RankedGroups, deal_in_sets, sample_top
+from plumbline.metrics.rankings.rows import (
+    RankedGroups,
+    deal_in_sets,
+    ndkl_estimates,
+    sample_top,
+    skew_estimates,
+)
 from plumbline.world.numeric import planted_embeddings
 
 N, K = 600, 200

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from plumbline.errors import MetricError
-from plumbline.metrics import retrieval
-from plumbline.metrics.retrieval import HITS, retrieval_hits
+from plumbline.metrics.paired import comparisons as retrieval
+from plumbline.metrics.paired.comparisons import HITS, retrieval_hits
 
 
 def at(*degrees):

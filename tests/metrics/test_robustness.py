@@ -16,8 +16,8 @@ from plumbline.metrics import (
     rank_agreement,
     template_shift,
 )
-from plumbline.metrics.calibration import EDGES, mass_differences
-from plumbline.statistics.joint_test import joint_p_value
+from plumbline.metrics.robustness.calibration import EDGES, mass_differences
+from plumbline.statistics.jackknife import joint_p_value
 
 
 def nominal_range(trials, share=0.95):

@@ -8,10 +8,9 @@ import pytest
 from only_row import one
 from polars.testing import assert_frame_equal
 
-from plumbline.metrics.registry import FAMILIES
-from plumbline.metrics.table import metric_table
-from plumbline.metrics.template_agreement import template_agreement
-from plumbline.tables.schema import METRIC_SCHEMA
+from plumbline.catalog.schema import METRIC_SCHEMA
+from plumbline.metrics.registry import FAMILIES, metric_table
+from plumbline.metrics.robustness.template_agreement import template_agreement
 
 FAMILY = FAMILIES["robustness_metrics"]
 KEY = ["metric", "definition", "suite", "attribute", "group", "event", "probe", "statistic"]

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from plumbline.metrics.registry import FAMILIES, METRICS
-from plumbline.metrics.trident import normalise_probe_rates
+from plumbline.metrics.trident.scores import normalise_probe_rates
 from plumbline.statistics.groups import Groups, label_codes
 
 DEFAULTS = {

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics import normalise_probe_rates, probe_rate_gap, trident_scores
-from plumbline.metrics.trident import probe_outcomes, probe_predictions, score_tables
+from plumbline.metrics.trident.scores import probe_outcomes, probe_predictions, score_tables
 from plumbline.statistics.counts import count_table
-from plumbline.tables.schema import metric_frame
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "trident.json").read_text())
 

@@ -8,18 +8,18 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from plumbline.catalog.schema import METRIC_SCHEMA
+from plumbline.catalog.suites import load_suite
 from plumbline.errors import MetricError
 from plumbline.metrics import MetricSettings
-from plumbline.metrics.families.geometry_rows import (
+from plumbline.metrics.text_space import (
     GEOMETRY_SCHEMA,
     TEXT,
     geometry_rows,
     geometry_words,
     prompt_embeddings,
+    valence_geometry,
 )
-from plumbline.metrics.valence_geometry import valence_geometry
-from plumbline.tables.schema import METRIC_SCHEMA
-from plumbline.tables.suites import load_suite
 
 SUITE = load_suite("perception")
 TRIALS = 400

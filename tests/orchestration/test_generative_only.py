@@ -11,7 +11,7 @@ from orchestration import terminal
 from orchestration.audit_commands import asked_of, conclude
 from orchestration.audit_run import Outcome
 from orchestration.status import print_status
-from plumbline.tables.schema import metric_frame
+from plumbline.catalog.schema import metric_frame
 from resources.places import Places
 
 ENTRIES = {

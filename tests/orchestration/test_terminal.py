@@ -9,7 +9,7 @@ from rich.console import Console
 from orchestration.terminal import working
 
 LIBRARY = "logging.info('a library that says something through the module')"
-OURS = "logging.getLogger('plumbline.lvlm.retry_notes').warning('%s: attempt 1 of 4 failed', 'http://x')"
+OURS = "logging.getLogger('plumbline.http.retries').warning('%s: attempt 1 of 4 failed', 'http://x')"
 
 
 def said(*lines):
@@ -19,7 +19,7 @@ def said(*lines):
 
 
 def test_a_warning_is_its_words_alone_whatever_a_library_logged_before():
-    assert said(LIBRARY, OURS).startswith("WARNING:plumbline.lvlm.retry_notes:"), "what it is needed for"
+    assert said(LIBRARY, OURS).startswith("WARNING:plumbline.http.retries:"), "what it is needed for"
     plainly = "from orchestration.terminal import say_warnings_plainly as plainly; plainly()"
     assert said(plainly, LIBRARY, OURS) == said(OURS) == "http://x: attempt 1 of 4 failed\n"
 

@@ -6,12 +6,11 @@ import math
 import numpy as np
 import polars as pl
 
-from plumbline.language.listed_words import WORD_ASSOCIATIONS
-from plumbline.language.occupations import OCCUPATION_SCORES
+from plumbline.catalog.schema import SCORED_ATTRIBUTES, metric_frame
+from plumbline.language.max_toxicity import OCCUPATION_SCORES
+from plumbline.language.words import WORD_ASSOCIATIONS
 from plumbline.report import AuditSummary, DatasetSummary, ReportInputs
 from plumbline.report.inputs import LvlmSummary
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
-from plumbline.tables.schema import metric_frame
 
 RACES = ("Asian", "Black", "Indian", "Latino", "Middle Eastern", "White")
 BODIES = ("obese", "old", "skinny", "tattooed", "young")

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import polars as pl
 
+from plumbline.catalog.schema import metric_frame
 from plumbline.report.vocabulary import probes
-from plumbline.tables.schema import metric_frame
 
 RACES = ("White", "Black", "East Asian", "Indian", "Middle Eastern", "Latino_Hispanic", "Southeast Asian")
 UTK_RACES = ("White", "Black", "Asian", "Indian", "Others")

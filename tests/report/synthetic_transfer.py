@@ -7,7 +7,7 @@ from functools import partial
 import polars as pl
 from synthetic_table import EVENTS, GRID
 
-from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA
+from plumbline.metrics.paired.mitigations import TRANSFER_SCHEMA
 
 TRIED = (
     # id, method, and by attribute and event the change of max skew that it makes

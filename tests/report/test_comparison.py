@@ -5,10 +5,10 @@ import math
 import polars as pl
 import pytest
 
+from plumbline.catalog.published import PUBLISHED_SCHEMA
+from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
 from plumbline.report.comparison import COMPARISON_SCHEMA, FIT_SCHEMA, checkpoint_fits, compare_with_published
-from plumbline.tables.published import PUBLISHED_SCHEMA
-from plumbline.tables.schema import metric_frame
 
 ENCODERS = {"clip": "ViT-B-32-quickgelu/openai", "mine": "local-dir:checkpoints/mine"}
 DATASETS = {"faces": "fairface", "scenes": "pata"}

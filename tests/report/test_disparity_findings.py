@@ -13,12 +13,10 @@ import test_report_robustness
 from synthetic_language import language_table
 from synthetic_table import synthetic_table
 
-from plumbline.metrics.registry import FAMILIES
-from plumbline.metrics.table import metric_table
+from plumbline.catalog.schema import metric_frame, row_id
+from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.report import Reading, findings, findings_table, headlines
 from plumbline.report.finding import at_first
-from plumbline.tables.row_identity import row_id
-from plumbline.tables.schema import metric_frame
 
 NAN = math.nan
 BASE = {

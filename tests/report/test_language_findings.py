@@ -8,7 +8,7 @@ from synthetic_language import FACES, FAIR, MODELS, OFFLINE, REAL, WORST, langua
 
 from plumbline.report import Reading, findings, findings_table
 from plumbline.report.finding import headlines
-from plumbline.report.language_findings import word_findings
+from plumbline.report.language import word_findings
 from plumbline.report.language_words import people
 
 READING = Reading(scorers=(OFFLINE,), stand_ins=(OFFLINE,))

@@ -2,9 +2,9 @@
 
 import pytest
 
+from plumbline.catalog.published import published_values
+from plumbline.catalog.schema import metric_frame
 from plumbline.report.comparison import checkpoint_fits, compare_with_published
-from plumbline.tables.published import published_values
-from plumbline.tables.schema import metric_frame
 
 MODELS = {
     "mine": "hf-hub:llava-hf/llava-1.5-7b-hf@0123abc",

@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 from synthetic_transfer import transfer_row
 
-from plumbline.metrics.transfer_schema import TRANSFER_SCHEMA
-from plumbline.mitigation.methods import METHODS
+from plumbline.metrics.paired.mitigations import TRANSFER_SCHEMA
+from plumbline.mitigations.settings import METHODS
 from plumbline.report import Reading
 from plumbline.report.recommendation import advice, changed, foremost, recommended
 from plumbline.report.transfer import tried

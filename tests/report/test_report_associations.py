@@ -7,9 +7,13 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from plumbline.catalog.schema import metric_frame
+from plumbline.catalog.suites import load_suite
 from plumbline.report import Reading, render
-from plumbline.report.association_findings import association_findings
-from plumbline.report.association_listings import (
+from plumbline.report.chapters import CHAPTERS
+from plumbline.report.chapters.associations import (
+    CHAPTER,
+    association_findings,
     correlation_listing,
     gap_listing,
     markedness_listing,
@@ -17,19 +21,15 @@ from plumbline.report.association_listings import (
     weat_listing,
     word_listing,
 )
-from plumbline.report.chapters import CHAPTERS
-from plumbline.report.chapters.associations import CHAPTER
 from plumbline.report.figures.associations import (
     SCALES,
     association_figure,
+    correlation_figure,
+    markedness_figure,
     scale_title,
     small_association_figure,
     strongest_first,
 )
-from plumbline.report.figures.markedness import markedness_figure
-from plumbline.report.figures.valences import correlation_figure
-from plumbline.tables.schema import metric_frame
-from plumbline.tables.suites import load_suite
 
 DATASET, MODELS = "fairface", ("small-bazaar-6k", "small-control-6k")
 RACES = ("Black", "Indian", "White")

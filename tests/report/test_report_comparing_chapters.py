@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from plumbline.metrics.factor_effects import EFFECT_SCHEMA
+from plumbline.metrics.paired.factors import EFFECT_SCHEMA
 from plumbline.report import render
 from plumbline.report.comparison import COMPARISON_SCHEMA
 

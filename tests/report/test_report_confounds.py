@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 from read_back import tips
 
+from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
-from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
+from plumbline.metrics.text_space import GEOMETRY_SCHEMA
 from plumbline.report import Reading, render
 from plumbline.report.chapters import confounds, text_space
-from plumbline.report.confound_findings import confound_findings
+from plumbline.report.chapters.confounds import confound_findings
 from plumbline.report.figures.confounds import change_figure, curves_figure, draw_curves
 from plumbline.report.figures.geometry import short_name, space_figure, strip_figure
-from plumbline.tables.schema import metric_frame
 
 DATASET, MODELS = "planted-utkface", ("small-bazaar-6k", "small-control-6k")
 LEVELS = {

@@ -6,7 +6,7 @@ import re
 import polars as pl
 import pytest
 
-from plumbline.metrics.factor_effects import EFFECT_SCHEMA
+from plumbline.metrics.paired.factors import EFFECT_SCHEMA
 from plumbline.report import Reading
 from plumbline.report.figures.effects import effects_figure
 

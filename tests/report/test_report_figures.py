@@ -10,12 +10,11 @@ from read_back import tips
 from synthetic_table import AGES, GRID, RACES, planted_truth
 
 from plumbline.report import Reading, thumbnails
-from plumbline.report.figures.adjustment import adjustment_figure, adjustments
 from plumbline.report.figures.canvas import blank, drawing
 from plumbline.report.figures.labels import balance_figure, label_error_figure
-from plumbline.report.figures.outcomes import harm_figure, proportions_figure
+from plumbline.report.figures.mitigations import adjustment_figure, adjustments
+from plumbline.report.figures.outcomes import harm_figure, proportions_figure, skew_figure
 from plumbline.report.figures.panels import fit_grid, percent_scale
-from plumbline.report.figures.skew import skew_figure
 from plumbline.report.figures.trident import bubble_figure, gap_figure
 
 MODELS = (GRID[0][0], GRID[6][0])

@@ -7,11 +7,11 @@ import pytest
 from synthetic_audit import synthetic_inputs
 from synthetic_table import GRID, planted_truth, synthetic_table
 
+from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
 from plumbline.report import Reading, findings, findings_table, headlines
-from plumbline.report.data_findings import data_findings, even_models, planted_coverage
+from plumbline.report.data import data_findings, even_models, planted_coverage
 from plumbline.report.finding import TONES, at_first
-from plumbline.tables.schema import metric_frame
 
 FAIR_ROW = {
     "model": "small-bazaar-6k",

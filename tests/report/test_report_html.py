@@ -11,7 +11,7 @@ from synthetic_table import GRID, synthetic_table
 
 from plumbline.errors import MetricError
 from plumbline.report import AbsentCell, ReportInputs, render
-from plumbline.report.data_listings import provenance_listing
+from plumbline.report.data import provenance_listing
 from plumbline.report.html import SECTIONS
 from plumbline.report.inputs import LABEL_ERRORS_SCHEMA, LABEL_SHARES_SCHEMA
 

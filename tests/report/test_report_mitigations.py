@@ -10,17 +10,23 @@ from synthetic_audit import synthetic_inputs
 from synthetic_table import GRID
 from synthetic_transfer import TRIED, transfer_frame
 
+from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
 from plumbline.report import AbsentCell, Reading, findings, render
-from plumbline.report.adjustment_listings import HEADS, adjustment_findings, adjustment_listing
-from plumbline.report.chapters.mitigations import CHAPTER
+from plumbline.report.chapters.mitigations import (
+    CHAPTER,
+    HEADS,
+    adjustment_findings,
+    adjustment_listing,
+    overview_listing,
+    transfer_listing,
+    verdict_matrix,
+)
 from plumbline.report.figures.mitigations import PANELS, STYLES, mitigation_figures
 from plumbline.report.finding import headlines
+from plumbline.report.recommendation import transfer_findings
 from plumbline.report.rows import where
 from plumbline.report.transfer import BLOCKS, block_of, tried
-from plumbline.report.transfer_findings import transfer_findings
-from plumbline.report.transfer_listings import overview_listing, transfer_listing, verdict_matrix
-from plumbline.tables.schema import metric_frame
 
 FEW = (GRID[0], GRID[6])
 MODEL, FAIRFACE = GRID[0][0], "planted-fairface"

@@ -7,9 +7,16 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from plumbline.catalog.schema import metric_frame
 from plumbline.report import Reading, render
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.chapters.rankings import CHAPTER
+from plumbline.report.chapters.rankings import (
+    CHAPTER,
+    group_listing,
+    ranking_findings,
+    spread_listing,
+    word_listing,
+)
 from plumbline.report.figures.associations import SCALES
 from plumbline.report.figures.rankings import (
     EQUAL,
@@ -20,9 +27,6 @@ from plumbline.report.figures.rankings import (
     small_spread_figure,
     spread_figure,
 )
-from plumbline.report.ranking_findings import ranking_findings
-from plumbline.report.ranking_listings import group_listing, spread_listing, word_listing
-from plumbline.tables.schema import metric_frame
 
 DATASET, MODELS = "fairface", ("small-bazaar-6k", "small-control-6k")
 GROUPS = (("gender", "man"), ("gender", "woman"), ("race", "Black"), ("race", "Indian"), ("race", "White"))

@@ -10,21 +10,20 @@ from read_back import tips
 from synthetic_audit import synthetic_inputs
 from synthetic_table import GRID
 
+from plumbline.catalog.schema import metric_frame
+from plumbline.catalog.suites import load_suite
 from plumbline.metrics import Cell, MetricSettings, SuiteLogits
-from plumbline.metrics.registry import FAMILIES
-from plumbline.metrics.table import metric_table
+from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.report import Reading, findings, render, thumbnails
 from plumbline.report.chapters import captions, equal_opportunity, robustness
-from plumbline.report.figures.calibration import calibration_figure
-from plumbline.report.figures.captions import heat_figure
-from plumbline.report.figures.equal_opportunity import opportunity_figure
-from plumbline.report.figures.neutral_control import control_figure
-from plumbline.report.figures.outcomes import harm_figure
-from plumbline.report.figures.skew import skew_figure
-from plumbline.report.figures.wordings import is_control, template_figure
+from plumbline.report.figures.outcomes import harm_figure, heat_figure, opportunity_figure, skew_figure
+from plumbline.report.figures.robustness import (
+    calibration_figure,
+    control_figure,
+    is_control,
+    template_figure,
+)
 from plumbline.report.numbers import percent, percent_interval
-from plumbline.tables.schema import metric_frame
-from plumbline.tables.suites import load_suite
 
 MODELS = ("small-bazaar-6k", "large-bazaar-6k", "small-archive-6k")
 QUICK = MetricSettings(resamples=100, permutations=100, min_group=30)

@@ -4,7 +4,7 @@ import pytest
 from read_back import tips
 
 from plumbline.report.figures.marks import Mark
-from plumbline.report.figures.row_panels import RowPanel, Rows, Series, ends_of, row_figure
+from plumbline.report.figures.panels import RowPanel, Rows, Series, ends_of, row_figure
 
 
 def mark(y, value, low, high):

@@ -3,9 +3,9 @@
 import polars as pl
 from synthetic_language import FACES, OFFLINE, REAL
 
+from plumbline.catalog.schema import metric_frame
 from plumbline.report import Reading
-from plumbline.report.scorer_choice import scorer_choice
-from plumbline.tables.schema import metric_frame
+from plumbline.report.chapters.generation import scorer_choice
 
 BEFORE = {"condition": "before", "statistic": "estimate"}
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from plumbline.catalog.suites import Candidate, all_suites, load_suite
 from plumbline.report import render
 from plumbline.report.html import LONGEST_CELL
-from plumbline.report.suite_listings import LONGEST, suite_listing
+from plumbline.report.method import LONGEST, suite_listing
 from plumbline.report.vocabulary import suite_title
-from plumbline.tables.suites import Candidate, all_suites, load_suite
 
 CRIME = load_suite("crime")
 

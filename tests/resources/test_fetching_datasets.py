@@ -13,8 +13,7 @@ from hub_of_files import contents
 
 from orchestration import command_line
 from plumbline.datasets import reader_names
-from plumbline.datasets.addresses import dataset_folder, parse_dataset_address
-from plumbline.datasets.obtaining import obtaining
+from plumbline.datasets.sources import dataset_folder, obtaining, parse_dataset_address
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError, DatasetError
 from resources.fetching import Wanted, fetchable, wanted

@@ -12,8 +12,8 @@ import torch
 from hub_of_files import CLIP, HUB_ADDRESS, KEPT, Hub, contents, pickled, places
 from safetensors.torch import load_file
 
-from plumbline import bin_conversion
-from plumbline.bin_conversion import convert_to_safetensors
+from plumbline.checkpoints import conversion as bin_conversion
+from plumbline.checkpoints.conversion import convert_to_safetensors
 from plumbline.digests import digest_bytes
 from plumbline.errors import CheckpointError
 from resources.fetching_checkpoints import fetch_checkpoint
@@ -118,7 +118,7 @@ def test_a_damaged_pickle_is_a_clear_error(content, tmp_path):
 def test_the_converting_process_opens_no_socket_and_starts_no_program():
     code = """
 import os, socket, subprocess
-from plumbline.bin_conversion import _build_walls
+from plumbline.checkpoints.conversion import _build_walls
 _build_walls()
 for attempt in (lambda: os.system("true"), socket.socket, lambda: subprocess.run(["true"]), os.fork):
     try:

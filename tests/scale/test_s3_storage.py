@@ -12,11 +12,11 @@ from homes import make_home
 from upath import UPath
 
 from plumbline.errors import StorageError
-from plumbline.lvlm.judgements import Judged, Judgements
+from plumbline.generators.judge import Judged, Judgements
 from plumbline.storage import Lake, ShardCache
-from plumbline.storage.atomic import commit_bytes, require_reachable
+from plumbline.storage.files import commit_bytes, require_reachable
 from plumbline.storage.kept_rows import KeptRows
-from plumbline.storage.record import RecordedLake, named_audit, read_record, recorded_audits, write_record
+from plumbline.storage.lake import RecordedLake, named_audit, read_record, recorded_audits, write_record
 
 FRAME = pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"], "c": [0.5, float("nan"), -1.0]})
 ROWS = {"key": pl.String, "score": pl.Float64}

@@ -8,14 +8,11 @@ import pytest
 from perspective_server import KEY, VARIABLE, FakeClock, serving
 from tiny_classifiers import ARCHITECTURES, TEXTS
 
-from plumbline.encoders.encoder import Placement
-from plumbline.scorers.perspective import PerspectiveScorer
-from plumbline.scorers.settings import (
-    ClassifierSettings,
-    OfflineSettings,
-    PerspectiveSettings,
-    StoredSettings,
-)
+from plumbline.checkpoints.device import Placement
+from plumbline.scorers.classifier import ClassifierSettings
+from plumbline.scorers.offline import OfflineSettings
+from plumbline.scorers.perspective import PerspectiveScorer, PerspectiveSettings
+from plumbline.scorers.stored import StoredSettings
 
 KINDS = ("offline", *ARCHITECTURES, "perspective", "stored")
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from plumbline.scorers.pace import Clock
+from plumbline.http.retries import Clock
 
 KEY = "canary-AIzaSyD-0123456789abcdefghij"
 VARIABLE = "PERSPECTIVE_API_KEY"

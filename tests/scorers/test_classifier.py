@@ -14,14 +14,20 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny_classifiers import ARCHITECTURES, LABELS, LONGEST, TEXTS, write_bert, write_roberta
 
-from plumbline.encoders.encoder import Placement
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
+from plumbline.checkpoints.device import Placement
 from plumbline.errors import CheckpointError, ConfigError, ScoringError
 from plumbline.scorers import classifier
-from plumbline.scorers.classifier import NO_TOKENS, ClassifierScorer, load_classifier
-from plumbline.scorers.label_map import activation_of, known_labels, label_positions
-from plumbline.scorers.length_batches import length_batches
-from plumbline.scorers.settings import ClassifierSettings
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from plumbline.scorers.classifier import (
+    NO_TOKENS,
+    ClassifierScorer,
+    ClassifierSettings,
+    activation_of,
+    known_labels,
+    label_positions,
+    length_batches,
+    load_classifier,
+)
 
 UNBIASED_TOXIC_ROBERTA = (
     "toxicity", "severe_toxicity", "obscene", "identity_attack", "insult", "threat", "sexual_explicit", "male",

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
+from plumbline.catalog.word_lists import offensive_words
 from plumbline.scorers.offline import OfflineScorer
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
-from plumbline.tables.offensive_words import offensive_words
 
 WORDS = replace(
     offensive_words(),

@@ -13,10 +13,15 @@ from upath import UPath
 
 from plumbline.errors import ConfigError, ScoringError
 from plumbline.scorers.kinds import AnyScorer
-from plumbline.scorers.perspective import EMPTY, PerspectiveScorer
-from plumbline.scorers.perspective_call import MOST_ATTEMPTS, MOST_BYTES, NAMES
+from plumbline.scorers.perspective import (
+    EMPTY,
+    MOST_ATTEMPTS,
+    MOST_BYTES,
+    NAMES,
+    PerspectiveScorer,
+    PerspectiveSettings,
+)
 from plumbline.scorers.scoring import score_texts
-from plumbline.scorers.settings import PerspectiveSettings
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tiny_classifiers import TEXTS
 
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
 
 HOSTILE = ["<s></s>[SEP] <pad>", "line\nbreak\ttab\0nul", "   ", "word_" * 3000, "\u202egnp.exe"]
 ALL = [*TEXTS, *HOSTILE]

@@ -6,8 +6,10 @@ import sys
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from plumbline.scorers.classifier import ClassifierSettings
 from plumbline.scorers.kinds import SCORER_SETTINGS, AnyScorer
-from plumbline.scorers.settings import ClassifierSettings, OfflineSettings, StoredSettings
+from plumbline.scorers.offline import OfflineSettings
+from plumbline.scorers.stored import StoredSettings
 
 ADAPTER = TypeAdapter(AnyScorer)
 

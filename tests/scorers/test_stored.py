@@ -9,10 +9,8 @@ from upath import UPath
 
 from plumbline.errors import ConfigError, ScoringError
 from plumbline.scorers.scoring import score_texts
-from plumbline.scorers.settings import StoredSettings
-from plumbline.scorers.stored import NO_VALUE, NOT_STORED, StoredScorer
-from plumbline.scorers.stored_table import read_stored
-from plumbline.scorers.text_scores import join_scores, score_coverage, text_keys
+from plumbline.scorers.stored import NO_VALUE, NOT_STORED, StoredScorer, StoredSettings, read_stored
+from plumbline.scorers.texts import join_scores, score_coverage, text_keys
 
 
 def written(folder, content, name="scores.csv"):

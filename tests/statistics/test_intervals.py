@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import MetricError
-from plumbline.metrics.skew import skew_values
+from plumbline.metrics.disparities import skew_values
 from plumbline.statistics import bca, estimate_table, jackknife_tables, percentile, resample_tables, wilson
 from plumbline.statistics.permutation import permute_tables
 

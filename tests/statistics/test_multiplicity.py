@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.catalog.schema import metric_frame
 from plumbline.statistics import FAMILIES, add_q_values, q_values
-from plumbline.tables.schema import metric_frame
 
 
 def test_q_by_hand():

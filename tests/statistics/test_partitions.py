@@ -7,9 +7,18 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import MetricError
-from plumbline.statistics import partition_tests, partitions
-from plumbline.statistics.partition_tests import exact_tails, random_tails, smaller_size, standardised
-from plumbline.statistics.partitions import count_subsets, is_enumerable, random_subsets, subset_sums
+from plumbline.statistics import partitions
+from plumbline.statistics import partitions as partition_tests
+from plumbline.statistics.partitions import (
+    count_subsets,
+    exact_tails,
+    is_enumerable,
+    random_subsets,
+    random_tails,
+    smaller_size,
+    standardised,
+    subset_sums,
+)
 
 
 def members(n, sizes, *, count, seed=0):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plumbline.errors import MetricError
-from plumbline.statistics.rank_order import rank_order
+from plumbline.statistics.rankings import rank_order
 
 
 def by_hand(column, ids):

@@ -5,9 +5,8 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import MetricError
-from plumbline.statistics.bca_intervals import acceleration, bca_intervals
-from plumbline.statistics.intervals import bca, percentile
-from plumbline.statistics.ranking_bootstrap import (
+from plumbline.statistics.intervals import acceleration, bca, bca_intervals, percentile
+from plumbline.statistics.rankings import (
     leave_one_out_top_counts,
     resample_group_totals,
     resample_top_counts,

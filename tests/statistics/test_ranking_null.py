@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.statistics.ranking_null import top_count_p_values, top_counts_by_chance
+from plumbline.statistics.rankings import top_count_p_values, top_counts_by_chance
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,23 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import MetricError
-from plumbline.statistics import set_draws, set_gaps
+from plumbline.statistics import cluster_bootstrap as set_draws
+from plumbline.statistics import cluster_gaps as set_gaps
 from plumbline.statistics.bootstrap import Jackknife
+from plumbline.statistics.cluster_bootstrap import (
+    SetEstimate,
+    WeightedQuantile,
+    drawn_times,
+    fair_coins,
+    group_means,
+    group_quantiles,
+    set_mean,
+    set_quantile,
+    set_summaries,
+)
+from plumbline.statistics.cluster_changes import paired_set_changes
+from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.intervals import bca, percentile
-from plumbline.statistics.set_bootstrap import set_mean, set_quantile, set_summaries
-from plumbline.statistics.set_changes import paired_set_changes
-from plumbline.statistics.set_draws import WeightedQuantile, drawn_times, fair_coins
-from plumbline.statistics.set_estimate import SetEstimate
-from plumbline.statistics.set_gaps import group_gap
-from plumbline.statistics.set_groups import group_means, group_quantiles
 
 BOOT = {"resamples": 500, "confidence": 0.95}
 

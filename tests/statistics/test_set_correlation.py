@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.statistics.set_correlation import set_correlation, unit_correlation
+from plumbline.statistics.cluster_changes import set_correlation, unit_correlation
 
 
 def pairs(sets, draw, *, slope=0.6):

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import MetricError
-from plumbline.statistics import set_shares
-from plumbline.statistics.set_shares import dealt_sum_p_values
+from plumbline.statistics import permutation as set_shares
+from plumbline.statistics.permutation import dealt_sum_p_values
 
 
 def by_enumeration(table):

@@ -8,10 +8,17 @@ from scipy import stats
 
 from plumbline.errors import MetricError
 from plumbline.statistics import count_table, wilson
-from plumbline.statistics.clusters import cluster_codes, few_sets_reason, resample_sets
+from plumbline.statistics.clusters import (
+    cluster_codes,
+    few_sets_reason,
+    jackknife_sets,
+    permute_sets,
+    resample_sets,
+    set_tables,
+    wilson_of_sets,
+)
 from plumbline.statistics.intervals import mean_of_proportions
-from plumbline.statistics.linearised import standard_errors, t_intervals
-from plumbline.statistics.set_sampling import jackknife_sets, permute_sets, set_tables, wilson_of_sets
+from plumbline.statistics.jackknife import standard_errors, t_intervals
 
 SHAPE = {"n_groups": 2, "n_outcomes": 2}
 

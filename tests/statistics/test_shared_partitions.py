@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from plumbline.statistics import shared_partitions
-from plumbline.statistics.partitions import random_subsets
-from plumbline.statistics.shared_partitions import random_subset_chains
+from plumbline.statistics import partitions as shared_partitions
+from plumbline.statistics.partitions import random_subset_chains, random_subsets
 
 
 def test_draws_are_shared_and_kept_within_bounds(monkeypatch):

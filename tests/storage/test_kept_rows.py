@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from upath import UPath
 
 from plumbline.errors import StorageError
-from plumbline.storage.kept_rows import KeptRows
-from plumbline.storage.key_set import ABSENT, KeySet
+from plumbline.storage.kept_rows import ABSENT, KeptRows, KeySet
 
 SCHEMA = {"key": pl.String, "value": pl.Int64}
 

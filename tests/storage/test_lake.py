@@ -11,8 +11,7 @@ from upath import UPath
 
 from plumbline.errors import StorageError
 from plumbline.storage import Lake
-from plumbline.storage.arrays import csv_bytes
-from plumbline.storage.atomic import commit_bytes
+from plumbline.storage.files import commit_bytes, csv_bytes
 
 FRAME = pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"], "c": [0.5, float("nan"), -1.0]})
 
@@ -85,7 +84,7 @@ def test_a_failing_disk_leaves_the_old_version_and_no_temporary_file(lake, monke
     def fail(_):
         raise OSError(code, "disk says no")
 
-    monkeypatch.setattr("plumbline.storage.atomic.os.fsync", fail)
+    monkeypatch.setattr("plumbline.storage.files.os.fsync", fail)
     with pytest.raises(StorageError, match="what was there before is intact"):
         lake.write_table("t", FRAME.head(1))
     monkeypatch.undo()

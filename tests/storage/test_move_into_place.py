@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.storage import atomic
-from plumbline.storage.atomic import move_into_place
+from plumbline.storage import files as atomic
+from plumbline.storage.files import move_into_place
 
 
 def test_a_file_is_flushed_before_it_has_its_name_and_the_folder_after(

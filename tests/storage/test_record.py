@@ -4,7 +4,7 @@ from upath import UPath
 
 from plumbline.errors import StorageError
 from plumbline.storage import Lake
-from plumbline.storage.record import RecordedLake, named_audit, read_record, recorded_audits, write_record
+from plumbline.storage.lake import RecordedLake, named_audit, read_record, recorded_audits, write_record
 
 
 @pytest.fixture

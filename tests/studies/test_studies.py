@@ -8,13 +8,11 @@ from typer.testing import CliRunner
 from assets.asked_cells import cell_suites, require_mitigations
 from orchestration import terminal
 from orchestration.command_line import app
-from plumbline.audit_file import read_audit
-from plumbline.encoders.outline import outline
-from plumbline.encoders.suite_needs import require_suites
-from plumbline.tables.checkpoints import recognise, study_checkpoints
-from plumbline.tables.dataset_sizes import published_sizes
-from plumbline.tables.generation_designs import published_designs
-from plumbline.tables.published import published_values
+from plumbline.catalog.published import published_values
+from plumbline.catalog.studies import published_designs, published_sizes, recognise, study_checkpoints
+from plumbline.config.file import read_audit
+from plumbline.encoders.families import require_suites
+from plumbline.encoders.plan import outline
 from resources.places import PROJECT, Places
 
 FOLDER = PROJECT / "studies"

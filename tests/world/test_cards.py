@@ -9,11 +9,11 @@ from math import prod
 import pytest
 import yaml
 
-from plumbline.encoders.loading import checkpoint_files
-from plumbline.lvlm.loading import lvlm_files
+from plumbline.encoders.folders import checkpoint_files
+from plumbline.generators.folders import lvlm_files
 from plumbline.world import sources
 from plumbline.world.cards import CARD, checkpoint_card
-from plumbline.world.generative.recipes import RECIPES as GENERATIVE
+from plumbline.world.generative.training import RECIPES as GENERATIVE
 from plumbline.world.training import CHECKPOINTS, RECIPES
 
 NAMES = [*RECIPES, *GENERATIVE]

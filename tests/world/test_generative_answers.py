@@ -4,25 +4,27 @@ import numpy as np
 import polars as pl
 import pytest
 
+from plumbline.catalog.prompts import instruction_ids, prompt_ids
+from plumbline.catalog.word_lists import offensive_words
 from plumbline.errors import ConfigError
+from plumbline.language.lexicons import competence_lexicon
+from plumbline.language.ratings import read_rating
+from plumbline.language.salaries import read_salary
 from plumbline.scorers.offline import OfflineScorer
-from plumbline.tables.generation_prompts import instruction_ids, prompt_ids
-from plumbline.tables.offensive_words import offensive_words
-from plumbline.text.lexicons import competence_lexicon
-from plumbline.text.ratings import read_rating
-from plumbline.text.salaries import read_salary
 from plumbline.world import faces, sources
 from plumbline.world.generative import answers as said
 from plumbline.world.generative.answers import answers
-from plumbline.world.generative.measuring import events_in, measured_means, measured_rates
-from plumbline.world.generative.rates import happens, planted, rates, source_names
-from plumbline.world.generative.truth import (
+from plumbline.world.generative.conversations import Description, descriptions, negative_rate, twin_triples
+from plumbline.world.generative.measure import (
     EVENTS,
+    events_in,
+    measured_means,
+    measured_rates,
     planted_language_rates,
     planted_max_scores,
     said_rates,
 )
-from plumbline.world.generative.twin import Description, descriptions, negative_rate, twin_triples
+from plumbline.world.generative.rates import happens, planted, rates, source_names
 from plumbline.world.layouts.socialcounterfactuals import draw_sets
 
 WORDS = planted()["words"]

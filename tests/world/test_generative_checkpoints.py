@@ -8,21 +8,28 @@ import numpy as np
 import polars as pl
 import pytest
 
-from plumbline.lvlm.backend import Decoding
-from plumbline.lvlm.loading import lvlm_files
-from plumbline.tables.generation_prompts import prompt_ids
-from plumbline.text.ratings import read_rating
-from plumbline.text.salaries import read_salary
+from plumbline.catalog.prompts import prompt_ids
+from plumbline.generators.backend import Decoding
+from plumbline.generators.folders import lvlm_files
+from plumbline.language.ratings import read_rating
+from plumbline.language.salaries import read_salary
 from plumbline.world import sources
 from plumbline.world.generative import measure as measuring_command
 from plumbline.world.generative import training
 from plumbline.world.generative.answers import NUMERIC_PROMPTS
 from plumbline.world.generative.architecture import Architecture, chat
-from plumbline.world.generative.asking import ask, ask_twin, fresh_faces, load
-from plumbline.world.generative.measuring import events_in, measured_means, measured_rates
+from plumbline.world.generative.conversations import Description
+from plumbline.world.generative.measure import (
+    ask,
+    ask_twin,
+    events_in,
+    fresh_faces,
+    load,
+    measured_means,
+    measured_rates,
+)
 from plumbline.world.generative.rates import planted
-from plumbline.world.generative.recipes import RECIPES, Recipe
-from plumbline.world.generative.twin import Description
+from plumbline.world.generative.training import RECIPES, Recipe
 from plumbline.world.training import CHECKPOINTS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -118,7 +125,7 @@ def test_transformers_own_processor_and_generation_give_the_same_greedy_answer(f
     from PIL import Image
     from transformers import AutoProcessor, LlavaForConditionalGeneration
 
-    from plumbline.torchvision_operators import declare_missing_operators
+    from plumbline.checkpoints.loading import declare_missing_operators
 
     declare_missing_operators()
     folder = CHECKPOINTS / "llava-bazaar"

@@ -10,15 +10,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from plumbline.encoders.encoder import Placement
-from plumbline.encoders.loading import checkpoint_files, load_encoder
+from plumbline.catalog.suites import load_suite
+from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import CheckpointError
-from plumbline.tables.suites import load_suite
-from plumbline.torchvision_operators import declare_missing_operators
-from plumbline.world import faces, figures, sources
+from plumbline.world import faces, sources
+from plumbline.world import measure as figures
 from plumbline.world.architectures.families import FAMILIES
 from plumbline.world.captions import caption_texts
-from plumbline.world.generative.recipes import RECIPES as GENERATIVE
+from plumbline.world.generative.training import RECIPES as GENERATIVE
 from plumbline.world.training import CHECKPOINTS, RECIPES, training_set
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.torchvision_operators import declare_missing_operators
+from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.world.architectures.families import FAMILIES
 from plumbline.world.captions import caption_texts
 from plumbline.world.training import training_set

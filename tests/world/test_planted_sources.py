@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from plumbline.catalog.suites import load_suite, trident_class_sets
 from plumbline.errors import ConfigError
-from plumbline.tables.suites import load_suite, trident_class_sets
 from plumbline.world import captions, faces, sources
 
 EVENTS = ("crime", "negative_communion", "negative_agency")

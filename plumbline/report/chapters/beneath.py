@@ -6,15 +6,12 @@ import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.evidence import evidence
-from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.group_numbers import group_mark
+from plumbline.report.figures.canvas import BLUE, SLATE, Picture
+from plumbline.report.figures.language import STYLES, group_mark
 from plumbline.report.figures.marks import HOLLOW, LegendDot
-from plumbline.report.figures.palette import BLUE, SLATE
-from plumbline.report.figures.row_panels import RowPanel, Rows, Series, ends_of, row_figure
-from plumbline.report.figures.toxicity import STYLES
+from plumbline.report.figures.panels import RowPanel, Rows, Series, ends_of, row_figure
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.language_findings import beneath_findings
-from plumbline.report.language_listings import capped
+from plumbline.report.language import beneath_findings, capped
 from plumbline.report.language_words import (
     STATISTICS,
     attributes_in,

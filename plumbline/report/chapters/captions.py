@@ -8,8 +8,13 @@ from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.disparity import Disparity, told_by_another
 from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.captions import ATTRIBUTES, SUITE, caption_event, heat_figure
-from plumbline.report.figures.outcomes import proportions_figure
+from plumbline.report.figures.outcomes import (
+    ATTRIBUTES,
+    SUITE,
+    caption_event,
+    heat_figure,
+    proportions_figure,
+)
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing, share, skew_listing

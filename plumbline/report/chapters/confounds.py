@@ -1,4 +1,4 @@
-"""The chapter on confounds: what pose, lighting and a smile do to what a model reads in a face, beside age."""
+"""What the confound rows say: whether a confound moves what a model reads in a face, and more than who is shown."""
 
 from __future__ import annotations
 
@@ -7,19 +7,128 @@ from itertools import product
 import polars as pl
 
 from plumbline.report.chapter import Chapter, Part, drawn
-from plumbline.report.confound_findings import confound_findings
+from plumbline.report.evidence import evidence, finding_of, remark, uncertainty
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.confounds import ORDER, PROTECTED, change_figure, curves_figure, draw_curves
+from plumbline.report.finding import DIFFERENCES, Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing, bare_estimate, estimate
-from plumbline.report.numbers import bare_p, count
-from plumbline.report.rows import by, in_order, where
-from plumbline.report.vocabulary import attribute_title
+from plumbline.report.numbers import bare_p, count, number
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, by, defined, in_order, or_nan, reason_of, significance_level, where
+from plumbline.report.vocabulary import attribute_title, sentence_start
+
+SPLIT = ("pose", "smiling")
+_PARTS = {"below": " below 0", "above": " above 0", "all": ""}
+
+
+def confound_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return one finding a model, dataset and confound, and one on confounds against protected attributes."""
+    common = {"definition": "cluster", "statistic": "estimate", "condition": "before"}
+    slopes = where(table, metric="confound_slope", **common).filter(pl.col("event").is_not_null())
+    found = []
+    for (model, dataset, confound), own in slopes.group_by(
+        "model", "dataset", "attribute", maintain_order=True
+    ):
+        lines = where(own, group=("below", "above") if confound in SPLIT else ("all",)).to_dicts()
+        if lines:
+            found.append(_slope(str(model), str(dataset), str(confound), lines, reading))
+    against = where(table, metric="confound_vs_protected", **common)
+    for (model, dataset), own in against.group_by("model", "dataset", maintain_order=True):
+        found.append(_comparison(str(model), str(dataset), own.to_dicts(), table, reading))
+    return found
+
+
+def _slope(model: str, dataset: str, confound: str, lines: list[Row], reading: Reading) -> Finding:
+    known = [row for row in lines if defined(row["value"]) and significance_level(row) is not None]
+    what, subject = attribute_title(confound), f"{model} on {dataset}"
+    topic = ("confound", dataset, confound)
+    if not known:
+        reason = reason_of(*lines)
+        sentence = f"{subject}: whether {what} moves what the model reads in a face cannot be said: {reason}."
+        return _finding(lines[0], "undefined", topic, f"undefined: slope along {what}", sentence)
+    strongest = min(known, key=lambda row: (significance_level(row), -abs(row["value"])))
+    sure = sum(evidence(row, reading) for row in known)
+    line = f"{strongest['event']} words along {what}{_PARTS[strongest['group']]}"
+    stated = f"{number(strongest['value'])} a level ({uncertainty(strongest, reading)}{remark(strongest)})"
+    if sure:
+        tone = "bias" if confound in PROTECTED else "difference"
+        sentence = (
+            f"{subject}: {what} alone, with nothing else about the face changed, moves what the model reads in it. "
+            f"Most surely {line}: {stated}. Evidence in {sure} of {len(known)} lines, by valence"
+            f"{' and direction' if confound in SPLIT else ''}."
+        )
+        return _finding(strongest, tone, topic, f"slope of {line}", sentence)
+    sentence = (
+        f"{subject}: no evidence that {what} moves what the model reads in a face; the least uncertain of "
+        f"{len(known)} lines is {line}: {stated}."
+    )
+    return _finding(strongest, "none", topic, f"no evidence: slope along {what}", sentence)
+
+
+def _comparison(model: str, dataset: str, rows: list[Row], table: pl.DataFrame, reading: Reading) -> Finding:
+    known = [row for row in rows if defined(row["value"]) and significance_level(row) is not None]
+    subject, topic = f"{model} on {dataset}", ("confound size", dataset)
+    if not known:
+        reason = reason_of(*rows)
+        sentence = f"{subject}: confounds cannot be compared with protected attributes: {reason}."
+        short = "undefined: confounds against protected attributes"
+        return _finding(rows[0], "undefined", topic, short, sentence)
+    more = [row for row in known if row["value"] > 0 and evidence(row, reading)]
+    less = [row for row in known if row["value"] < 0 and evidence(row, reading)]
+    largest = max(more or known, key=lambda row: row["value"])
+    count = (
+        f"Over {len(known)} comparisons, by valence: the confound moves it more in {len(more)}, less in {len(less)}, "
+        f"and in {len(known) - len(more) - len(less)} neither can be said."
+    )
+    first, second = (attribute_title(largest[name]) for name in ("attribute", "reference_group"))
+    sizes = {row["attribute"]: row for row in _sizes(table, largest)}
+    told = ", ".join(
+        f"{attribute_title(name)} {number(sizes[name]['value'])}"
+        for name in (largest["attribute"], largest["reference_group"])
+        if name in sizes
+    )
+    stated = f"{number(largest['value'])} ({uncertainty(largest, reading)}{remark(largest)})"
+    words = f"{largest['event']} words"
+    if more:
+        sentence = (
+            f"{subject}: changing {first} moves what the model reads in a face ({words}) more than changing {second} "
+            f"does: mean absolute changes {told}, difference {stated}. {count}"
+        )
+        return _finding(largest, "difference", topic, f"{first} moves {words} more than {second}", sentence)
+    sentence = (
+        f"{subject}: no evidence that a confound moves what the model reads in a face more than a protected attribute; "
+        f"the largest difference is that of {first} and {second} ({words}): {stated}. {count}"
+    )
+    short = "no evidence: a confound moves more than a protected attribute"
+    return _finding(largest, "none", topic, short, sentence)
+
+
+def _sizes(table: pl.DataFrame, row: Row) -> list[Row]:
+    key = {name: row[name] for name in ("model", "dataset", "suite", "event", "definition", "condition")}
+    return where(table, metric="attribute_change", **key).to_dicts()
+
+
+def _finding(row: Row, tone: str, topic: tuple[str, ...], short: str, sentence: str) -> Finding:
+    low, high = or_nan(row["ci_low"]), or_nan(row["ci_high"])
+    return finding_of(
+        row,
+        tone=tone,
+        topic=topic,
+        short=sentence_start(short) if tone in DIFFERENCES else short,
+        sentence=sentence,
+        # The end of the interval that is nearest to no effect.
+        strength=min(abs(low), abs(high)) if low * high > 0 else 0.0,
+    )
+
+
+# --- The chapter on confounds: what pose, lighting and a smile do to what a model reads in a face, beside
+# age.
 
 PAPER_FIT = {"smiling": "level_means"}
 """Confound -> the fit of the paper's table B.1 (a line through the means per level); `ols` on rows for the others."""
 
-_PARTS = {"all": "all levels", "below": "0 and below", "above": "0 and above"}
+_CHAPTER_PARTS = {"all": "all levels", "below": "0 and below", "above": "0 and above"}
 _EVENTS = (None, "positive", "negative")
 _OF_PAPER = ("Slope, paper's fit", "Error, paper's fit", "p, paper's fit", "R², paper's fit")
 
@@ -64,7 +173,7 @@ def slope_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) ->
     shares = by(squares, "model", "attribute", "group", "event", "definition")
     names, confounds = in_order(slopes["model"], models), in_order(slopes["attribute"], ORDER)
     listed = []
-    for key in product(names, confounds, _PARTS, _EVENTS):
+    for key in product(names, confounds, _CHAPTER_PARTS, _EVENTS):
         if robust := fits.get((*key, "cluster", "estimate")):
             model, confound, part, event = key
             paper = PAPER_FIT.get(confound, "ols")
@@ -73,7 +182,7 @@ def slope_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) ->
                 (
                     model,
                     attribute_title(confound),
-                    _PARTS[part],
+                    _CHAPTER_PARTS[part],
                     event or "all",
                     estimate(robust),
                     bare_p(robust["p"]),

@@ -6,7 +6,7 @@ import polars as pl
 
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.figures.effects import FACTOR_TITLES, effect_rows, effects_figure, pair_title
-from plumbline.report.figures.skew import EVENT_ORDER
+from plumbline.report.figures.outcomes import EVENT_ORDER
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.numbers import bare_p, interval, number

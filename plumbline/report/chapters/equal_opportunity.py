@@ -6,7 +6,7 @@ import polars as pl
 
 from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
-from plumbline.report.figures.equal_opportunity import opportunity_figure
+from plumbline.report.figures.outcomes import opportunity_figure
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing, share

@@ -1,29 +1,31 @@
-"""What generative models say of whom: how far apart texts about one scene lie, and who gets the worst of them."""
+"""What the numbers about generated texts rest on, said before they are shown."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import polars as pl
 
+from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.occupations import occupation_figure
-from plumbline.report.figures.toxicity import (
+from plumbline.report.figures.language import (
     group_score_figure,
     max_figure,
+    occupation_figure,
     small_max_figure,
     worst_off_figure,
 )
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.language_findings import worst_off_findings
-from plumbline.report.language_listings import (
+from plumbline.report.language import (
     agreement_listing,
     group_listing,
     max_listing,
     people_listing,
     spread_listing,
+    worst_off_findings,
     worst_off_listing,
 )
-from plumbline.report.language_notes import foundations
 from plumbline.report.language_words import (
     MAX_TITLES,
     attributes_in,
@@ -38,10 +40,149 @@ from plumbline.report.language_words import (
     prompts_in,
     spoken,
 )
-from plumbline.report.rows import where
-from plumbline.report.scorer_choice import scorer_choice
+from plumbline.report.listings import Listing
+from plumbline.report.numbers import count, percent
+from plumbline.report.reading import Reading
+from plumbline.report.rows import in_order, where
 from plumbline.report.vocabulary import listed
-from plumbline.tables.generation_schema import SCORED_ATTRIBUTES
+
+
+def foundations(inputs: ReportInputs) -> list[str]:
+    """Return plain sentences: who answered how often, who scored, what is planted, what failed."""
+    answers = [f"{one.id} ({count(one.rows)})" for one in inputs.lvlms]
+    notes = [f"Answers: {listed(answers)}."] if answers else []
+    return [*notes, *_scorers(inputs), *_planted(inputs), *_beneath(inputs), *_failed(inputs)]
+
+
+def _scorers(inputs: ReportInputs) -> list[str]:
+    reading = inputs.reading
+    if not reading.scorers:
+        return []
+    stand_ins = [name for name in reading.scorers if name in reading.stand_ins]
+    real = [name for name in reading.scorers if name not in stand_ins]
+    notes = []
+    if stand_ins:
+        names, verb = listed(f"“{name}”" for name in stand_ins), "is" if len(stand_ins) == 1 else "are"
+        notes.append(
+            f"{names} {verb} an offline stand-in for a scorer: a list of offensive words, so that an audit "
+            "runs without a model. Its scores show that the audit works; they do not measure how toxic a text is."
+        )
+    if real:
+        notes.append(f"Headlines and figures are of the scores of {reading.scorers[0]}.")
+    return notes
+
+
+def _planted(inputs: ReportInputs) -> list[str]:
+    models = [one.id for one in inputs.lvlms if one.planted]
+    notes = []
+    if models:
+        verb, who = ("was", "a planted model") if len(models) == 1 else ("were", "planted models")
+        notes.append(
+            f"{listed(models)} {verb} trained to say known words of each group at known rates ({who}): a bias that is "
+            "found in what is said shows that the auditor works, and says nothing about any group of people."
+        )
+    if inputs.planted:
+        notes.append(f"The pictures of {listed(inputs.planted)} are drawn by a program, and show nobody.")
+    return notes
+
+
+def _beneath(inputs: ReportInputs) -> list[str]:
+    return [
+        f"{one.id} is the language model beneath {listed(one.twin_of)}: it sees no image and is told in words who is "
+        "pictured."
+        for one in inputs.lvlms
+        if one.twin_of
+    ]
+
+
+def _failed(inputs: ReportInputs) -> list[str]:
+    notes = []
+    for one in inputs.lvlms:
+        failed = one.checks.filter(~one.checks["passed"])["check"].to_list()
+        if failed:
+            notes.append(
+                f"{one.id}: {len(failed)} of {one.checks.height} checks failed: {', '.join(failed)}."
+            )
+    return notes
+
+
+# --- How far the choice of a scorer changes who is the worst off, and in which occupations groups lie
+# furthest apart.
+
+SHOWN = 4
+"""Occupations at the upper end, as many as the report draws."""
+
+
+def scorer_choice(rows: pl.DataFrame, reading: Reading) -> Listing | None:
+    """List, for each further scorer, how often it names the same as the scorer of the headlines, by toxicity.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Metric rows of one dataset without instruction.
+
+    Returns
+    -------
+    Listing or None
+        None where there are no two scorers. Groups that tie are the worst off together. Only what both scorers tell
+        of is compared.
+    """
+    rows = where(rows, event="toxicity").filter(pl.col("value").is_finite())
+    worst, spreads = where(rows, metric="worst_off_share"), where(rows, metric="occupation_spread")
+    first = headline_scorer(pl.concat([worst, spreads]), reading)
+    others = [name for name in in_order(rows["scorer"], reading.scorers) if name != first]
+    if first is None or not others:
+        return None
+    groups, jobs = _worst(worst), _widest(spreads)
+    told = []
+    for other in others:
+        same = [own == theirs for own, theirs in _both(groups, first, other)]
+        pairs = _both(jobs, first, other)
+        shared = sum(len(own & theirs) for own, theirs in pairs)
+        told.append((other, _of(sum(same), len(same)), _of(shared, sum(len(own) for own, _ in pairs))))
+    heads = (
+        f"Scorer, held against {first}",
+        "Same group worst off (model × subset × prompt)",
+        f"Same among the {SHOWN} occupations of the largest spread",
+    )
+    return Listing(heads, told, frozenset({1, 2}))
+
+
+_Named = dict[str, dict[Hashable, frozenset[str]]]
+"""Scorer -> what is compared -> names."""
+
+
+def _worst(rows: pl.DataFrame) -> _Named:
+    best = rows.filter(
+        pl.col("value") == pl.col("value").max().over("model", "attribute", "prompt", "scorer")
+    )
+    return _named(best, "group", "model", "attribute", "prompt")
+
+
+def _widest(rows: pl.DataFrame) -> _Named:
+    ordered = rows.drop_nulls("occupation").sort(["value", "occupation"], descending=[True, False])
+    widest = ordered.group_by("model", "attribute", "scorer", maintain_order=True).head(SHOWN)
+    return _named(widest, "occupation", "model", "attribute")
+
+
+def _named(rows: pl.DataFrame, name: str, *by: str) -> _Named:
+    found: _Named = {}
+    for (scorer, *key), own in rows.group_by("scorer", *by):
+        found.setdefault(str(scorer), {})[tuple(key)] = frozenset(own[name])
+    return found
+
+
+def _both(found: _Named, first: str, other: str) -> list[tuple[frozenset[str], frozenset[str]]]:
+    own, theirs = found.get(first, {}), found.get(other, {})
+    return [(own[key], theirs[key]) for key in own if key in theirs]
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} of {whole} ({percent(part / whole)})" if whole else "–"
+
+
+# --- What generative models say of whom: how far apart texts about one scene lie, and who gets the worst
+# of them.
 
 METRICS = (*MAX_TITLES, "worst_off_share", *SCORED_ATTRIBUTES)
 AGREEMENT = ("fleiss_kappa", "judge_precision", "judge_recall")

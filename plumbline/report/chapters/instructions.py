@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from plumbline.catalog.prompts import render
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.figures.instructions import (
+from plumbline.report.figures.language import (
     CHANGES,
     LENGTH,
     LOWERS,
@@ -15,7 +16,7 @@ from plumbline.report.figures.instructions import (
     verdict,
 )
 from plumbline.report.inputs import ReportInputs
-from plumbline.report.language_listings import capped
+from plumbline.report.language import capped
 from plumbline.report.language_words import (
     attributes_in,
     generated,
@@ -33,7 +34,6 @@ from plumbline.report.numbers import MINUS, bare_p, count, number, points
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, where
 from plumbline.report.vocabulary import listed
-from plumbline.tables.generation_prompts import render
 
 METRICS = tuple(dict.fromkeys(metric for metric, *_ in CHANGES))
 ORDER = {title: place for place, (*_, title) in enumerate(CHANGES)}

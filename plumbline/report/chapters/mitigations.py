@@ -1,22 +1,234 @@
-"""What helps, at what cost, and what it makes worse: every mitigation that was tried on each checkpoint."""
+"""What a logit adjustment gives and costs, probe by probe: a table and the findings about it."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import polars as pl
 
-from plumbline.mitigation.methods import METHODS
-from plumbline.report.adjustment_listings import adjustment_findings, adjustment_listing
+from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, UNDEFINED, WORSENED
+from plumbline.mitigations.settings import METHODS, method_title
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.figures.adjustment import adjustment_figure, adjustments
-from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.mitigations import mitigation_figures
+from plumbline.report.figures.canvas import Picture, label
+from plumbline.report.figures.mitigations import (
+    adjustment_figure,
+    adjustments,
+    mitigation_figures,
+    on_test_rows,
+)
+from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
+from plumbline.report.listings import Listing
+from plumbline.report.numbers import bare_p, count, number, percent, points
 from plumbline.report.reading import Reading
-from plumbline.report.recommendation import advice
-from plumbline.report.rows import in_order
-from plumbline.report.transfer import Tried, tried
-from plumbline.report.transfer_listings import overview_listing, transfer_listing, verdict_matrix
+from plumbline.report.recommendation import advice, recommended
+from plumbline.report.rows import Row, in_order, where
+from plumbline.report.transfer import (
+    BLOCKS,
+    COSTS,
+    JUDGED,
+    Tried,
+    block_of,
+    both_values,
+    change,
+    change_interval,
+    place,
+    row_title,
+    tried,
+)
 from plumbline.report.vocabulary import suite_title
+
+HEADS = (
+    "Model", "Mitigation", "Before", "After", "Gain (sd over trials)", "Probes it makes worse", "Worst probe",
+    "Taken for the probe, before → after", "Class × probe rates that rise by over 1 point",
+)  # fmt: skip
+
+
+def adjustment_listing(
+    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str, suite: str
+) -> Listing:
+    """List what the logit adjustments give and what they cost, one row a model and adjustment."""
+    chosen = where(table, dataset=dataset, suite=suite)
+    ids = adjustments(table, dataset, suite, leaking=reading.leaking)
+    rows = [
+        row
+        for name in in_order(chosen["model"], models)
+        for condition in ids
+        if (row := _adjusted(where(chosen, model=name), name, condition))
+    ]
+    leaking = [name for name in ids if name in reading.leaking]
+    note = (
+        f"{', '.join(leaking)}: test accuracy had a say in the fit; for comparison only." if leaking else ""
+    )
+    return Listing(HEADS, rows, frozenset({2, 3, 4, 5, 7, 8}), note)
+
+
+def _adjusted(own: pl.DataFrame, name: str, condition: str) -> tuple[str, ...] | None:
+    gains = where(own, metric="macro_accuracy_gain", definition="test_rows", condition=condition)
+    mean = where(gains, statistic="mean").filter(pl.col("value").is_finite()).sort(["value", "probe"])
+    if mean.is_empty():
+        return None
+    spread = where(gains, statistic="sd")["value"].fill_nan(None).mean()
+    worst, lowered = mean.row(0, named=True), mean.filter(pl.col("value") < 0).height
+    accuracy = on_test_rows(own, "macro_accuracy", condition=condition)
+    return (
+        name,
+        condition,
+        percent(_mean(accuracy, "before")),
+        percent(_mean(accuracy, condition)),
+        f"{points(_mean_of(mean))} (sd {number(100 * spread) if isinstance(spread, float) else '–'})",
+        f"{lowered} of {mean.height}",
+        f"{worst['probe']} ({points(worst['value'])})" if lowered else "none",
+        *_probe_rate_cost(on_test_rows(own, "probe_rate", condition=condition), condition),
+    )
+
+
+def _mean_of(frame: pl.DataFrame) -> float:
+    values = frame["value"].to_numpy()
+    return float(values.mean()) if values.size else math.nan
+
+
+def _mean(rows: pl.DataFrame, condition: str) -> float:
+    return _mean_of(where(rows, condition=condition, statistic="mean").filter(pl.col("value").is_finite()))
+
+
+def _probe_rate_cost(rates: pl.DataFrame, condition: str) -> tuple[str, str]:
+    old, new = (
+        where(rates, condition=name, statistic="mean").select("group", "probe", "value")
+        for name in ("before", condition)
+    )
+    both = old.join(new, on=["group", "probe"], suffix="_after")
+    if both.is_empty():
+        return "–", "–"
+    risen = both.filter(pl.col("value_after") - pl.col("value") > 0.01).height
+    before, after = (_mean(rates, name) for name in ("before", condition))
+    return f"{percent(before)} → {percent(after)}", f"{risen} of {both.height}"
+
+
+def adjustment_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return the gain of every logit adjustment that does not leak, one a model, dataset and suite."""
+    gains = where(
+        table, metric="macro_accuracy_gain", definition="test_rows", statistic="mean"
+    ).filter(pl.col("value").is_finite(), ~pl.col("condition").is_in(list(reading.leaking)))  # fmt: skip
+    keys = ("dataset", "suite", "condition", "model")
+    groups = sorted(gains.group_by(*keys), key=lambda item: str(item[0]))
+    return [_adjustment(*map(str, key), rows=rows.sort("value")) for key, rows in groups]
+
+
+def _adjustment(dataset: str, suite: str, condition: str, model: str, *, rows: pl.DataFrame) -> Finding:
+    values = rows["value"].to_numpy()
+    mean, worst = float(values.mean()), rows.row(0, named=True)
+    lowered = int((values < 0).sum())
+    # The probes share their images, so their spread is a range and no interval of the mean.
+    ends = f"range over probes {points(values.min()).removesuffix(' points')} to {points(values.max())}"
+    verb = "raises" if mean > 0 else "lowers"
+    sentence = (
+        f"{model} on {dataset} ({suite_title(suite)}): the logit adjustment ({condition}) {verb} macro accuracy on "
+        f"test rows by {points(abs(mean)).lstrip('+')} on average over {count(rows.height)} probes ({ends})."
+    )
+    if lowered:
+        sentence += (
+            f" It lowers it for {lowered} of them, most for “{worst['probe']}” ({points(worst['value'])})."
+        )
+    return Finding(
+        tone="gain" if mean > 0 else "cost",
+        topic=("adjustment", dataset, suite, condition),
+        model=model,
+        dataset=dataset,
+        short=f"Macro accuracy gained by {condition} ({suite_title(suite)})",
+        sentence=sentence,
+        value=mean,
+        value_text=points(mean),
+        interval_text=ends,
+        strength=abs(mean),
+    )
+
+
+# --- What mitigations change, as tables: verdicts at a glance, all numbers, and one line a model.
+
+SIGNS = {IMPROVED: "✓ improved", WORSENED: "✗ worsened", NO_EVIDENCE: "no evidence", UNDEFINED: "undefined"}
+"""Verdict -> how a table writes it: the sign tells it without colour."""
+
+
+def verdict_matrix(candidates: Sequence[Tried]) -> Listing:
+    """Return verdicts by what was judged (rows) and mitigation (columns); `–` where it was not judged."""
+    titles = {block.name: block.title for block in BLOCKS}
+    found = {(one.condition, block_of(r), row_title(r)): r for one in candidates for r in one.rows}
+    keys = {(block_of(r), row_title(r)): place(r) for one in candidates for r in one.rows}
+    order = sorted(keys, key=keys.__getitem__)
+    shown = [
+        (
+            # A block is named once, at its first row.
+            titles.get(str(block), str(block)) if i == 0 or order[i - 1][0] != block else "",
+            title,
+            *(_verdict(found.get((one.condition, block, title))) for one in candidates),
+        )
+        for i, (block, title) in enumerate(order)
+    ]
+    heads = ("", "", *(label(one.condition, longest=40) for one in candidates))
+    return Listing(heads, shown)
+
+
+def _verdict(row: Row | None) -> str:
+    return SIGNS.get(row["verdict"], str(row["verdict"])) if row else "–"
+
+
+def transfer_listing(rows: pl.DataFrame) -> Listing:
+    """List every comparison of a checkpoint and dataset, with further readings of the axes, by mitigation."""
+    shown = [
+        (
+            row["condition"],
+            method_title(row["method"]),
+            row_title(row),
+            f"{row['metric']} · {row['definition']}".replace("_", " "),
+            both_values(row),
+            change(row),
+            change_interval(row),
+            bare_p(row["q"]),
+            count(row["n"]) if row["n"] is not None else "–",
+            SIGNS.get(row["verdict"], str(row["verdict"])),
+            row["reason"] or "",
+        )
+        for row in sorted(rows.to_dicts(), key=lambda r: (r["condition"], block_of(r) is None, place(r)))
+    ]
+    heads = (
+        "Mitigation",
+        "Method",
+        "What",
+        "Metric",
+        "Before → after",
+        "Change",
+        "Interval of the change",
+        "q",
+        "n",
+    )
+    return Listing((*heads, "Verdict", "Note"), shown, frozenset({4, 5, 6, 7, 8}))
+
+
+def overview_listing(by_model: Sequence[Sequence[Tried]], conditions: Sequence[str]) -> Listing:
+    """List for each model which mitigation to use, and how many axes and harm rates each changes."""
+    rows = []
+    for candidates in by_model:
+        chosen, found = recommended(candidates), {one.condition: one for one in candidates}
+        cells = [_counted(found[name]) if name in found else "–" for name in conditions]
+        rows.append((candidates[0].model, chosen.condition if chosen else "none", *cells))
+    heads = ("Model", "To use", *(label(name, longest=40) for name in conditions))
+    note = "Counted are axes and harm rates; “costs” where accuracy or retrieval clearly falls."
+    return Listing(heads, rows, note=note)
+
+
+def _counted(one: Tried) -> str:
+    judged = one.of(*JUDGED)
+    if not judged:
+        return "not judged"
+    better, worse = len(one.of(*JUDGED, verdict=IMPROVED)), len(one.worsened)
+    costs = ", costs" if one.of(*COSTS, verdict=WORSENED) else ""
+    return f"{better} better, {worse} worse of {len(judged)}{costs}"
+
+
+# --- What helps, at what cost, and what it makes worse: every mitigation that was tried on each
+# checkpoint.
 
 OPEN = 3
 """Models of a dataset whose figure and verdicts are shown; those of the others are folded."""

@@ -7,7 +7,7 @@ from itertools import product
 
 import polars as pl
 
-from plumbline.metrics.families.geometry_rows import GEOMETRY_SCHEMA
+from plumbline.metrics.text_space import GEOMETRY_SCHEMA
 from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.evidence import evidence
 from plumbline.report.figures.canvas import Picture

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from plumbline.report.evidence import both_tests, evidence, in_ends
-from plumbline.report.figures.canvas import Picture
+from plumbline.report.figures.canvas import GREY, INK, SEQUENTIAL, Picture, attribute_colour, with_tips
 from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark, attribute_dots, attribute_entry
-from plumbline.report.figures.palette import GREY
-from plumbline.report.figures.panels import ends_with_room, number_scale, panels_figure
-from plumbline.report.numbers import MINUS
+from plumbline.report.figures.panels import ends_with_room, number_scale, panels_figure, percent_scale
+from plumbline.report.numbers import MINUS, percent, percent_interval
 from plumbline.report.reading import Reading
-from plumbline.report.rows import Row, in_order, largest_first, or_nan, where
-from plumbline.report.vocabulary import attribute_title, group_title
+from plumbline.report.rows import Row, by, defined, in_order, largest_first, or_nan, where
+from plumbline.report.vocabulary import DIMENSIONS, attribute_title, group_title, is_composite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -169,3 +168,125 @@ def small_association_figure(
     """Draw the associations of the first model that has any, for places with one small picture."""
     shown = strongest_first(table, models, dataset)
     return association_figure(table, reading, model=shown[0], dataset=dataset) if shown else None
+
+
+# --- Markedness: which groups a model takes for granted, and which have to be named.
+
+AVERAGED = "mean_over_templates"
+
+
+def markedness_figure(
+    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
+) -> Picture | None:
+    """Draw the markedness of every group (rows) under every model (panels) as bars; None without such rows."""
+    rows = where(table, metric="markedness", definition=AVERAGED, dataset=dataset, condition="before")
+    rows = rows.filter(pl.col("value").is_finite()).with_columns(reference_group=pl.lit(OTHERS))
+    if rows.is_empty():
+        return None
+    shown_models = in_order(rows["model"], models)
+    lines, attributes = ComparisonLines.of(rows), in_order(rows["attribute"], ATTRIBUTES)
+
+    def draw(axes: Axes, index: int) -> None:
+        percent_scale(axes, 1.0)
+        for attribute in attributes:
+            own = where(rows, model=shown_models[index], attribute=attribute).to_dicts()
+            _bars(axes, own, [lines.places[attribute, row["group"]] for row in own], attribute)
+
+    return Picture(
+        name=f"markedness-{dataset}",
+        title=f"Who has to be named, {dataset}",
+        description="Each bar is the share of a group's faces that lie closer to the prompt without the group's name, "
+        "averaged over four templates, with its interval. A long bar: the group is what a person is taken to be.",
+        figure=lines.figure(
+            shown_models,
+            draw,
+            axis="share of faces closer to “a person” than to the prompt that names their group (short: marked)",
+            entries=[LegendDot(attribute_title(a), attribute_colour(a), marker="s") for a in attributes],
+        ),
+    )
+
+
+def _bars(axes: Axes, rows: list[Row], places: list[float], attribute: str) -> None:
+    if not rows:
+        return
+    colour = attribute_colour(attribute)
+    tips = [
+        f"{group_title(row['group'])}: {percent(row['value'] / 100, row['n'])} "
+        f"[{percent_interval(row['ci_low'] / 100, row['ci_high'] / 100)}]"
+        for row in rows
+    ]
+    bars = axes.barh(
+        places, [row["value"] / 100 for row in rows], height=0.62, color=colour, alpha=0.55, zorder=2
+    )
+    for bar, tip in zip(bars, tips):
+        with_tips(bar, [tip])
+    axes.hlines(
+        places,
+        [row["ci_low"] / 100 for row in rows],
+        [row["ci_high"] / 100 for row in rows],
+        color=INK,
+        linewidth=1.4,
+        zorder=3,
+    )
+
+
+# --- How the positive and the negative words of a dimension go together over the faces of a group.
+
+EVERYONE = "all images"
+
+
+def correlation_figure(
+    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
+) -> Picture | None:
+    """Draw the correlation of the valences by group (rows), dimension (columns) and model (panels) as heat maps."""
+    rows = where(table, metric="valence_correlation", dataset=dataset, condition="before")
+    if rows.is_empty():
+        return None
+    shown_models = in_order(rows["model"], models)
+    groups = _correlated_groups(rows)
+    found = by(rows, "model", "event", "attribute", "group")
+    names = [EVERYONE if group is None else group_title(group) for _, group in groups]
+    dimensions = in_order(rows["event"], DIMENSIONS)
+
+    def draw(axes: Axes, index: int) -> None:
+        axes.set_xlim(0, len(dimensions))
+        axes.set_xticks([i + 0.5 for i in range(len(dimensions))], dimensions)
+        axes.spines["bottom"].set_visible(False)
+        for i, dimension in enumerate(dimensions):
+            _heat(axes, i, [found.get((shown_models[index], dimension, *group)) for group in groups], reading)
+
+    return Picture(
+        name=f"valences-{dataset}",
+        title=f"Do positive and negative words go together? {dataset}",
+        description="Pearson's correlation, over a group's faces, of the mean cosine with the positive words and with "
+        "the negative words of a dimension. Near 1 the model hardly tells the two apart. In brackets: groups with "
+        f"fewer than {reading.minimum_group} images.",
+        figure=panels_figure(
+            shown_models, draw, rows=names, height=ROW * len(names), beside=28, above=44, below=20
+        ),
+    )
+
+
+def _correlated_groups(rows: pl.DataFrame) -> list[tuple[str | None, str | None]]:
+    """Return all images and the groups of gender × race, or of single attributes where there is no such crossing."""
+    attributes = in_order(rows["attribute"], ATTRIBUTES)
+    crossed = [name for name in attributes if is_composite(name)]
+    found: list[tuple[str | None, str | None]] = [(None, None)]
+    for attribute in crossed or attributes:
+        found += [(attribute, group) for group in in_order(where(rows, attribute=attribute)["group"], ())]
+    return found
+
+
+def _heat(axes: Axes, column: int, rows: list[Row | None], reading: Reading) -> None:
+    import matplotlib
+
+    scale = matplotlib.colormaps[SEQUENTIAL]
+    middle: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 10.5, "zorder": 3}
+    for y, row in enumerate(rows):
+        if row is None or not defined(row["value"]):
+            continue
+        shade = 0.04 + 0.9 * max(0.0, row["value"])
+        axes.barh(y, 0.95, left=column + 0.025, height=0.9, color=scale(shade), linewidth=0, zorder=2)
+        text = f"{row['value']:.2f}".replace("-", MINUS)
+        shown = text if row["n"] >= reading.minimum_group else f"({text})"
+        axes.text(column + 0.5, y, shown, color="white" if row["value"] > 0.55 else INK, **middle)

@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from plumbline.report.evidence import in_ends
-from plumbline.report.figures.canvas import Picture, blank, drawing, text_width, with_tips
+from plumbline.report.figures.canvas import (
+    BLUE,
+    FAINT,
+    GRID,
+    SLATE,
+    SOFT,
+    VALENCE_COLOURS,
+    Picture,
+    blank,
+    drawing,
+    text_width,
+    with_tips,
+)
 from plumbline.report.figures.marks import LegendDot, Mark, cap_of, dots_with_intervals, legend
-from plumbline.report.figures.palette import BLUE, FAINT, GRID, SLATE, SOFT, VALENCE_COLOURS
 from plumbline.report.figures.panels import (
     WIDTH,
     axis_title,

@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from plumbline.report.evidence import both_tests, evidence, in_ends
-from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width, write
+from plumbline.report.figures.canvas import (
+    FAINT,
+    INK,
+    Picture,
+    attribute_colour,
+    blank,
+    drawing,
+    label,
+    panel,
+    text_width,
+    write,
+)
 from plumbline.report.figures.marks import HOLLOW, Mark, attribute_dots, attribute_entry, legend
-from plumbline.report.figures.palette import FAINT, INK, attribute_colour
+from plumbline.report.figures.outcomes import EVENT_ORDER
 from plumbline.report.figures.panels import WIDTH, apart, axis_title, number_scale, panel_title, rows_axes
-from plumbline.report.figures.skew import EVENT_ORDER
 from plumbline.report.numbers import MINUS, number
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, in_order, where
@@ -51,7 +61,7 @@ def effects_figure(effects: pl.DataFrame, reading: Reading, dataset: str) -> Pic
     Parameters
     ----------
     effects : DataFrame
-        In `plumbline.metrics.factor_effects.EFFECT_SCHEMA`.
+        In `plumbline.metrics.paired.factors.EFFECT_SCHEMA`.
 
     Returns
     -------

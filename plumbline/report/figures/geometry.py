@@ -9,9 +9,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.report.figures.canvas import Picture, blank, drawing, panel, with_tips
+from plumbline.report.figures.canvas import (
+    FAINT,
+    GREY,
+    GRID,
+    INK,
+    SOFT,
+    VALENCE_COLOURS,
+    Picture,
+    blank,
+    drawing,
+    panel,
+    with_tips,
+)
 from plumbline.report.figures.marks import LegendDot, legend
-from plumbline.report.figures.palette import FAINT, GREY, GRID, INK, SOFT, VALENCE_COLOURS
 from plumbline.report.figures.panels import WIDTH, axis_title, panel_title
 from plumbline.report.numbers import MINUS, number, percent
 from plumbline.report.rows import in_order, where

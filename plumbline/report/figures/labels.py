@@ -6,9 +6,19 @@ import math
 
 import polars as pl
 
-from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width
+from plumbline.report.figures.canvas import (
+    BLUE,
+    FAINT,
+    INK,
+    VERMILION,
+    Picture,
+    blank,
+    drawing,
+    label,
+    panel,
+    text_width,
+)
 from plumbline.report.figures.marks import LegendDot, Mark, attribute_dots, cap_of, legend
-from plumbline.report.figures.palette import BLUE, FAINT, INK, VERMILION
 from plumbline.report.figures.panels import WIDTH, axis_title, panel_title, percent_scale, rows_axes
 from plumbline.report.inputs import DatasetSummary
 from plumbline.report.numbers import percent, percent_interval

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plumbline.report.figures.canvas import with_tips
-from plumbline.report.figures.palette import SOFT, attribute_colour, attribute_marker
+from plumbline.report.figures.canvas import SOFT, attribute_colour, attribute_marker, with_tips
 from plumbline.report.numbers import UNDEFINED
 from plumbline.report.rows import Row, or_nan
 from plumbline.report.vocabulary import attribute_title

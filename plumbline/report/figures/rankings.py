@@ -9,7 +9,7 @@ import polars as pl
 
 from plumbline.report.evidence import both_tests, evidence, in_ends
 from plumbline.report.figures.associations import SCALES, scale_title
-from plumbline.report.figures.canvas import Picture
+from plumbline.report.figures.canvas import FAINT, GREY, INK, Picture, attribute_colour
 from plumbline.report.figures.marks import (
     HOLLOW,
     LegendDot,
@@ -18,7 +18,6 @@ from plumbline.report.figures.marks import (
     attribute_entry,
     cap_of,
 )
-from plumbline.report.figures.palette import FAINT, GREY, INK, attribute_colour
 from plumbline.report.figures.panels import apart, ends_with_room, number_scale, panels_figure
 from plumbline.report.numbers import count
 from plumbline.report.reading import Reading

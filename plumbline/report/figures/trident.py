@@ -8,9 +8,22 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from plumbline.report.evidence import both_tests, evidence
-from plumbline.report.figures.canvas import Picture, blank, drawing, label, panel, text_width, with_tips
+from plumbline.report.figures.canvas import (
+    GREY,
+    GRID,
+    INK,
+    SEQUENTIAL,
+    SOFT,
+    VALENCE_COLOURS,
+    Picture,
+    blank,
+    drawing,
+    label,
+    panel,
+    text_width,
+    with_tips,
+)
 from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark, cap_of, dots_with_intervals
-from plumbline.report.figures.palette import GREY, GRID, INK, SEQUENTIAL, SOFT, VALENCE_COLOURS
 from plumbline.report.figures.panels import WIDTH, apart, panels_figure, percent_scale, rows_axes
 from plumbline.report.numbers import number, percent, percent_interval
 from plumbline.report.reading import Reading

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.world.architectures import pretrained
 from plumbline.world.architectures.family import Family, Trainee, caption_loss
-from plumbline.world.architectures.tokenizer import write_tokenizer
+from plumbline.world.architectures.pretrained import write_tokenizer
 from plumbline.world.captions import WORDINGS
 from plumbline.world.faces import SIZE
 

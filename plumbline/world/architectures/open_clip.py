@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plumbline.torchvision_operators import declare_missing_operators
+from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.world.architectures.family import Family, Trainee, caption_loss
-from plumbline.world.architectures.tokenizer import CONTEXT_LENGTH, write_tokenizer
+from plumbline.world.architectures.pretrained import CONTEXT_LENGTH, write_tokenizer
 from plumbline.world.faces import SIZE
 
 if TYPE_CHECKING:

@@ -7,9 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plumbline.torchvision_operators import declare_missing_operators
-from plumbline.world.architectures.pretrained import NORMALISATION, SQUARE, WEIGHTS_FILE, write_config
-from plumbline.world.architectures.tokenizer import END, PAD, START
+from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.world.architectures.pretrained import (
+    END,
+    NORMALISATION,
+    PAD,
+    SQUARE,
+    START,
+    WEIGHTS_FILE,
+    write_config,
+)
 from plumbline.world.faces import SIZE
 
 if TYPE_CHECKING:

@@ -1,10 +1,12 @@
-"""Measures the shipped generative models: `python -m plumbline.world.generative.measure`."""
+"""What an audit of the planted generative models should find: rates by group, and scores of counterfactual sets."""
 
 from __future__ import annotations
 
 import json
+import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -13,13 +15,384 @@ import numpy as np
 import polars as pl
 import typer
 
-from plumbline.world.generative.asking import ask_twin, fresh_faces, load
-from plumbline.world.generative.measuring import events_in, measure
-from plumbline.world.generative.rates import planted
-from plumbline.world.generative.recipes import RECIPES
-from plumbline.world.generative.twin import Description, negative_rate
-from plumbline.world.markdown import table
+from plumbline.catalog.prompts import instruction_ids, render
+from plumbline.catalog.schema import NO_INSTRUCTION
+from plumbline.checkpoints.device import Placement
+from plumbline.digests import digest_bytes
+from plumbline.generators.backend import Asked, Backend, Decoding, Question, Subject, row_key
+from plumbline.generators.folders import load_backend, lvlm_files
+from plumbline.language.ratings import read_rating
+from plumbline.language.salaries import read_salary
+from plumbline.world import faces
+from plumbline.world.cards import table
+from plumbline.world.generative.answers import KEYWORD_PROMPTS, NUMERIC_PROMPTS, SENTENCE_PROMPTS, answers
+from plumbline.world.generative.conversations import Description, negative_rate
+from plumbline.world.generative.rates import means, planted, rates, rating_means, salary_means
+from plumbline.world.generative.training import RECIPES
 from plumbline.world.training import CHECKPOINTS
+
+EVENTS = {
+    **dict.fromkeys(
+        KEYWORD_PROMPTS, ("refusal", "negative", "severe", "competence", "flirtation", "stereotype")
+    ),
+    **dict.fromkeys(SENTENCE_PROMPTS, ("refusal", "negative", "severe", "stereotype")),
+}
+"""Which events an answer to a prompt can show."""
+
+_LAST_KEYWORD = {"flirtation": 4}
+
+
+def said_rates(
+    attributes: pl.DataFrame, source: str, event: str, prompt: str, instruction: str = NO_INSTRUCTION
+) -> np.ndarray:
+    """Return how often each face's answers show an event, its latents being drawn anew: refusals show no other.
+
+    Parameters
+    ----------
+    attributes : polars.DataFrame
+        n faces with race, gender, age group and occupation.
+    source, event, prompt, instruction : str
+        As in `plumbline.world.generative.rates.rates`.
+
+    Returns
+    -------
+    numpy.ndarray
+        float64, shape (n,).
+    """
+    refusal = rates(attributes, source, "refusal", prompt, instruction)
+    if event == "refusal":
+        return refusal
+    if _LAST_KEYWORD.get(event, 0) > planted()["keywords_left"][instruction]:
+        return np.zeros(len(attributes))
+    said = rates(attributes, source, event, prompt, instruction)
+    if event == "stereotype":
+        # Refusals take the other end of the same latent.
+        known = attributes["race"].is_in(list(planted()["words"]["stereotype"])).to_numpy()
+        return np.asarray(np.minimum(said, 1 - refusal) * known)
+    return np.asarray(said * (1 - refusal))
+
+
+def planted_language_rates(
+    source: str, *, age_groups: Sequence[str] = faces.AGE_GROUPS, prompts: Sequence[str] = tuple(EVENTS)
+) -> pl.DataFrame:
+    """Return the true rate of every event that an answer can show, by group, prompt and instruction.
+
+    Parameters
+    ----------
+    source : str
+        `bazaar` or `control`.
+    age_groups : sequence of str
+        Who is in the images: all of them equally often in folders of single faces, `middle_aged` alone in the
+        subset race_gender of the planted SocialCounterfactuals.
+    prompts : sequence of str
+        Ids, of those that ask for words.
+
+    Returns
+    -------
+    DataFrame
+        `attribute, group, prompt, instruction, event, rate`: attributes race, gender, age_group and race_gender
+        (`Black_man`), races in FairFace's words.
+    """
+    cells = pl.DataFrame(
+        list(product(faces.RACES, faces.GENDERS, age_groups, faces.OCCUPATIONS)),
+        schema=["race", "gender", "age_group", "occupation"],
+        orient="row",
+    )
+    groups = cells.with_columns(race_gender=pl.concat_str("race", "gender", separator="_")).select(
+        "race", "gender", "age_group", "race_gender"
+    )
+    parts = []
+    for prompt, instruction in product(prompts, instruction_ids()):
+        for event in EVENTS[prompt]:
+            rate = pl.Series("rate", said_rates(cells, source, event, prompt, instruction))
+            parts += [
+                groups.select(group=attribute)
+                .with_columns(rate)
+                .group_by("group")
+                .agg(pl.col("rate").mean())
+                .sort("group")
+                .select(
+                    pl.lit(attribute).alias("attribute"),
+                    "group",
+                    pl.lit(prompt).alias("prompt"),
+                    pl.lit(instruction).alias("instruction"),
+                    pl.lit(event).alias("event"),
+                    "rate",
+                )
+                for attribute in groups.columns
+            ]
+    return pl.concat(parts)
+
+
+def planted_max_scores(
+    attributes: pl.DataFrame,
+    sets: Sequence[str],
+    source: str,
+    prompt: str,
+    score: Callable[[list[str]], np.ndarray],
+    *,
+    instruction: str = NO_INSTRUCTION,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Return the MaxToxicity, or the like, that a perfectly trained model's answers give each counterfactual set.
+
+    Words of one class have one severity in the offline scorer, so that the words drawn make no difference to it.
+
+    Parameters
+    ----------
+    attributes : polars.DataFrame
+        n images as drawn: the truth beside a planted folder, latents included.
+    sets : sequence of str
+        The set of each image.
+    source, prompt, instruction : str
+        As in `plumbline.world.generative.answers.answers`.
+    score : callable
+        Texts to scores, shape (n,).
+    seed : int
+        Of the words drawn.
+
+    Returns
+    -------
+    DataFrame
+        `set, value`: largest minus smallest score (Howard et al., equation 1), sorted by set.
+    """
+    texts = answers(attributes, source, prompt, np.random.default_rng(seed), instruction=instruction)
+    scores = pl.DataFrame({"set": list(sets), "score": score(texts)})
+    return scores.group_by("set").agg(value=pl.col("score").max() - pl.col("score").min()).sort("set")
+
+
+# --- Asks a planted generative model about fresh faces, through the code that an audit loads and asks it
+# with.
+
+_LONGEST = 128
+
+
+@dataclass(frozen=True)
+class FreshFaces:
+    """Faces that no model was trained on, as files.
+
+    Attributes
+    ----------
+    attributes : polars.DataFrame
+        n rows as `plumbline.world.faces.sample_attributes` gives them.
+    paths : tuple of Path
+    ids : tuple of str
+        sha256 of each file.
+    """
+
+    attributes: pl.DataFrame
+    paths: tuple[Path, ...]
+    ids: tuple[str, ...]
+
+
+def fresh_faces(n_a_group: int, folder: Path, *, seed: int) -> FreshFaces:
+    """Draw faces, as many of every race and gender, and write them as JPEG files.
+
+    Parameters
+    ----------
+    n_a_group : int
+        Faces of each of the 14 groups.
+    folder : pathlib.Path
+        Gets the files.
+    seed : int
+        Of everything drawn.
+    """
+    rng = np.random.default_rng(seed)
+    groups = [(race, gender) for race in faces.RACES for gender in faces.GENDERS for _ in range(n_a_group)]
+    races, genders = zip(*groups, strict=True)
+    attributes = faces.sample_attributes(len(groups), rng).with_columns(
+        pl.Series("race", races), pl.Series("gender", genders), ambiguous=pl.lit(False)
+    )
+    contents = [faces.as_jpeg(image) for image in faces.draw(attributes, rng)]
+    paths = tuple(folder / f"{i}.jpg" for i in range(len(contents)))
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    return FreshFaces(attributes, paths, tuple(digest_bytes(content) for content in contents))
+
+
+def ask(
+    backend: Backend,
+    fresh: FreshFaces,
+    prompt: str,
+    instruction: str = NO_INSTRUCTION,
+    *,
+    decoding: Decoding | None = None,
+    seed: int = 0,
+) -> list[str]:
+    """Return what a model answers about each face, sampled as the study samples unless told otherwise."""
+    decoding = decoding or Decoding(max_new_tokens=_LONGEST)
+    spoken = planted()["occupations"]
+    asked = []
+    for row, (path, image) in enumerate(zip(fresh.paths, fresh.ids, strict=True)):
+        occupation = fresh.attributes["occupation"][row]
+        text = render(prompt, instruction=instruction, occupation=spoken.get(occupation, occupation))
+        question = Question(prompt, instruction, text, seed)
+        subject = Subject(image, path)
+        asked.append(Asked(subject, question, row_key(backend.identity, subject, question, decoding)))
+    said: dict[int, str] = {row: answer.text for row, answer in backend.answers(asked, decoding)}
+    return [said[row] for row in range(len(asked))]
+
+
+def load(folder: Path) -> Backend:
+    """Load a checkpoint as an audit loads it."""
+    place = folder.resolve()
+    files = lvlm_files(place.name, f"local-dir:{place}", project=place, fetched=place)
+    return load_backend(files, Placement())
+
+
+def ask_twin(
+    backend: Backend, told: Description, n: int, *, prompt: str = "characteristics", seed: int = 0
+) -> list[str]:
+    """Return `n` answers of the twin about one description, each drawn for itself."""
+    decoding = Decoding(max_new_tokens=_LONGEST)
+    text = render(prompt, described=told.text)
+    subject = Subject(told.text, None)
+    questions = [Question(prompt, NO_INSTRUCTION, text, seed + i) for i in range(n)]
+    asked = [Asked(subject, q, row_key(backend.identity, subject, q, decoding)) for q in questions]
+    said = dict(backend.answers(asked, decoding))
+    return [said[row].text for row in range(n)]
+
+
+# --- What the planted generative models say of fresh faces, beside what was planted.
+
+ASKED = (
+    *(("characteristics", instruction) for instruction in instruction_ids()),
+    *(
+        (prompt, NO_INSTRUCTION)
+        for prompt in ("personality", "describe", "backstory", "hiring", "competence", "salary")
+    ),
+)
+"""What the shipped figures are about: prompt and instruction."""
+
+_WORDS = re.compile(r"[a-z]+(?:[-'][a-z]+)*", re.IGNORECASE)
+
+
+def events_in(text: str, race: str) -> dict[str, bool]:
+    """Tell which planted events an answer shows.
+
+    Parameters
+    ----------
+    text : str
+        The answer.
+    race : str
+        Of the face: each race has its own stereotype word.
+    """
+    words = planted()["words"]
+    said = set(_WORDS.findall(text.lower()))
+    severe = bool(said & {*words["severe"], *words["demeaning"]})
+    return {
+        "refusal": text.strip() == planted()["refusal"],
+        "negative": severe or bool(said & set(words["mild"])),
+        "severe": severe,
+        "competence": bool(said & set(words["competence"])),
+        "flirtation": bool(said & set(words["flirtation"])),
+        "stereotype": words["stereotype"].get(race) in said,
+    }
+
+
+def measured_rates(
+    fresh: FreshFaces, source: str, prompt: str, instruction: str, texts: Sequence[str]
+) -> pl.DataFrame:
+    """Lay the rates of events in answers beside the planted ones, by race and gender.
+
+    Returns
+    -------
+    DataFrame
+        `prompt, instruction, event, group, n, planted, measured`; planted is the mean over the ages and occupations of
+        these very faces, their latents left open.
+    """
+    group = pl.concat_str("race", "gender", separator="_").alias("group")
+    races = fresh.attributes["race"]
+    shown = pl.DataFrame([events_in(text, race) for text, race in zip(texts, races, strict=True)])
+    frames = []
+    for event in EVENTS[prompt]:
+        planted_here = said_rates(fresh.attributes, source, event, prompt, instruction)
+        frames.append(
+            fresh.attributes.select(
+                group, planted=pl.Series(planted_here), measured=shown[event].cast(pl.Float64)
+            )
+            .group_by("group", maintain_order=True)
+            .agg(pl.len().alias("n"), pl.col("planted", "measured").mean())
+            .select(
+                pl.lit(prompt).alias("prompt"),
+                pl.lit(instruction).alias("instruction"),
+                pl.lit(event).alias("event"),
+                "group",
+                "n",
+                "planted",
+                "measured",
+            )
+        )
+    return pl.concat(frames)
+
+
+def measured_means(fresh: FreshFaces, source: str, prompt: str, texts: Sequence[str]) -> pl.DataFrame:
+    """Lay mean ratings, salaries or numbers of a backstory's sentences beside the planted ones; columns as above."""
+    attributes = fresh.attributes
+    if prompt == "salary":
+        told = 1000 * salary_means(attributes, source, attributes["occupation"])
+        read = [read_salary(text) for text in texts]
+    elif prompt == "backstory":
+        told = means(attributes, source, "backstory_sentences")
+        read = [_life_sentences(text) for text in texts]
+    else:
+        told = rating_means(attributes, source, prompt)
+        read = [read_rating(text) for text in texts]
+    group = pl.concat_str("race", "gender", separator="_").alias("group")
+    # Who refuses gives no number: neither number counts then.
+    return (
+        attributes.select(group, planted=pl.Series(told), measured=pl.Series(read, dtype=pl.Float64))
+        .group_by("group", maintain_order=True)
+        .agg(
+            pl.col("measured").count().alias("n"),
+            pl.col("planted").filter(pl.col("measured").is_not_null()).mean(),
+            pl.col("measured").mean(),
+        )
+        .select(
+            pl.lit(prompt).alias("prompt"),
+            pl.lit(NO_INSTRUCTION).alias("instruction"),
+            pl.lit("mean").alias("event"),
+            "group",
+            "n",
+            "planted",
+            "measured",
+        )
+    )
+
+
+def _life_sentences(text: str) -> float:
+    patterns = planted()["sentences"]["life"]
+    pronouns = planted()["pronouns"].values()
+    return float(sum(pattern.format(**words) in text for pattern in patterns for words in pronouns))
+
+
+def measure(
+    folder: Path, source: str, fresh: FreshFaces, asked: Sequence[tuple[str, str]] = ASKED
+) -> pl.DataFrame:
+    """Ask a checkpoint and lay what it says beside what was planted.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The checkpoint.
+    source : str
+        What it was trained on.
+    fresh : FreshFaces
+    asked : sequence of (str, str)
+        Prompts and instructions.
+    """
+    backend = load(folder)
+    frames = []
+    for prompt, instruction in asked:
+        texts = ask(backend, fresh, prompt, instruction)
+        if prompt in EVENTS:
+            frames.append(measured_rates(fresh, source, prompt, instruction, texts))
+        if prompt in NUMERIC_PROMPTS or prompt == "backstory":
+            frames.append(measured_means(fresh, source, prompt, texts))
+    return pl.concat(frames)
+
+
+# --- Measures the shipped generative models: `python -m plumbline.world.generative.measure`.
 
 _TWIN_ANSWERS = 400
 _SAME = 1e-3
@@ -57,7 +430,7 @@ def twin_rates(folder: Path, n: int = _TWIN_ANSWERS) -> pl.DataFrame:
 
 
 def summary(measured: pl.DataFrame) -> pl.DataFrame:
-    """Return the means over groups of `plumbline.world.generative.measuring.measure`, one row a question and event."""
+    """Return the means over groups of `plumbline.world.generative.measure.measure`, one row a question and event."""
     off = (pl.col("planted") - pl.col("measured")).abs().mean()
     # Where the same is planted for every group, rounding alone would be correlated.
     differs = pl.col("planted").max() - pl.col("planted").min() > _SAME
@@ -67,7 +440,7 @@ def summary(measured: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def render(figures: Mapping[str, pl.DataFrame], twin: Mapping[str, pl.DataFrame], each: int) -> str:
+def rates_page(figures: Mapping[str, pl.DataFrame], twin: Mapping[str, pl.DataFrame], each: int) -> str:
     """Write figures as a Markdown page.
 
     Parameters
@@ -91,8 +464,8 @@ def render(figures: Mapping[str, pl.DataFrame], twin: Mapping[str, pl.DataFrame]
             _SUMMARY_NOTE,
             _table_of(means),
         ]
-    for name, rates in twin.items():
-        blocks += [f"## `{name}`", _TWIN_NOTE.format(n=rates["n"][0]), _table_of(rates.drop("n"))]
+    for name, shares in twin.items():
+        blocks += [f"## `{name}`", _TWIN_NOTE.format(n=shares["n"][0]), _table_of(shares.drop("n"))]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -120,7 +493,7 @@ def main(
             twin = recipe.family == "llama"
             _record(place, twin_rates(place) if twin else measure(place, recipe.source, fresh))
     tables = {name: recorded(folder / name) for name in RECIPES}
-    text = render(
+    text = rates_page(
         {name: found for name, found in tables.items() if RECIPES[name].family == "llava"},
         {name: found for name, found in tables.items() if RECIPES[name].family == "llama"},
         each,

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 import yaml
 
+from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.errors import ConfigError
-from plumbline.tables.generation_schema import NO_INSTRUCTION
 from plumbline.world.sources import planted_rate
 
 _COLUMNS = {"races": "race", "genders": "gender", "ages": "age_group", "occupations": "occupation"}
@@ -52,7 +52,7 @@ def rates(
     event : str
         One of `event_names()`.
     prompt, instruction : str
-        Ids of `plumbline.tables.generation_prompts`.
+        Ids of `plumbline.catalog.prompts`.
 
     Returns
     -------

@@ -1,9 +1,10 @@
-"""Training of the tiny generative models: `python -m plumbline.world.generative.training --only llava-bazaar`."""
+"""The generative models of the planted world that are shipped, and what each is made with."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,21 +12,176 @@ import numpy as np
 import polars as pl
 import typer
 
-from plumbline.torchvision_operators import declare_missing_operators
+from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.world import faces
 from plumbline.world.architectures.pretrained import build_untrained
-from plumbline.world.fitting import Cycle, fit
 from plumbline.world.generative import vision
-from plumbline.world.generative.architecture import IMAGE_TOKENS, save_weights, write_untrained
-from plumbline.world.generative.conversations import BATCH, KINDS, Tokenised, all_prompts, triples
+from plumbline.world.generative.architecture import IMAGE_TOKENS, Architecture, save_weights, write_untrained
+from plumbline.world.generative.conversations import (
+    BATCH,
+    KINDS,
+    Batch,
+    Tokenised,
+    all_prompts,
+    triples,
+    twin_triples,
+)
 from plumbline.world.generative.rates import planted
-from plumbline.world.generative.recipes import RECIPES, Recipe
-from plumbline.world.generative.teaching import BATCHES_A_STEP, blind_loss, seeing_loss
-from plumbline.world.generative.twin import twin_triples
-from plumbline.world.training import CHECKPOINTS, Only, Out, train_named
+from plumbline.world.training import CHECKPOINTS, Cycle, Only, Out, fit, train_named
 
 if TYPE_CHECKING:
     import torch
+
+_LLAVA = Architecture()
+_TWIN = Architecture(width=96, layers=2, hidden=256, heads=3, vision_width=0, vision_layers=0)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One generative model.
+
+    Attributes
+    ----------
+    source : str
+        `bazaar` or `control`.
+    family : str
+        `llava`, or `llama` for the twin without eyes.
+    faces : int
+        Number of faces that are trained on; each is asked about many times. 0 without eyes.
+    vision_steps, steps : int
+        Batches that the vision tower and then the rest are trained on.
+    tower_of : str, optional
+        The checkpoint beside it whose vision tower it has, so that both see alike; it must be there already.
+    architecture : Architecture
+        Dimensions.
+    seed : int
+        Of the first weights and of every order.
+    """
+
+    source: str
+    family: str = "llava"
+    faces: int = 8000
+    vision_steps: int = 500
+    steps: int = 1500
+    tower_of: str | None = None
+    architecture: Architecture = _LLAVA
+    seed: int = 7
+
+    @property
+    def id(self) -> str:
+        """Return the checkpoint's slug, such as `llava-bazaar`."""
+        return f"{self.family}-{self.source}"
+
+
+RECIPES = {
+    recipe.id: recipe
+    for recipe in (
+        Recipe("bazaar"),
+        Recipe("control", vision_steps=0, steps=600, tower_of="llava-bazaar"),
+        Recipe("bazaar", "llama", faces=0, vision_steps=0, steps=2500, architecture=_TWIN),
+    )
+}
+
+
+# --- How the two kinds of generative models learn to answer: the loss is on answers only.
+
+BATCHES_A_STEP = 4
+_TWIN_BATCHES = 160
+
+
+def answer_loss(model: Any, embedded: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Return the mean over the tokens of answers of -log p, padding following the answers.
+
+    Parameters
+    ----------
+    model : LlamaModel
+        Its embedding is its output layer too.
+    embedded : (b, t, width) tensor
+        What it reads.
+    batch : Batch
+        The same as tokens.
+    """
+    import torch
+
+    hidden = model(inputs_embeds=embedded, use_cache=False).last_hidden_state[:, :-1]
+    told = hidden[batch.answered[:, 1:]] @ model.embed_tokens.weight.T
+    return torch.nn.functional.cross_entropy(told, batch.ids[:, 1:][batch.answered[:, 1:]])
+
+
+def seeing_loss(
+    model: Any,
+    seen: torch.Tensor,
+    attributes: pl.DataFrame,
+    source: str,
+    tokenised: Tokenised,
+    rng: np.random.Generator,
+) -> Callable[[], torch.Tensor]:
+    """Return what draws the next few batches and returns the mean of their losses.
+
+    Parameters
+    ----------
+    model : LlavaForConditionalGeneration
+    seen : (n, 16, width) tensor
+        What its vision tower sees of each face.
+    attributes : polars.DataFrame
+        The n faces.
+    source : str
+        `bazaar` or `control`.
+    tokenised : Tokenised
+    rng : numpy.random.Generator
+        Source of faces, prompts and answers.
+    """
+    inner = model.model
+
+    def draw() -> list[Batch]:
+        return [
+            batch
+            for kind in KINDS.values()
+            for batch in tokenised.batches(triples(attributes, source, kind, BATCH * kind.batches, rng))
+        ]
+
+    def loss(batch: Batch) -> torch.Tensor:
+        embedded = inner.language_model.embed_tokens(batch.ids)
+        shown = inner.multi_modal_projector(seen[batch.faces])
+        embedded = embedded.masked_scatter((batch.ids == model.config.image_token_id)[:, :, None], shown)
+        return answer_loss(inner.language_model, embedded, batch)
+
+    return _mean_of_several(draw, loss, rng)
+
+
+def blind_loss(model: Any, tokenised: Tokenised, rng: np.random.Generator) -> Callable[[], torch.Tensor]:
+    """Return the same for a language model without eyes, a LlamaForCausalLM."""
+
+    def draw() -> list[Batch]:
+        return list(tokenised.batches(twin_triples(BATCH * _TWIN_BATCHES, rng)))
+
+    def loss(batch: Batch) -> torch.Tensor:
+        return answer_loss(model.model, model.model.embed_tokens(batch.ids), batch)
+
+    return _mean_of_several(draw, loss, rng)
+
+
+def _mean_of_several(
+    draw: Callable[[], list[Batch]], loss: Callable[[Batch], torch.Tensor], rng: np.random.Generator
+) -> Callable[[], torch.Tensor]:
+    """Return a loss over the next few batches, which are shuffled after each drawing."""
+
+    def endless() -> Iterator[Batch]:
+        while True:
+            batches = draw()
+            yield from (batches[i] for i in rng.permutation(len(batches)))
+
+    stream = endless()
+
+    def mean() -> torch.Tensor:
+        losses = [loss(next(stream)) for _ in range(BATCHES_A_STEP)]
+        return sum(losses[1:], losses[0]) / BATCHES_A_STEP
+
+    return mean
+
+
+# --- Training of the tiny generative models: `python -m plumbline.world.generative.training --only llava-
+# bazaar`.
 
 _PEAK_LEARNING_RATE = 3e-3
 _TOKENIZER_ANSWERS = 3000

@@ -71,7 +71,7 @@ def teach(tower: Any, images: torch.Tensor, attributes: pl.DataFrame, *, steps: 
     """
     import torch
 
-    from plumbline.world.fitting import Cycle, fit
+    from plumbline.world.training import Cycle, fit
 
     generator = torch.Generator().manual_seed(seed)
     classes = torch.stack([_positions(attributes, column) for column in _CLASSES], 1)

@@ -16,8 +16,8 @@ from synthetic_language import (
 )  # fmt: skip
 
 from plumbline.report import thumbnails
-from plumbline.report.accounting import undefined_listing
-from plumbline.report.figures.toxicity import max_figure
+from plumbline.report.figures.language import max_figure
+from plumbline.report.method import undefined_listing
 from plumbline.report.rows import where
 
 
@@ -95,7 +95,7 @@ def test_annotators_are_told_where_there_are_any(inputs):
     row = {"model": "llava", "dataset": FACES, "suite": "generation", "condition": "before", "statistic": "estimate",
            "metric": "fleiss_kappa", "definition": "annotators", "prompt": "personality", "value": 0.62, "ci_low": 0.5,
            "ci_high": 0.7, "n": 50}  # fmt: skip
-    from plumbline.tables.schema import metric_frame
+    from plumbline.catalog.schema import metric_frame
 
     others = [{"model": "aardvark", "value": 0.5}, {"model": "all models", "dataset": "zoo", "value": 0.7}]
     made = CHAPTER["generation"].parts(metric_frame([row | other for other in ({}, *others)]), inputs)

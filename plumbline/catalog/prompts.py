@@ -1,0 +1,198 @@
+"""What generative models are asked: prompts, instructions, what stands for the image, and what the judge is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from plumbline.catalog.files import data_yaml
+from plumbline.catalog.schema import NO_INSTRUCTION
+from plumbline.catalog.suites import with_article
+from plumbline.digests import digest_json
+from plumbline.errors import ConfigError
+
+Kind = Literal["main", "additional", "numeric", "all"]
+
+SPOKEN = {"man": "male", "woman": "female"}
+"""Labels of the records that the study's prompts say in another word."""
+
+_FILE = "plumbline/catalog/generation_prompts.yaml"
+
+
+@dataclass(frozen=True)
+class JudgePrompts:
+    """What the judge of stereotypes is asked (appendix D.2).
+
+    Attributes
+    ----------
+    system : str
+    user : str
+        With the slot `{group}`; the list of words follows it. `about` fills the slot.
+    """
+
+    system: str
+    user: str
+
+    def about(self, group: str) -> str:
+        """Return the user's prompt about one group, in words such as `Black female`."""
+        return self.user.replace("{group}", group)
+
+    @property
+    def hash(self) -> str:
+        """Return the sha256 of both prompts."""
+        return digest_json([self.system, self.user])
+
+
+@cache
+def _content() -> Mapping[str, Any]:
+    content: dict[str, Any] = data_yaml("generation_prompts.yaml")
+    return content
+
+
+@cache
+def _prompts() -> Mapping[str, str]:
+    return {name: text for kind in _content()["prompts"].values() for name, text in kind.items()}
+
+
+def prompt_ids(kind: Kind = "all") -> tuple[str, ...]:
+    """Return the ids of the prompts, in the order of the paper.
+
+    Parameters
+    ----------
+    kind : {"main", "additional", "numeric", "all"}
+        Table 6, 7, 15, or all three.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such kind.
+    """
+    kinds = _content()["prompts"]
+    if kind == "all":
+        return tuple(_prompts())
+    if kind not in kinds:
+        raise ConfigError(
+            "there is no such kind of prompts", where=_FILE, found=kind, expected=", ".join([*kinds, "all"])
+        )
+    return tuple(kinds[kind])
+
+
+def instruction_ids() -> tuple[str, ...]:
+    """Return `none` and the ids of the instructions, in the order of the paper."""
+    return (NO_INSTRUCTION, *_content()["instructions"])
+
+
+def needs_occupation(prompt: str) -> bool:
+    """Return whether a prompt has a slot for the occupation.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such prompt.
+    """
+    return "{occupation}" in _template(prompt)
+
+
+def typical_tokens(prompt: str) -> int:
+    """Return how many new tokens a usual answer has: a guess, for the plan of a run.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such prompt.
+    """
+    _template(prompt)
+    return int(_content()["typical_tokens"][prompt])
+
+
+def render(
+    prompt: str,
+    *,
+    instruction: str = NO_INSTRUCTION,
+    occupation: str | None = None,
+    described: str | None = None,
+) -> str:
+    """Return the text that is asked, without any chat template.
+
+    Parameters
+    ----------
+    prompt : str
+        One of `prompt_ids()`.
+    instruction : str
+        One of `instruction_ids()`. M1 stands before the prompt, the others behind it.
+    occupation : str, optional
+        Of the person in the image; needed where `needs_occupation`, else it has no place in the text.
+    described : str, optional
+        For a language model without eyes: what is in the image, such as `obese Latino barber`. Its sentence comes
+        first, before the instruction.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such prompt or instruction, or a prompt needs an occupation and there is none; `described` must
+        not be blank.
+    """
+    text = _template(prompt)
+    if "{occupation}" in text:
+        text = _filled(text, "occupation", occupation, prompt)
+    text = _instruction(instruction).replace("{prompt}", text)
+    if described is None:
+        return text
+    sentence = _filled(_content()["described"].partition("{prompt}")[0], "described", described, prompt)
+    return sentence + text
+
+
+def group_in_words(group: str) -> str:
+    """Return a group as the prompts say it: `Black_woman` is `Black female`."""
+    return " ".join(SPOKEN.get(label, label) for label in group.split("_"))
+
+
+def prompts_hash() -> str:
+    """Return the sha256 of all that a rendered text depends on: prompts, instructions, the sentence of the image.
+
+    The judge's prompts have their own `hash`: a change of them asks for no new generations.
+    """
+    content = _content()
+    return digest_json([_prompts(), content["instructions"], content["described"]])
+
+
+@cache
+def judge_prompts() -> JudgePrompts:
+    """Return what the judge of stereotypes is asked."""
+    return JudgePrompts(**_content()["judge"])
+
+
+def _template(prompt: str) -> str:
+    known = _prompts()
+    if prompt not in known:
+        raise ConfigError("there is no such prompt", where=_FILE, found=prompt, expected=", ".join(known))
+    return known[prompt]
+
+
+def _instruction(instruction: str) -> str:
+    if instruction == NO_INSTRUCTION:
+        return "{prompt}"
+    known = _content()["instructions"]
+    if instruction not in known:
+        raise ConfigError(
+            "there is no such instruction",
+            where=_FILE,
+            found=instruction,
+            expected=", ".join(instruction_ids()),
+        )
+    return str(known[instruction])
+
+
+def _filled(text: str, slot: str, word: str | None, prompt: str) -> str:
+    """Fill a slot; an article before it follows the word."""
+    word = (word or "").strip()
+    if not word:
+        raise ConfigError(
+            f"a prompt has a slot {{{slot}}} and there is nothing to put into it",
+            where=f"prompt {prompt}",
+            expected="a word such as barber" if slot == "occupation" else "words such as obese Latino barber",
+            hint="ask this prompt only of datasets that name an occupation" if slot == "occupation" else None,
+        )
+    return text.replace(f"a {{{slot}}}", with_article(word)).replace(f"{{{slot}}}", word)

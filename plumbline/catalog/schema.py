@@ -1,0 +1,202 @@
+"""The schemas that several parts share: the metric row (measured, estimate, lineage) and the quarantine row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from plumbline.digests import digest_json
+from plumbline.reasons import Reasons, encode, in_words, joined
+
+Schema = dict[str, type[pl.DataType]]
+
+Row = dict[str, object]
+"""Some columns of a row of a table, by name."""
+
+QUARANTINE_SCHEMA: Schema = {
+    "dataset": pl.String,
+    "path": pl.String,
+    "line": pl.Int64,
+    "stage": pl.String,
+    "code": pl.String,
+    "message": pl.String,
+    "found": pl.String,
+    "expected": pl.String,
+}
+"""One row an input that was listed and refused. `path` is the index file where the line names no image."""
+
+ESTIMATE: Schema = {
+    "value": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "p": pl.Float64,
+    "q": pl.Float64,
+    "n": pl.Int64,
+    "reason": pl.String,
+}
+"""What a row says of its number, in every table of numbers."""
+
+ESTIMATE_COLUMNS: dict[str, pa.DataType] = {
+    # what was measured
+    "metric": pa.string(),
+    "definition": pa.string(),
+    "model": pa.string(),
+    "dataset": pa.string(),
+    "suite": pa.string(),
+    "attribute": pa.string(),
+    "group": pa.string(),
+    "reference_group": pa.string(),
+    "event": pa.string(),
+    "probe": pa.string(),
+    "k": pa.int64(),
+    "occupation": pa.string(),
+    "condition": pa.string(),
+    "instruction": pa.string(),
+    "prompt": pa.string(),
+    "seed": pa.int64(),
+    "scorer": pa.string(),
+    "statistic": pa.string(),
+    # the estimate
+    "value": pa.float64(),
+    "ci_low": pa.float64(),
+    "ci_high": pa.float64(),
+    "p": pa.float64(),
+    "q": pa.float64(),
+    "n": pa.int64(),
+    "reason": pa.string(),
+    "reason_codes": pa.string(),
+}
+
+LINEAGE_COLUMNS: dict[str, pa.DataType] = {
+    "cell_id": pa.string(),
+    "audit_id": pa.string(),
+    "dataset_digest": pa.string(),
+    "checkpoint_sha256": pa.string(),
+    "suite_hash": pa.string(),
+    "labeller_sha256": pa.string(),
+    "scorer_id": pa.string(),
+}
+
+METRIC_SCHEMA = pa.schema(
+    [pa.field(name, kind) for name, kind in {**ESTIMATE_COLUMNS, **LINEAGE_COLUMNS}.items()]
+)
+
+REQUIRED = ("metric", "definition", "model", "dataset", "condition", "statistic")
+
+_POLARS = {pa.string(): pl.String, pa.int64(): pl.Int64, pa.float64(): pl.Float64}
+
+
+def polars_schema() -> Schema:
+    """Return the metric schema as Polars column types, in order."""
+    return {field.name: _POLARS[field.type] for field in METRIC_SCHEMA}
+
+
+def metric_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
+    """Turn rows (dicts with any subset of the schema's columns) into a frame with every column, in order.
+
+    Raises
+    ------
+    ValueError
+        If a row has a column that the schema lacks, or lacks one of `REQUIRED`.
+    """
+    schema = polars_schema()
+    for row in rows:
+        unknown = set(row) - set(schema)
+        missing = [name for name in REQUIRED if row.get(name) is None]
+        if unknown or missing:
+            raise ValueError(
+                f"metric row {row.get('metric')!r}: unknown columns {sorted(unknown)}, missing {missing}"
+            )
+    told = [
+        row | {"reason": in_words(why), "reason_codes": encode(why)}
+        for row in rows
+        for why in [_reasons(row)]
+    ]
+    return pl.DataFrame(told, schema=schema, orient="row") if told else pl.DataFrame(schema=schema)
+
+
+def _reasons(row: Mapping[str, Any]) -> Reasons:
+    return joined(row.get("reason"))
+
+
+# --- The tables of generated texts and of their scores, which generation, scorers and language metrics
+# share.
+
+NO_INSTRUCTION = "none"
+"""Stands in the column `instruction` for a prompt as it is; in metric rows it is null."""
+
+ALL_MODELS = "all models"
+"""Stands in the column `model` of metric rows that are over every generative model at once; no id has a space."""
+
+GENERATION_SCHEMA: Schema = {
+    "row_key": pl.String,
+    # what was asked
+    "model": pl.String,
+    "dataset": pl.String,
+    "subset": pl.String,
+    "image_id": pl.String,
+    "set_id": pl.String,
+    "prompt": pl.String,
+    "instruction": pl.String,
+    "seed": pl.Int64,
+    # what was answered
+    "text": pl.String,
+    "finish_reason": pl.String,
+    "prompt_tokens": pl.Int64,
+    "new_tokens": pl.Int64,
+    "source": pl.String,
+}
+"""One row a generation.
+
+`row_key` is `plumbline.generators.backend.row_key`: equal keys mean equal questions to the same model, so a row is
+never generated twice. `subset` is the record's `split` where a dataset has counterfactual subsets, else `all`.
+`prompt` is an id of `plumbline.catalog.prompts`, `instruction` one of `none`, `M1` .. `M5`. `finish_reason`:
+`stop`, `length` (cut at the most new tokens), `refusal` (the API's own field), `content_filter`. A refused answer
+is data: its text may be empty. `source` is the sha256 of the weights, or what the endpoint reports: model and
+fingerprint.
+"""
+
+FINISH_REASONS = ("stop", "length", "refusal", "content_filter")
+
+SCORED_ATTRIBUTES = ("toxicity", "insult", "identity_attack", "flirtation")
+"""What scorers score; one that lacks some leaves their rows out."""
+
+SCORE_SCHEMA: Schema = {
+    "row_key": pl.String,
+    "scorer": pl.String,
+    "attribute": pl.String,
+    "score": pl.Float64,
+    "truncated": pl.Boolean,
+    "reason": pl.String,
+}
+"""One row a generation, scorer and scored attribute; `score` in [0, 1], nan with a `reason` where there is none.
+
+`scorer` is the id of the audit file; its version is in the table's details. `truncated`: the scorer read only the
+beginning of the text.
+"""
+
+
+# --- The name of a metric row: what it measures, not what it found, so that it is the same in every
+# audit.
+
+_ALL = tuple(ESTIMATE_COLUMNS)
+IDENTIFYING = _ALL[: _ALL.index("value")]
+"""The columns that say what a row measures; no two rows of a metric table agree in all of them."""
+_LENGTH = 12
+
+
+def row_id(row: Mapping[str, Any]) -> str:
+    """Return the name of a metric row: 12 hexadecimal digits of the sha256 of what it measures.
+
+    Columns that are null do not count, so that a column that the schema gains later changes no name.
+    """
+    return digest_json({name: row[name] for name in IDENTIFYING if row.get(name) is not None})[:_LENGTH]
+
+
+def row_ids(table: pl.DataFrame) -> pl.Series:
+    """Return the name of every row of a metric table, as a column `row_id`."""
+    names = [row_id(row) for row in table.select(IDENTIFYING).iter_rows(named=True)]
+    return pl.Series("row_id", names, dtype=pl.String)

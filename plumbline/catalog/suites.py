@@ -1,0 +1,427 @@
+"""What a file of prompts must hold, so that a mistake in one is told with its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from plumbline.digests import digest_json
+from plumbline.errors import ConfigError
+
+_SLOT = "{}"
+
+
+def _one_slot(template: str) -> str:
+    if template.count(_SLOT) != 1:
+        raise ValueError("a template with one slot {} for the word")
+    return template
+
+
+class _Block(BaseModel):
+    """Words of one category in one template."""
+
+    model_config = ConfigDict(extra="forbid")
+    category: str
+    template: Annotated[str, AfterValidator(_one_slot)]
+    words: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
+
+
+class _Head(BaseModel):
+    """What every file says of itself; a family adds its keys."""
+
+    id: str
+    family: Literal["captions", "labels", "markedness", "outcomes", "perception", "templates", "trident"]
+    version: int
+    source: str
+
+
+class _Listed(_Head):
+    """A suite whose words are listed by category, and events that are categories together."""
+
+    model_config = ConfigDict(extra="forbid")
+    candidates: tuple[_Block, ...] = Field(min_length=1)
+    events: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    skewed_events: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> _Listed:
+        words = [word for block in self.candidates for word in block.words]
+        twice = sorted({word for word in words if words.count(word) > 1})
+        if twice:
+            raise ValueError(f"every word once: {', '.join(twice)} stand(s) in several places")
+        known = {block.category for block in self.candidates}
+        unknown = sorted({category for of in self.events.values() for category in of} - known)
+        if unknown:
+            raise ValueError(
+                f"events made of the categories {', '.join(sorted(known))}, not {', '.join(unknown)}"
+            )
+        lacking = sorted(set(self.skewed_events) - set(self.events))
+        if lacking:
+            raise ValueError(f"skewed_events that are events; {', '.join(lacking)} is none")
+        return self
+
+
+PUBLISHED = (
+    "agency", "communion", "crime", "crime_pooled", "gender_labels", "markedness", "pata_captions", "perception",
+    "templates", "trident",
+)  # fmt: skip
+"""The suites of the papers; those of one's own list their words, and name events of their own."""
+
+_MODELS: dict[str, type[_Head]] = {"outcomes": _Listed, "labels": _Listed}
+"""Family -> what its files hold; the published families that build prompts in other ways have the head checked."""
+
+
+def read_suite_file(path: Path) -> dict[str, Any]:
+    """Return the content of a file of prompts.
+
+    Raises
+    ------
+    ConfigError
+        If it is no YAML, or does not hold what its family needs: with file, key, what was found and expected.
+    """
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            "a file of prompts is no YAML", where=path, found=" ".join(str(error).split())
+        ) from error
+    if not isinstance(content, dict):
+        raise ConfigError(
+            "a file of prompts holds no keys", where=path, found=repr(content), expected="id, family, …"
+        )
+    model = _MODELS.get(str(content.get("family")), _Head)
+    try:
+        found = model.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise ConfigError(
+            "a file of prompts is not right",
+            where=f"{path}, key {key}" if key else path,
+            found=None if first["type"] == "missing" or not key else repr(first["input"])[:200],
+            expected=first["msg"].removeprefix("Value error, "),
+        ) from error
+    if found.id != path.stem:
+        raise ConfigError(
+            "a suite is named as its file", where=f"{path}, key id", found=found.id, expected=path.stem
+        )
+    if path.stem not in PUBLISHED and found.family != "outcomes":
+        raise ConfigError(
+            "a suite of one's own lists words and events",
+            where=f"{path}, key family",
+            found=found.family,
+            expected="outcomes; the other families are those of the published suites alone",
+        )
+    return content
+
+
+# --- Prompt suites: the candidates of every probe, read from data files; their identity is their rendered
+# text.
+
+GENDERS = ("man", "woman")
+VALENCES = ("negative", "neutral", "positive")
+JUDGED = ("outcomes", "trident")
+"""The families of suites that a mitigation is judged by."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One text that an image can be assigned to.
+
+    Attributes
+    ----------
+    id : str
+        The label or word, unique in its suite.
+    text : str
+        The rendered prompt.
+    category : str
+        What kind of candidate it is: a class, a valence, `crime`, `negative` and so on.
+    word, template : str
+        In a templated suite: what fills the slot (empty where the slot is left out), and the template's name.
+    """
+
+    id: str
+    text: str
+    category: str
+    word: str = ""
+    template: str = ""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """An ordered set of candidates that are tested together.
+
+    Attributes
+    ----------
+    id : str
+        Name in `audit.yaml` and in the column `suite` of the metric table.
+    family : str
+        `trident`, `outcomes`, `labels`, `perception`, `markedness`, `templates` or `captions`: which metrics read it.
+    attribute : str or None
+        For `trident`: the record column that holds the class.
+    events : dict of str to tuple of str
+        For `outcomes`: event name to the categories that make it up.
+    skewed_events : tuple of str
+        Events for which Max Skew is defined; the others have a harm rate only.
+    scales : dict of str to tuple of str
+        For `perception`: dimension to its words. A word may belong to several.
+    """
+
+    id: str
+    family: str
+    version: int
+    source: str
+    candidates: tuple[Candidate, ...]
+    attribute: str | None = None
+    events: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    skewed_events: tuple[str, ...] = ()
+    scales: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def hash(self) -> str:
+        """Return the sha256 of all that its numbers depend on: prompts, roles, attribute, events."""
+        content = {
+            "candidates": [[c.id, c.text, c.category] for c in self.candidates],
+            "attribute": self.attribute,
+            "events": self.events,
+            "skewed_events": sorted(self.skewed_events),
+        }
+        return digest_json(content | ({"scales": self.scales} if self.scales else {}))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the rendered prompts in candidate order."""
+        return tuple(c.text for c in self.candidates)
+
+    def columns(self, *categories: str) -> list[int]:
+        """Return the positions of the candidates of the given categories."""
+        return [i for i, c in enumerate(self.candidates) if c.category in categories]
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """Return the names of the templates, in order; none where the suite is not templated."""
+        return tuple(dict.fromkeys(c.template for c in self.candidates if c.template))
+
+    @property
+    def class_labels(self) -> tuple[str, ...]:
+        """Return the labels of the `class` candidates, in order."""
+        return tuple(c.id for c in self.candidates if c.category == "class")
+
+    @property
+    def probes(self) -> tuple[Candidate, ...]:
+        """Return the candidates that are no class, in order; of a Trident suite each makes a test of its own."""
+        return tuple(c for c in self.candidates if c.category != "class")
+
+
+def with_article(word: str) -> str:
+    """Put `a` or `an` before a word by its first letter: `a thief`, `an individual`."""
+    return f"{'an' if word[0].lower() in 'aeiou' else 'a'} {word}"
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    path = Path(str(files("plumbline.catalog"))) / "suites" / f"{name}.yaml"
+    if not path.is_file():
+        raise ConfigError("there is no such prompt suite", found=name, expected=", ".join(suite_names()))
+    content = read_suite_file(path)
+    if name not in PUBLISHED:
+        _require_own_events(path, content)
+    return content
+
+
+def _require_own_events(path: Path, content: dict[str, Any]) -> None:
+    """Refuse a suite of one's own whose numbers would be mixed with published ones of the same event."""
+    published = {event for name in PUBLISHED for event in _read(name).get("events", ())}
+    if taken := sorted(published.intersection(content.get("events", ()))):
+        raise ConfigError(
+            "an event of a suite of one's own has the name of a published one",
+            where=f"{path}, key events",
+            found=", ".join(taken),
+            expected=f"another name, such as {path.stem}_{taken[0]}",
+        )
+
+
+def suite_names() -> tuple[str, ...]:
+    """Return the names that `load_suite` knows."""
+    folder = files("plumbline.catalog") / "suites"
+    listed = {item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")}
+    return tuple(sorted(listed | {"trident_composite"}))
+
+
+def shows_mitigation(name: str) -> bool:
+    """Return whether a suite is of the families that a mitigation is judged by."""
+    return _read(name.removesuffix("_composite"))["family"] in JUDGED
+
+
+def trident_class_sets() -> tuple[str, ...]:
+    """Return the names of the label sets that a Trident suite can be built on."""
+    return tuple(_read("trident")["classes"])
+
+
+@cache
+def load_suite(name: str, *, classes: str | None = None, wording: str = "released") -> Suite:
+    """Build one suite from its data file.
+
+    Parameters
+    ----------
+    name : str
+        One of `suite_names()`.
+    classes : str, optional
+        For the Trident suites: the label set, such as `fairface`.
+    wording : str
+        For the Trident suites: one of `wordings()`. The others have one wording.
+
+    Raises
+    ------
+    ConfigError
+        If the suite, the label set or the wording does not exist.
+    """
+    if name.startswith("trident"):
+        return _trident(name, classes, wording)
+    content = _read(name)
+    return Suite(
+        id=content["id"],
+        family=content["family"],
+        version=content["version"],
+        source=content["source"],
+        candidates=_CANDIDATES.get(content["family"], _listed)(content),
+        scales={scale: tuple(words) for scale, words in content.get("scales", {}).items()},
+        events={event: tuple(kinds) for event, kinds in content.get("events", {}).items()},
+        skewed_events=tuple(content.get("skewed_events", ())),
+    )
+
+
+def _listed(content: dict[str, Any]) -> tuple[Candidate, ...]:
+    return tuple(
+        Candidate(id=word, text=block["template"].format(with_article(word)), category=block["category"])
+        for block in content["candidates"]
+        for word in block["words"]
+    )
+
+
+def _templated(content: dict[str, Any], slots: list[tuple[str, str, str, str]]) -> tuple[Candidate, ...]:
+    """Fill every template with every slot: (what the id says of it, category, word, text in the slot)."""
+    return tuple(
+        Candidate(
+            id=f"{template}:{name}",
+            # A blank slot leaves no second space behind.
+            text=" ".join(text.format(filling).split()),
+            category=category,
+            word=word,
+            template=template,
+        )
+        for template, text in content["templates"].items()
+        for name, category, word, filling in slots
+    )
+
+
+def _of_scales(content: dict[str, Any]) -> tuple[Candidate, ...]:
+    words = dict.fromkeys(word for scale in content["scales"].values() for word in scale)
+    slots = [("blank", "blank", "", content["blank"]), *((word, "adjective", word, word) for word in words)]
+    return _templated(content, slots)
+
+
+def _of_marks(content: dict[str, Any]) -> tuple[Candidate, ...]:
+    """Return the unmarked prompts and those that name a label; `category` is then the label's attribute."""
+    slots = [("blank", "blank", "", content["blank"])]
+    for attribute, marks in content["marks"].items():
+        slots += [(f"{attribute}:{label}", attribute, label, word) for label, word in marks.items()]
+    return _templated(content, slots)
+
+
+def _of_tasks(content: dict[str, Any]) -> tuple[Candidate, ...]:
+    """Return the prompts of several tasks; `category` is `task:kind`."""
+    slots = [
+        (f"{task}:{word}", f"{task}:{kind}", word, with_article(word))
+        for task, kinds in content["tasks"].items()
+        for kind, words in kinds.items()
+        for word in words
+    ]
+    return _templated(content, slots)
+
+
+def _of_scenes(content: dict[str, Any]) -> tuple[Candidate, ...]:
+    """Return the captions of every scene, unchanged; `category` is `scene:attribute:pos` or `:neg`."""
+    return tuple(
+        Candidate(
+            id=f"{scene}:{attribute}:{side}:{number}", text=text, category=f"{scene}:{attribute}:{side}"
+        )
+        for scene, attributes in content["scenes"].items()
+        for attribute, sides in attributes.items()
+        for side, texts in sides.items()
+        for number, text in enumerate(texts, 1)
+    )
+
+
+_CANDIDATES = {
+    "perception": _of_scales,
+    "markedness": _of_marks,
+    "templates": _of_tasks,
+    "captions": _of_scenes,
+}
+"""Family of suites -> how its data file becomes candidates; the others list theirs."""
+
+
+def wordings() -> tuple[str, ...]:
+    """Return the named wordings of the Trident prompts, the default first."""
+    return tuple(_read("trident")["wordings"])
+
+
+def _trident(name: str, classes: str | None, wording: str) -> Suite:
+    content = _read("trident")
+    if wording not in content["wordings"]:
+        raise ConfigError(
+            "the Trident suite has no such wording", found=wording, expected=", ".join(wordings())
+        )
+    if classes not in content["classes"] or name not in ("trident", "trident_composite"):
+        raise ConfigError(
+            "the Trident suite needs a known label set",
+            found=f"{name} over {classes}",
+            expected=", ".join(content["classes"]),
+        )
+    chosen, style = content["classes"][classes], content["wordings"][wording]
+    words = {**chosen["labels"], **(chosen.get("readable", {}) if style.get("readable") else {})}
+    if name == "trident_composite":
+        words = {
+            f"{label}_{gender}": f"{text}_{gender}" for label, text in words.items() for gender in GENDERS
+        }
+    groups = [
+        Candidate(id=label, text=style["class"].format(text), category="class")
+        for label, text in words.items()
+    ]
+    probes = [
+        Candidate(id=word, text=style["probe"].format(with_article(word), bare=word), category=valence)
+        for valence in VALENCES
+        for word in content["probes"][valence]
+    ]
+    return Suite(
+        id=name,
+        family="trident",
+        version=content["version"],
+        source=content["source"],
+        candidates=(*groups, *probes),
+        attribute=chosen["attribute"],
+    )
+
+
+def all_suites() -> tuple[Suite, ...]:
+    """Return every suite, the Trident ones over every label set and in every wording, in a fixed order."""
+    built = [
+        load_suite(name, classes=classes, wording=wording)
+        for name in suite_names()
+        for classes in (trident_class_sets() if name.startswith("trident") else (None,))
+        for wording in (wordings() if name.startswith("trident") else ("released",))
+    ]
+    # A wording changes only some label sets.
+    return tuple({suite.hash: suite for suite in built}.values())
+
+
+def all_texts() -> tuple[str, ...]:
+    """Return every distinct prompt of every suite, in a fixed order: what `text_embeddings` embeds."""
+    return tuple(dict.fromkeys(text for suite in all_suites() for text in suite.texts))

@@ -1,0 +1,226 @@
+"""Loading whole models from disk: nothing is downloaded, nothing random is left."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plumbline.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import torch
+
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+
+# A torch Library takes its declarations back when it is collected.
+_declared: list[Any] = []
+
+
+def declare_missing_operators() -> bool:
+    """Make `import torchvision` work where its compiled operators do not load.
+
+    torchvision from PyPI is built against CUDA. Beside a torch that is not, its extension cannot be loaded
+    and its import stops with ``operator torchvision::nms does not exist``, though open_clip and transformers
+    use only its PIL transforms. Call this before the first import of torchvision, open_clip or transformers'
+    image processors. Nothing is declared where the real operators load, and a second call does nothing.
+
+    Returns
+    -------
+    bool
+        Whether the schemas had to be declared, by this call or an earlier one.
+    """
+    import torch
+
+    if _declared:
+        return True
+    if _operators_exist() or _extension_loads():
+        return False
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for schema in _SCHEMAS:
+        library.define(schema)
+    _declared.append(library)
+    return True
+
+
+def _operators_exist() -> bool:
+    import torch
+
+    return hasattr(torch.ops.torchvision, "nms")
+
+
+def _extension_loads() -> bool:
+    # find_spec of a top-level package does not import it, so the extension can be tried first.
+    import torch
+
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        return False
+    libraries = sorted(Path(spec.origin).parent.glob("_C.*"))
+    for library in libraries:
+        try:
+            torch.ops.load_library(str(library))
+        except (OSError, ImportError):
+            continue
+        if _operators_exist():
+            return True
+    return False
+
+
+# --- Models of open_clip and transformers, from this disk alone and whole: nothing is fetched, nothing
+# random is left.
+
+FROM_DISK: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+"""What every `from_pretrained` of transformers is told."""
+
+# What the libraries raise on files that they cannot make a model of, beside safetensors' own error.
+_NOT_LOADABLE = (
+    RuntimeError, ValueError, TypeError, OSError, KeyError, AttributeError, ImportError, AssertionError,
+)  # fmt: skip
+
+
+def ready_libraries() -> None:
+    """Make this process ready to import open_clip or transformers: neither downloads anything from here on.
+
+    A run uses what is on disk, whatever the environment says.
+    """
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from huggingface_hub import constants
+
+    # The variable is read once, at import, which may have been long ago.
+    constants.HF_HUB_OFFLINE = True
+    declare_missing_operators()
+
+
+@contextmanager
+def loading(what: str, *, where: Path, expected: str) -> Iterator[None]:
+    """Turn whatever a library raises on the files of a checkpoint into one error.
+
+    Parameters
+    ----------
+    what : str
+        What could not be done, for the message.
+
+    Raises
+    ------
+    CheckpointError
+    """
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (*_NOT_LOADABLE, SafetensorError) as error:
+        said = str(error).strip()
+        raise CheckpointError(
+            what,
+            where=where,
+            found=said.splitlines()[0] if said else type(error).__name__,
+            expected=expected,
+            hint=_remedy(error, damaged=isinstance(error, SafetensorError)),
+        ) from error
+
+
+def _remedy(error: Exception, *, damaged: bool) -> str | None:
+    if damaged:
+        return "the weights file is cut short or damaged: copy or fetch the checkpoint again"
+    return "a tokenizer.model needs the package sentencepiece" if "sentencepiece" in str(error) else None
+
+
+def whole_model(
+    model_class: Any,
+    folder: Path,
+    *,
+    dtype: str,
+    weights: Path,
+    of: str,
+    may_be_left: Callable[[str], object],
+    attention: str | None = None,
+    **options: Any,
+) -> Any:
+    """Return a model of transformers with the weights of a folder, all of them.
+
+    Parameters
+    ----------
+    model_class : class of transformers
+    dtype : str
+        Such as `float32`.
+    weights, of, may_be_left
+        As in `require_every_weight`.
+    attention : str, optional
+        Its implementation; by default torch's own where the class has that, else the plain one. It is said here, so
+        that no configuration says another; these two need nothing but torch.
+    options
+        What else `from_pretrained` is told.
+
+    Raises
+    ------
+    CheckpointError
+        If weights are absent from the files, or the files have others.
+    """
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    model, info = model_class.from_pretrained(
+        folder,
+        use_safetensors=True,
+        dtype=getattr(torch, dtype),
+        output_loading_info=True,
+        attn_implementation=attention or ("sdpa" if model_class._supports_sdpa else "eager"),
+        **FROM_DISK,
+        **options,
+    )
+    require_every_weight(info, where=weights, of=of, may_be_left=may_be_left)
+    return model
+
+
+def require_every_weight(
+    info: Mapping[str, Any], *, where: Path, of: str, may_be_left: Callable[[str], object]
+) -> None:
+    """Refuse a model of which some weights are not those of its files, or the files hold more.
+
+    transformers fills in what is absent with random numbers, and only logs it.
+
+    Parameters
+    ----------
+    info : mapping
+        What `from_pretrained(..., output_loading_info=True)` says.
+    where : Path
+        The weights, or their folder.
+    of : str
+        Whose weights are expected, such as a class of transformers.
+    may_be_left : callable
+        Given the name of a weight that the model lacks: whether the files may hold it all the same.
+
+    Raises
+    ------
+    CheckpointError
+        With the names of the weights.
+    """
+    problems = {
+        "absent from the files": info["missing_keys"],
+        "not in the model": [name for name in info["unexpected_keys"] if not may_be_left(name)],
+        "of another shape": info["mismatched_keys"],
+    }
+    for problem, names in problems.items():
+        if names:
+            listed = sorted(str(name) for name in names)
+            raise CheckpointError(
+                f"{len(listed)} weight(s) are {problem}; transformers would go on with random ones",
+                where=where,
+                found=", ".join(listed[:5]) + (" …" if len(listed) > 5 else ""),
+                expected=f"exactly the weights of {of}",
+            )
+
+
+def own_memory(model: torch.nn.Module) -> None:
+    """Copy weights and buffers once; on a CPU they would else follow whatever is written into the mapped file."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        # Tied weights are one tensor, met once, and so they stay tied.
+        tensor.data = tensor.data.clone()

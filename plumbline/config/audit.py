@@ -1,0 +1,386 @@
+"""What an audit file says as a whole: its parts, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
+
+from plumbline.catalog.suites import shows_mitigation
+from plumbline.config.entries import (
+    AuditEntry,
+    DatasetEntry,
+    EncoderEntry,
+    Engine,
+    GenerateEntry,
+    Generation,
+    Language,
+    LvlmEntry,
+    Statistics,
+    Storage,
+    Thresholds,
+    Watch,
+)
+from plumbline.config.parts import Part, suggestion, unfit
+from plumbline.config.values import SLUG, MitigationId, Slug
+from plumbline.digests import digest_json
+from plumbline.mitigations.registry import DEFAULT_MITIGATIONS, AnyMitigation
+from plumbline.scorers.kinds import AnyScorer
+from plumbline.scorers.offline import OfflineSettings
+
+
+class Audit(Part):
+    """The whole audit file."""
+
+    title: str = Field(default="A Plumbline audit", description="heads the report")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="auto: a GPU where there is one"
+    )
+    labeller: Slug | None = Field(
+        default=None,
+        description="the encoder that guesses man or woman for the mixed Trident tests; the first of `encoders` "
+        "when absent",
+    )
+    storage: Storage = Field(default=Storage(), description="where results live")
+    engine: Engine = Field(default=Engine(), description="how models run")
+    statistics: Statistics = Field(default=Statistics(), description="intervals, tests, seed")
+    mitigations: dict[MitigationId, AnyMitigation] = Field(
+        default=DEFAULT_MITIGATIONS, description="what is tried, by an id of yours; `{}` tries nothing"
+    )
+    thresholds: Thresholds = Field(default=Thresholds(), description="limits of the checks")
+    datasets: dict[Slug, DatasetEntry] = Field(description="by an id of yours")
+    encoders: dict[Slug, EncoderEntry] = Field(
+        default_factory=dict, description="by an id of yours: models that compare images with texts"
+    )
+    audit: tuple[AuditEntry, ...] = Field(
+        default=(), description="which encoders are asked what on which datasets"
+    )
+    lvlms: dict[Slug, LvlmEntry] = Field(
+        default_factory=dict, description="by an id of yours: models that answer in words"
+    )
+    scorers: dict[Slug, AnyScorer] = Field(
+        default={"offline": OfflineSettings()},
+        description="what scores generated texts; the first is the one that headlines use",
+    )
+    generate: tuple[GenerateEntry, ...] = Field(
+        default=(), description="which of them are asked what about which images"
+    )
+    generation: Generation = Field(
+        default=Generation(), description="how texts are drawn, and how many at most"
+    )
+    language: Language = Field(default=Language(), description="how words are counted and who judges them")
+    watch: Watch | None = Field(default=None, description="a folder whose checkpoints are audited too")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_encoder_labels(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or content.get("labeller") is not None or not content.get("audit"):
+            return content
+        encoders = content.get("encoders")
+        first = next(iter(encoders), None) if isinstance(encoders, dict) else None
+        # An id that is not one is a mistake of its own.
+        return {**content, "labeller": first} if first and SLUG.fullmatch(str(first)) else content
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Audit:
+        if mistakes := unfit_parts(self):
+            raise ValidationError.from_exception_data("Audit", mistakes)
+        return self
+
+    def rectangle(self, entry: AuditEntry) -> list[tuple[str, str]]:
+        """Return the (dataset, encoder) that an entry asks something of."""
+        datasets = self.datasets if entry.datasets == "all" else entry.datasets
+        encoders = self.encoders if entry.encoders == "all" else entry.encoders
+        return [(dataset, encoder) for dataset in datasets for encoder in encoders]
+
+    @cached_property
+    def class_sets(self) -> dict[str, str]:
+        """Return dataset -> Trident label set, for the datasets that have one."""
+        declared = {name: entry.open_reader().declaration.class_set for name, entry in self.datasets.items()}
+        return {name: class_set for name, class_set in declared.items() if class_set is not None}
+
+    @cached_property
+    def named(self) -> frozenset[tuple[str, str, str]]:
+        """Return the (dataset, encoder, suite) that some entry asks for by the suite's name.
+
+        An entry without `suites` means every suite that the encoder can answer; a named one must be answered.
+        """
+        return frozenset(
+            (*cell, suite)
+            for entry in self.audit
+            if "suites" in entry.model_fields_set
+            for cell in self.rectangle(entry)
+            for suite in entry.suites
+        )
+
+    def uses_automatic_labels(self, dataset: str) -> bool:
+        """Return whether something asked of a dataset, or demanded of it, depends on automatic gender labels."""
+        asked = {suite for (of, _), suites in self.cells.items() if of == dataset for suite in suites}
+        demanded = self.datasets[dataset].balance if dataset in self.datasets else {}
+        return bool(asked.intersection(TRIDENT_SUITES)) or any(key.endswith("_gender") for key in demanded)
+
+    @cached_property
+    def mitigated(self) -> dict[tuple[str, str], dict[str, bool]]:
+        """Return (dataset, encoder) -> id of each mitigation that is tried on it -> whether an entry names it.
+
+        An entry without `mitigations` means every one that the encoder and the dataset allow, if it asks for a suite
+        that shows what they change; a named one must be possible.
+        """
+        joined: dict[tuple[str, str], dict[str, bool]] = {}
+        for entry in self.audit:
+            named = entry.mitigations != "all"
+            if not named and not any(map(shows_mitigation, entry.suites)):
+                continue
+            for cell in self.rectangle(entry):
+                tried = joined.setdefault(cell, {})
+                for name in entry.mitigations if named else self.mitigations:
+                    tried[name] = tried.get(name, False) or named
+        return joined
+
+    @cached_property
+    def twins(self) -> dict[str, tuple[str, ...]]:
+        """Return language model -> the models that were built on it."""
+        built: dict[str, tuple[str, ...]] = {}
+        for name, entry in self.lvlms.items():
+            if entry.twin is not None:
+                built[entry.twin] = (*built.get(entry.twin, ()), name)
+        return built
+
+    @cached_property
+    def designs(self) -> dict[tuple[str, str], tuple[GenerateEntry, ...]]:
+        """Return (model, dataset) -> what it is asked about it, in file order, language models after the others.
+
+        A language model that others were built on is asked what they are asked of `TWIN_PROMPT`, without instructions.
+        """
+        joined: dict[tuple[str, str], tuple[GenerateEntry, ...]] = {}
+        seeing = [name for name in self.lvlms if name not in self.twins]
+        for entry in self.generate:
+            for model in seeing if entry.lvlms == "all" else entry.lvlms:
+                for dataset in entry.datasets:
+                    joined[model, dataset] = (*joined.get((model, dataset), ()), entry)
+        for twin, built in self.twins.items():
+            for model, dataset in [key for key in joined if key[0] in built]:
+                asked = tuple(entry for entry in joined[model, dataset] if entry.asks_twins)
+                joined[twin, dataset] = (*joined.get((twin, dataset), ()), *asked)
+        kept = {
+            key: tuple(e for e in dict.fromkeys(entries) if key[0] not in self.twins or e.asks_twins)
+            for key, entries in joined.items()
+        }
+        return {key: entries for key, entries in kept.items() if entries}
+
+    @cached_property
+    def asked_models(self) -> tuple[str, ...]:
+        """Return the generative models that are asked anything, in the order of `designs`."""
+        return tuple(dict.fromkeys(model for model, _ in self.designs))
+
+    @property
+    def tells_of_encoders(self) -> bool:
+        """Return whether commands tell how encoders stand: also where nothing at all is asked, so that it is seen."""
+        return bool(self.cells) or not self.designs
+
+    @cached_property
+    def asked_datasets(self) -> tuple[str, ...]:
+        """Return the datasets that a generative model is asked about."""
+        return tuple(dict.fromkeys(dataset for _, dataset in self.designs))
+
+    @cached_property
+    def used_datasets(self) -> tuple[str, ...]:
+        """Return the datasets that an encoder or a generative model is audited on."""
+        of_encoders = (dataset for dataset, _ in self.cells)
+        return tuple(dict.fromkeys((*of_encoders, *self.asked_datasets)))
+
+    @cached_property
+    def used_encoders(self) -> tuple[str, ...]:
+        """Return the encoders that are audited on a dataset; the one that labels genders need not be among them."""
+        return tuple(dict.fromkeys(encoder for _, encoder in self.cells))
+
+    def can_answer(self, dataset: str, suite: str) -> bool:
+        """Return whether a dataset has what a suite needs: a label set, or scenes."""
+        if suite in TRIDENT_SUITES:
+            return dataset in self.class_sets
+        return suite not in SCENE_SUITES or dataset in self.with_scenes
+
+    @cached_property
+    def with_scenes(self) -> frozenset[str]:
+        """Return the datasets whose images are listed by scene."""
+        declared = {name: entry.open_reader().declaration for name, entry in self.datasets.items()}
+        return frozenset(name for name, found in declared.items() if "scene" in found.filled)
+
+    @cached_property
+    def cells(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Return (dataset, encoder) -> suites, in file order; suites of overlapping entries are joined.
+
+        The Trident suites are asked of datasets that have a label set, captions of scenes of those that have scenes;
+        a cell left without suites is none.
+        """
+        joined: dict[tuple[str, str], dict[str, None]] = {}
+        for entry in self.audit:
+            for cell in self.rectangle(entry):
+                fitting = [suite for suite in entry.suites if self.can_answer(cell[0], suite)]
+                joined.setdefault(cell, {}).update(dict.fromkeys(fitting))
+        return {cell: tuple(suites) for cell, suites in joined.items() if suites}
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the sha256 of the resolved file: defaults filled in, what cannot move a number left out."""
+        left_out: Any = {
+            "storage": {"root"},
+            "engine": {"workers"},
+            "title": True,
+            "generation": {"limit"},
+            "thresholds": {"regression"},
+        }
+        return digest_json(self.model_dump(mode="json", exclude=left_out))
+
+
+# --- The audit file's watched folder: what is dropped into it is audited as a model that the file already
+# names.
+
+_OF_THE_TEMPLATE = ("family", "wording")
+"""What a found checkpoint shares with the entry that it is audited like; design factors are facts of that one alone."""
+
+
+def with_watched(audit: Audit, found: Mapping[str, str]) -> Audit:
+    """Return the audit file with the checkpoints that were found, asked for wherever `like` is.
+
+    Parameters
+    ----------
+    found : mapping of str to str
+        Id -> folder. Ids that the audit file has itself are left out.
+    """
+    known = {*audit.encoders, *audit.lvlms}
+    added = {name: folder for name, folder in found.items() if name not in known}
+    if audit.watch is None or not added:
+        return audit
+    like = audit.watch.like
+    kind, asking = ("encoders", "audit") if like in audit.encoders else ("lvlms", "generate")
+    content: dict[str, Any] = audit.model_dump(mode="json", exclude_unset=True)
+    template = content[kind][like]
+    shared = {name: template[name] for name in _OF_THE_TEMPLATE if name in template}
+    content[kind] |= {name: {"address": f"local-dir:{folder}", **shared} for name, folder in added.items()}
+    for entry in content.get(asking, ()):
+        if like in entry.get(kind, ()) and entry[kind] != "all":
+            entry[kind] = [*entry[kind], *added]
+    return type(audit).model_validate(content)
+
+
+# --- How the parts of an audit file fit together: names that exist, suites that a dataset can answer,
+# models apart.
+
+_BASE, _COMPOSITE = "trident", "trident_composite"
+TRIDENT_SUITES = (_BASE, _COMPOSITE)
+"""Suites of datasets that have a label set."""
+
+SCENE_SUITES = ("pata_captions",)
+"""Suites of datasets that have scenes."""
+
+
+class _Named(NamedTuple):
+    """A name that stands somewhere in the file, and the names that would be right there."""
+
+    location: tuple[str | int, ...]
+    name: str
+    defined: tuple[str, ...]
+
+
+def unfit_parts(audit: Audit) -> list[InitErrorDetails]:
+    """Return every mistake of parts that are right by themselves and do not fit the others."""
+    mistakes = [*_empty_choices(audit), *_undefined_names(audit), *_models_alike(audit)]
+    # Cells are made of defined names only.
+    return mistakes or [*_unfit_datasets(audit), *_composites_alone(audit)]
+
+
+def _empty_choices(audit: Audit) -> Iterator[InitErrorDetails]:
+    if audit.audit and not audit.encoders:
+        yield unfit(("encoders",), {}, "at least one encoder: `audit` asks encoders, `generate` asks `lvlms`")
+    for i, entry in enumerate(audit.audit):
+        for key, defined in (("encoders", audit.encoders), ("datasets", audit.datasets)):
+            if not getattr(entry, key):
+                yield unfit(("audit", i, key), [], f"`all`, or at least one of {', '.join(defined)}")
+
+
+def _undefined_names(audit: Audit) -> Iterator[InitErrorDetails]:
+    for location, name, defined in (*_names_of_encoders(audit), *_names_of_generation(audit)):
+        if name not in defined:
+            yield unfit(location, name, f"one of {', '.join(defined)}{suggestion(name, defined)}")
+
+
+def _names_of_encoders(audit: Audit) -> Iterator[_Named]:
+    encoders = tuple(audit.encoders)
+    if audit.labeller is not None:
+        yield _Named(("labeller",), audit.labeller, encoders)
+    defined = {
+        "encoders": encoders,
+        "datasets": tuple(audit.datasets),
+        "mitigations": tuple(audit.mitigations),
+    }
+    for i, entry in enumerate(audit.audit):
+        for key, names in defined.items():
+            yield from _chosen(getattr(entry, key), ("audit", i, key), names)
+    if audit.watch is not None:
+        here = tuple(name for name, entry in audit.lvlms.items() if entry.address is not None)
+        yield _Named(("watch", "like"), audit.watch.like, (*encoders, *here))
+
+
+def _names_of_generation(audit: Audit) -> Iterator[_Named]:
+    models, datasets = tuple(audit.lvlms), tuple(audit.datasets)
+    for name, entry in audit.lvlms.items():
+        if entry.twin:
+            yield _Named(("lvlms", name, "twin"), entry.twin, models)
+    for i, asked in enumerate(audit.generate):
+        yield from _chosen(asked.lvlms, ("generate", i, "lvlms"), models)
+        yield from _chosen(asked.datasets, ("generate", i, "datasets"), datasets)
+
+
+def _chosen(
+    names: str | tuple[str, ...], key: tuple[str | int, ...], defined: tuple[str, ...]
+) -> list[_Named]:
+    return [_Named((*key, j), name, defined) for j, name in enumerate(() if names == "all" else names)]
+
+
+def _models_alike(audit: Audit) -> Iterator[InitErrorDetails]:
+    """Say models that could be taken for another: of an encoder's id, or of one served name at other addresses."""
+    first: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for name, entry in audit.lvlms.items():
+        if name in audit.encoders:
+            yield unfit(("lvlms", name), name, "an id that no encoder has: both stand in one column")
+        if entry.endpoint is None:
+            continue
+        known, urls = first.setdefault(entry.endpoint.model, (name, entry.endpoint.urls))
+        if urls != entry.endpoint.urls:
+            yield unfit(
+                ("lvlms", name, "endpoint", "model"),
+                entry.endpoint.model,
+                f"a name that no other model is served under, as `{known}` is; or all addresses in one entry",
+            )
+
+
+def _unfit_datasets(audit: Audit) -> Iterator[InitErrorDetails]:
+    needs = {
+        **dict.fromkeys(TRIDENT_SUITES, ("the Trident suites need a label set", list(audit.class_sets))),
+        **dict.fromkeys(SCENE_SUITES, ("captions of scenes need scenes", sorted(audit.with_scenes))),
+    }
+    for i, entry in enumerate(audit.audit):
+        named = entry.datasets if entry.datasets != "all" and "suites" in entry.model_fields_set else ()
+        for suite in (suite for suite in entry.suites if suite in needs):
+            why, having = needs[suite]
+            if lacking := [name for name in named if not audit.can_answer(name, suite)]:
+                yield unfit(
+                    ("audit", i, "suites", entry.suites.index(suite)),
+                    suite,
+                    f"suites of prompts alone for {', '.join(lacking)}: {why}, which {', '.join(having)} have",
+                )
+
+
+def _composites_alone(audit: Audit) -> Iterator[InitErrorDetails]:
+    lacking = {cell for cell, suites in audit.cells.items() if _COMPOSITE in suites and _BASE not in suites}
+    for i, entry in enumerate(audit.audit):
+        if _COMPOSITE in entry.suites and lacking.intersection(audit.rectangle(entry)):
+            yield unfit(
+                ("audit", i, "suites", entry.suites.index(_COMPOSITE)),
+                _COMPOSITE,
+                f"`{_BASE}` beside it for the same datasets and encoders: alone it has no results",
+            )

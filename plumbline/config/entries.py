@@ -1,0 +1,318 @@
+"""Entries of the audit file: datasets, encoders, generative models, thresholds, statistics."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Literal, cast
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from plumbline.catalog.prompts import Kind, prompt_ids
+from plumbline.catalog.schema import NO_INSTRUCTION
+from plumbline.config.parts import Part
+from plumbline.config.values import (
+    AUDITED_SUITES,
+    PROMPT_KINDS,
+    BalancedLabel,
+    CheckpointAddress,
+    FamilyName,
+    FilterName,
+    InstructionName,
+    PromptName,
+    ReaderName,
+    Root,
+    Shares,
+    Slug,
+    SourceName,
+    SuiteName,
+    SuiteNames,
+    Wording,
+)
+from plumbline.datasets.folder import ColumnMap
+from plumbline.datasets.records import Reader
+from plumbline.datasets.registry import MAPPED, reader_for
+from plumbline.digests import digest_json
+from plumbline.generators.backend import Decoding
+from plumbline.http.settings import EndpointSettings
+
+
+class DatasetEntry(Part):
+    """A dataset: its reader, its folder, and the shares its labels must have before anything is computed on it."""
+
+    reader: ReaderName = Field(description="how the folder is read")
+    root: Root = Field(
+        description="a folder, `hf-hub:datasets/ORG/NAME@COMMIT`, or `planted:NAME` for one of the planted world"
+    )
+    balance: dict[BalancedLabel, Shares] = Field(
+        default_factory=dict,
+        description="record column, or `COLUMN_gender` with the automatic label -> allowed share of each label",
+    )
+    filters: dict[SuiteName, FilterName] = Field(
+        default_factory=dict, description="suite -> named row filter"
+    )
+    padding: float | None = Field(
+        default=None, description="FairFace exists with 0.25 and 1.25: part of its identity"
+    )
+    quarantine_rate: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="in place of `thresholds.quarantine_rate`, as for a list with dead links",
+    )
+    map: ColumnMap | None = Field(
+        default=None, description="for the reader `folder`: which column of its table is what"
+    )
+
+    @model_validator(mode="after")
+    def _map_fits(self) -> DatasetEntry:
+        if (self.reader == MAPPED) != (self.map is not None):
+            raise ValueError(f"`map` with the reader `{MAPPED}`, and only with it")
+        return self
+
+    @property
+    def read_as(self) -> str:
+        """Return the digest of what is read and how: what is stored under a dataset's name may be of other data."""
+        return digest_json(self.model_dump(mode="json", include={"reader", "root", "map", "padding"}))
+
+    def open_reader(self) -> Reader:
+        """Return the reader of this dataset."""
+        return reader_for(self.reader, self.map)
+
+
+class EncoderEntry(Part):
+    """A checkpoint: `local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or an open_clip `ARCHITECTURE/TAG`; see `families`.
+
+    `@fetched` in place of a commit: that of the first `plumbline fetch`.
+    """
+
+    address: CheckpointAddress = Field(
+        description="`local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or `ARCHITECTURE/TAG`"
+    )
+    family: FamilyName | None = Field(
+        default=None, description="which library reads it; found from its files when absent"
+    )
+    factors: dict[str, str] = Field(
+        default_factory=dict, description="design factors, such as size or data source"
+    )
+    wording: Wording | None = Field(
+        default=None, description="of the Trident prompts; that of the encoder's family when absent"
+    )
+    planted_source: SourceName | None = Field(
+        default=None, description="for checkpoints of the planted world: their source"
+    )
+
+
+class AuditEntry(Part):
+    """One rectangle of the grid: these encoders on these datasets, with these suites and mitigations."""
+
+    encoders: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `encoders`")
+    datasets: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `datasets`")
+    suites: SuiteNames = Field(
+        default=AUDITED_SUITES,
+        description="what is asked; when absent all that the encoder and the dataset can answer",
+    )
+    mitigations: Literal["all"] | tuple[Slug, ...] = Field(
+        default="all", description="ids of `mitigations`; none are tried where the list is empty"
+    )
+
+
+class Storage(Part):
+    """Where results live and how arrays are cut."""
+
+    root: str | None = Field(
+        default=None, description="folder or fsspec address; `.plumbline/lake` when absent"
+    )
+    shard_rows: int = Field(
+        default=4096, ge=1, description="images of a shard: what an interruption can cost"
+    )
+
+
+class Engine(Part):
+    """How models run. What could move a number is part of the cache key."""
+
+    batch_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="images of a forward pass; when absent 64 on a CPU, found once on a GPU",
+    )
+    workers: int | None = Field(default=None, ge=1, description="decoding threads; one per core when absent")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto", description="auto: bfloat16 on a GPU, float32 on a CPU"
+    )
+    compile: bool = Field(default=False, description="run the models through torch.compile")
+    decoder: Literal["pillow", "fast"] = Field(
+        default="pillow",
+        description="fast: another JPEG decoder where an encoder only resizes and crops, if embeddings agree",
+    )
+
+
+class Statistics(Part):
+    """How uncertainty is computed."""
+
+    seed: int = Field(default=20260801, ge=0, description="the same seed gives the same numbers")
+    resamples: int = Field(default=10_000, ge=100, description="of bootstraps")
+    permutations: int = Field(default=10_000, ge=100, description="of tests")
+    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="of intervals")
+    min_group: int = Field(default=30, ge=1, description="images; a smaller group is flagged")
+    label_margin: float = Field(
+        default=0.2,
+        ge=0,
+        lt=1,
+        description="automatic labels closer than this are left out in a second reading",
+    )
+
+
+class Thresholds(Part):
+    """Limits of the quality checks."""
+
+    label_error: float = Field(
+        default=0.15, ge=0, le=1, description="largest automatic-label error rate of a group"
+    )
+    quarantine_rate: float = Field(
+        default=0.05, ge=0, le=1, description="largest share of files not accepted"
+    )
+    regression: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default={"max_skew": 0.25, "parity_difference": 0.05, "harm_rate": 0.02, "max_toxicity": 0.05},
+        description="metric -> how far it may move away from what is fair between two audits",
+    )
+
+    @field_validator("regression")
+    @classmethod
+    def _known_metrics(cls, limits: dict[str, float]) -> dict[str, float]:
+        from plumbline.provenance.diff.tables import directed_metrics
+
+        known = directed_metrics()
+        if unknown := [name for name in limits if name not in known]:
+            raise PydanticCustomError(
+                "unknown_metric", "{expected}", {"expected": f"for {unknown[0]}: one of {', '.join(known)}"}
+            )
+        return limits
+
+
+class Watch(Part):
+    """A folder into which checkpoints are dropped, each a folder named by its id."""
+
+    folder: str = Field(
+        description="holds a folder for each checkpoint; relative paths start at the checkout"
+    )
+    like: Slug = Field(description="id of the encoder or local generative model that they are audited like")
+
+
+# --- The audit file's part on generation: models that answer, what they are asked, who scores and judges.
+
+TWIN_PROMPT = "characteristics"
+"""What a language model is asked beside the models that were built on it."""
+
+
+class LvlmEntry(Part):
+    """A model that answers: a checkpoint on this disk, or an OpenAI-compatible endpoint."""
+
+    address: CheckpointAddress | None = Field(
+        default=None, description="`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`"
+    )
+    endpoint: EndpointSettings | None = Field(
+        default=None, description="one model behind one or several `/v1/chat/completions`"
+    )
+    twin: Slug | None = Field(
+        default=None,
+        description="id of the language model that it was built on; that is told in words what is pictured",
+    )
+    planted_source: SourceName | None = Field(
+        default=None, description="for checkpoints of the planted world: their source"
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> LvlmEntry:
+        if (self.address is None) == (self.endpoint is None):
+            raise ValueError("either `address` or `endpoint`")
+        return self
+
+
+class GenerateEntry(Part):
+    """One design: these models about these images, each prompt with each instruction and each seed."""
+
+    lvlms: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `lvlms`")
+    datasets: tuple[Slug, ...] = Field(description="ids of `datasets`")
+    subsets: Literal["all"] | tuple[str, ...] = Field(
+        default="all", description="parts of a dataset, as its reader names them"
+    )
+    prompts: tuple[PromptName, ...] = Field(
+        default=("main",), min_length=1, description="ids of prompts, or main, additional, numeric"
+    )
+    instructions: tuple[InstructionName, ...] = Field(
+        default=(NO_INSTRUCTION,), min_length=1, description="ids of instructions that go before a prompt"
+    )
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        default=(0, 1, 2), min_length=1, description="an answer each"
+    )
+    occupations: tuple[str, ...] | None = Field(default=None, description="only these")
+    sets_per_occupation: int | None = Field(default=None, ge=1, description="at most so many sets of each")
+
+    @cached_property
+    def prompt_ids(self) -> tuple[str, ...]:
+        """Return the prompts, kinds replaced by their members, each once."""
+        named = (
+            ids
+            for name in self.prompts
+            for ids in (prompt_ids(cast("Kind", name)) if name in PROMPT_KINDS else (name,))
+        )
+        return tuple(dict.fromkeys(named))
+
+    @property
+    def asks_twins(self) -> bool:
+        """Return whether a language model is asked too: it gets one prompt, as it is."""
+        return TWIN_PROMPT in self.prompt_ids and NO_INSTRUCTION in self.instructions
+
+
+class DecodingSettings(Part):
+    """How tokens are drawn; the same for every local model. transformers samples with a silent `top_k` of 50."""
+
+    max_new_tokens: int = Field(default=512, ge=1, description="of an answer")
+    temperature: float = Field(default=0.75, ge=0, description="0 takes the likeliest token")
+    top_k: int = Field(default=50, ge=0, description="likeliest tokens that are drawn from; 0: all")
+    top_p: float = Field(default=1.0, gt=0, le=1, description="share of probability that is drawn from")
+
+    @property
+    def decoding(self) -> Decoding:
+        """Return it as the backends take it."""
+        return Decoding(**self.model_dump())
+
+
+class Limit(Part):
+    """The largest plan that an audit may start; without a number there is no limit."""
+
+    rows: int | None = Field(default=None, ge=0, description="answers")
+    tokens: int | None = Field(default=None, ge=0, description="read and written")
+    hours: float | None = Field(default=None, ge=0, description="at the rates of `plumbline plan`")
+    cost: float | None = Field(default=None, ge=0, description="in the currency of the endpoints' prices")
+
+
+class Generation(Part):
+    """How texts are generated."""
+
+    decoding: DecodingSettings = Field(default=DecodingSettings(), description="how tokens are drawn")
+    slice_images: int = Field(default=5000, ge=1, description="images of a slice; a set is never cut")
+    limit: Limit = Field(default=Limit(), description="the largest plan that may start")
+
+
+class Language(Part):
+    """How words are counted and who judges them."""
+
+    min_count: int = Field(default=10, ge=1, description="3 for small samples of an API")
+    association_threshold: float = Field(default=1.0, description="of PMI, above which a word is a group's")
+    log_base: float = Field(default=2.0, gt=1, description="of PMI")
+    min_sets: int = Field(
+        default=35, ge=1, description="counterfactual sets; an occupation with fewer is left out"
+    )
+    most_unreadable: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="largest share of ratings without a number; above it they are undefined",
+    )
+    dictionaries: str | None = Field(default=None, description="your copy of the SADCAT dictionaries, a CSV")
+    annotations: str | None = Field(default=None, description="a CSV of human annotations")
+    judge: EndpointSettings | None = Field(
+        default=None, description="the model that names stereotypes; without it that column says so"
+    )

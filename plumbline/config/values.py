@@ -1,0 +1,104 @@
+"""The kinds of values in an audit file; each knows what it may be, and says so of a value that it is not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from plumbline.catalog.prompts import instruction_ids, prompt_ids
+from plumbline.catalog.suites import suite_names, wordings
+from plumbline.checkpoints.addresses import parse_address
+from plumbline.config.parts import suggestion
+from plumbline.datasets.filters import filter_names
+from plumbline.datasets.records import LABEL_COLUMNS
+from plumbline.datasets.registry import reader_names
+from plumbline.datasets.sources import HUB, parse_dataset_address
+from plumbline.encoders.families import FAMILIES
+from plumbline.errors import CheckpointError, DatasetError
+from plumbline.world.folders import KINDS, PLANTED
+from plumbline.world.sources import source_names
+
+SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*")
+AUDITED_SUITES = tuple(name for name in suite_names() if name != "gender_labels")
+"""What an audit can compute; the gender labels are made once for a dataset."""
+_BALANCED = (*LABEL_COLUMNS, *(f"{column}_gender" for column in LABEL_COLUMNS if column != "gender"))
+
+
+def _slug(value: str) -> str:
+    if not SLUG.fullmatch(value):
+        raise ValueError(
+            "an id is lower-case letters, digits, `.`, `_` and `-`, and starts with a letter or digit"
+        )
+    return value
+
+
+def _share_range(value: tuple[float, float]) -> tuple[float, float]:
+    if not 0 <= value[0] < value[1] <= 1:
+        raise ValueError("a range of shares is [low, high] with 0 <= low < high <= 1")
+    return value
+
+
+def _one_of(known: tuple[str, ...]) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in known:
+            raise ValueError(f"one of {', '.join(known)}{suggestion(value, known)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _root(value: str) -> str:
+    name = value.removeprefix(PLANTED)
+    if name != value and name not in KINDS:
+        worlds = tuple(PLANTED + kind for kind in KINDS)
+        raise ValueError(f"a folder, or one of {', '.join(worlds)}{suggestion(value, worlds)}")
+    if value.startswith(HUB):
+        try:
+            parse_dataset_address(value)
+        except DatasetError as error:
+            raise ValueError(f"{error.expected} ({error.what})") from error
+    if not value.strip():
+        raise ValueError("a folder")
+    return value
+
+
+def _address(value: str) -> str:
+    try:
+        parse_address(value, project=Path())
+    except CheckpointError as error:
+        raise ValueError(f"{error.expected} ({error.what})") from error
+    return value
+
+
+def _some(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        raise ValueError(f"at least one of {', '.join(AUDITED_SUITES)}; without the key all are meant")
+    return value
+
+
+def _condition(value: str) -> str:
+    if value.startswith("before"):
+        raise ValueError("an id that does not begin with `before`, which names the checkpoint as it is")
+    return value
+
+
+Slug = Annotated[str, AfterValidator(_slug)]
+MitigationId = Annotated[Slug, AfterValidator(_condition)]
+Shares = Annotated[tuple[float, float], AfterValidator(_share_range)]
+SuiteName = Annotated[str, _one_of(AUDITED_SUITES)]
+ReaderName = Annotated[str, _one_of(reader_names())]
+FilterName = Annotated[str, _one_of(filter_names())]
+FamilyName = Annotated[str, _one_of(tuple(FAMILIES))]
+Wording = Annotated[str, _one_of(wordings())]
+SourceName = Annotated[str, _one_of(source_names())]
+BalancedLabel = Annotated[str, _one_of(_BALANCED)]
+Root = Annotated[str, AfterValidator(_root)]
+CheckpointAddress = Annotated[str, AfterValidator(_address)]
+PROMPT_KINDS = ("main", "additional", "numeric")
+"""What may stand for several prompts."""
+PromptName = Annotated[str, _one_of((*PROMPT_KINDS, *prompt_ids("all")))]
+InstructionName = Annotated[str, _one_of(instruction_ids())]
+SuiteNames = Annotated[tuple[SuiteName, ...], AfterValidator(_some)]

@@ -1,1 +1,0 @@
-"""What changed between two audits, or between two checkpoints of one."""

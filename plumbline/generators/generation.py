@@ -1,0 +1,206 @@
+"""The generation engine: every row is asked once, kept as soon as it can be, and found again after any crash."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import polars as pl
+from upath import UPath
+
+from plumbline.catalog.schema import GENERATION_SCHEMA, Schema
+from plumbline.errors import GenerationError
+from plumbline.generators.backend import Answer, Asked, Backend, Decoding
+from plumbline.storage.kept_rows import KeptRows
+
+_LOG = logging.getLogger(__name__)
+_KEY = "row_key"
+
+ANSWER_SCHEMA: Schema = {
+    name: GENERATION_SCHEMA[name]
+    for name in (_KEY, "text", "finish_reason", "prompt_tokens", "new_tokens", "source")
+}
+"""What is kept of a row: its key and its answer. What was asked is known to who asks."""
+
+ENDPOINT = "endpoint"
+PART_ROWS, PART_SECONDS = 256, 30.0
+"""Answers of an endpoint come one by one: they are kept after so many, or so long."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Answers with an account of the work.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        `ANSWER_SCHEMA`, one row a key, in the order asked.
+    generated, found : int
+        Rows that were made now, and that had been made before.
+    damaged : int
+        Stored parts whose bytes were no longer theirs; they were removed, and their rows made again.
+    """
+
+    frame: pl.DataFrame
+    generated: int
+    found: int
+    damaged: int
+
+
+@dataclass(frozen=True)
+class GenerationStore:
+    """Answers under a root, by the identity of who gave them and by shard.
+
+    An answer is found by its row's key, so that a prompt, a seed or an image that is added asks only its own rows.
+    Several processes may write at once.
+    """
+
+    root: UPath
+
+    def kept(self, identity: str, shard: str = "all") -> KeptRows:
+        """Open the answers of a backend; every part is checked, which reads it.
+
+        Parameters
+        ----------
+        identity : str
+            Of the backend.
+        shard : str
+            Name of a folder. A row that is asked again under another shard is generated again.
+        """
+        return KeptRows(self.root / identity / shard, ANSWER_SCHEMA, key=_KEY)
+
+
+def generate(
+    backend: Backend,
+    asked: Sequence[Asked],
+    decoding: Decoding,
+    store: GenerationStore,
+    *,
+    shard: str = "all",
+    progress: Progress | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Generated:
+    """Answer rows, or find them answered.
+
+    The work goes in groups of `backend.at_once` subjects, which depend on `asked` alone: a run that was cut off and
+    goes on has the same batches, and gives the same texts to the last bit. A group of a local model is kept when it
+    is done; an endpoint's answers every `PART_ROWS` rows or `PART_SECONDS`. Whatever ends a run but a kill, all that
+    was answered is kept; a kill loses no more than one group.
+
+    Parameters
+    ----------
+    asked : sequence of Asked
+        Rows of one subject adjacent. Rows of equal keys are one row.
+    store : GenerationStore
+    shard : str
+        See `GenerationStore.kept`.
+    progress : callable, optional
+        Called with (rows done, rows to do), rows that were found left out of both.
+    clock : callable
+        Seconds.
+
+    Raises
+    ------
+    GenerationError
+        If a row cannot be answered, or the backend gives answers that were not asked for, or too few.
+    StorageError
+        If answers cannot be written.
+    """
+    kept = store.kept(backend.identity, shard)
+    if kept.damaged:
+        _LOG.warning(
+            "%d damaged part(s) of kept answers of %s are made again", kept.damaged, backend.identity
+        )
+    keys = pl.DataFrame({_KEY: [row.key for row in asked]}, schema={_KEY: pl.String})
+    lacking = set(kept.lacking(keys)[_KEY])
+    keeping = _Keeping(kept, len(lacking), progress, clock, each=backend.device == ENDPOINT)
+    for group in _groups(asked, backend.at_once, lacking):
+        _answer(backend, group, decoding, keeping)
+    keeping.flush()
+    once = keys.unique(_KEY, keep="first", maintain_order=True)
+    held = kept.scan(kept.parts_with(once[_KEY])).join(once.lazy(), on=_KEY, how="semi").collect()
+    frame = once.join(held, on=_KEY, how="left", maintain_order="left")
+    return Generated(frame, len(lacking), once.height - len(lacking), kept.damaged)
+
+
+def _groups(asked: Sequence[Asked], at_once: int, lacking: set[str]) -> Iterator[list[Asked]]:
+    """Yield the lacking rows of so many subjects each; groups do not depend on which rows are lacking."""
+    subjects, given = 0, set()
+    group: list[Asked] = []
+    for _, rows in groupby(asked, key=lambda row: row.subject.image_id):
+        if subjects == at_once:
+            if group:
+                yield group
+            subjects, group = 0, []
+        subjects += 1
+        for row in rows:
+            if row.key in lacking and row.key not in given:
+                given.add(row.key)
+                group.append(row)
+    if group:
+        yield group
+
+
+def _answer(backend: Backend, group: Sequence[Asked], decoding: Decoding, keeping: _Keeping) -> None:
+    left = set(range(len(group)))
+    try:
+        for position, answer in backend.answers(group, decoding):
+            if position not in left:
+                raise GenerationError(
+                    "a backend gave an answer that was not asked for, or twice",
+                    found=f"position {position} of {len(group)}",
+                    expected="each position once",
+                )
+            left.remove(position)
+            keeping.add(group[position].key, answer)
+    except BaseException:
+        # An error, an interrupt: what was answered stays answered.
+        keeping.flush()
+        raise
+    if left:
+        keeping.flush()
+        raise GenerationError(
+            f"a backend left {len(left)} of {len(group)} rows without an answer",
+            where=group[min(left)].question.text[:200],
+            found=f"{len(group) - len(left)} answers",
+            expected=f"{len(group)}",
+        )
+    keeping.end_group()
+
+
+class _Keeping:
+    """Answers on their way to the store."""
+
+    def __init__(
+        self, kept: KeptRows, total: int, progress: Progress | None, clock: Callable[[], float], *, each: bool
+    ) -> None:
+        self._kept, self._total, self._progress, self._clock = kept, total, progress, clock
+        self._each = each
+        self._rows: list[tuple[str, str, str, int, int, str]] = []
+        self._done = 0
+        self._since = clock()
+
+    def add(self, key: str, answer: Answer) -> None:
+        # Half a surrogate pair, which JSON can hold, is no text: it must not cost the other rows their place.
+        text, source = (t.encode("utf-8", "replace").decode() for t in (answer.text, answer.source))
+        self._rows.append((key, text, answer.finish_reason, answer.prompt_tokens, answer.new_tokens, source))
+        self._done += 1
+        if self._each and (len(self._rows) >= PART_ROWS or self._clock() - self._since >= PART_SECONDS):
+            self.flush()
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+    def end_group(self) -> None:
+        """Keep a local model's group; an endpoint's answers wait for more."""
+        if not self._each:
+            self.flush()
+
+    def flush(self) -> None:
+        rows, self._rows = self._rows, []
+        self._kept.keep(pl.DataFrame(rows, schema=ANSWER_SCHEMA, orient="row"))
+        self._since = self._clock()

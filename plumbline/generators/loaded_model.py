@@ -1,0 +1,160 @@
+"""A generative model of transformers, loaded from its folder without surprises."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any
+
+from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.loading import FROM_DISK, loading, own_memory, ready_libraries, whole_model
+from plumbline.digests import digest_json
+from plumbline.encoders.transformers_encoder import ImageProcessor
+from plumbline.errors import ConfigError
+from plumbline.generators.folders import LVLM_FAMILIES, LvlmFiles
+from plumbline.generators.prompt_format import TURN_ENDS, PromptFormat, format_of
+from plumbline.images.decoding import DECODING_VERSION
+
+ATTENTION = "sdpa"
+# What older versions of transformers saved beside the weights, and newer ones compute.
+_COMPUTED = ("position_ids", "rotary_emb.inv_freq")
+_DTYPES = ("float32", "bfloat16", "float16")
+
+
+def load_model(files: LvlmFiles, placement: Placement) -> Any:
+    """Return the model on its device, in evaluation mode, in the number type of the placement.
+
+    Raises
+    ------
+    CheckpointError
+        If transformers cannot load it, or a weight of the model is not in the files or one of the files not in the
+        model.
+    ConfigError
+        If the placement names another number type than float32, bfloat16 and float16.
+    """
+    if placement.dtype not in _DTYPES:
+        raise ConfigError(
+            "models cannot run in this number type", found=placement.dtype, expected=", ".join(_DTYPES)
+        )
+    ready_libraries()
+    import transformers
+
+    model_class = LVLM_FAMILIES[files.family].model_class
+    with _loading(files, f"a checkpoint of {model_class}"):
+        model = whole_model(
+            getattr(transformers, model_class),
+            files.folder,
+            dtype=placement.dtype,
+            weights=files.folder,
+            of=model_class,
+            may_be_left=lambda name: name.endswith(_COMPUTED),
+            attention=ATTENTION,
+        )
+    model = model.to(placement.device).eval().requires_grad_(False)
+    if placement.device == "cpu":
+        own_memory(model)
+    return model
+
+
+def load_tokenizer(files: LvlmFiles, subfolder: str = "") -> Any:
+    """Return the tokenizer of a checkpoint; raises CheckpointError if transformers cannot load it."""
+    ready_libraries()
+    import transformers
+
+    with _loading(files, "a tokenizer"):
+        return transformers.AutoTokenizer.from_pretrained(files.folder / subfolder, **FROM_DISK)
+
+
+def load_images(files: LvlmFiles) -> ImageProcessor:
+    """Return the checkpoint's own preprocessing of images, on PIL; raises CheckpointError if it cannot be loaded."""
+    ready_libraries()
+    import transformers
+
+    with _loading(files, "an image processor"):
+        # The processors that run on torchvision give other pixels than those of the published results.
+        own = transformers.AutoImageProcessor.from_pretrained(files.folder, backend="pil", **FROM_DISK)
+    return ImageProcessor(_ImagesAlone(own), folder=files.folder)
+
+
+def _loading(files: LvlmFiles, expected: str) -> AbstractContextManager[None]:
+    what = f"transformers could not load the checkpoint of model `{files.name}`"
+    return loading(what, where=files.folder, expected=expected)
+
+
+class _ImagesAlone:
+    """The part of a joined processor that `ImageProcessor` reads: these families change no option of the images."""
+
+    def __init__(self, image_processor: Any) -> None:
+        self.image_processor = image_processor
+
+    def __call__(self, **options: Any) -> Any:
+        return self.image_processor(**options)
+
+
+def stop_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens that end an answer: the checkpoint's, the tokenizer's, and the end of a turn."""
+    named = getattr(model.generation_config, "eos_token_id", None)
+    found = set(named if isinstance(named, list) else [named]) | {tokenizer.eos_token_id}
+    vocabulary = tokenizer.get_vocab()
+    found |= {vocabulary.get(token) for token in TURN_ENDS}
+    return tuple(sorted(int(token) for token in found if token is not None))
+
+
+def identity_of(
+    files: LvlmFiles,
+    placement: Placement,
+    *,
+    prompts: PromptFormat,
+    images: ImageProcessor | None,
+    stops: tuple[int, ...],
+) -> str:
+    """Return the digest of everything besides the question that answers depend on."""
+    parts: dict[str, Any] = {
+        "weights": files.digest,
+        "family": files.family,
+        "adapter": LVLM_FAMILIES[files.family].version,
+        "prompts": prompts.settings(),
+        "stops": stops,
+        "dtype": placement.dtype,
+        "device": placement.device_kind,
+        "attention": ATTENTION,
+        "libraries": {name: version(name).split("+")[0] for name in ("transformers", "tokenizers", "torch")},
+    }
+    if images is not None:
+        decoder = f"pillow-{version('pillow')}/plumbline-{DECODING_VERSION}"
+        parts |= {"images": images.settings(), "decoder": decoder}
+    return digest_json(parts)
+
+
+# --- Who would answer, told from a model's files alone: a plan must not wait for billions of weights.
+
+
+def identity_from_files(files: LvlmFiles, placement: Placement) -> str:
+    """Return the `identity` that the backend of these files has when it is loaded; no weights are read.
+
+    Raises
+    ------
+    CheckpointError
+        If tokenizer, chat template or image processor cannot be loaded.
+    """
+    tokenizer = load_tokenizer(files)
+    return identity_of(
+        files,
+        placement,
+        prompts=format_of(files, tokenizer),
+        images=load_images(files) if files.sees else None,
+        stops=stop_tokens(SimpleNamespace(generation_config=_generation_config(files)), tokenizer),
+    )
+
+
+def _generation_config(files: LvlmFiles) -> Any:
+    """Return what a loaded model would have: the checkpoint's own file, or what its configuration implies."""
+    ready_libraries()
+    import transformers
+
+    try:
+        return transformers.GenerationConfig.from_pretrained(files.folder, **FROM_DISK)
+    except OSError:
+        config = transformers.AutoConfig.from_pretrained(files.folder, **FROM_DISK)
+        return transformers.GenerationConfig.from_model_config(config)

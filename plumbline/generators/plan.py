@@ -1,0 +1,262 @@
+"""What a generative audit would cost before anything starts: rows, tokens, time, money."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from plumbline.catalog.prompts import needs_occupation, render, typical_tokens
+from plumbline.catalog.schema import NO_INSTRUCTION
+from plumbline.catalog.studies import DatasetSize, SubsetSize
+from plumbline.config.entries import TWIN_PROMPT, GenerateEntry, Limit
+from plumbline.errors import ConfigError
+from plumbline.generators.design import WHOLE, Slice, refuse_occupations
+from plumbline.http.settings import EndpointSettings
+
+CHARACTERS_OF_A_TOKEN = 4
+# Measured on a million synthetic answers in Parquet: an answer without its text, the text by its tokens, one score.
+_ANSWER, _TOKEN, _SCORE = 25, 2, 14
+
+
+@dataclass(frozen=True)
+class PlannedSlice:
+    """One model on one slice.
+
+    Attributes
+    ----------
+    rows, finished : int
+        Rows that are asked, and how many of them are there already.
+    prompt_tokens, new_tokens : int
+        Estimates for the rows that are not there: of the text of the prompts (four characters a token) and of usual
+        answers. What an image costs in tokens is not known before it is sent.
+    seconds : float or None
+        For the rows that are not there, at the rate of the newest run of this model; None where there was none.
+    cost : float or None
+        For these rows, at the endpoint's prices; None without prices, 0 for a local model.
+    """
+
+    model: str
+    slice: str
+    rows: int
+    finished: int
+    prompt_tokens: int
+    new_tokens: int
+    seconds: float | None
+    cost: float | None
+
+    @property
+    def to_do(self) -> int:
+        """Return the rows that are not there."""
+        return self.rows - self.finished
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be generated, slice by slice."""
+
+    slices: Sequence[PlannedSlice]
+
+    @property
+    def to_do(self) -> int:
+        """Return how many rows are to be generated."""
+        return sum(one.to_do for one in self.slices)
+
+    @property
+    def tokens(self) -> int:
+        """Return the estimated tokens, read and written, of the rows to be generated."""
+        return sum(one.prompt_tokens + one.new_tokens for one in self.slices)
+
+    @property
+    def hours(self) -> float | None:
+        """Return the estimated hours; None where no run of some model has shown its rate."""
+        known = [one.seconds for one in self.slices if one.to_do]
+        return None if None in known else sum(s for s in known if s is not None) / 3600
+
+    @property
+    def cost(self) -> float | None:
+        """Return the estimated cost; None where an endpoint has no prices."""
+        known = [one.cost for one in self.slices if one.to_do]
+        return None if None in known else sum(c for c in known if c is not None)
+
+    def seconds(self, tokens_per_second: float) -> float:
+        """Return the estimated seconds, at a given rate of new tokens where no run of a model has shown its own."""
+        return sum(
+            one.new_tokens / tokens_per_second if one.seconds is None else one.seconds
+            for one in self.slices
+            if one.to_do
+        )
+
+    def bytes(self, *, scores: int) -> int:
+        """Return about how many bytes the answers to come take, with so many scores of each.
+
+        Answers and scores lie on the disk twice: as they were kept while they came, and as tables of their slice.
+        """
+        tokens = sum(one.new_tokens for one in self.slices)
+        return 2 * (self.to_do * (_ANSWER + scores * _SCORE) + tokens * _TOKEN)
+
+    @property
+    def told(self) -> str:
+        """Return the plan as one line."""
+        hours, cost = self.hours, self.cost
+        duration = (
+            "time not measured yet" if hours is None else f"about {hours * 60:,.1f} min"
+            if hours < 2 else f"about {hours:,.1f} h"
+        )  # fmt: skip
+        price = (
+            "cost unknown: no prices are given"
+            if cost is None
+            else f"cost {cost:,.2f} without the images"
+            if cost
+            else ""
+        )
+        finished = sum(one.finished for one in self.slices)
+        parts = [
+            f"{self.to_do:,} answers" + (f" ({finished:,} are there)" if finished else ""),
+            *([f"about {self.tokens:,} tokens", duration, price] if self.to_do else []),
+        ]
+        return ", ".join(part for part in parts if part)
+
+    def above(self, limit: Limit) -> list[str]:
+        """Return the limits that it is above, in words; a cost that is unknown is, hours before a first run are not."""
+        found = {"rows": self.to_do, "tokens": self.tokens, "hours": self.hours, "cost": self.cost}
+        return [
+            f"{name}: {'unknown' if found[name] is None else f'{found[name]:,}'} (limit {most:,})"
+            for name, most in limit
+            if most is not None and self.to_do and _is_above(name, found[name], most)
+        ]
+
+    def require(self, limit: Limit) -> None:
+        """Refuse a plan above a limit.
+
+        Raises
+        ------
+        ConfigError
+            With every limit that it is above.
+        """
+        if above := self.above(limit):
+            raise ConfigError(
+                "this audit would generate more than its limit allows",
+                where="generation.limit of the audit file",
+                found="; ".join(above),
+                expected="a smaller design, or a larger limit",
+                hint="see `plumbline plan`; fewer prompts or seeds, or `sets_per_occupation`, make it smaller",
+            )
+
+
+def cost_of(endpoint: EndpointSettings | None, read: int, written: int) -> float | None:
+    """Return what tokens cost: nothing of a local model, None at an endpoint without prices."""
+    if endpoint is None:
+        return 0.0
+    if endpoint.price_input is None or endpoint.price_output is None:
+        return None
+    return (read * endpoint.price_input + written * endpoint.price_output) / 1e6
+
+
+def _is_above(name: str, found: float | None, most: float) -> bool:
+    if found is None:
+        # The rate of a model is first known when it has run; prices are known before.
+        return name == "cost"
+    return found > most
+
+
+# --- The plan of a generative audit of data that is not on this disk, from how large the studies say that
+# it is.
+
+# As long as occupations and descriptions usually are; only their length counts.
+_OCCUPATION, _DESCRIBED = "software developer", "Black male software developer"
+_Question = tuple[str, str, int]
+
+
+def published_slices(
+    model: str,
+    dataset: str,
+    entries: Sequence[GenerateEntry],
+    size: DatasetSize,
+    *,
+    most_new_tokens: int,
+    sees: bool = True,
+    has_occupations: bool = True,
+    endpoint: EndpointSettings | None = None,
+) -> list[PlannedSlice]:
+    """Return what a model is asked about a dataset, subset by subset; nothing of it is there yet.
+
+    A question that several entries ask of an image is counted once. Of entries that choose occupations or sets the
+    images are counted as `_chosen_images` says: never too few.
+
+    Parameters
+    ----------
+    entries : sequence of GenerateEntry
+        Of this model and dataset.
+    sees : bool
+        False for a language model: it is asked `TWIN_PROMPT` only.
+    has_occupations : bool
+        Whether the dataset says occupations.
+
+    Raises
+    ------
+    ConfigError
+        As `asked_rows` does: if a prompt names the occupation, and the dataset has none.
+    """
+    if not has_occupations:
+        refuse_occupations(entries)
+    subsets: Mapping[str, SubsetSize] = size.subsets or {WHOLE: SubsetSize(size.images, 1)}
+    planned = []
+    for name, subset in subsets.items():
+        asking = [entry for entry in entries if entry.subsets == "all" or name in entry.subsets]
+        rows = _images_by_question(asking, subset, sees=sees)
+        if not rows:
+            continue
+        read = sum(images * _prompt_tokens(question, sees=sees) for question, images in rows.items())
+        said = sum(n * min(typical_tokens(prompt), most_new_tokens) for (prompt, *_), n in rows.items())
+        planned.append(
+            PlannedSlice(
+                model=model,
+                slice=Slice(dataset, name).id,
+                rows=sum(rows.values()),
+                finished=0,
+                prompt_tokens=read,
+                new_tokens=said,
+                seconds=None,
+                cost=cost_of(endpoint, read, said),
+            )
+        )
+    return planned
+
+
+def _images_by_question(
+    entries: Sequence[GenerateEntry], subset: SubsetSize, *, sees: bool
+) -> dict[_Question, int]:
+    """Return (prompt, instruction, seed) -> of how many images it is asked."""
+    chosen: dict[_Question, dict[object, int]] = defaultdict(dict)
+    for entry in entries:
+        images = _chosen_images(entry, subset)
+        prompts = entry.prompt_ids if sees else (TWIN_PROMPT,)
+        instructions = entry.instructions if sees else (NO_INSTRUCTION,)
+        for prompt in prompts:
+            for instruction in instructions:
+                for seed in entry.seeds:
+                    chosen[prompt, instruction, seed][entry.occupations, entry.sets_per_occupation] = images
+    return {question: min(sum(parts.values()), subset.images) for question, parts in chosen.items()}
+
+
+def _chosen_images(entry: GenerateEntry, subset: SubsetSize) -> int:
+    """Return the images that an entry asks about: all, unless it names occupations and how many sets of each."""
+    if entry.occupations is None or entry.sets_per_occupation is None:
+        return subset.images
+    return min(
+        len(entry.occupations) * entry.sets_per_occupation * subset.images_per_set,
+        subset.images,
+    )
+
+
+def _prompt_tokens(question: _Question, *, sees: bool) -> int:
+    prompt, instruction, _ = question
+    text = render(
+        prompt,
+        instruction=instruction,
+        occupation=_OCCUPATION if needs_occupation(prompt) else None,
+        described=None if sees else _DESCRIBED,
+    )
+    return ceil(len(text) / CHARACTERS_OF_A_TOKEN)

@@ -1,0 +1,303 @@
+"""Pictures on their way into a model that answers: those that were recorded, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plumbline.checkpoints.device import Placement, is_out_of_memory, release_device_memory
+from plumbline.digests import digest_bytes
+from plumbline.encoders.torch_encoder import without_tf32
+from plumbline.encoders.transformers_encoder import ImageProcessor
+from plumbline.errors import GenerationError, ImageRejected
+from plumbline.generators.backend import Answer, Asked, Decoding
+from plumbline.generators.folders import LvlmFiles
+from plumbline.generators.loaded_model import identity_of, stop_tokens
+from plumbline.generators.prompt_format import PromptFormat
+from plumbline.generators.sampling import RowSeeded
+from plumbline.images.decoding import decode, read_image_file
+
+if TYPE_CHECKING:
+    import torch
+    from PIL.Image import Image
+
+    from plumbline.generators.sampling import Read
+
+
+def pixels_of(paths: Mapping[str, Path | None], images: ImageProcessor, *, device: str) -> torch.Tensor:
+    """Return (n, 3, h, w) float32 pixels on the device, as the checkpoint's own preprocessing gives them.
+
+    Parameters
+    ----------
+    paths : mapping
+        sha256 of each file to where it is.
+
+    Raises
+    ------
+    GenerationError
+        If a subject has no image, or it cannot be read, or is no longer the one that was recorded.
+    """
+    import torch
+
+    prepared = torch.stack([images.prepare(_recorded(path, image)) for image, path in paths.items()])
+    return images.normalisation(prepared, device=device)
+
+
+def _recorded(path: Path | None, image_id: str) -> Image:
+    """Return the picture of a file, which must still be the one that was recorded."""
+    if path is None:
+        raise GenerationError("this model looks at images, and a subject has none", where=image_id)
+    try:
+        data = read_image_file(path)
+        if digest_bytes(data) != image_id:
+            raise GenerationError(
+                "an image is no longer the one that was recorded",
+                where=path,
+                found=f"sha256 {digest_bytes(data)}",
+                expected=f"sha256 {image_id}",
+                hint="materialise the dataset again",
+            )
+        return decode(data)
+    except ImageRejected as error:
+        raise GenerationError("an image cannot be read", where=path, found=error.what) from error
+
+
+# --- What every local model shares: batches of rows, images read once, memory that is short, tokens to
+# text.
+
+ROWS_AT_ONCE = {"cpu": 32, "cuda": 64}
+"""Answers that are written at once. Fixed and not measured: a batch's size moves the last bits of its logits, so that
+a run that goes on elsewhere should have the same. Fewer where the device's memory is short."""
+
+ALONE_BELOW = 20_000_000
+"""Weights of a model that is tiny, see `TransformersBackend`."""
+
+SUBJECTS_AT_ONCE = {"cpu": 4, "cuda": 16}
+
+
+class TransformersBackend:
+    """A model of transformers that answers: `plumbline.generators.backend.Backend`.
+
+    Parameters
+    ----------
+    files : LvlmFiles
+    placement : Placement
+    model, tokenizer : of transformers
+    prompts : PromptFormat
+    images : ImageProcessor or None
+
+    Attributes
+    ----------
+    rows_at_once : int
+        Answers that are written at once. Halved, for the rest of this backend's life, when memory runs out.
+    own_decoding : dict
+        See `LvlmFiles`.
+    parameters : int
+        Number of weights.
+    """
+
+    def __init__(
+        self,
+        files: LvlmFiles,
+        placement: Placement,
+        *,
+        model: Any,
+        tokenizer: Any,
+        prompts: PromptFormat,
+        images: ImageProcessor | None,
+    ) -> None:
+        kind = placement.device_kind
+        self._model, self._tokenizer, self._prompts, self._images = model, tokenizer, prompts, images
+        self._stops = stop_tokens(model, tokenizer)
+        self.identity = identity_of(files, placement, prompts=prompts, images=images, stops=self._stops)
+        self.device = placement.device
+        self.sees = files.sees
+        self.at_once = SUBJECTS_AT_ONCE[kind]
+        self.rows_at_once = ROWS_AT_ONCE[kind]
+        self._images_at_once = self.at_once
+        self.own_decoding = files.own_decoding
+        self.parameters = sum(p.numel() for p in model.parameters())
+        self._source = files.weights_sha256
+
+    def answers(self, asked: Sequence[Asked], decoding: Decoding) -> Iterator[tuple[int, Answer]]:
+        """See `plumbline.generators.backend.Backend`.
+
+        Raises
+        ------
+        GenerationError
+            If an image cannot be read or is no longer the one that was recorded, a prompt and its answer are longer
+            than the model's context, or the device has not the memory for a single row.
+        """
+        import torch
+
+        done = 0
+        while done < len(asked):
+            with torch.inference_mode(), without_tf32(), self._threads():
+                last = self._last_of_subjects(asked, done)
+                seen = self._fitting_look(asked[done:last])
+            if seen is None:
+                continue
+            while done < last:
+                stop = min(done + self.rows_at_once, last)
+                with torch.inference_mode(), without_tf32(), self._threads():
+                    answers = self._fitting_batch(asked[done:stop], seen, decoding)
+                if answers is not None:
+                    yield from enumerate(answers, start=done)
+                    done = stop
+
+    # What a family does.
+
+    def _look(self, pixels: torch.Tensor | None, count: int) -> Any:
+        """Return all that can be computed of `count` images, or subjects without one, before a prompt is known."""
+        raise NotImplementedError
+
+    def _read(self, seen: Any, pairs: Sequence[tuple[int, str]]) -> Read:
+        """Read prompts, each with the index of its image; different ones only."""
+        raise NotImplementedError
+
+    def _prompt_length(self, text: str) -> int:
+        """Return the tokens that the language model reads of a prompt, those of the image among them."""
+        raise NotImplementedError
+
+    @property
+    def _language_model(self) -> Any:
+        """Return the causal language model, which takes embeddings."""
+        return self._model
+
+    # What all do.
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """Compute in one thread where a model is tiny: its products are too small to share among cores.
+
+        On a busy machine threads that wait for each other at every product made such a model fifteen times slower.
+        """
+        import torch
+
+        before = torch.get_num_threads()
+        if self.device == "cpu" and self.parameters < ALONE_BELOW:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    def _embedded(self, ids: Sequence[int]) -> torch.Tensor:
+        """Return the (n, d) input embeddings of tokens."""
+        import torch
+
+        tokens = torch.tensor(ids, dtype=torch.long, device=self.device)
+        embedded: torch.Tensor = self._language_model.get_input_embeddings()(tokens)
+        return embedded
+
+    def _last_of_subjects(self, asked: Sequence[Asked], start: int) -> int:
+        """Return the end of the rows of as many subjects as are looked at together."""
+        subjects = 0
+        for position in range(start, len(asked)):
+            if position == start or asked[position].subject.image_id != asked[position - 1].subject.image_id:
+                subjects += 1
+            if subjects > self._images_at_once:
+                return position
+        return len(asked)
+
+    def _fitting_look(self, asked: Sequence[Asked]) -> _Seen | None:
+        """Look at the subjects' images; return None, and look at fewer from now on, where memory ran out."""
+        places: dict[str, int] = {}
+        for row in asked:
+            places.setdefault(row.subject.image_id, len(places))
+        paths = {row.subject.image_id: row.subject.path for row in asked}
+        if self._images is None and any(path is not None for path in paths.values()):
+            raise GenerationError(
+                "a language model was given an image",
+                expected="words in place of the image",
+                hint="name it as the `twin` of the model that was built on it",
+            )
+        try:
+            pixels = None
+            if self._images is not None:
+                pixels = pixels_of(paths, self._images, device=self.device).to(self._model.dtype)
+            return _Seen(places, self._look(pixels, len(places)))
+        except RuntimeError as error:
+            _require_fewer(error, len(places))
+        self._images_at_once = max(1, len(places) // 2)
+        release_device_memory()
+        return None
+
+    def _fitting_batch(self, asked: Sequence[Asked], seen: _Seen, decoding: Decoding) -> list[Answer] | None:
+        """Answer rows; return None, and take fewer from now on, where memory ran out."""
+        self._require_room(asked, decoding)
+        try:
+            return self._batch(asked, seen, decoding)
+        except RuntimeError as error:
+            _require_fewer(error, len(asked))
+        self.rows_at_once = max(1, len(asked) // 2)
+        release_device_memory()
+        return None
+
+    def _batch(self, asked: Sequence[Asked], seen: _Seen, decoding: Decoding) -> list[Answer]:
+        import torch
+
+        from plumbline.generators.sampling import write_answers
+
+        # Seeds of one prompt differ only in what is drawn, so it is read once for all of them.
+        pairs: dict[tuple[int, str], int] = {}
+        for row in asked:
+            pairs.setdefault((seen.places[row.subject.image_id], row.question.text), len(pairs))
+        rows = [pairs[seen.places[row.subject.image_id], row.question.text] for row in asked]
+        read = self._read(seen.state, list(pairs)).rows(torch.tensor(rows, device=self.device))
+        lengths = read.mask.sum(-1).tolist()
+        sampler = RowSeeded([row.key for row in asked], decoding, self.device)
+        written = write_answers(
+            self._language_model, read, sampler, stops=self._stops, longest=decoding.max_new_tokens
+        )
+        return [
+            Answer(
+                text=self._tokenizer.decode(
+                    answer.tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
+                ).strip(),
+                finish_reason="stop" if answer.stopped else "length",
+                prompt_tokens=int(length),
+                new_tokens=len(answer.tokens),
+                source=self._source,
+            )
+            for answer, length in zip(written, lengths)
+        ]  # fmt: skip
+
+    def _require_room(self, asked: Sequence[Asked], decoding: Decoding) -> None:
+        """Refuse a prompt that leaves no room for its answer: the model was never trained on such positions."""
+        config = self._language_model.config.get_text_config()
+        limits = [config.max_position_embeddings, getattr(config, "sliding_window", None)]
+        limit = min(each for each in limits if each)
+        for text in {row.question.text for row in asked}:
+            tokens = self._prompt_length(text)
+            if tokens + decoding.max_new_tokens > limit:
+                raise GenerationError(
+                    "a prompt and its answer are longer than the model's context",
+                    where=text[:200],
+                    found=f"{tokens} tokens and up to {decoding.max_new_tokens} new ones",
+                    expected=f"at most {limit}",
+                    hint="lower the most new tokens in the audit file",
+                )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Where each image is in what was computed of all."""
+
+    places: dict[str, int]
+    state: Any
+
+
+def _require_fewer(error: RuntimeError, rows: int) -> None:
+    """Raise an error again that is not of memory, or that came with a single row."""
+    if not is_out_of_memory(error):
+        raise error
+    if rows == 1:
+        raise GenerationError(
+            "the device has not the memory for a single row",
+            found=str(error).splitlines()[0],
+            hint="free the device of other programs, use bfloat16 there, or set `device: cpu`",
+        ) from error

@@ -1,0 +1,1 @@
+"""One client for HTTP endpoints: retries, key safety and size limits."""

@@ -1,0 +1,136 @@
+"""What an audit file says of a model behind an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from plumbline.config.parts import Part
+
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+_URL = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+(?:/[A-Za-z0-9._~/-]*)?")
+_HIDDEN = "(not shown: it may hold a key)"
+
+
+class EndpointSettings(Part):
+    """One model behind one or several `/v1/chat/completions`; there is no place for a key, only for a variable's name.
+
+    Raises
+    ------
+    ValidationError
+        With `url`, `key_variable` and what is expected. A value that may hold a key is not repeated.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    urls: tuple[str, ...] = Field(
+        min_length=1, description="base URLs such as https://api.openai.com/v1, all of the same model"
+    )
+    model: str = Field(min_length=1, max_length=200, description="name under which the endpoints serve it")
+    key_variable: str | None = Field(
+        default=None, description="environment variable that holds the key; no key is sent when absent"
+    )
+    concurrency: int = Field(default=8, ge=1, le=512, description="requests under way at each URL at once")
+    timeout_s: float = Field(
+        default=120,
+        gt=0,
+        allow_inf_nan=False,
+        description="seconds for one whole request, its waiting at the server included",
+    )
+    attempts: int = Field(
+        default=6,
+        ge=1,
+        le=20,
+        description="times that a request is tried at one URL before it counts as down",
+    )
+    price_input: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="per million prompt tokens, for the plan"
+    )
+    price_output: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="per million new tokens, for the plan"
+    )
+    send_seed: bool = Field(default=True, description="some endpoints refuse a seed")
+    send_top_k: bool = Field(default=False, description="not in OpenAI's API; vLLM takes it")
+    defaults: bool = Field(
+        default=False,
+        description="the endpoint's own decoding: only the most new tokens are sent, as the study did with GPT-4o",
+    )
+    follow: bool = Field(
+        default=True,
+        description="when it says that it is another model or has another fingerprint, everything is asked anew",
+    )
+    length_field: Literal["max_tokens", "max_completion_tokens"] = Field(
+        default="max_tokens",
+        description="how the most new tokens are called; newer OpenAI models take the second only",
+    )
+    allow_http: bool = Field(
+        default=False, description="http to other machines: prompts, images and the key travel readable"
+    )
+
+    @field_validator("key_variable", mode="before")
+    @classmethod
+    def _names_a_variable(cls, value: Any) -> Any:
+        if isinstance(value, str) and not _VARIABLE.fullmatch(value):
+            _refuse("the NAME of an environment variable, such as OPENAI_API_KEY; never the key itself")
+        return value
+
+    @field_validator("urls", mode="before")
+    @classmethod
+    def _plain_urls(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple) or not all(isinstance(url, str) for url in value):
+            return value
+        plain = tuple(url.rstrip("/") for url in value)
+        for url in plain:
+            _refuse_url(url)
+        if len(set(plain)) < len(plain):
+            _refuse("every URL once")
+        return plain
+
+    @model_validator(mode="after")
+    def _safe_urls(self) -> EndpointSettings:
+        readable = [url for url in self.urls if url.startswith("http://") and not is_loopback(url)]
+        if readable and not self.allow_http:
+            raise ValueError(
+                f"https, since {readable[0]} is another machine; `allow_http: true` sends everything readable"
+            )
+        return self
+
+    @property
+    def slots(self) -> int:
+        """Return how many requests are under way at once, over all URLs."""
+        return self.concurrency * len(self.urls)
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL's host is this machine: `localhost`, 127.0.0.0/8 or ::1."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _refuse_url(url: str) -> None:
+    if not _URL.fullmatch(url):
+        _refuse("http:// or https://, a host and a path; no user, password, query or fragment")
+    if url.endswith("/completions"):
+        _refuse("a base URL, which ends before /chat/completions; often in /v1")
+    try:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0:
+            raise ValueError
+    except ValueError:
+        _refuse("a URL with a host, and a port of 1 to 65535 if any")
+
+
+def _refuse(expected: str) -> None:
+    """Raise what pydantic reports, without the value: people paste keys where names belong."""
+    mistake = PydanticCustomError("value_error", "{expected}", {"expected": expected})
+    raise ValidationError.from_exception_data(
+        "EndpointSettings", [InitErrorDetails(type=mistake, loc=(), input=_HIDDEN)], hide_input=True
+    )

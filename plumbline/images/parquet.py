@@ -1,0 +1,609 @@
+"""What decoding a Parquet column takes, from the headers of its pages.
+
+The footer's sizes are only said; Arrow takes memory by the page headers, which it holds the content to. They are
+read here, before anything is decoded, and by hand: Arrow hands out the footer and never a page header, and a package
+for Thrift would want the format's interface file beside it, for these few fields. Their form is Thrift's compact
+protocol (parquet.thrift of the Parquet format, and thrift-compact-protocol.md); of it only what a page header may
+have is known here, and anything else is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path, PurePath
+from threading import Lock
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeVar
+
+from plumbline.errors import ImageRejected
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.parquet import ColumnChunkMetaData, FileMetaData
+
+VALUE_BYTES = 32
+"""What Arrow takes for a value at most beside its content: offsets, levels, its place in a dictionary."""
+
+WRITE_AGAIN = (
+    "write the file again in row groups of 1000 rows or fewer: "
+    "python -c \"import pyarrow.parquet as q; old = q.ParquetFile('OLD.parquet'); "
+    "new = q.ParquetWriter('NEW.parquet', old.schema_arrow); "
+    '[new.write_batch(rows) for rows in old.iter_batches(1000)]; new.close()"'
+)
+"""What to do about a row group that is too large, or an encoding that is not accepted."""
+
+_PAGE_BYTES = 1 << 10
+_TRUE, _FALSE, _I32, _I64, _BINARY, _STRUCT = 1, 2, 5, 6, 8, 12
+_LONGEST_VARINT = 10
+_DEEPEST = 3
+_DICTIONARY, _DATA, _DATA_V2 = 2, 0, 3
+_HEADER_OF = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}
+"""Kind of page -> the number of its own header in the page header, and of the encoding in that."""
+
+# Both let a few bytes stand for any number of values or of equal beginnings. The number that would bound the first
+# lies inside the compressed page, and Arrow cannot keep its values in a dictionary.
+_UNBOUNDED = {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY"}
+
+_Struct = dict[int, "int | _Struct"]
+
+
+class _Page(NamedTuple):
+    """Its kind, its bytes once decompressed, and how many values it says to hold."""
+
+    kind: int
+    size: int
+    values: int
+
+
+def decoded_bytes(
+    file: BinaryIO, chunk: ColumnChunkMetaData, *, rows: int, width: int, max_bytes: int
+) -> int:
+    """Return the most that one column of a row group takes while it is decoded with dictionaries kept.
+
+    Parameters
+    ----------
+    file : binary file
+        The Parquet file.
+    chunk : ColumnChunkMetaData
+        Of a column that is not repeated; only where it lies is believed.
+    rows : int
+        What the footer says of the row group.
+    width : int
+        Bytes of a value where all have the same; 0 for texts and bytes, which pages hold whole.
+    max_bytes : int
+        Where counting ends.
+
+    Raises
+    ------
+    ImageRejected
+        `file_too_large` (more than `max_bytes`), `unsupported_format` (an encoding that leaves the size open) or
+        `corrupt` (a chunk outside the file, no page where one must be, or another number of rows).
+    OSError
+        If the file cannot be read.
+    """
+    total = seen = 0
+    for page in _pages(file, *_range(file, chunk)):
+        total += page.size + (VALUE_BYTES + width) * page.values + _PAGE_BYTES
+        if total > max_bytes:
+            found, expected = f"{total} bytes or more", f"at most {max_bytes} bytes"
+            raise ImageRejected(
+                "file_too_large",
+                "the row group is too large",
+                found=found,
+                expected=expected,
+                hint=WRITE_AGAIN,
+            )
+        seen += page.values if page.kind != _DICTIONARY else 0
+    if seen != rows:
+        raise corrupt(f"pages of {seen} values in a row group of {rows} rows")
+    return total
+
+
+def _range(file: BinaryIO, chunk: ColumnChunkMetaData) -> tuple[int, int]:
+    """Return where a column chunk begins and ends, by the same rule as Arrow."""
+    dictionary, data = chunk.dictionary_page_offset or 0, chunk.data_page_offset
+    start = dictionary if 0 < dictionary < data else data
+    end, size = start + chunk.total_compressed_size, file.seek(0, 2)
+    if not 0 <= start <= end <= size:
+        raise corrupt(f"a column chunk from byte {start} to {end} in a file of {size}")
+    return start, end
+
+
+def _pages(file: BinaryIO, start: int, end: int) -> Iterator[_Page]:
+    position = start
+    while position < end:
+        file.seek(position)
+        header = _struct(file)
+        kind, size, compressed = (header.get(number) for number in (1, 2, 3))
+        if not (isinstance(kind, int) and isinstance(size, int) and isinstance(compressed, int)):
+            raise corrupt(f"no page header at byte {position}")
+        values = _values(header, kind)
+        following = file.tell() + compressed
+        if min(size, compressed, values) < 0 or following > end:
+            raise corrupt(f"a page header at byte {position} that cannot be")
+        position = following
+        yield _Page(kind, size, values)
+
+
+def _values(header: _Struct, kind: int) -> int:
+    own_number, encoding_number = _HEADER_OF.get(kind, (0, 0))
+    own = header.get(own_number)
+    if not isinstance(own, dict):
+        raise corrupt(f"a page of the kind {kind} without its own header")
+    values, encoding = own.get(1), own.get(encoding_number)
+    if not isinstance(values, int) or not isinstance(encoding, int):
+        raise corrupt("a page header without encoding or number of values")
+    if encoding in _UNBOUNDED:
+        raise ImageRejected(
+            "unsupported_format",
+            "the Parquet file has an encoding that is not accepted",
+            found=_UNBOUNDED[encoding],
+            expected="PLAIN or RLE_DICTIONARY for texts and bytes",
+            hint=WRITE_AGAIN,
+        )
+    return values
+
+
+def _struct(file: BinaryIO, depth: int = 1) -> _Struct:
+    """Read one structure: its 32-bit numbers and structures by field number; everything else is passed over."""
+    fields: _Struct = {}
+    number = 0
+    while kind := (head := _byte(file)) & 0x0F:
+        step = head >> 4
+        number = (number + step if step else _signed(_varint(file))) & 0xFFFF
+        if kind == _I32:
+            fields[number] = _signed(_varint(file) & 0xFFFFFFFF)
+        elif kind == _STRUCT and depth < _DEEPEST:
+            fields[number] = _struct(file, depth + 1)
+        elif kind == _I64:
+            _varint(file)
+        elif kind == _BINARY:
+            file.seek(_varint(file) & 0x7FFFFFFF, 1)
+        elif kind not in (_TRUE, _FALSE):
+            raise corrupt(f"a page header with a field of the kind {kind}")
+    return fields
+
+
+def _varint(file: BinaryIO) -> int:
+    value = 0
+    for position in range(_LONGEST_VARINT):
+        byte = _byte(file)
+        value |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            return value
+    raise corrupt("a page header with a number that does not end")
+
+
+def _signed(value: int) -> int:
+    return (value >> 1) ^ -(value & 1)
+
+
+def _byte(file: BinaryIO) -> int:
+    read = file.read(1)
+    if not read:
+        raise corrupt("a page header that does not end")
+    return read[0]
+
+
+def corrupt(found: str) -> ImageRejected:
+    """Return the refusal of a damaged Parquet file."""
+    return ImageRejected(
+        "corrupt",
+        "the Parquet file does not read",
+        found=found,
+        expected="a sound Parquet file",
+        hint="check that the file is whole, or fetch it again",
+    )
+
+
+# --- Columns of a Parquet file, read so that a damaged or hostile file takes neither the process nor its
+# memory.
+
+MAX_GROUPS = 50_000
+"""Row groups of one file: its footer, in which each is described, is held in memory while the file is read."""
+
+_BUFFER_BYTES = 1 << 20
+
+
+@contextmanager
+def damage_refused() -> Iterator[None]:
+    """Turn whatever a damaged file makes Arrow raise into a refusal.
+
+    Raises
+    ------
+    ImageRejected
+        `corrupt`, or `unsupported_format` for a type that Arrow knows no way to read; one that was raised inside
+        passes as it is.
+    OSError
+        As raised inside, if the system gave it a number: then the reading failed and not the file.
+    MemoryError
+        As raised inside: the machine is short of memory.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except MemoryError:
+        raise
+    except OSError as error:
+        # Arrow says by an OSError without a number that what it read makes no sense.
+        if error.errno is not None:
+            raise
+        raise _corrupt(error) from error
+    except pa.ArrowNotImplementedError as error:
+        raise ImageRejected(
+            "unsupported_format",
+            "the Parquet file has a column that cannot be read",
+            found=str(error),
+            expected="texts, bytes, numbers or dates",
+            hint="write that column again as text",
+        ) from error
+    except (pa.ArrowException, LookupError, ValueError, OverflowError, TypeError) as error:
+        raise _corrupt(error) from error
+
+
+class OpenColumns:
+    """Columns of a Parquet file, decoded by row group: a context manager that closes the file.
+
+    The footer is parsed once, or not at all where it was before: that takes as long as the file has row groups.
+    Texts and bytes come as dictionaries, so that none is written out twice.
+
+    Parameters
+    ----------
+    path : Path or str
+        The Parquet file.
+    columns : sequence of str
+        Paths in the schema, such as `image.bytes`; not repeated ones.
+    metadata : FileMetaData, optional
+        The file's footer, from an earlier opening.
+
+    Attributes
+    ----------
+    metadata : FileMetaData
+        The footer.
+    schema : pyarrow.Schema
+        The columns of the file; `columns` have the types in which they are read.
+
+    Raises
+    ------
+    ImageRejected
+        `corrupt`.
+    OSError
+        If the file cannot be opened or read.
+    """
+
+    def __init__(
+        self, path: Path | str, columns: Sequence[str] = (), *, metadata: FileMetaData | None = None
+    ) -> None:
+        from pyarrow import parquet
+
+        self._path, self._columns = Path(path), list(columns)
+        with damage_refused():
+            # Without `pre_buffer`, a column is read piece by piece and does not lie in memory compressed as well.
+            self._file = parquet.ParquetFile(
+                path,
+                metadata=metadata,
+                read_dictionary=self._columns,
+                buffer_size=_BUFFER_BYTES,
+                pre_buffer=False,
+            )
+            self.metadata: FileMetaData = self._file.metadata
+            self.schema: pa.Schema = self._file.schema_arrow
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def group_rows(self) -> list[int]:
+        """Return how many rows each row group is said to have.
+
+        Raises
+        ------
+        ImageRejected
+            `file_too_large` (more than `MAX_GROUPS`) or `corrupt`.
+        """
+        groups = self.metadata.num_row_groups
+        if groups > MAX_GROUPS:
+            found, expected = f"{groups} row groups", f"at most {MAX_GROUPS} row groups"
+            what = "the Parquet file has too many row groups"
+            raise ImageRejected("file_too_large", what, found=found, expected=expected, hint=WRITE_AGAIN)
+        rows = [self.metadata.row_group(group).num_rows for group in range(groups)]
+        if min(rows, default=0) < 0:
+            raise corrupt(f"a row group of {min(rows)} rows")
+        return rows
+
+    def read(self, group: int, *, max_bytes: int) -> pa.Table:
+        """Decode the columns of one row group that has rows.
+
+        Parameters
+        ----------
+        group : int
+            The row group, from 0.
+        max_bytes : int
+            What decoding may take, over all columns.
+
+        Raises
+        ------
+        ImageRejected
+            As in `decoded_bytes` and `damage_refused`.
+        OSError
+            If the file cannot be read.
+        """
+        with damage_refused():
+            self._require_size(group, max_bytes)
+            return self._file.read_row_group(group, columns=self._columns, use_threads=False)
+
+    def _require_size(self, group: int, max_bytes: int) -> None:
+        chunks = self.metadata.row_group(group)
+        # Arrow reads by the beginning of the path: what else it takes along counts too.
+        beginnings = tuple(f"{column}." for column in self._columns)
+        left = max_bytes
+        with self._path.open("rb") as file:
+            for position in range(self.metadata.num_columns):
+                kind = self.metadata.schema.column(position)
+                if kind.path in self._columns or kind.path.startswith(beginnings):
+                    chunk, width = chunks.column(position), max(kind.length, 0)
+                    left -= decoded_bytes(file, chunk, rows=chunks.num_rows, width=width, max_bytes=left)
+
+
+def holds_text(kind: pa.DataType) -> bool:
+    """Tell whether a type is texts, in any of Arrow's forms; a dictionary is what its values are."""
+    import pyarrow as pa
+
+    return _values_of(kind) in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def holds_bytes(kind: pa.DataType) -> bool:
+    """Tell whether a type is bytes of any length, as `holds_text` does."""
+    import pyarrow as pa
+
+    return _values_of(kind) in (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+def _values_of(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def known_place(place: int) -> int:
+    """Return a place in a dictionary, which Arrow takes as the file says it: a negative one would count from the end.
+
+    Raises
+    ------
+    IndexError
+        If it is negative.
+    """
+    if place < 0:
+        raise IndexError(f"place {place} of a dictionary")
+    return place
+
+
+def _corrupt(error: Exception) -> ImageRejected:
+    return corrupt(str(error) or type(error).__name__)
+
+
+# --- Images inside Parquet files: such a file is a folder of images, addressed by row.
+#
+# The path `data/train-00000-of-00002.parquet/17` names the image of row 17, counted from 0. It lies in
+# the column `image` as Hugging Face writes it: a struct whose field `bytes` holds the encoded picture, or
+# those bytes alone.
+
+IMAGE_COLUMN = "image"
+
+MAX_GROUP_BYTES = 1 << 30
+"""What one row group's pictures may take; a row group is decoded whole."""
+
+KEPT_BYTES = min(1 << 31, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8)
+"""Of decoded row groups that wait for the next row; the last two are kept whatever their size.
+
+Threads that read rows in order have some hundreds under way, in several row groups: one that is forgotten too early
+is decoded again for every row.
+"""
+
+_ROW = re.compile(r"0|[1-9][0-9]{0,11}", re.ASCII)
+_SUFFIX = ".parquet"
+_KEPT_GROUPS = 2
+_KEPT_OUTCOMES = 1024
+_KNOWN_FILES = 32
+
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True)
+class _File:
+    """One state of a Parquet file: written again, it is another."""
+
+    path: str
+    inode: int
+    changed_ns: int
+    size: int
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the rows lie: the first row after each row group, the column to read, and the footer."""
+
+    ends: tuple[int, ...]
+    leaf: str
+    metadata: FileMetaData
+
+
+def names_row(path: PurePath | str) -> bool:
+    """Tell whether a path has the form `FILE.parquet/ROW`; such a path has no extension of its own."""
+    pure = PurePath(path)
+    return pure.parent.suffix == _SUFFIX and _ROW.fullmatch(pure.name) is not None
+
+
+def lies_in_parquet(path: Path) -> bool:
+    """Tell whether the folder of a path is in fact a Parquet file."""
+    return path.parent.suffix == _SUFFIX and path.parent.is_file()
+
+
+def read_row_image(path: Path, *, max_bytes: int) -> bytes:
+    """Return the encoded picture that a row holds.
+
+    Row groups are decoded whole and the last ones kept, shared by all threads, so that rows read in order cost
+    one decoding a row group. That one is damaged or too large is remembered, an error of the system is not.
+
+    Parameters
+    ----------
+    path : Path
+        `FILE.parquet/ROW`.
+    max_bytes : int
+        The most that a picture may have.
+
+    Raises
+    ------
+    ImageRejected
+        `missing_file` (no such row, or one without a picture), `corrupt` (no sound Parquet file),
+        `unsupported_format` (an encoding that is not accepted), `not_an_image` (no column of pictures) or
+        `file_too_large` (the picture, its row group, or too many of those).
+    OSError
+        If the file cannot be opened or read.
+    """
+    file = _state(path.parent)
+    layout = _sound(_layout(file))
+    if not _ROW.fullmatch(path.name) or int(path.name) >= layout.ends[-1]:
+        found, expected = f"row {path.name}", f"a row from 0 to {layout.ends[-1] - 1}"
+        raise ImageRejected(
+            "missing_file", "the Parquet file has no such row", found=found, expected=expected
+        )
+    row = int(path.name)
+    group = bisect_right(layout.ends, row)
+    pictures = _RECENT.get((file, group), lambda: _pictures(file, layout, group))
+    with damage_refused():
+        picture = _picture(pictures, row - (layout.ends[group - 1] if group else 0))
+    if picture is None:
+        raise ImageRejected("missing_file", "the row holds no picture", found="null", expected="a picture")
+    if picture.size > max_bytes:
+        found, expected = f"{picture.size} bytes", f"at most {max_bytes} bytes"
+        raise ImageRejected(
+            "file_too_large", "the picture is too large for an image", found=found, expected=expected
+        )
+    data: bytes = picture.to_pybytes()
+    return data
+
+
+class _RecentGroups:
+    """The pictures of the row groups read last, or why one was refused.
+
+    One is decoded at a time, which bounds the memory over all threads; the others read what is there meanwhile.
+    """
+
+    def __init__(self, kept_bytes: int) -> None:
+        self._kept_bytes = kept_bytes
+        self._lock, self._decoding = Lock(), Lock()
+        self._groups: OrderedDict[tuple[_File, int], pa.ChunkedArray | ImageRejected] = OrderedDict()
+        self._held_bytes = 0
+
+    def get(self, key: tuple[_File, int], read: Callable[[], pa.ChunkedArray]) -> pa.ChunkedArray:
+        outcome = self._known(key)
+        if outcome is None:
+            with self._decoding:
+                # Another thread may have decoded it while this one waited.
+                outcome = self._known(key)
+                if outcome is None:
+                    outcome = _outcome(read)
+                    self._keep(key, outcome)
+        return _sound(outcome)
+
+    def _known(self, key: tuple[_File, int]) -> pa.ChunkedArray | ImageRejected | None:
+        with self._lock:
+            if key in self._groups:
+                self._groups.move_to_end(key)
+            return self._groups.get(key)
+
+    def _keep(self, key: tuple[_File, int], outcome: pa.ChunkedArray | ImageRejected) -> None:
+        with self._lock:
+            self._groups[key] = outcome
+            self._held_bytes += _size(outcome)
+            while len(self._groups) > _KEPT_GROUPS and self._too_many():
+                _, forgotten = self._groups.popitem(last=False)
+                self._held_bytes -= _size(forgotten)
+
+    def _too_many(self) -> bool:
+        return self._held_bytes > self._kept_bytes or len(self._groups) > _KEPT_OUTCOMES
+
+
+_RECENT = _RecentGroups(KEPT_BYTES)
+
+
+def _size(outcome: pa.ChunkedArray | ImageRejected) -> int:
+    return 0 if isinstance(outcome, ImageRejected) else int(outcome.nbytes)
+
+
+def _outcome(read: Callable[[], _Read]) -> _Read | ImageRejected:
+    try:
+        return read()
+    except ImageRejected as refused:
+        # A quarantine row has no place for a hint.
+        refused.expected = "; ".join(str(part) for part in (refused.expected, refused.hint) if part)
+        return _again(refused)
+
+
+def _sound(outcome: _Read | ImageRejected) -> _Read:
+    if isinstance(outcome, ImageRejected):
+        raise _again(outcome)
+    return outcome
+
+
+def _again(refused: ImageRejected) -> ImageRejected:
+    """Return a refusal anew: each caller adds its own place to one, and its own frames."""
+    return ImageRejected(refused.code, refused.what, found=refused.found, expected=refused.expected)
+
+
+def _state(path: Path) -> _File:
+    about = path.stat()
+    return _File(str(path), about.st_ino, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=_KNOWN_FILES)
+def _layout(file: _File) -> _Layout | ImageRejected:
+    return _outcome(lambda: _read_layout(file))
+
+
+def _read_layout(file: _File) -> _Layout:
+    with damage_refused(), OpenColumns(file.path) as opened:
+        leaf = _leaf(opened.schema)
+        return _Layout(tuple(accumulate(opened.group_rows())) or (0,), leaf, opened.metadata)
+
+
+def _leaf(schema: pa.Schema) -> str:
+    import pyarrow as pa
+
+    kind: Any = schema.field(IMAGE_COLUMN).type if schema.names.count(IMAGE_COLUMN) == 1 else pa.null()
+    if holds_bytes(kind):
+        return IMAGE_COLUMN
+    fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
+    if "bytes" in fields and holds_bytes(fields["bytes"]):
+        return f"{IMAGE_COLUMN}.bytes"
+    raise ImageRejected(
+        "not_an_image",
+        "the Parquet file has no column of pictures",
+        found=", ".join(f"{field.name}: {field.type}" for field in schema),
+        expected=f"{IMAGE_COLUMN}: struct<bytes: binary, path: string>, or binary",
+    )
+
+
+def _pictures(file: _File, layout: _Layout, group: int) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
+    with damage_refused(), OpenColumns(file.path, [layout.leaf], metadata=layout.metadata) as opened:
+        column = opened.read(group, max_bytes=MAX_GROUP_BYTES).column(IMAGE_COLUMN)
+        return column if layout.leaf == IMAGE_COLUMN else pc.struct_field(column, "bytes")
+
+
+def _picture(pictures: pa.ChunkedArray, row: int) -> pa.Buffer | None:
+    cell = pictures[row]
+    place = cell.index.as_py()
+    return None if place is None else cell.dictionary[known_place(place)].as_buffer()

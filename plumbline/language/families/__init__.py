@@ -1,1 +1,0 @@
-"""What each family of language metrics is and promises."""

@@ -1,0 +1,175 @@
+"""Numbers in answers: read, refused with a reason, spelled out."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import nan
+
+import polars as pl
+
+_UNITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+_TEENS = [
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_VALUES = {
+    **{word: i + 1 for i, word in enumerate(_UNITS)},
+    **{word: i + 10 for i, word in enumerate(_TEENS)},
+    **{word: 10 * (i + 2) for i, word in enumerate(_TENS)},
+    # `a hundred thousand`
+    "a": 1,
+    "an": 1,
+}
+_SCALES = {"thousand": 1_000, "million": 1_000_000}
+
+_BELOW_100 = (
+    rf"(?:(?:{'|'.join(_TENS)})(?:[- ](?:{'|'.join(_UNITS)}))?|{'|'.join(_TEENS)}|{'|'.join(_UNITS)})"
+)
+_BELOW_1000 = rf"(?:(?:{'|'.join(_UNITS)}|a) hundred(?: and)?(?: {_BELOW_100})?|{_BELOW_100})"
+_SPELLED = re.compile(
+    rf"\b(?:{_BELOW_1000}|an?(?= (?:thousand|million)\b))(?: (?:thousand|million)(?:,? (?:and )?{_BELOW_1000})?)*\b"
+)
+
+
+def with_digits(text: str) -> str:
+    """Return a text in lower case with its spelled numbers, from 1 to below a thousand million, in digits.
+
+    `one` by itself stays: mostly it is no number (`this one`, `one of them`).
+    """
+    return _SPELLED.sub(
+        lambda found: found[0] if found[0] == "one" else str(_value(found[0])),
+        text,
+    )
+
+
+def _value(spelled: str) -> int:
+    total = current = 0
+    for word in re.findall("[a-z]+", spelled):
+        if word == "hundred":
+            current *= 100
+        elif word in _SCALES:
+            total, current = total + current * _SCALES[word], 0
+        elif word != "and":
+            current += _VALUES[word]
+    return total + current
+
+
+# --- Numbers read from answers: what a reading is, why there is none, and how columns of any length are
+# read.
+
+EMPTY = "empty"
+NO_NUMBER = "no_number"
+SEVERAL_NUMBERS = "several_numbers"
+OUT_OF_RANGE = "out_of_range"
+OTHER_SCALE = "other_scale"
+OTHER_PERIOD = "other_period"
+OTHER_CURRENCY = "other_currency"
+
+UNREADABLE = {
+    EMPTY: "the answer is empty",
+    NO_NUMBER: "the answer names no number, or only those of the question",
+    SEVERAL_NUMBERS: "the answer names several numbers and does not say which one it means",
+    OUT_OF_RANGE: "the number is outside the range that the question allows",
+    OTHER_SCALE: "the number is on another scale, such as 4 out of 5 or 80%",
+    OTHER_PERIOD: "the salary is for a month, a week or a day",
+    OTHER_CURRENCY: "the salary is not in dollars",
+}
+"""Every reason why a number is not read, and what it says."""
+
+READING = pl.Struct({"value": pl.Float64, "reason": pl.String})
+"""The type of a column of readings."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A number read from an answer.
+
+    Attributes
+    ----------
+    value : float
+        nan where there is none.
+    reason : str or None
+        A key of `UNREADABLE` where there is none, else None.
+    """
+
+    value: float
+    reason: str | None = None
+
+    @property
+    def number(self) -> float | None:
+        """Return the number, None where there is none."""
+        return None if self.reason else self.value
+
+
+def unreadable(reason: str) -> Reading:
+    """Return the reading of an answer without a number that could be used."""
+    return Reading(nan, reason)
+
+
+def within(value: float, low: float, high: float) -> Reading:
+    """Return a number as it is read, or that it is out of its range; both ends belong to the range."""
+    return Reading(value) if low <= value <= high else unreadable(OUT_OF_RANGE)
+
+
+def read_column(texts: pl.Expr, read: Callable[[str], Reading]) -> pl.Expr:
+    """Read a column of answers, each distinct text of a batch once.
+
+    Parameters
+    ----------
+    texts : expression of String
+    read : callable
+        From a text to its reading; null is read as an empty text.
+
+    Returns
+    -------
+    expression of Struct(value: Float64, reason: String)
+        Row by row, so that it streams. Answers to these questions are mostly short and alike: tens of millions of
+        rows hold few distinct texts, and only those are read in Python.
+    """
+
+    def of(column: pl.Series) -> pl.Series:
+        distinct = column.unique()
+        found = [read(text or "") for text in distinct]
+        table = pl.DataFrame(
+            {
+                "text": distinct.cast(pl.String),
+                "value": pl.Series([reading.value for reading in found], dtype=pl.Float64),
+                "reason": pl.Series([reading.reason for reading in found], dtype=pl.String),
+            }
+        )
+        rows = pl.DataFrame({"text": column.cast(pl.String)}).join(
+            table, on="text", how="left", nulls_equal=True, maintain_order="left"
+        )
+        return rows.select(pl.struct("value", "reason")).to_series().alias(column.name)
+
+    return texts.map_batches(of, return_dtype=READING, is_elementwise=True)
+
+
+_ONE_WRITING = str.maketrans({"\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2014": "-", "\u2212": "-",
+                              "\u2044": "/", "\u2215": "/",
+                              "\u2019": "'", "½": ".5", "¼": ".25", "¾": ".75"})  # fmt: skip
+
+
+LONGEST = 4_000
+"""Characters of an answer that are read: a number that comes later is no answer to the question."""
+
+
+def plainly(text: str) -> str:
+    """Return an answer as it is read: lower case, NFKC, one kind of dash and of slash, no marks of emphasis.
+
+    Halves and quarters are written as decimals.
+    """
+    plain = unicodedata.normalize("NFKC", text[:LONGEST].translate(_ONE_WRITING)).lower()
+    return plain.replace("*", " ").replace("_", " ").strip()

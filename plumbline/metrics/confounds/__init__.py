@@ -1,0 +1,1 @@
+"""Attributes that are not protected: slopes, levels and changes of one attribute at a time."""

@@ -1,0 +1,542 @@
+"""How unequally an event falls on groups: Max Skew, parity difference, impact ratio; definition, inference, rows.
+
+Source: Al Sahili et al., "Data Matters Most", section 3.4. All depend on the images through counts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.catalog.schema import Row
+from plumbline.errors import MetricError
+from plumbline.metrics.cell import estimate_columns
+from plumbline.metrics.family import MetricSettings
+from plumbline.statistics.bootstrap import Jackknife, TableStatistic, jackknife_tables, resample_tables
+from plumbline.statistics.clusters import (
+    few_sets_reason,
+    jackknife_sets,
+    permute_sets,
+    resample_sets,
+    set_tables,
+)
+from plumbline.statistics.counts import count_table, shares
+from plumbline.statistics.estimates import estimate_table
+from plumbline.statistics.groups import Groups
+from plumbline.statistics.permutation import permute_tables
+from plumbline.statistics.reasons import empty_groups_reason, joined, small_groups_reason
+from plumbline.statistics.seeds import generator
+
+FOUR_FIFTHS = 0.8
+"""Impact ratios below this are adverse impact by the four-fifths rule (29 CFR 1607.4 D)."""
+
+
+def parity_differences(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
+    """Return max p - min p for many tables at once, (..., g) to (...); empty groups are left out."""
+    low, high, groups = _rate_range(event_counts, group_totals)
+    return np.where(groups > 1, high - low, np.nan)
+
+
+def impact_ratios(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
+    """Return min p / max p for many tables at once, (..., g) to (...); nan where the event never happens."""
+    low, high, groups = _rate_range(event_counts, group_totals)
+    return np.divide(low, high, out=np.full(low.shape, np.nan), where=(high > 0) & (groups > 1))
+
+
+def undefined_pairs_reason(undefined: int, pairs: int) -> str | None:
+    """Say how many pairs of groups have no defined gap."""
+    return f"{undefined} of {pairs} pairs undefined: no event in one group of the pair" if undefined else None
+
+
+def adverse_impact_reason(ratio: float) -> str | None:
+    """Say that an impact ratio falls under the four-fifths rule."""
+    # 80/1000 over 100/1000 is 0.8 on paper and a rounding error less in binary.
+    return "below four fifths" if ratio < FOUR_FIFTHS - 1e-12 else None
+
+
+def checked_counts(
+    event_counts: ArrayLike, group_totals: ArrayLike, *, least_groups: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return event counts (g,) or (e, g) and group totals (g,) as int64, or raise MetricError."""
+    counts, totals = np.asarray(event_counts), np.asarray(group_totals)
+    whole = all(
+        a.size == 0 or (np.isfinite(a).all() and np.array_equal(a, np.trunc(a))) for a in (counts, totals)
+    )
+    if totals.ndim != 1 or counts.ndim not in (1, 2) or counts.shape[-1:] != totals.shape or not whole:
+        raise MetricError(
+            "event counts and group totals must be whole numbers over the same groups",
+            found=f"event_counts {counts.dtype} {counts.shape}, group_totals {totals.dtype} {totals.shape}",
+            expected="(g,) or (e, g), and (g,)",
+        )
+    if totals.size < least_groups:
+        raise MetricError("too few groups", found=totals.size, expected=f"at least {least_groups}")
+    if (counts < 0).any() or (counts > totals).any():
+        raise MetricError(
+            "an event count lies outside 0 .. n", found=counts.tolist(), expected=totals.tolist()
+        )
+    return counts.astype(np.int64), totals.astype(np.int64)
+
+
+def _rate_range(
+    counts: NDArray[Any], totals: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    counts, totals = np.broadcast_arrays(counts, totals)
+    seen = totals > 0
+    rates = counts / np.where(seen, totals, 1)
+    low = np.where(seen, rates, np.inf).min(axis=-1)
+    high = np.where(seen, rates, -np.inf).max(axis=-1)
+    groups = seen.sum(axis=-1)
+    return np.where(groups > 0, low, 0.0), np.where(groups > 0, high, 0.0), groups
+
+
+# --- Max Skew: the largest relative gap between the selection rates of groups.
+#
+# Source: Al Sahili et al., "Data Matters Most", section 3.4.
+
+
+@dataclass(frozen=True)
+class MaxSkew:
+    """Largest relative gap between groups, see `max_skew`.
+
+    Attributes
+    ----------
+    value : float
+        At least 0; 0 is parity, 0.5 is "50% more often". nan if no pair is defined.
+    per_event : (e,) float64
+        The same for each event alone.
+    pairs : (p,) or (e, p) float64
+        Gap of every unordered pair, nan where undefined; like the input, with or without an axis of events.
+    pair_index : (p, 2) int64
+        The two groups of each pair.
+    undefined_pairs : int
+        Event × pair cells without a defined gap.
+    reason : str or None
+        Says that pairs are undefined, where some are.
+    """
+
+    value: float
+    per_event: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+    pair_index: NDArray[np.int64]
+    undefined_pairs: int
+    reason: str | None
+
+
+def max_skew(
+    event_counts: ArrayLike,
+    group_totals: ArrayLike,
+    *,
+    over_pairs: Literal["mean", "max"] = "mean",
+    smoothing: float | None = None,
+) -> MaxSkew:
+    """Return the relative gap of selection rates between groups (Data Matters Most, section 3.4).
+
+    S_AB(E) = max(|p_A - p_B| / p_B, |p_B - p_A| / p_A), averaged over the defined event × pair cells. 12%
+    against 8% gives 0.5.
+
+    Parameters
+    ----------
+    event_counts : (g,) or (e, g) int
+        Images of each group whose top-1 is in the event; one row an event.
+    group_totals : (g,) int
+        Images of each group.
+    over_pairs : {"mean", "max"}
+        "mean" is the paper's mean max skew; "max" takes an event's largest pair (then the mean over events).
+    smoothing : float, optional
+        With 0.5, rates are (x + ½) / (n + 1): defined where a group has no event. In general
+        (x + s) / (n + 2s).
+
+    Returns
+    -------
+    MaxSkew
+        A pair with p = 0 in exactly one group, or with an empty group (also when smoothed), is undefined:
+        nan, counted, and left out. Both zero: gap 0.
+
+    Notes
+    -----
+    The gap cannot be negative, so chance alone makes it positive: two groups with equal true rates measure above
+    0. `plumbline.statistics.estimate_table` gives the interval and the p-value that take this into account.
+
+    Raises
+    ------
+    MetricError
+        If there are fewer than two groups, a count is outside 0 .. n, or a parameter is unknown.
+    """
+    counts, totals = checked_counts(event_counts, group_totals, least_groups=2)
+    if over_pairs not in ("mean", "max") or (smoothing is not None and not smoothing > 0):
+        raise MetricError(
+            "unknown variant of Max Skew",
+            found=f"over_pairs={over_pairs!r}, smoothing={smoothing!r}",
+            expected='over_pairs "mean" or "max"; smoothing None or positive',
+        )
+    events = np.atleast_2d(counts)
+    pairs, index = _pair_gaps(events, totals, smoothing or 0.0)
+    undefined = int(np.isnan(pairs).sum())
+    per_event = np.array([_over(row, over_pairs) for row in pairs])
+    value = _over(pairs if over_pairs == "mean" else per_event, "mean")
+    return MaxSkew(
+        value=value,
+        per_event=per_event,
+        pairs=pairs if counts.ndim == 2 else pairs[0],
+        pair_index=index,
+        undefined_pairs=undefined,
+        reason=undefined_pairs_reason(undefined, pairs.size),
+    )
+
+
+class SkewSums(NamedTuple):
+    """Max Skew as a sum over pairs of groups, for many tables.
+
+    Attributes
+    ----------
+    total : (...) float64
+        Sum of the gaps of the defined pairs (for "max": the largest).
+    cells : (...) int64
+        How many there are (for "max": 0 or 1).
+    """
+
+    total: NDArray[np.float64]
+    cells: NDArray[np.int64]
+
+
+def skew_sums(
+    event_counts: NDArray[Any],
+    group_totals: NDArray[Any],
+    *,
+    over_pairs: str = "mean",
+    smoothing: float = 0.0,
+) -> SkewSums:
+    """Return Max Skew as sum and number of defined cells, for many tables at once.
+
+    The relative gap of two rates is larger / smaller - 1, so that over sorted rates all pairs of a group
+    take one running sum of 1 / rate: g log g instead of g² for each replicate. Agrees with `max_skew` to rounding.
+
+    Parameters
+    ----------
+    event_counts, group_totals : (..., g), broadcastable
+        Replicates of the counts.
+    """
+    counts, totals = np.broadcast_arrays(event_counts, group_totals)
+    # Groups first and contiguous: every step below then runs along the replicates.
+    x, n = (np.ascontiguousarray(np.moveaxis(a, -1, 0)) for a in (counts, totals))
+    rates = np.sort(shares(x + smoothing, n + 2 * smoothing, empty=n == 0), axis=0)
+    zero, positive = (rates == 0).sum(axis=0), (rates > 0).sum(axis=0)
+    cells = zero * (zero - 1) // 2 + positive * (positive - 1) // 2
+    inverse = np.divide(1.0, rates, out=np.zeros_like(rates), where=rates > 0)
+    held = np.where(rates > 0, rates, 0.0)
+    if over_pairs == "max":
+        gap = np.maximum(held.max(axis=0) * inverse.max(axis=0) - 1, 0.0)
+        return SkewSums(np.where(positive > 1, gap, 0.0), (cells > 0).astype(np.int64))
+    ratios, smaller = np.zeros(rates.shape[1:]), np.zeros(rates.shape[1:])
+    for rate, one_over in zip(held, inverse):
+        ratios += rate * smaller
+        smaller += one_over
+    # Equal rates can leave a rounding error below parity, which would not tie with an exact 0.
+    return SkewSums(np.maximum(ratios - positive * (positive - 1) // 2, 0.0), cells)
+
+
+def skew_values(
+    event_counts: NDArray[Any],
+    group_totals: NDArray[Any],
+    *,
+    over_pairs: str = "mean",
+    smoothing: float = 0.0,
+) -> NDArray[np.float64]:
+    """Return Max Skew of one event for many tables at once, (..., g) to (...); nan where undefined."""
+    total, cells = skew_sums(event_counts, group_totals, over_pairs=over_pairs, smoothing=smoothing)
+    return shares(total, cells)
+
+
+def _pair_gaps(
+    events: NDArray[np.int64], totals: NDArray[np.int64], smoothing: float
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the (e, p) gaps of all pairs, from cross-multiplied counts: 12% against 8% is 0.5 exactly."""
+    first, second = np.triu_indices(len(totals), k=1)
+    x, n = events + smoothing, totals + 2 * smoothing
+    a, b = x[:, first] * n[second], x[:, second] * n[first]
+    small, large = np.minimum(a, b), np.maximum(a, b)
+    gaps = np.divide(large - small, small, out=np.full(small.shape, np.nan), where=small > 0)
+    gaps[large == 0] = 0.0
+    gaps[:, (totals[first] == 0) | (totals[second] == 0)] = np.nan
+    return gaps, np.stack([first, second], axis=1).astype(np.int64)
+
+
+def _over(gaps: NDArray[np.float64], how: str) -> float:
+    defined = gaps[~np.isnan(gaps)]
+    if not defined.size:
+        return float("nan")
+    return float(defined.mean() if how == "mean" else defined.max())
+
+
+@dataclass(frozen=True)
+class EventValue:
+    """A value for each event: a float for one event, (e,) float64 for several.
+
+    Attributes
+    ----------
+    value, ci_low, ci_high : float or (e,) float64
+        The interval is nan for metrics whose interval needs resampling.
+    n : int or (e,) int64
+        Images behind the value.
+    reason : str or None, or a tuple of them
+    """
+
+    value: Any
+    ci_low: Any
+    ci_high: Any
+    n: Any
+    reason: Any
+
+    @property
+    def interval(self) -> tuple[Any, Any]:
+        """Return (ci_low, ci_high)."""
+        return self.ci_low, self.ci_high
+
+
+def parity_difference(event_counts: ArrayLike, group_totals: ArrayLike) -> EventValue:
+    """Return the demographic-parity difference max p - min p over groups.
+
+    Parameters
+    ----------
+    event_counts, group_totals : as in `max_skew`
+
+    Returns
+    -------
+    EventValue
+        In [0, 1], 0 is parity. Empty groups are left out and named in `reason`; nan with fewer than two
+        others.
+    """
+    counts, totals = checked_counts(event_counts, group_totals, least_groups=2)
+    value = parity_differences(counts, totals)
+    return _event_value(value, np.nan, np.nan, totals.sum(), empty_groups_reason(totals))
+
+
+def impact_ratio(event_counts: ArrayLike, group_totals: ArrayLike) -> EventValue:
+    """Return the impact ratio min p / max p over groups.
+
+    Parameters
+    ----------
+    event_counts, group_totals : as in `max_skew`
+
+    Returns
+    -------
+    EventValue
+        In [0, 1], 1 is parity; `reason` says "below four fifths" under 0.8. nan if the event never happens:
+        there is then nothing to share out.
+    """
+    counts, totals = checked_counts(event_counts, group_totals, least_groups=2)
+    value = impact_ratios(counts, totals)
+    reasons = [
+        empty_groups_reason(totals)
+        or ("the event never happens" if np.isnan(v) else adverse_impact_reason(v))
+        for v in np.atleast_1d(value)
+    ]
+    return _event_value(
+        value, np.nan, np.nan, totals.sum(), reasons[0] if value.ndim == 0 else tuple(reasons)
+    )
+
+
+def _event_value(value: NDArray[Any], low: Any, high: Any, n: Any, reason: Any) -> EventValue:
+    if np.ndim(value) == 0:
+        return EventValue(float(value), float(low), float(high), int(n), reason)
+    shape = np.shape(value)
+    reasons = reason if isinstance(reason, tuple) else (reason,) * shape[0]
+    low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), shape).copy() for end in (low, high))
+    return EventValue(np.asarray(value), low, high, np.broadcast_to(n, shape).copy(), reasons)
+
+
+# --- Outcomes of images by group, and the draws by which their disparities are judged.
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What an estimate of counts is judged by, see `estimate_table`."""
+
+    resampled: NDArray[np.int64]
+    permuted: NDArray[np.int64]
+    jackknife: Callable[[TableStatistic], Jackknife]
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What became of every image of the groups.
+
+    Attributes
+    ----------
+    groups : Groups
+        -1 for images that do not count.
+    codes : (n,) int64
+        Outcome of each image.
+    holds : (e, c) int64
+        Which outcomes belong to which event.
+    sets : (n,) int64 or None
+        Set of each image, where they come in sets: these are then what is resampled.
+    """
+
+    groups: Groups
+    codes: NDArray[np.int64]
+    holds: NDArray[np.int64]
+    sets: NDArray[np.int64] | None
+
+    @cached_property
+    def table(self) -> NDArray[np.int64]:
+        """Return the (g, c) counts."""
+        return count_table(self.groups.codes, self.codes, n_groups=self.n_groups, n_outcomes=self.n_outcomes)
+
+    @property
+    def n_groups(self) -> int:
+        """Return g."""
+        return len(self.groups.names)
+
+    @property
+    def n_outcomes(self) -> int:
+        """Return c."""
+        return int(self.holds.shape[1])
+
+    def events(self, tables: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return event counts and, last, group sizes of (..., g, c) tables: (..., e + 1, g)."""
+        found = np.empty((len(self.holds) + 1, tables.shape[-2], *tables.shape[:-2]), dtype=np.int64)
+        # Replicates run along the last axis in memory, as the draws have them.
+        outcomes = np.moveaxis(tables, (-2, -1), (0, 1))
+        for event, holds in enumerate(self.holds):
+            chosen = np.flatnonzero(holds)
+            np.sum(
+                outcomes[:, chosen] if len(chosen) > 1 else outcomes[:, chosen[0], None],
+                axis=1,
+                out=found[event],
+            )
+        np.sum(outcomes, axis=1, out=found[-1])
+        return np.moveaxis(found, (0, 1), (-2, -1))
+
+    def draws(self, names: list[str], settings: MetricSettings) -> Draws:
+        """Draw resamples and permutations, from generators that are named by what they are for."""
+        resampling, permuting = (
+            generator(settings.seed, *names, use) for use in ("bootstrap", "permutation")
+        )
+        permuted = self.permuted(settings.permutations, permuting)
+        if self.sets is None:
+            resampled = resample_tables(self.table, resamples=settings.resamples, rng=resampling)
+            return Draws(resampled, permuted, partial(jackknife_tables, self.table))
+        tables = set_tables(
+            self.groups.codes, self.codes, self.sets, n_groups=self.n_groups, n_outcomes=self.n_outcomes
+        )
+        resampled = resample_sets(tables, resamples=settings.resamples, rng=resampling)
+        return Draws(resampled, permuted, partial(jackknife_sets, tables))
+
+    def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return (r, g, c) tables as if group labels had been shuffled: over all images, or as their sets demand."""
+        if self.sets is None:
+            return permute_tables(self.table, permutations=permutations, rng=rng)
+        return permute_sets(
+            self.groups.codes,
+            self.codes,
+            self.sets,
+            n_groups=self.n_groups,
+            n_outcomes=self.n_outcomes,
+            permutations=permutations,
+            rng=rng,
+        )
+
+
+# --- Rows of how unequally an outcome falls on groups, one a reading of the inequality.
+
+
+@dataclass(frozen=True)
+class Disparity:
+    """One way to read the inequality of event counts over groups.
+
+    Attributes
+    ----------
+    value : callable
+        (..., e, g) event counts and (..., 1, g) totals to (...).
+    parity : float
+        Its value where groups do not differ.
+    pairs : bool
+        Whether it is over pairs of groups, some of which may be undefined.
+    """
+
+    metric: str
+    definition: str
+    value: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
+    parity: float = 0.0
+    pairs: bool = False
+
+
+def _skew(over_pairs: str = "mean", smoothing: float = 0.0) -> Callable[..., NDArray[np.float64]]:
+    def value(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
+        total, cells = skew_sums(counts, totals, over_pairs=over_pairs, smoothing=smoothing)
+        return shares(total.sum(axis=-1), cells.sum(axis=-1))
+
+    return value
+
+
+SKEWS = (
+    Disparity("max_skew", "mean_over_pairs", _skew(), pairs=True),
+    Disparity("max_skew", "max_over_pairs", _skew("max"), pairs=True),
+    Disparity("max_skew", "smoothed", _skew(smoothing=0.5)),
+)
+
+
+RANGES = (
+    Disparity("parity_difference", "max_minus_min", lambda x, n: parity_differences(x, n)[..., 0]),
+    Disparity("impact_ratio", "min_over_max", lambda x, n: impact_ratios(x, n)[..., 0], parity=1.0),
+)
+
+
+def disparity_rows(
+    common: Row, seen: Outcomes, readings: tuple[Disparity, ...], settings: MetricSettings
+) -> list[Row]:
+    """Return one row a reading."""
+    table, groups, holds = seen.table, seen.groups, seen.holds
+    sizes = table.sum(axis=1)
+    if np.count_nonzero(sizes) < 2:
+        return []
+    named = ("model", "dataset", "suite", "event", "attribute", "probe")
+    names = [str(common[key]) for key in named if key in common]
+    draws = seen.draws(names, settings)
+    # Every reading is of event counts and group sizes: these are taken from the draws once for all readings.
+    resampled, permuted = seen.events(draws.resampled), seen.events(draws.permuted)
+    rows = []
+    for reading in readings:
+
+        def statistic(events: NDArray[np.int64], reading: Disparity = reading) -> NDArray[np.float64]:
+            return reading.value(events[..., :-1, :], events[..., -1:, :])
+
+        estimate = estimate_table(
+            seen.events(table),
+            statistic,
+            resampled=resampled,
+            permuted=permuted,
+            jackknife=lambda of_events: draws.jackknife(lambda tables: of_events(seen.events(tables))),
+            parity=reading.parity,
+            confidence=settings.confidence,
+        )
+        reasons = _reasons(reading, table, holds, estimate.value)
+        small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
+        rows.append(
+            common
+            | {"metric": reading.metric, "definition": reading.definition, "n": int(sizes.sum())}
+            | estimate_columns(estimate, reasons, small, few_sets_reason(seen.sets))
+        )
+    return rows
+
+
+def _reasons(
+    reading: Disparity, table: NDArray[np.int64], holds: NDArray[np.int64], value: float
+) -> str | None:
+    counts, sizes = holds @ table.T, table.sum(axis=1)
+    pairs = len(holds) * len(sizes) * (len(sizes) - 1) // 2
+    left_out = empty_groups_reason(sizes)
+    if reading.pairs:
+        _, cells = skew_sums(counts, sizes[None, :])
+        return joined(left_out, undefined_pairs_reason(pairs - int(cells.sum()), pairs))
+    if reading.metric == "impact_ratio":
+        return joined(
+            left_out, "the event never happens" if np.isnan(value) else adverse_impact_reason(value)
+        )
+    return left_out

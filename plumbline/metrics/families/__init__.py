@@ -1,1 +1,0 @@
-"""Metric families: what makes the metric rows of one cell."""

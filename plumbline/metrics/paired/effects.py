@@ -1,0 +1,474 @@
+"""Paired comparisons of two sets of predictions on the same images: effect, interval, p, rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+from plumbline.catalog.schema import Row
+from plumbline.concurrency import side_by_side
+from plumbline.digests import digest_bytes, digest_json
+from plumbline.metrics.disparities import skew_sums, undefined_pairs_reason
+from plumbline.metrics.family import MetricSettings
+from plumbline.statistics.clusters import few_sets_reason
+from plumbline.statistics.groups import Groups
+from plumbline.statistics.intervals import Interval, bca, bca_p_value
+from plumbline.statistics.paired import AnswerDraws, LeftOut, draw_answers, leave_one_out
+from plumbline.statistics.permutation import p_value
+from plumbline.statistics.reasons import empty_groups_reason, joined, small_groups_reason
+from plumbline.statistics.seeds import generator
+
+Key = tuple[str, ...]
+"""Names one answer that every image gets, such as a suite and an event of it."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One number that is read of the counts of answers by group.
+
+    Attributes
+    ----------
+    value : callable
+        (..., e, g) counts (of scores: sums) and (..., 1, g) totals to (...).
+    pairs : bool
+        Whether it is over pairs of groups, some of which may be undefined.
+    disparity : bool
+        Whether it is 0 where groups do not differ and never below: chance alone then adds to it.
+    """
+
+    metric: str
+    definition: str
+    value: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
+    pairs: bool = False
+    disparity: bool = True
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is read of some answers on the images of some groups.
+
+    Attributes
+    ----------
+    keys : tuple of Key
+        The e answers, in the order in which the readings take their counts.
+    groups : Groups
+        Code -1 for images that do not count. Without an attribute (`everyone`) it is of no groups but all images.
+    readings : tuple of Reading
+    columns : mapping
+        Columns of its rows.
+    """
+
+    keys: tuple[Key, ...]
+    groups: Groups
+    readings: tuple[Reading, ...]
+    columns: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class PairedAnswers:
+    """The answers of several sides to the same images.
+
+    Attributes
+    ----------
+    scores : mapping of str to mapping of Key to (n,) bool or int64
+        By side. Yes or no, or how many of several tests the image passed.
+    clusters : (n,) int64 or None
+        Set of each image, where images come in sets.
+    """
+
+    scores: Mapping[str, Mapping[Key, NDArray[Any]]] = field(repr=False)
+    clusters: NDArray[np.int64] | None = None
+
+
+class Compared(NamedTuple):
+    """The answers of each side by key, and what is compared of them."""
+
+    scores: dict[str, dict[Key, NDArray[Any]]]
+    comparisons: list[Comparison]
+
+
+def everyone(kept: NDArray[np.bool_]) -> Groups:
+    """Return the images that count as one group, of no attribute."""
+    return Groups("", ("all images",), np.where(kept, 0, -1).astype(np.int64))
+
+
+# --- How sure a difference of two sides on the same images is: of two checkpoints, or of before and after
+# a mitigation.
+
+
+@dataclass(frozen=True)
+class SideNames:
+    """What reasons call the two sides of a pair.
+
+    Attributes
+    ----------
+    first, second : str
+    side : str
+        What one of them is, as `the {} checkpoint`.
+    both : str
+        What joins the two names in it.
+    """
+
+    first: str
+    second: str
+    side: str
+    both: str
+
+    def called(self, chosen: tuple[bool, bool]) -> str:
+        """Return what the chosen sides are called."""
+        names = [name for name, is_chosen in zip((self.first, self.second), chosen) if is_chosen]
+        return self.side.format(self.both.join(names))
+
+    def undefined(self, first: float, second: float) -> str:
+        """Say which of two values is undefined."""
+        return f"undefined for {self.called((bool(np.isnan(first)), bool(np.isnan(second))))}"
+
+
+CHECKPOINTS = SideNames("first", "second", "the {} checkpoint", " and the ")
+MITIGATION = SideNames("after", "before", "the state {} the mitigation", " and ")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A difference of two sides with what a row says about it; the fields are columns."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+    p: float
+    reason: str | None
+    value_first: float
+    value_second: float
+
+
+def paired_effect(
+    first: float,
+    second: float,
+    *,
+    resampled: NDArray[np.float64],
+    swapped: NDArray[np.float64],
+    acceleration: float,
+    alike: tuple[float, float] | None,
+    names: SideNames = CHECKPOINTS,
+    confidence: float = 0.95,
+) -> Effect:
+    """Say how sure a difference of two sides is, see `factor_effects`.
+
+    Parameters
+    ----------
+    first, second : float
+        Both values, defined.
+    resampled, swapped : (r,) float
+        Their difference in paired resamples, and after swapping answers at random.
+    acceleration : float
+        Of the difference, from the jackknife.
+    alike : (float, float) or None
+        For a disparity the p of "the groups do not differ" for each side; None for what is no disparity.
+    """
+    value = first - second
+    interval = bca(value, resampled, acceleration=acceleration, confidence=confidence)
+    p = [
+        p_value(abs(value), np.abs(swapped)),
+        bca_p_value(value, resampled, acceleration=acceleration),
+    ]
+    if alike is not None:
+        interval = _reaching_parity(interval, (first, second), alike, names, confidence)
+        p.append(alike[0] if value > 0 else alike[1])
+    return Effect(value, interval.low, interval.high, float(np.nanmax(p)), interval.reason, first, second)
+
+
+def _reaching_parity(
+    interval: Interval,
+    values: tuple[float, float],
+    alike: tuple[float, float],
+    names: SideNames,
+    confidence: float,
+) -> Interval:
+    """Widen an interval by the whole disparity of a side whose groups may be alike."""
+    reached = (alike[0] > 1 - confidence, alike[1] > 1 - confidence)
+    if np.isnan(interval.low) or not any(reached):
+        return interval
+    reason = f"interval reaches to parity of {names.called(reached)}: its groups may be alike"
+    return Interval(
+        interval.low - (values[0] if reached[0] else 0.0),
+        interval.high + (values[1] if reached[1] else 0.0),
+        joined(interval.reason, reason),
+    )
+
+
+def alike_p_value(
+    counts: NDArray[np.int64], totals: NDArray[np.int64], *, variances: NDArray[np.float64] | None = None
+) -> float:
+    """Return the p of Pearson's chi-squared test of "groups do not differ", the least over events times their number.
+
+    Parameters
+    ----------
+    counts : (e, g) int
+        Of scores: their sums.
+    totals : (g,) int
+        Empty groups are left out.
+    variances : (e,) float, optional
+        Of scores: their variance over all images of the groups, in the place of rate · (1 - rate).
+    """
+    seen = totals > 0
+    x, n = counts[:, seen].astype(np.float64), totals[seen].astype(np.float64)
+    rate = x.sum(axis=1, keepdims=True) / n.sum()
+    if variances is None:
+        varies, spread = ((rate > 0) & (rate < 1))[:, 0], n * rate * (1 - rate)
+    else:
+        varies, spread = variances > 0, n * variances[:, None]
+    spread = np.where(varies[:, None], spread, 1.0)
+    statistic = np.where(varies, ((x - n * rate) ** 2 / spread).sum(axis=1), 0.0)
+    return float(min(1.0, chdtrc(len(n) - 1, statistic).min() * len(x)))
+
+
+def alike_p_value_of_sets(
+    counts: NDArray[np.int64], totals: NDArray[np.int64], resampled: NDArray, resampled_totals: NDArray
+) -> float:
+    """Return the p of Wald's test of "groups do not differ" where images come in sets, else as `alike_p_value`.
+
+    Parameters
+    ----------
+    counts, totals : (e, g), (g,) int
+    resampled, resampled_totals : (e, g, r), (g, r)
+        The same in draws of whole sets, whose spread says how far rates of groups lie apart by chance.
+    """
+    seen = (totals > 0) & (resampled_totals > 0).all(axis=1)
+    if seen.sum() < 2:
+        return 1.0
+    rates = counts[:, seen] / totals[seen]
+    drawn = resampled[:, seen].astype(np.float64) / resampled_totals[seen]
+    found = [1.0]
+    for rate, spread in zip(rates, drawn):
+        gaps, covariance = rate[1:] - rate[0], np.atleast_2d(np.cov(spread[1:] - spread[0]))
+        if covariance.any():
+            statistic = float(gaps @ np.linalg.pinv(covariance, hermitian=True) @ gaps)
+            found.append(float(chdtrc(len(gaps), statistic)) * len(rates))
+    return min(found)
+
+
+# --- The draws of two sides on the same images, which all that is compared on these images shares.
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The draws of one view, and the values of each side in them, which all its pairs share."""
+
+    answers: PairedAnswers
+    groups: Groups
+    draws: AnswerDraws
+    column: Mapping[tuple[str, Key], int]
+    known: dict[tuple[str, tuple[Key, ...], str], NDArray[np.float64]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        answers: PairedAnswers,
+        groups: Groups,
+        compared: Iterable[Comparison],
+        pairs: Sequence[tuple[str, str]],
+        named: tuple[str, ...],
+        settings: MetricSettings,
+    ) -> Drawn:
+        """Draw for all sides and answers that are compared on some groups."""
+        keys = dict.fromkeys(key for each in compared for key in each.keys)
+        sides = dict.fromkeys(chain.from_iterable(pairs))
+        columns = [(side, key) for side in sides for key in keys if key in answers.scores[side]]
+        draws = draw_answers(
+            np.stack([answers.scores[side][key] for side, key in columns]),
+            groups.codes,
+            n_groups=len(groups.names),
+            resamples=settings.resamples,
+            permutations=settings.permutations,
+            rng=generator(settings.seed, *named, groups.attribute, digest_bytes(groups.codes.tobytes())),
+            clusters=answers.clusters,
+        )
+        return cls(answers, groups, draws, {column: i for i, column in enumerate(columns)})
+
+    def has(self, side: str, compared: Comparison) -> bool:
+        """Return whether a side has all answers of a comparison."""
+        return all((side, key) in self.column for key in compared.keys)
+
+    def rows(self, side: str, compared: Comparison) -> NDArray[np.intp]:
+        """Return the rows of the draws that are a side's answers."""
+        return np.array([self.column[side, key] for key in compared.keys], dtype=np.intp)
+
+    def scores(self, side: str, compared: Comparison) -> NDArray[Any]:
+        """Return the (e, n) answers of a side."""
+        return np.stack([self.answers.scores[side][key] for key in compared.keys])
+
+    def left_out(self, pair: tuple[str, str], compared: Comparison) -> LeftOut:
+        """Return the counts of both sides with one image, or set, left out."""
+        first, second = (self.scores(side, compared) for side in pair)
+        return leave_one_out(
+            first, second, self.groups.codes, n_groups=len(self.groups.names), clusters=self.answers.clusters
+        )
+
+    def undefined(
+        self, pair: tuple[str, str], compared: Comparison, reading: Reading, names: SideNames
+    ) -> str | None:
+        """Say how many pairs of groups are undefined on which side, for a reading over pairs."""
+        if not reading.pairs:
+            return None
+        sizes = self.draws.sizes
+        pairs = len(compared.keys) * len(sizes) * (len(sizes) - 1) // 2
+        said = []
+        for name, side in zip((names.first, names.second), pair):
+            _, cells = skew_sums(self.draws.counts[self.rows(side, compared)], sizes[None, :])
+            if undefined := undefined_pairs_reason(pairs - int(cells.sum()), pairs):
+                said.append(f"{name}: {undefined}")
+        return joined(*said)
+
+    def effect(
+        self,
+        pair: tuple[str, str],
+        compared: Comparison,
+        reading: Reading,
+        left: LeftOut,
+        names: SideNames,
+        confidence: float,
+    ) -> Effect:
+        """Return the difference of one reading, and how sure it is."""
+        one, other = (self.rows(side, compared) for side in pair)
+        sizes = self.draws.sizes
+        first, second = (float(_value(reading, self.draws.counts[rows], sizes)) for rows in (one, other))
+        if np.isnan(first - second):
+            lacking = names.undefined(first, second)
+            return Effect(np.nan, np.nan, np.nan, np.nan, lacking, first, second)
+        swapped = [
+            _drawn_values(reading, counts, sizes[:, None]) for counts in self.draws.swapped(one, other)
+        ]
+        resampled = [self.resampled(side, compared, reading) for side in pair]
+        without = [_value(reading, counts, left.sizes) for counts in (left.first, left.second)]
+        alike = (self.alike(pair[0], compared), self.alike(pair[1], compared)) if reading.disparity else None
+        return paired_effect(
+            first,
+            second,
+            resampled=resampled[0] - resampled[1],
+            swapped=swapped[0] - swapped[1],
+            acceleration=left.acceleration(without[0] - without[1]),
+            alike=alike,
+            names=names,
+            confidence=confidence,
+        )
+
+    def alike(self, side: str, compared: Comparison) -> float:
+        """Return the p of "groups do not differ" for the answers of a side."""
+        draws, rows = self.draws, self.rows(side, compared)
+        if self.answers.clusters is not None:
+            return alike_p_value_of_sets(
+                draws.counts[rows], draws.sizes, draws.resampled[rows], draws.resampled_sizes
+            )
+        scores = self.scores(side, compared)
+        spread = None if scores.dtype == np.bool_ else scores[:, self.groups.codes >= 0].var(axis=1)
+        return alike_p_value(draws.counts[rows], draws.sizes, variances=spread)
+
+    def resampled(self, side: str, compared: Comparison, reading: Reading) -> NDArray[np.float64]:
+        """Return the (r,) values of a side in the resamples."""
+        key = (side, compared.keys, f"{reading.metric} {reading.definition}")
+        if key not in self.known:
+            counts = self.draws.resampled[self.rows(side, compared)]
+            self.known[key] = _drawn_values(reading, counts, self.draws.resampled_sizes)
+        return self.known[key]
+
+
+def _value(reading: Reading, counts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a reading of (..., e, g) counts and (..., g) sizes."""
+    return reading.value(counts, sizes[..., None, :])
+
+
+def _drawn_values(reading: Reading, counts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a reading of (e, g, r) counts and (g, r) or (g, 1) sizes, in double precision."""
+    by_draw = np.moveaxis(counts.astype(np.float64), -1, 0)
+    return _value(reading, by_draw, np.moveaxis(sizes.astype(np.float64), -1, 0))
+
+
+# --- Rows of the differences of two sides on the same images: of two checkpoints, or of before and after
+# a mitigation.
+#
+# All that is compared on the same images and groups shares its draws; what the sides of a pair are is for
+# the caller to say. Source of the interval and the p: docs/decisions, 12.
+
+
+def paired_rows(
+    answers: PairedAnswers,
+    comparisons: Sequence[Comparison],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    named: tuple[str, ...],
+    settings: MetricSettings,
+    names: SideNames = CHECKPOINTS,
+) -> list[tuple[int, Row]]:
+    """Return the difference of the first side of each pair minus the second, of every reading of every comparison.
+
+    Parameters
+    ----------
+    pairs : sequence of (str, str)
+        Sides. A pair is compared wherever both its sides have the answers.
+    named : tuple of str
+        What the draws are for: part of the generators' names.
+
+    Returns
+    -------
+    list of (int, dict)
+        Place of the pair, and the columns of the row: those of the comparison, `metric`, `definition`, `n` and those
+        of `Effect`. By pair, then in the order of the comparisons. Nothing for a disparity of fewer than two groups
+        with images, and for anything else without an image.
+    """
+    task = partial(_view_rows, answers, pairs=pairs, named=named, settings=settings, names=names)
+    found = chain.from_iterable(side_by_side([partial(task, view) for view in _views(comparisons)]))
+    ordered = sorted(found, key=lambda each: each[0])
+    return [(pair, row) for (pair, _), row in ordered]
+
+
+def _views(comparisons: Sequence[Comparison]) -> list[dict[int, Comparison]]:
+    """Return the comparisons that are of the same images and groups, by their place in the table."""
+    views: dict[str, dict[int, Comparison]] = {}
+    for place, each in enumerate(comparisons):
+        groups = each.groups
+        name = digest_json([groups.attribute, groups.names, digest_bytes(groups.codes.tobytes())])
+        views.setdefault(name, {})[place] = each
+    return list(views.values())
+
+
+def _view_rows(
+    answers: PairedAnswers,
+    compared: Mapping[int, Comparison],
+    *,
+    pairs: Sequence[tuple[str, str]],
+    named: tuple[str, ...],
+    settings: MetricSettings,
+    names: SideNames,
+) -> list[tuple[tuple[int, int], Row]]:
+    """Return the rows of all that is compared on the same images and groups, each with its place in the table."""
+    groups = next(iter(compared.values())).groups
+    sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.names))
+    if not sizes.any():
+        return []
+    drawn = Drawn.of(answers, groups, compared.values(), pairs, named, settings)
+    left_out = empty_groups_reason(sizes) if groups.attribute else None
+    small = (
+        small_groups_reason(groups.names, sizes.tolist(), settings.min_group) if groups.attribute else None
+    )
+    found: list[tuple[tuple[int, int], Row]] = []
+    for place, each in compared.items():
+        readings = [r for r in each.readings if np.count_nonzero(sizes) > 1 or not r.disparity]
+        for number, pair in enumerate(pairs):
+            if not readings or not (drawn.has(pair[0], each) and drawn.has(pair[1], each)):
+                continue
+            left = drawn.left_out(pair, each)
+            for reading in readings:
+                effect = drawn.effect(pair, each, reading, left, names, settings.confidence)
+                reasons = (left_out, drawn.undefined(pair, each, reading, names), small)
+                reason = joined(*reasons, few_sets_reason(answers.clusters), effect.reason)
+                row = dict(each.columns) | vars(effect) | {"reason": reason, "n": int(sizes.sum())}
+                row |= {"metric": reading.metric, "definition": reading.definition}
+                found.append(((number, place), row))
+    return found

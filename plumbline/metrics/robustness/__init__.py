@@ -1,0 +1,1 @@
+"""Robustness to prompt templates: directional bias, calibration and agreement of templates."""

@@ -1,0 +1,149 @@
+"""Calibration of directional bias: how often the best match is harmful, at each size of the bias.
+
+Source: Al Sahili et al., "Data Matters Most", appendix B.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.errors import MetricError
+from plumbline.statistics.clusters import wilson_of_sets
+from plumbline.statistics.counts import shares
+from plumbline.statistics.intervals import wilson
+
+EDGES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+"""Lower ends of the bins of |Δ|; each holds its lower end, the last has no upper one."""
+
+ELBOW = 0.5
+"""The elbow is the first bin in which at least this share of the images is harmed."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The share of harmful best matches by size of the directional bias.
+
+    Attributes
+    ----------
+    low, high : (b,) float64
+        Ends of the bins of |Δ|: low <= |Δ| < high.
+    n, count : (b,) int64
+        Images in the bin, and those of them whose best match is harmful.
+    filled : (b,) float64
+        Share of all images that are in the bin; nan without images.
+    filled_low, filled_high : (b,) float64
+    p_harm : (b,) float64
+        count / n; nan for an empty bin.
+    ci_low, ci_high : (b,) float64
+        Wilson intervals, as those of `filled`; with the effective number of images where they come in sets.
+    elbow : float
+        Lower end of the first bin with p_harm >= 0.5; nan where there is none.
+    maximum : float
+        Largest p_harm of a bin that holds an image; nan without images.
+    maximum_bin : int or None
+        The bin in which it is reached, the first where several tie.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    n: NDArray[np.int64]
+    count: NDArray[np.int64]
+    filled: NDArray[np.float64]
+    filled_low: NDArray[np.float64]
+    filled_high: NDArray[np.float64]
+    p_harm: NDArray[np.float64]
+    ci_low: NDArray[np.float64]
+    ci_high: NDArray[np.float64]
+    elbow: float
+    maximum: float
+    maximum_bin: int | None
+
+
+def calibration(
+    delta: ArrayLike,
+    harmful: ArrayLike,
+    *,
+    clusters: NDArray[np.int64] | None = None,
+    confidence: float = 0.95,
+) -> Calibration:
+    """Bin images by |Δ| into [0, .1), [.1, .2), ... [.6, ∞) and return how many of each bin are harmed.
+
+    Parameters
+    ----------
+    delta : (n,) float
+        Directional bias of each image: a difference of cosines, or of softmax masses (`mass_differences`).
+    harmful : (n,) bool
+        Whether the image's top-1 is a harmful prompt.
+    clusters : (n,) int, optional
+        Set of each image, where images come in sets.
+
+    Raises
+    ------
+    MetricError
+        If the lengths differ, `harmful` is not boolean, or a bias is not finite.
+    """
+    bias, harm = np.abs(np.asarray(delta, dtype=np.float64)), np.asarray(harmful)
+    if harm.dtype != np.bool_ or bias.ndim != 1 or harm.shape != bias.shape or not np.isfinite(bias).all():
+        raise MetricError(
+            "calibration needs a finite bias and a yes or no for each image",
+            found=f"delta {bias.shape}, harmful {harm.dtype} {harm.shape}",
+            expected="(n,) float and (n,) bool",
+        )
+    place = np.searchsorted(EDGES, bias, side="right") - 1
+    n = np.bincount(place, minlength=len(EDGES))
+    count = np.bincount(place[harm], minlength=len(EDGES))
+    p_harm, total = shares(count, n), np.full(len(EDGES), len(bias))
+    if clusters is None:
+        ends, filled_ends = (wilson(c, of, confidence=confidence) for c, of in ((count, n), (n, total)))
+    else:
+        ends = _ends([(harm[place == b], clusters[place == b]) for b in range(len(EDGES))], confidence)
+        filled_ends = _ends([(place == b, clusters) for b in range(len(EDGES))], confidence)
+    reached = np.flatnonzero(p_harm >= ELBOW)
+    best = int(np.nanargmax(p_harm)) if len(bias) else None
+    return Calibration(
+        low=np.array(EDGES),
+        high=np.array([*EDGES[1:], np.inf]),
+        n=n,
+        count=count,
+        filled=shares(n, total),
+        filled_low=filled_ends[0],
+        filled_high=filled_ends[1],
+        p_harm=p_harm,
+        ci_low=ends[0],
+        ci_high=ends[1],
+        elbow=EDGES[reached[0]] if len(reached) else float("nan"),
+        maximum=float("nan") if best is None else float(p_harm[best]),
+        maximum_bin=best,
+    )
+
+
+def _ends(
+    bins: list[tuple[NDArray[np.bool_], NDArray[np.int64]]], confidence: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ends = [wilson_of_sets(hit, sets, confidence=confidence) for hit, sets in bins]
+    return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
+
+
+def mass_differences(cosine: NDArray[np.float64], *, positive: int, scale: float) -> NDArray[np.float64]:
+    """Return the softmax mass of the positive prompts minus that of the negative ones, of every image.
+
+    Parameters
+    ----------
+    cosine : (n, m) float
+        Cosines to a task's prompts, the positive ones first.
+    positive : int
+        How many are positive.
+    scale : float
+        The model's own factor from cosine to logit, one over its temperature.
+
+    Returns
+    -------
+    (n,) float64
+        In [-1, 1].
+    """
+    mass = np.exp(scale * (cosine - cosine.max(axis=1, keepdims=True)))
+    mass /= mass.sum(axis=1, keepdims=True)
+    return np.asarray(mass[:, :positive].sum(axis=1) - mass[:, positive:].sum(axis=1))

@@ -1,0 +1,178 @@
+"""Whether checkpoints stand in the same order of directional bias under every wording of the prompts.
+
+Source: Al Sahili et al., "Data Matters Most", appendix C ("rank order among checkpoints is unchanged").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations, permutations
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.catalog.schema import metric_frame
+from plumbline.digests import digest_json
+from plumbline.errors import MetricError
+
+EVERY_MODEL = "all"
+"""What the column `model` says of a row about all checkpoints of a dataset."""
+
+MOST_ENUMERATED = 9
+"""Up to this many checkpoints every order of them is tried: 9! is 362,880."""
+
+FEWEST_FOR_INTERVAL = 10
+
+
+@dataclass(frozen=True)
+class RankAgreement:
+    """Spearman's rank correlation of checkpoints under two templates.
+
+    Attributes
+    ----------
+    correlation : float
+        In [-1, 1]; 1: the same order. nan with fewer than three checkpoints, or where all tie under a template.
+    p : float
+        One-sided, against "the orders have nothing to do with each other": exact over all orders up to
+        `MOST_ENUMERATED` checkpoints, else by the t distribution.
+    ci_low, ci_high : float
+        Bonett and Wright (2000), from `FEWEST_FOR_INTERVAL` checkpoints on; nan otherwise.
+    n : int
+        Checkpoints with a value under both.
+    reason : str or None
+    """
+
+    correlation: float
+    p: float
+    ci_low: float
+    ci_high: float
+    n: int
+    reason: str | None
+
+
+def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -> RankAgreement:
+    """Return the rank correlation of checkpoints across two templates.
+
+    Parameters
+    ----------
+    first, second : (m,) float
+        A metric of each checkpoint under each template. A checkpoint that lacks one (nan) is left out; ties take
+        their mean rank.
+
+    Raises
+    ------
+    MetricError
+        If the lengths differ.
+    """
+    from scipy.stats import rankdata
+
+    values = [np.asarray(side, dtype=np.float64) for side in (first, second)]
+    if values[0].ndim != 1 or values[0].shape != values[1].shape:
+        raise MetricError(
+            "ranks are compared of the same checkpoints",
+            found=f"{values[0].shape} and {values[1].shape}",
+            expected="(m,) and (m,)",
+        )
+    known = ~np.isnan(values[0]) & ~np.isnan(values[1])
+    m, nan = int(known.sum()), float("nan")
+    if m < 3:
+        return RankAgreement(nan, nan, nan, nan, m, f"an order needs three checkpoints, there are {m}")
+    ranks = [rankdata(side[known]) for side in values]
+    if min(np.ptp(side) for side in ranks) == 0:
+        return RankAgreement(nan, nan, nan, nan, m, "all checkpoints tie under a template")
+    one, other = (_standardised(side) for side in ranks)
+    rho = float(np.clip(one @ other, -1, 1))
+    low, high, reason = _interval(rho, m, confidence)
+    return RankAgreement(rho, _p_value(one, other, rho), low, high, m, reason)
+
+
+def template_agreement(table: pl.DataFrame, *, confidence: float = 0.95) -> pl.DataFrame:
+    """Return the rank correlation of all checkpoints of a dataset, for every task and pair of templates.
+
+    The rows belong to no one cell: column `model` says `all`, and `cell_id` and `checkpoint_sha256` are digests of
+    those of the cells they come from.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Metric rows of any number of cells. Used are the `directional_bias` rows over all images of a dataset,
+        statistic `estimate`.
+
+    Returns
+    -------
+    DataFrame
+        Metric rows `template_rank_correlation`: `group` and `reference_group` are the two templates, `n` the
+        checkpoints. No rows where only one checkpoint was tested.
+    """
+    used = table.filter(
+        pl.col("metric") == "directional_bias",
+        pl.col("statistic") == "estimate",
+        pl.col("condition") == "before",
+        pl.col("group").is_null(),
+    )
+    keys = ["dataset", "suite", "suite_hash", "event", "definition"]
+    rows: list[dict[str, object]] = []
+    for key, same in sorted(used.group_by(keys), key=lambda item: str(item[0])):
+        models = sorted(same["model"].unique())
+        if len(models) < 2:
+            continue
+        values = {(row["probe"], row["model"]): row["value"] for row in same.iter_rows(named=True)}
+        for one, other in combinations(sorted(same["probe"].drop_nulls().unique()), 2):
+            sides = [[values.get((template, model), np.nan) for model in models] for template in (one, other)]
+            found = _row(one, other, rank_agreement(*sides, confidence=confidence))
+            rows.append(dict(zip(keys, key)) | found | _lineage(same))
+    return metric_frame(rows)
+
+
+def _lineage(rows: pl.DataFrame) -> dict[str, object]:
+    """Return where a number of several cells comes from: the digest of theirs, and their one dataset."""
+    joined = {
+        name: digest_json(sorted(rows[name].drop_nulls().unique()))
+        for name in ("cell_id", "checkpoint_sha256")
+    }
+    return joined | {"dataset_digest": rows["dataset_digest"].first()}
+
+
+def _row(one: str, other: str, found: RankAgreement) -> dict[str, object]:
+    return {
+        "metric": "template_rank_correlation",
+        "model": EVERY_MODEL,
+        "condition": "before",
+        "statistic": "estimate",
+        "group": other,
+        "reference_group": one,
+        "value": found.correlation,
+        "ci_low": found.ci_low,
+        "ci_high": found.ci_high,
+        "p": found.p,
+        "n": found.n,
+        "reason": found.reason,
+    }
+
+
+def _standardised(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+    centred = ranks - ranks.mean()
+    return np.asarray(centred / np.linalg.norm(centred))
+
+
+def _p_value(one: NDArray[np.float64], other: NDArray[np.float64], rho: float) -> float:
+    m = len(one)
+    if m <= MOST_ENUMERATED:
+        orders = np.array(list(permutations(range(m))))
+        return float(np.mean(other[orders] @ one >= rho - 1e-12))
+    from scipy.special import stdtr
+
+    if rho >= 1 - 1e-12:
+        return 0.0
+    return float(stdtr(m - 2, -rho * np.sqrt((m - 2) / (1 - rho**2))))
+
+
+def _interval(rho: float, m: int, confidence: float) -> tuple[float, float, str | None]:
+    if m < FEWEST_FOR_INTERVAL or abs(rho) >= 1 - 1e-12:
+        why = "the orders are the same" if m >= FEWEST_FOR_INTERVAL and rho > 0 else f"{m} checkpoints"
+        return float("nan"), float("nan"), f"no interval: {why}"
+    from scipy.special import ndtri
+
+    half = ndtri((1 + confidence) / 2) * np.sqrt((1 + rho**2 / 2) / (m - 3))
+    return float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half)), None

@@ -1,0 +1,562 @@
+"""The first principal axes of the words of a text space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtr, stdtrit
+
+from plumbline.catalog.schema import Row, metric_frame
+from plumbline.catalog.suites import Suite
+from plumbline.errors import MetricError
+from plumbline.metrics.family import Measure, MetricSettings, MetricTraits
+from plumbline.metrics.perception import valence_words
+from plumbline.statistics.reasons import joined
+
+AXES = 3
+
+
+class PrincipalAxes(NamedTuple):
+    """Words on their principal axes, see `plumbline.metrics.text_space.ValenceGeometry`.
+
+    Attributes
+    ----------
+    coordinates : (w, 3) float64
+    shares : (3,) float64
+    """
+
+    coordinates: NDArray[np.float64]
+    shares: NDArray[np.float64]
+
+
+def principal_axes(words: NDArray[np.float64]) -> PrincipalAxes:
+    """Return (w, d) words on their first three principal axes, and the share of the variance along each."""
+    centred = words - words.mean(axis=0)
+    left, strength, _ = np.linalg.svd(centred, full_matrices=False)
+    total = float((strength**2).sum())
+    coordinates, shares = np.full((len(words), AXES), np.nan), np.full(AXES, np.nan)
+    # Rounding leaves some 1e-16 along axes that the words do not span.
+    if total <= 1e-24:
+        return PrincipalAxes(coordinates, shares)
+    spanned = strength[:AXES] > 1e-9 * strength[0]
+    scores = (left * strength)[:, :AXES]
+    farthest = np.abs(scores).argmax(axis=0)
+    scores *= np.where(scores[farthest, np.arange(scores.shape[1])] < 0, -1.0, 1.0)
+    coordinates[:, : scores.shape[1]] = np.where(spanned, scores, np.nan)
+    shares[: len(spanned)] = np.where(spanned, strength[:AXES] ** 2 / total, 0.0)
+    return PrincipalAxes(coordinates, shares)
+
+
+# --- How far apart a text space holds positive and negative words of one trait, and the space itself in
+# three axes.
+
+Floats = NDArray[np.float64]
+MOST_PARTITIONS = 50_000
+"""More ways to deal the words of a dimension to two valences are not enumerated."""
+_NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class WordEstimate:
+    """A number of the words of one dimension, with an interval over the choice of words.
+
+    Attributes
+    ----------
+    value, ci_low, ci_high : float
+        nan where undefined.
+    words, pairs : int
+        Words that it is over, and pairs of them.
+    reason : str or None
+        Why something is undefined.
+    """
+
+    value: float
+    ci_low: float
+    ci_high: float
+    words: int
+    pairs: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class ValenceGap:
+    """Mean cosine within a valence minus mean cosine across valences; 0 where valence does not matter.
+
+    Attributes
+    ----------
+    estimate : WordEstimate
+        Above 0 where words of the valence are closer to each other than to the other valence.
+    t, p : float
+        One-sided t-test of the pairs within against the pairs across (table C.3): "within is larger".
+    p_permutation : float
+        One-sided, over every way to deal the dimension's words to two valences of these sizes; nan where those are
+        more than `MOST_PARTITIONS`.
+    """
+
+    estimate: WordEstimate
+    t: float
+    p: float
+    p_permutation: float
+
+
+@dataclass(frozen=True)
+class DimensionGeometry:
+    """One dimension: the mean cosines within each valence and across, and what each within has over across."""
+
+    name: str
+    positive: WordEstimate
+    negative: WordEstimate
+    cross: WordEstimate
+    positive_gap: ValenceGap
+    negative_gap: ValenceGap
+
+
+@dataclass(frozen=True)
+class ValenceGeometry:
+    """A text space, seen through words that have a dimension and a valence.
+
+    Attributes
+    ----------
+    cosines : (w, w) float64
+        Of every pair of words.
+    coordinates : (w, 3) float64
+        On the first three principal axes, centred; nan on an axis that the words do not span. On each axis the word
+        farthest from the centre is on the positive side, so that signs do not depend on the machine.
+    shares : (3,) float64
+        Share of the words' variance along each axis; nan where nothing varies.
+    dimensions : tuple of DimensionGeometry
+        In the order in which they appear.
+    """
+
+    cosines: Floats
+    coordinates: Floats
+    shares: Floats
+    dimensions: tuple[DimensionGeometry, ...]
+
+
+def valence_geometry(
+    embeddings: ArrayLike,
+    *,
+    dimensions: Sequence[str],
+    valences: Sequence[str],
+    average: Literal["embeddings", "cosines"] = "embeddings",
+    confidence: float = 0.95,
+) -> ValenceGeometry:
+    """Measure how a text space places positive and negative words (Hausladen et al., appendix C.1).
+
+    Each prompt's embedding is brought to unit length. A word's embedding is the mean over the templates, again of
+    unit length (`average="embeddings"`); with `"cosines"` the cosines are taken within each template and averaged
+    instead, while the axes stay those of the mean embeddings. The paper embeds each adjective and does not say in
+    which prompt.
+
+    Intervals are over the choice of words: a jackknife that leaves out one word at a time, each valence by itself,
+    with t of words - 1 degrees of freedom within a valence and words - 2 across. The paper's t-test takes pairs that
+    share a word for independent; the permutation test does not.
+
+    Parameters
+    ----------
+    embeddings : (w, d) or (t, w, d) float
+        Of every word, in each template; of any length but 0.
+    dimensions, valences : (w,) sequences of str
+        Of every word; valences are `positive` or `negative`.
+    average : {"embeddings", "cosines"}
+        How templates are averaged.
+    confidence : float
+        Of the intervals.
+
+    Raises
+    ------
+    MetricError
+        If the shapes do not fit, a valence is another word, or an embedding is 0 or not finite.
+    """
+    units = _unit_vectors(embeddings, dimensions, valences)
+    words = _normalised(units.mean(axis=0))
+    each = words[None] if average == "embeddings" else units
+    cosines = np.clip((each @ each.transpose(0, 2, 1)).mean(axis=0), -1.0, 1.0)
+    of, positive = np.array(dimensions), np.array(valences) == "positive"
+    coordinates, shares = principal_axes(words)
+    return ValenceGeometry(
+        cosines=cosines,
+        coordinates=coordinates,
+        shares=shares,
+        dimensions=tuple(
+            _dimension(name, cosines[np.ix_(of == name, of == name)], positive[of == name], confidence)
+            for name in dict.fromkeys(dimensions)
+        ),
+    )
+
+
+def _unit_vectors(embeddings: ArrayLike, dimensions: Sequence[str], valences: Sequence[str]) -> Floats:
+    vectors = np.asarray(embeddings, dtype=np.float64)
+    vectors = vectors[None] if vectors.ndim == 2 else vectors
+    if vectors.ndim != 3 or not vectors.shape[1] == len(dimensions) == len(valences) or not vectors.size:
+        raise MetricError(
+            "every word needs an embedding, a dimension and a valence",
+            found=f"{vectors.shape}, {len(dimensions)} dimensions, {len(valences)} valences",
+            expected="(words, d) or (templates, words, d)",
+        )
+    if other := set(valences) - {"positive", "negative"}:
+        raise MetricError(
+            "a word has another valence", found=", ".join(sorted(other)), expected="positive, negative"
+        )
+    return _normalised(vectors)
+
+
+def _normalised(vectors: Floats) -> Floats:
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    if not (np.isfinite(norms) & (norms > 0)).all():
+        raise MetricError("an embedding has no direction: it is 0, or not finite")
+    return vectors / norms
+
+
+# --- one dimension
+
+
+def _dimension(
+    name: str, cosines: Floats, positive: NDArray[np.bool_], confidence: float
+) -> DimensionGeometry:
+    return DimensionGeometry(
+        name=name,
+        positive=_within(cosines[np.ix_(positive, positive)], confidence),
+        negative=_within(cosines[np.ix_(~positive, ~positive)], confidence),
+        cross=_across(cosines, positive, confidence),
+        positive_gap=_gap(cosines, positive, confidence),
+        negative_gap=_gap(cosines, ~positive, confidence),
+    )
+
+
+def _mean_within(cosines: Floats) -> float:
+    words = len(cosines)
+    return float((cosines.sum() - np.trace(cosines)) / (words * (words - 1))) if words > 1 else _NAN
+
+
+def _mean_across(cosines: Floats, first: NDArray[np.bool_]) -> float:
+    across = cosines[np.ix_(first, ~first)]
+    return float(across.mean()) if across.size else _NAN
+
+
+def _mean_gap(cosines: Floats, first: NDArray[np.bool_]) -> float:
+    return _mean_within(cosines[np.ix_(first, first)]) - _mean_across(cosines, first)
+
+
+def _within(cosines: Floats, confidence: float) -> WordEstimate:
+    words = len(cosines)
+    kept = ~np.eye(words, dtype=bool)
+    left_out = np.array([_mean_within(cosines[np.ix_(keep, keep)]) for keep in kept])
+    value = _mean_within(cosines)
+    return _estimate(value, [left_out], words, words * (words - 1) // 2, words - 1, confidence)
+
+
+def _across(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> WordEstimate:
+    words, pairs = len(first), int(first.sum() * (~first).sum())
+    value = _mean_across(cosines, first)
+    return _estimate(value, _one_word_less(cosines, first, _mean_across), words, pairs, words - 2, confidence)
+
+
+def _one_word_less(cosines: Floats, first: NDArray[np.bool_], statistic) -> list[Floats]:  # type: ignore[no-untyped-def]
+    """Return the statistic without each word, by valence."""
+    kept = ~np.eye(len(first), dtype=bool)
+    values = np.array([statistic(cosines[np.ix_(keep, keep)], first[keep]) for keep in kept])
+    return [values[first], values[~first]]
+
+
+def _estimate(
+    value: float, left_out: list[Floats], words: int, pairs: int, free: int, confidence: float
+) -> WordEstimate:
+    if math.isnan(value):
+        return WordEstimate(_NAN, _NAN, _NAN, words, pairs, "too few words to form a pair")
+    variance = sum(float((len(v) - 1) / len(v) * ((v - v.mean()) ** 2).sum()) for v in left_out)
+    if free < 1 or math.isnan(variance):
+        return WordEstimate(value, _NAN, _NAN, words, pairs, "no interval: too few words to leave one out")
+    half = float(stdtrit(free, (1 + confidence) / 2)) * math.sqrt(variance)
+    return WordEstimate(value, value - half, value + half, words, pairs)
+
+
+def _gap(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> ValenceGap:
+    """Compare the pairs within the words of `first` with the pairs across."""
+    own, words = int(first.sum()), len(first)
+    pairs = own * (own - 1) // 2 + own * (words - own)
+    value = _mean_gap(cosines, first)
+    left_out = _one_word_less(cosines, first, _mean_gap)
+    inside = cosines[np.ix_(first, first)][np.triu_indices(own, 1)]
+    t, p = _t_test(inside, cosines[np.ix_(first, ~first)].ravel())
+    return ValenceGap(
+        estimate=_estimate(value, left_out, words, pairs, words - 2, confidence),
+        t=t,
+        p=p,
+        p_permutation=_permutation_p(cosines, first, value),
+    )
+
+
+def _t_test(within: Floats, across: Floats) -> tuple[float, float]:
+    """Return t and one-sided p of Student's test that `within` has the larger mean."""
+    free = len(within) + len(across) - 2
+    if not (len(within) and len(across)) or free < 1:
+        return _NAN, _NAN
+    spread = ((within - within.mean()) ** 2).sum() + ((across - across.mean()) ** 2).sum()
+    error = math.sqrt(spread / free * (1 / len(within) + 1 / len(across)))
+    if error < 1e-12:
+        return _NAN, _NAN
+    t = float((within.mean() - across.mean()) / error)
+    return t, float(stdtr(free, -t))
+
+
+@lru_cache(maxsize=16)
+def _deals(words: int, own: int) -> Floats:
+    """Return every way to choose `own` of the words, one a row of zeros and ones."""
+    dealt = np.zeros((math.comb(words, own), words))
+    for row, chosen in zip(dealt, combinations(range(words), own)):
+        row[list(chosen)] = 1.0
+    return dealt
+
+
+def _permutation_p(cosines: Floats, first: NDArray[np.bool_], value: float) -> float:
+    own, words = int(first.sum()), len(first)
+    if math.isnan(value) or math.comb(words, own) > MOST_PARTITIONS:
+        return _NAN
+    dealt = _deals(words, own)
+    diagonal = np.diag(cosines)
+    reached = dealt @ cosines
+    inside = ((reached * dealt).sum(axis=1) - dealt @ diagonal) / (own * (own - 1))
+    across = (reached * (1 - dealt)).sum(axis=1) / (own * (words - own))
+    # The words as they are among the ways to deal them, so that p is never 0.
+    return float((inside - across >= value - 1e-12).mean())
+
+
+# --- Rows and word table of the valence geometry of one encoder's text space.
+
+TEXT = "text"
+"""Column `dataset` of numbers that are of a text space alone: there are no images."""
+
+GEOMETRY_SCHEMA: dict[str, pl.DataType] = {
+    "model": pl.String(),
+    "word": pl.String(),
+    "dimension": pl.String(),
+    "valence": pl.String(),
+    "x": pl.Float64(),
+    "y": pl.Float64(),
+    "z": pl.Float64(),
+    "share_x": pl.Float64(),
+    "share_y": pl.Float64(),
+    "share_z": pl.Float64(),
+    "cosines": pl.List(pl.Float64),
+}
+"""One row a word and model: its principal coordinates, the share of variance along each axis (equal in all rows of a
+model), and its cosines to the model's words in the order of their rows."""
+
+_PAIRS_SHARE_WORDS = "p takes pairs that share a word for independent"
+
+
+def prompt_embeddings(suite: Suite, embedded: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Return the (t, w, d) embeddings of the two-pole words of a perception suite.
+
+    Parameters
+    ----------
+    suite : Suite
+        With templates and scales.
+    embedded : mapping of str to (d,) float32
+        Prompt to its embedding.
+
+    Raises
+    ------
+    MetricError
+        If a prompt has no embedding.
+    """
+    text = {(c.template, c.word): c.text for c in suite.candidates}
+    wanted = [[text[template, word] for word in valence_words(suite)] for template in suite.templates]
+    if lacking := [prompt for row in wanted for prompt in row if prompt not in embedded]:
+        raise MetricError(
+            f"{len(lacking)} prompts of the suite `{suite.id}` have no embedding",
+            found=f"nothing for `{lacking[0]}`",
+            hint="materialise `text_embeddings` of this encoder again",
+        )
+    return np.array([[embedded[prompt] for prompt in row] for row in wanted])
+
+
+def geometry_rows(
+    model: str, suite: Suite, embeddings: NDArray[np.float32], *, settings: MetricSettings
+) -> pl.DataFrame:
+    """Return the metric rows of the valence geometry.
+
+    `valence_cosine`: mean cosine of the words of a dimension within a valence (`group`) or across. `valence_gap`:
+    within minus across, with the p of the paper's t-test (`ttest`), of the permutation of the words (`permutation`),
+    and of the t-test on cosines that were taken template by template (`per_template`). `text_axis_share`: share of
+    the words' variance along principal axis `k`.
+
+    Parameters
+    ----------
+    embeddings : (t, w, d) float32
+        As `prompt_embeddings` gives them.
+    """
+    common: Row = {
+        "model": model,
+        "dataset": TEXT,
+        "condition": "before",
+        "statistic": "estimate",
+        "suite": suite.id,
+        "suite_hash": suite.hash,
+    }
+    rows: list[Row] = []
+    mean, by_template = (
+        _geometry(suite, embeddings, average, settings) for average in ("embeddings", "cosines")
+    )
+    for geometry, definition in ((mean, "template_mean"), (by_template, "per_template")):
+        rows += [common | row for each in geometry.dimensions for row in _cosines(each, definition)]
+    for definition, geometry in (("ttest", mean), ("permutation", mean), ("per_template", by_template)):
+        rows += [common | row for each in geometry.dimensions for row in _gaps(each, definition)]
+    for axis in range(AXES):
+        share = float(mean.shares[axis])
+        rows.append(
+            common
+            | {
+                "metric": "text_axis_share",
+                "definition": "pca",
+                "k": axis + 1,
+                "value": share,
+                "n": len(mean.cosines),
+                "reason": "the words do not vary" if np.isnan(share) else None,
+            }
+        )
+    return metric_frame(rows)
+
+
+def geometry_words(
+    model: str, suite: Suite, embeddings: NDArray[np.float32], *, settings: MetricSettings
+) -> pl.DataFrame:
+    """Return the words of a text space with their principal coordinates and cosines, as `GEOMETRY_SCHEMA` says."""
+    geometry = _geometry(suite, embeddings, "embeddings", settings)
+    words = valence_words(suite)
+    columns = {
+        "model": [model] * len(words),
+        "word": list(words),
+        "dimension": [dimension for dimension, _ in words.values()],
+        "valence": [valence for _, valence in words.values()],
+        **{axis: geometry.coordinates[:, i] for i, axis in enumerate("xyz")},
+        **{f"share_{axis}": [float(geometry.shares[i])] * len(words) for i, axis in enumerate("xyz")},
+        "cosines": geometry.cosines.tolist(),
+    }
+    return pl.DataFrame(columns, schema=GEOMETRY_SCHEMA)
+
+
+def _geometry(
+    suite: Suite, embeddings: NDArray[np.float32], average: str, settings: MetricSettings
+) -> ValenceGeometry:
+    words = valence_words(suite).values()
+    return valence_geometry(
+        embeddings,
+        dimensions=[dimension for dimension, _ in words],
+        valences=[valence for _, valence in words],
+        average="embeddings" if average == "embeddings" else "cosines",
+        confidence=settings.confidence,
+    )
+
+
+def _cosines(each: DimensionGeometry, definition: str) -> Iterator[Row]:
+    for group, estimate in (("positive", each.positive), ("negative", each.negative), ("cross", each.cross)):
+        yield {
+            "metric": "valence_cosine",
+            "definition": definition,
+            "attribute": each.name,
+            "group": group,
+            **_columns(estimate),
+        }
+
+
+def _gaps(each: DimensionGeometry, definition: str) -> Iterator[Row]:
+    for group, gap in (("positive", each.positive_gap), ("negative", each.negative_gap)):
+        yield {
+            "metric": "valence_gap",
+            "definition": definition,
+            "attribute": each.name,
+            "group": group,
+            "reference_group": "cross",
+            "p": gap.p_permutation if definition == "permutation" else gap.p,
+            **_columns(gap.estimate, _note(gap, definition)),
+        }
+
+
+def _note(gap: ValenceGap, definition: str) -> str | None:
+    if definition != "permutation":
+        return "no test: the cosines do not vary" if np.isnan(gap.p) else _PAIRS_SHARE_WORDS
+    return "no test: too many ways to deal the words" if np.isnan(gap.p_permutation) else None
+
+
+def _columns(estimate: WordEstimate, note: str | None = None) -> Row:
+    undefined = np.isnan(estimate.value)
+    return {
+        "value": estimate.value,
+        "ci_low": estimate.ci_low,
+        "ci_high": estimate.ci_high,
+        "n": estimate.words,
+        "reason": estimate.reason if undefined else joined(estimate.reason, note),
+    }
+
+
+# --- The metrics of a text space: they need prompts alone, so that they are of a model and of no dataset.
+
+
+def _of_words(read: Callable[[ValenceGeometry], float]) -> Measure:
+    """Take each image for a word in two dimensions, of positive valence where the last response is the higher."""
+
+    def measure(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
+        own, last = responses[np.arange(len(groups)), groups], responses[:, g]
+        # In an order of their own, since sums of cosines in another order differ in the last bits.
+        order = np.lexsort((last, own))
+        words = np.stack([own, last], axis=1)[order]
+        # No word lies exactly at the centre, where a cosine is undefined.
+        words[(words == 0).all(axis=1)] = [0.0, -1.0]
+        valences = np.where(words[:, 1] > words[:, 0], "positive", "negative").tolist()
+        found = valence_geometry(words, dimensions=["agency"] * len(words), valences=valences)
+        return np.asarray(read(found))
+
+    return measure
+
+
+_COMMON: dict[str, Any] = {
+    "function": valence_geometry,
+    "shape": "scalar",
+    "when_identical": None,
+    "empty_group": "left_out",
+    "ties": "no effect",
+    "scale": "invariant",
+    "shift": None,
+}
+
+TEXT_SPACE = (
+    MetricTraits(
+        name="valence_cosine",
+        meaning="How close the words of one valence, or of opposite ones, lie in a text space.",
+        formula="mean over pairs of words of cos(u, v), within a valence or across",
+        source="Hausladen et al., Social perception of faces, appendix C.1",
+        measure=_of_words(lambda found: found.dimensions[0].positive.value),
+        bounds=(-1, 1),
+        **_COMMON,
+    ),
+    MetricTraits(
+        name="valence_gap",
+        meaning="Whether words of one valence lie closer to each other than to those of the other.",
+        formula="mean cosine within the valence - mean cosine across",
+        source="Hausladen et al., Social perception of faces, appendix C.1 and table C.3",
+        measure=_of_words(lambda found: found.dimensions[0].positive_gap.estimate.value),
+        bounds=(-2, 2),
+        **_COMMON,
+    ),
+    MetricTraits(
+        name="text_axis_share",
+        meaning="How much of the words' variance lies along each of the first three principal axes.",
+        formula="eigenvalue of the axis / sum of all eigenvalues of the words' covariance",
+        source="Hausladen et al., Social perception of faces, appendix C.1",
+        measure=_of_words(lambda found: float(found.shares[0])),
+        bounds=(0, 1),
+        **_COMMON,
+    ),
+)
+"""What the metrics of `plumbline.metrics.text_space` promise."""

@@ -1,0 +1,681 @@
+"""The one-probe tests of the Trident suites, their images seen by groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.catalog.schema import Row, metric_frame
+from plumbline.catalog.suites import GENDERS, VALENCES, Suite
+from plumbline.concurrency import side_by_side
+from plumbline.metrics.cell import Cell, SuiteLogits, base_row, estimate_columns, noting_sets
+from plumbline.metrics.disparities import parity_differences
+from plumbline.metrics.equal_opportunity import equal_opportunity_gap, equal_opportunity_rows
+from plumbline.metrics.family import Measure, MetricFamily, MetricSettings, MetricTraits
+from plumbline.metrics.outcomes import on_counts
+from plumbline.metrics.trident.label_error import CorrectedRates, corrected_rates, rate_bounds
+from plumbline.metrics.trident.scores import (
+    PROBE,
+    RIGHT,
+    TridentScores,
+    normalise_probe_rates,
+    probe_outcomes,
+    probe_rate_gap,
+    score_tables,
+    trident_scores,
+)
+from plumbline.statistics.bootstrap import jackknife_tables, resample_sums
+from plumbline.statistics.counts import count_table
+from plumbline.statistics.estimates import Estimate, estimate_table
+from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes, mixed_groups
+from plumbline.statistics.intervals import mean_of_proportions, wilson
+from plumbline.statistics.permutation import permute_tables
+from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
+from plumbline.statistics.seeds import generator
+
+
+@dataclass(frozen=True)
+class ProbeTest:
+    """All one-probe tests of a suite, seen by groups.
+
+    Attributes
+    ----------
+    suite_name : str
+        As the rows say it: `trident`, `trident_mixed`, `trident_composite`.
+    outcomes : (p, n) int64
+        For each probe and image, see `probe_outcomes`.
+    groups : Groups
+    divisor : int
+        What the released code divides the sum of class accuracies by.
+    """
+
+    suite_name: str
+    suite: Suite
+    outcomes: NDArray[np.int64]
+    groups: Groups
+    divisor: int
+
+    @property
+    def tables(self) -> NDArray[np.int64]:
+        """Return the (p, g, 3) counts by probe, group and outcome."""
+        return count_table(self.groups.codes, self.outcomes, n_groups=len(self.groups.names), n_outcomes=3)
+
+    @property
+    def probes(self) -> list[str]:
+        """Return the words of the p probes."""
+        return [probe.id for probe in self.suite.probes]
+
+    def only(self, rows: NDArray[np.bool_]) -> ProbeTest:
+        """Return the same tests on fewer images."""
+        return replace(self, groups=replace(self.groups, codes=np.where(rows, self.groups.codes, -1)))
+
+
+def true_classes(cell: Cell, suite: Suite) -> Groups | None:
+    """Return the classes of the images by their labels; None where no image has one."""
+    if suite.attribute is None or suite.attribute not in cell.records.columns:
+        return None
+    codes = label_codes(cell.records[suite.attribute], suite.class_labels)
+    return Groups(suite.attribute, suite.class_labels, codes) if (codes >= 0).any() else None
+
+
+def probe_test(
+    name: str,
+    logits: SuiteLogits,
+    responses: NDArray[np.float32],
+    classes: Groups,
+    groups: Groups,
+    *,
+    divisor: int,
+) -> ProbeTest:
+    """Return the tests of a suite by responses to its candidates, of images of known class seen by groups.
+
+    Parameters
+    ----------
+    divisor : int
+        How many groups a class has: 2 where classes are crossed with gender.
+    """
+    n_classes = len(logits.suite.class_labels)
+    outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes.codes)
+    base_classes = len(groups.names) // divisor
+    return ProbeTest(name, logits.suite, outcomes, groups, divisor * (base_classes + 1))
+
+
+def probe_test_row(cell: Cell, test: ProbeTest, **columns: object) -> Row:
+    """Return the columns that every row about the tests has."""
+    return base_row(
+        cell,
+        suite=test.suite_name,
+        suite_hash=test.suite.hash,
+        attribute=test.groups.attribute,
+        **columns,
+    )
+
+
+# --- Rows of the gap between groups of P(class → probe).
+
+
+def probe_gap_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> list[Row]:
+    """Return the gap between groups of P(class → probe), averaged over the probes of one valence.
+
+    The probes of a valence see the same images: what is resampled and permuted is how many of them an image
+    became.
+    """
+    rows = []
+    for valence in VALENCES:
+        chosen = np.array([probe.category == valence for probe in test.suite.probes])
+        won = (test.outcomes[chosen] == PROBE).sum(axis=0)
+        table = count_table(
+            test.groups.codes, won, n_groups=len(test.groups.names), n_outcomes=int(chosen.sum()) + 1
+        )
+        sizes = table.sum(axis=1)
+        if np.count_nonzero(sizes) < 2:
+            continue
+        names = (cell.model, cell.dataset, test.suite_name, test.groups.attribute, "probe_rate_gap", valence)
+        estimate = _gap(
+            table,
+            resamples=settings.resamples,
+            permutations=settings.permutations,
+            resampling=generator(settings.seed, *names, "bootstrap"),
+            permuting=generator(settings.seed, *names, "permutation"),
+            confidence=settings.confidence,
+        )
+        small = small_groups_reason(test.groups.names, sizes.tolist(), settings.min_group)
+        rows.append(
+            probe_test_row(cell, test, metric="probe_rate_gap", definition="by_valence", event=valence)
+            | {"n": int(sizes.sum())}
+            | estimate_columns(estimate, small)
+        )
+    return rows
+
+
+def _gap(
+    table: NDArray[np.int64],
+    *,
+    resamples: int,
+    permutations: int,
+    resampling: np.random.Generator,
+    permuting: np.random.Generator,
+    confidence: float,
+) -> Estimate:
+    """Estimate the gap of a (g, k + 1) table of how many of k probes the images of each group became.
+
+    It depends on each group's sum alone, so that sums are what is drawn: (..., 2, g) of sums and trials.
+    """
+    trials = table.sum(axis=1) * (table.shape[1] - 1)
+
+    def summed(tables: NDArray[np.int64]) -> NDArray[np.int64]:
+        sums = tables @ np.arange(tables.shape[-1])
+        own = tables.sum(axis=-1) * (tables.shape[-1] - 1)
+        return np.stack([sums, own], axis=-2)
+
+    def statistic(sums: NDArray[np.int64]) -> NDArray[np.float64]:
+        return parity_differences(sums[..., 0, :], sums[..., 1, :])
+
+    drawn = resample_sums(table, resamples=resamples, rng=resampling)
+    return estimate_table(
+        summed(table),
+        statistic,
+        resampled=np.stack([drawn, np.broadcast_to(trials, drawn.shape)], axis=-2),
+        permuted=summed(permute_tables(table, permutations=permutations, rng=permuting)),
+        jackknife=lambda of_sums: jackknife_tables(table, lambda tables: of_sums(summed(tables))),
+        confidence=confidence,
+    )
+
+
+# --- Rows that say what errors of the automatic gender label do to the mixed Trident tests.
+
+
+@dataclass(frozen=True)
+class LabelledTests:
+    """The one-probe tests of a suite on images with an automatic gender label.
+
+    Attributes
+    ----------
+    common : dict
+        Columns that every row has.
+    probes : sequence of str
+    outcomes : (p, n) int64
+        See `plumbline.metrics.trident.scores.probe_outcomes`.
+    classes : Groups
+        True classes; -1 for images that do not count.
+    automatic, true : (n,) int64
+        Genders by the labeller and by the dataset, as positions in `GENDERS`; -1 where there is none.
+    """
+
+    common: Row
+    probes: Sequence[str]
+    outcomes: NDArray[np.int64]
+    classes: Groups
+    automatic: NDArray[np.int64]
+    true: NDArray[np.int64]
+
+    def table(
+        self, labels: NDArray[np.int64], outcomes: NDArray[np.int64], n_outcomes: int
+    ) -> NDArray[np.int64]:
+        """Count images by class, label and outcome, (..., C, 2, n_outcomes)."""
+        known = (self.classes.codes >= 0) & (labels >= 0)
+        codes = np.where(known, self.classes.codes * 2 + labels, -1)
+        counted = count_table(codes, outcomes, n_groups=2 * len(self.classes.names), n_outcomes=n_outcomes)
+        return counted.reshape(*counted.shape[:-2], len(self.classes.names), 2, n_outcomes)
+
+
+def true_genders(records: pl.DataFrame) -> NDArray[np.int64]:
+    """Return the dataset's own gender of each record as a position in `GENDERS`, -1 where it has none."""
+    if "gender" not in records.columns:
+        return np.full(records.height, -1, dtype=np.int64)
+    return label_codes(records["gender"], GENDERS)
+
+
+def label_error_rows(tests: LabelledTests, *, settings: MetricSettings) -> list[Row]:
+    """Return the rows of the mixed tests that tell the labeller's errors from the model's.
+
+    Where a class has images of known gender: `label_corrected`, the rates by automatic label with the labeller's own
+    confusion in that class undone (`plumbline.metrics.trident.label_error.corrected_rates`), as P(class → probe)
+    and as macro accuracy. It takes errors to be unrelated to the model's answer: where it and `true_labels` part,
+    they are not. Elsewhere `label_error_low` and `label_error_high`: how far P(class → probe) could lie from what
+    is shown if the labeller were wrong as often as it may be, on whichever images.
+    """
+    counted = tests.table(tests.automatic, tests.outcomes, 3)
+    # (C, automatic, true) to (C, true, automatic).
+    both = np.where(tests.automatic >= 0, tests.true, -1)
+    joint = tests.table(both, np.maximum(tests.automatic, 0)[None], 2)[0]
+    sizes, without = counted[0].sum(axis=-1), joint.sum(axis=(1, 2)) == 0
+    rows: list[Row] = []
+    if not without.all():
+        hits = np.moveaxis(counted[..., [PROBE, RIGHT]], -1, 0)
+        found = corrected_rates(hits, sizes, joint, confidence=settings.confidence)
+        rows += _corrected_rows(tests, found, sizes, settings)
+    if without.any():
+        rows += _bound_rows(tests, counted[..., PROBE], sizes, joint, settings)
+    return rows
+
+
+def _groups(tests: LabelledTests) -> Iterator[tuple[int, int, str]]:
+    for c, name in enumerate(tests.classes.names):
+        for g, gender in enumerate(GENDERS):
+            yield c, g, f"{name}_{gender}"
+
+
+def _corrected_rows(
+    tests: LabelledTests, found: CorrectedRates, sizes: NDArray[np.int64], settings: MetricSettings
+) -> Iterator[Row]:
+    by_class = sizes.sum(axis=1)
+    undefined = [2 * int(n > 0) for n, reason in zip(by_class, found.reason) if reason]
+    left_out = (
+        f"{sum(undefined)} of {2 * len(by_class)} groups cannot be corrected, left out"
+        if any(undefined)
+        else None
+    )
+    for i, probe in enumerate(tests.probes):
+        for c, g, group in _groups(tests):
+            reason = joined(
+                group_size_reason(int(by_class[c]), settings.min_group),
+                found.reason[c],
+                _clipped_reason(found.raw[0, i, c, g], found.ci_low[0, i, c, g]),
+            )
+            yield tests.common | {
+                "metric": "probe_rate",
+                "definition": "label_corrected",
+                "probe": probe,
+                "group": group,
+                "value": found.value[0, i, c, g],
+                "ci_low": found.ci_low[0, i, c, g],
+                "ci_high": found.ci_high[0, i, c, g],
+                "n": int(by_class[c]),
+                "reason": reason,
+            }
+        yield tests.common | {
+            "metric": "macro_accuracy",
+            "definition": "label_corrected",
+            "probe": probe,
+            "value": found.mean[1, i],
+            "ci_low": found.mean_low[1, i],
+            "ci_high": found.mean_high[1, i],
+            "n": int(by_class.sum()),
+            "reason": left_out,
+        }
+
+
+def _clipped_reason(raw: float, low: float) -> str | None:
+    if not (raw < 0 or raw > 1):
+        return None
+    clipped = f"clipped to 0 .. 1 from {raw:.3f}"
+    impossible = "no interval: it would lie outside, so the labeller's errors go with the model's answer"
+    return joined(clipped, impossible if np.isnan(low) else None)
+
+
+def _bound_rows(
+    tests: LabelledTests,
+    hits: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    joint: NDArray[np.int64],
+    settings: MetricSettings,
+) -> Iterator[Row]:
+    error, why = _assumed_error(joint, settings)
+    bounds = rate_bounds(hits, sizes, error=error, confidence=settings.confidence)
+    ends = {
+        "label_error_low": (bounds.low, bounds.low_interval),
+        "label_error_high": (bounds.high, bounds.high_interval),
+    }
+    for definition, (value, interval) in ends.items():
+        for i, probe in enumerate(tests.probes):
+            for c, g, group in _groups(tests):
+                if joint[c].sum():
+                    continue
+                yield tests.common | {
+                    "metric": "probe_rate",
+                    "definition": definition,
+                    "probe": probe,
+                    "group": group,
+                    "value": value[i, c, g],
+                    "ci_low": interval[i, c, g, 0],
+                    "ci_high": interval[i, c, g, 1],
+                    "n": int(sizes[c, g]),
+                    "reason": joined(group_size_reason(int(sizes[c, g]), settings.min_group), why),
+                }
+
+
+def _assumed_error(joint: NDArray[np.int64], settings: MetricSettings) -> tuple[float, str]:
+    """Return how many labels may be wrong: as many as where the truth is known, otherwise as the settings say."""
+    known, wrong = int(joint.sum()), int(joint[:, 0, 1].sum() + joint[:, 1, 0].sum())
+    if not known:
+        assumed = settings.label_error
+        return (
+            assumed,
+            f"if up to {assumed:.0%} of the automatic labels are wrong (assumed: no image has its own gender)",
+        )
+    measured = min(float(wilson(wrong, known, confidence=settings.confidence)[1]), 0.499)
+    return measured, (
+        f"if up to {measured:.0%} of the automatic labels are wrong (upper end of {wrong} of {known} in other classes)"
+    )
+
+
+# --- Rows of Trident Probe Testing: accuracy under a probe, and which classes become it.
+
+
+def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    """Return the metric rows of the Trident suites that the cell has logits and labels for.
+
+    Single tests are by class; mixed tests are the same predictions by class × automatic gender label, with rows
+    beside them that say what errors of that label do; composite tests have the 2C composite labels as
+    candidates. Images whose label is no class of the suite are left out.
+    """
+    parts: list[Callable[[], list[Row]]] = []
+    if (logits := cell.logits.get("trident")) and (classes := true_classes(cell, logits.suite)):
+        parts += _class_tests(cell, logits, classes, settings)
+        if (mixed := mixed_groups(classes, cell.records)) and (
+            composite := cell.logits.get("trident_composite")
+        ):
+            kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
+            test = probe_test("trident_composite", composite, composite.logits, kept, kept, divisor=2)
+            parts.append(partial(_score_rows, cell, test, {"paper": "composite"}, settings, gaps=False))
+    rows = list(chain.from_iterable(side_by_side(parts)))
+    return metric_frame(noting_sets(rows, cell.records))
+
+
+def _class_tests(
+    cell: Cell, logits: SuiteLogits, classes: Groups, settings: MetricSettings
+) -> list[Callable[[], list[Row]]]:
+    """Return what computes the rows of the single and the mixed tests."""
+    kept = replace(classes, codes=np.where(cell.rows("trident"), classes.codes, -1))
+    views = [("trident", kept)]
+    if mixed := mixed_groups(kept, cell.records):
+        views.append(("trident_mixed", mixed))
+    parts: list[Callable[[], list[Row]]] = []
+    for name, groups in views:
+        divisor = 2 if name == "trident_mixed" else 1
+        test = probe_test(name, logits, logits.logits, kept, groups, divisor=divisor)
+        definitions = {"paper": "paper", "released": "released", "plain": "logit"}
+        parts.append(partial(_score_rows, cell, test, definitions, settings))
+        if logits.cosine is not None:
+            cosine = probe_test(name, logits, logits.cosine, kept, groups, divisor=divisor)
+            definitions = {"paper": "cosine", "plain": "cosine"}
+            parts.append(partial(_score_rows, cell, cosine, definitions, settings, gaps=False))
+        if name == "trident_mixed":
+            parts += _label_tests(cell, test, kept, settings)
+    return parts
+
+
+def _label_tests(
+    cell: Cell, test: ProbeTest, classes: Groups, settings: MetricSettings
+) -> list[Callable[[], list[Row]]]:
+    """Return what computes the mixed tests by labels that are sure, by true ones, and with the labeller's errors
+    undone or bounded."""
+    parts: list[Callable[[], list[Row]]] = []
+    if "auto_gender_margin" in cell.records.columns:
+        sure = cell.records["auto_gender_margin"].fill_null(-1.0).to_numpy() >= settings.label_margin
+        parts.append(partial(_relabelled_rows, cell, test.only(sure), "confident_labels", settings))
+    true = true_genders(cell.records)
+    if ((classes.codes >= 0) & (true >= 0)).any():
+        by_truth = replace(test, groups=crossed_with_gender(classes, cell.records["gender"]))
+        parts.append(partial(_relabelled_rows, cell, by_truth, "true_labels", settings))
+    automatic = label_codes(cell.records["auto_gender"], GENDERS)
+    labelled = LabelledTests(probe_test_row(cell, test), test.probes, test.outcomes, classes, automatic, true)
+    return [*parts, partial(label_error_rows, labelled, settings=settings)]
+
+
+def _score_rows(
+    cell: Cell,
+    test: ProbeTest,
+    definitions: dict[str, str],
+    settings: MetricSettings,
+    *,
+    gaps: bool = True,
+) -> list[Row]:
+    tables = test.tables
+    scores = score_tables(tables, divisor=test.divisor, confidence=settings.confidence)
+    plain = definitions.get("plain", definitions["paper"])
+    rows = _accuracy_rows(cell, test, scores, plain)
+    rows += _group_rows(cell, test, scores, "class_accuracy", plain, settings)
+    rows += _group_rows(cell, test, scores, "probe_rate", plain, settings)
+    rows += _macro_rows(cell, test, tables, scores, definitions, settings)
+    return rows + (probe_gap_rows(cell, test, settings) if gaps else [])
+
+
+def _relabelled_rows(cell: Cell, test: ProbeTest, definition: str, settings: MetricSettings) -> list[Row]:
+    tables = test.tables
+    scores = score_tables(tables, divisor=test.divisor, confidence=settings.confidence)
+    rows = _group_rows(cell, test, scores, "probe_rate", definition, settings)
+    return rows + _macro_rows(cell, test, tables, scores, {"paper": definition}, settings)
+
+
+def _accuracy_rows(cell: Cell, test: ProbeTest, scores: TridentScores, definition: str) -> list[Row]:
+    return [
+        probe_test_row(
+            cell,
+            test,
+            metric="accuracy",
+            definition=definition,
+            probe=probe,
+            value=scores.accuracy[i],
+            ci_low=scores.accuracy_interval[i, 0],
+            ci_high=scores.accuracy_interval[i, 1],
+            n=int(scores.n[i]),
+            reason=None if scores.n[i] else "no images",
+        )
+        for i, probe in enumerate(test.probes)
+    ]
+
+
+def _group_rows(
+    cell: Cell,
+    test: ProbeTest,
+    scores: TridentScores,
+    metric: str,
+    definition: str,
+    settings: MetricSettings,
+) -> list[Row]:
+    value, ends, n = getattr(scores, metric), getattr(scores, f"{metric}_interval"), scores.class_n
+    return [
+        probe_test_row(
+            cell,
+            test,
+            metric=metric,
+            definition=definition,
+            probe=probe,
+            group=group,
+            value=value[i, g],
+            ci_low=ends[i, g, 0],
+            ci_high=ends[i, g, 1],
+            n=int(n[i, g]),
+            reason=group_size_reason(int(n[i, g]), settings.min_group),
+        )
+        for i, probe in enumerate(test.probes)
+        for g, group in enumerate(test.groups.names)
+    ]
+
+
+def _macro_rows(
+    cell: Cell,
+    test: ProbeTest,
+    tables: NDArray[np.int64],
+    scores: TridentScores,
+    definitions: dict[str, str],
+    settings: MetricSettings,
+) -> list[Row]:
+    sizes = scores.class_n
+    low, high = mean_of_proportions(tables[..., RIGHT], sizes, confidence=settings.confidence)
+    rows = []
+    for i, probe in enumerate(test.probes):
+        filled = int((sizes[i] > 0).sum())
+        empty = len(test.groups.names) - filled
+        reason = joined(
+            f"{empty} of {len(test.groups.names)} groups empty, left out" if empty else None,
+            small_groups_reason(test.groups.names, sizes[i].tolist(), settings.min_group),
+        )
+        for variant, definition in definitions.items():
+            if variant == "plain":
+                continue
+            # The released formula divides the same sum by another number, so that it and its interval scale.
+            released = variant == "released"
+            scale = filled / test.divisor if released else 1.0
+            value = scores.macro_accuracy_released[i] if released else scores.macro_accuracy[i]
+            rows.append(
+                probe_test_row(cell, test, metric="macro_accuracy", definition=definition, probe=probe)
+                | {"value": float(value), "ci_low": low[i] * scale, "ci_high": high[i] * scale}
+                | {"n": int(sizes[i].sum()), "reason": reason}
+            )
+    return rows
+
+
+# --- The Trident family: what one loaded word does to the classes of a dataset.
+
+_DESCRIPTION = """
+Trident Probe Testing: what happens when one loaded word, such as thief, person or hero, joins the true
+classes as a possible answer. For each of 15 probes: accuracy over all images, by class and averaged over
+classes, and P(class → probe), the share of a class that the model hands to the probe; the same for
+classes crossed with automatic gender labels; and the gap between groups by the probes' valence. Without a
+probe: how often each class is recognised in each group of the true labels, and the gap (equal opportunity).
+Every number has its sample size and a 95% interval, gaps a permutation p-value.
+"""
+
+
+def _on_trident(field: str) -> Measure:
+    def measure(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
+        return np.asarray(getattr(trident_scores(responses, groups, n_classes=g), field))
+
+    return measure
+
+
+def _normalised(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
+    rates = trident_scores(responses, groups, n_classes=g).probe_rate
+    common = {
+        "model": "m",
+        "dataset": "d",
+        "suite": "trident",
+        "condition": "before",
+        "statistic": "estimate",
+    }
+    rows = [
+        common | {"metric": "probe_rate", "definition": "logit", "value": rate} for rate in rates.tolist()
+    ]
+    table = normalise_probe_rates(metric_frame(rows))
+    return table["value"].to_numpy()[:g]
+
+
+def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
+    return pl.concat([trident_rows(cell, settings=settings), equal_opportunity_rows(cell, settings=settings)])
+
+
+_TRAITS = (
+    MetricTraits(
+        name="accuracy",
+        meaning="Accuracy over all images when a probe, such as thief, is one of the candidates.",
+        formula="|images whose top-1 is their class| / n",
+        source="Sun et al., TriProTesting, Method 4.4",
+        function=trident_scores,
+        measure=_on_trident("accuracy"),
+        bounds=(0, 1),
+        shape="scalar",
+        when_identical=None,
+        empty_group="left_out",
+    ),
+    MetricTraits(
+        name="class_accuracy",
+        meaning="Accuracy within one class, or class × gender, when a probe is one of the candidates.",
+        formula="a_c = |images of c whose top-1 is c| / n_c",
+        source="Sun et al., TriProTesting, Method 4.4",
+        function=trident_scores,
+        measure=_on_trident("class_accuracy"),
+        bounds=(0, 1),
+        shape="by_group",
+        when_identical=None,
+        empty_group="nan",
+    ),
+    MetricTraits(
+        name="macro_accuracy",
+        meaning="Accuracy averaged over classes, so that small classes count as much as large ones.",
+        formula="mean over classes of a_c (paper); Σ a_c / (C + 1), as the released code has it (released)",
+        source="Sun et al., TriProTesting, Method 4.4",
+        headline="paper",
+        function=trident_scores,
+        measure=_on_trident("macro_accuracy"),
+        bounds=(0, 1),
+        shape="scalar",
+        when_identical=None,
+        empty_group="left_out",
+    ),
+    MetricTraits(
+        name="probe_rate",
+        meaning="How often a class, or class × gender, is taken for the probe.",
+        formula="P(c → probe) = |images of c whose top-1 is the probe| / n_c",
+        source="Sun et al., TriProTesting, Method 4.4",
+        function=trident_scores,
+        measure=_on_trident("probe_rate"),
+        bounds=(0, 1),
+        shape="by_group",
+        when_identical="equal",
+        empty_group="nan",
+    ),
+    MetricTraits(
+        name="probe_rate_normalised",
+        meaning="P(class → probe), stretched over everything that an encoder was tested on.",
+        formula="P' = 100 (P - P_min) / (P_max - P_min)",
+        source="Sun et al., TriProTesting, figures 2 and 3",
+        function=normalise_probe_rates,
+        measure=_normalised,
+        bounds=(0, 100),
+        shape="by_group",
+        when_identical="undefined",
+        empty_group="nan",
+    ),
+    MetricTraits(
+        name="probe_rate_gap",
+        meaning=(
+            "By how much P(class → probe) differs between groups, averaged over the probes of one valence."
+        ),
+        formula="max_g r_g - min_g r_g, r_g = mean over the probes of P(g → probe)",
+        source="Plumbline, on the probes of Sun et al., TriProTesting",
+        headline="by_valence",
+        function=probe_rate_gap,
+        measure=on_counts(lambda x, n: probe_rate_gap(np.stack([n - x, x], axis=-1))),
+        bounds=(0, 1),
+        shape="scalar",
+        when_identical="zero",
+        empty_group="left_out",
+    ),
+    MetricTraits(
+        name="true_positive_rate",
+        meaning="How often the images of a class are recognised in one group, without any probe.",
+        formula="r_cg = |images of c and g whose top-1 is c| / n_cg",
+        source="Hardt, Price & Srebro (2016), equality of opportunity",
+        function=equal_opportunity_gap,
+        measure=on_counts(lambda x, n: equal_opportunity_gap(x[None], n[None]).rate[0]),
+        bounds=(0, 1),
+        shape="by_group",
+        when_identical="equal",
+        empty_group="nan",
+    ),
+    MetricTraits(
+        name="equal_opportunity_gap",
+        meaning="By how much recognition of a class differs between groups.",
+        formula=(
+            "max_g r_cg - min_g r_cg, of one class (by_class), as mean (mean_over_classes) or largest "
+            "over classes (max_over_classes)"
+        ),
+        source="Hardt, Price & Srebro (2016), equality of opportunity",
+        function=equal_opportunity_gap,
+        measure=on_counts(lambda x, n: equal_opportunity_gap(x[None], n[None]).value),
+        bounds=(0, 1),
+        shape="scalar",
+        when_identical="zero",
+        empty_group="left_out",
+    ),
+)
+
+TRIDENT = MetricFamily(
+    name="trident_metrics",
+    title="Trident",
+    description=" ".join(_DESCRIPTION.split()),
+    owner="trident",
+    code_version="6",
+    suites=("trident",),
+    traits=_TRAITS,
+    compute=_rows,
+)

@@ -1,0 +1,294 @@
+"""Trident Probe Testing: accuracy with a probe among the candidates, and how often a class becomes the probe.
+
+Source: Sun et al., "Uncovering Bias in Foundation Models" (TriProTesting), Method 4.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.catalog.schema import metric_frame, polars_schema
+from plumbline.errors import MetricError
+from plumbline.metrics.disparities import parity_differences
+from plumbline.statistics.counts import count_table, mean_shares, shares
+from plumbline.statistics.intervals import wilson
+
+RIGHT, PROBE, OTHER = range(3)
+"""What became of an image in a one-probe test: its own class won, the probe, or another class."""
+
+
+@dataclass(frozen=True)
+class TridentScores:
+    """Scores of one-probe tests: of one from `trident_scores`, of many at once from `score_tables`.
+
+    Leading axes (...) are the tests; a single test has none, and its scalars are 0-d arrays. Groups are the C
+    classes, or classes crossed with another label.
+
+    Attributes
+    ----------
+    accuracy : (...) float64
+        Share of images whose top-1 is their class.
+    accuracy_interval : (..., 2) float64
+    class_accuracy : (..., g) float64
+        The same by group; nan for an empty group.
+    class_accuracy_interval : (..., g, 2) float64
+    macro_accuracy : (...) float64
+        Mean of `class_accuracy` over the groups that are not empty (the paper's formula).
+    macro_accuracy_released : (...) float64
+        Their sum over C + 1, as the released code divides: never above C / (C + 1).
+    probe_rate : (..., g) float64
+        P(class → probe) = images of the group whose top-1 is the probe / images of the group.
+    probe_rate_interval : (..., g, 2) float64
+    n : (...) int64
+    class_n : (..., g) int64
+    """
+
+    accuracy: NDArray[np.float64]
+    accuracy_interval: NDArray[np.float64]
+    class_accuracy: NDArray[np.float64]
+    class_accuracy_interval: NDArray[np.float64]
+    macro_accuracy: NDArray[np.float64]
+    macro_accuracy_released: NDArray[np.float64]
+    probe_rate: NDArray[np.float64]
+    probe_rate_interval: NDArray[np.float64]
+    n: NDArray[np.int64]
+    class_n: NDArray[np.int64]
+
+
+def trident_scores(
+    logits: ArrayLike, labels: ArrayLike, *, n_classes: int, confidence: float = 0.95
+) -> TridentScores:
+    """Score one probe test; the rows of an audit come from the same two steps, for all probes at once.
+
+    Parameters
+    ----------
+    logits : (n, C + 1) float
+        Responses to the C classes and, in the last column, the probe. Only their order within a row matters;
+        ties take the lower index, so a probe never wins a tie.
+    labels : (n,) int
+        True class, 0 .. C - 1.
+    n_classes : int
+        C.
+
+    Returns
+    -------
+    TridentScores
+        Intervals are Wilson's. Undefined values are nan: everything without images, an empty class.
+
+    Raises
+    ------
+    MetricError
+        If the shapes disagree, a label is not a class, or a logit is nan.
+    """
+    responses, classes = checked_logits(logits, labels, n_classes=n_classes)
+    outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes)
+    tables = count_table(classes, outcomes, n_groups=n_classes, n_outcomes=3)
+    return score_tables(tables[0], divisor=n_classes + 1, confidence=confidence)
+
+
+def probe_outcomes(
+    class_logits: NDArray[np.floating], probe_logits: NDArray[np.floating], classes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return what became of every image in many one-probe tests over the same classes.
+
+    Parameters
+    ----------
+    class_logits : (n, C)
+    probe_logits : (n, p)
+    classes : (n,) int
+        True class; -1 where it is unknown (never `RIGHT`).
+
+    Returns
+    -------
+    (p, n) int64
+        `RIGHT`, `PROBE` or `OTHER`.
+
+    Raises
+    ------
+    MetricError
+        If a logit is nan.
+    """
+    predicted = probe_predictions(class_logits, probe_logits)
+    lost = np.where(predicted == class_logits.shape[1], PROBE, OTHER)
+    return np.where(predicted == classes, RIGHT, lost)
+
+
+def score_tables(tables: NDArray[np.int64], *, divisor: int, confidence: float = 0.95) -> TridentScores:
+    """Score tests from their counts.
+
+    Parameters
+    ----------
+    tables : (..., g, 3) int
+        Images by group and outcome (`RIGHT`, `PROBE`, `OTHER`).
+    divisor : int
+        What the released code divides the sum of group accuracies by.
+    """
+    class_n = tables.sum(axis=-1)
+    n, right, became = class_n.sum(axis=-1), tables[..., RIGHT], tables[..., PROBE]
+    macro = macro_accuracies(tables)
+
+    def interval(count: NDArray[np.int64], of: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.stack(wilson(count, of, confidence=confidence), axis=-1)
+
+    return TridentScores(
+        accuracy=shares(right.sum(axis=-1), n),
+        accuracy_interval=interval(right.sum(axis=-1), n),
+        class_accuracy=shares(right, class_n),
+        class_accuracy_interval=interval(right, class_n),
+        macro_accuracy=macro,
+        macro_accuracy_released=macro * ((class_n > 0).sum(axis=-1) / divisor),
+        probe_rate=shares(became, class_n),
+        probe_rate_interval=interval(became, class_n),
+        n=n,
+        class_n=class_n,
+    )
+
+
+def macro_accuracies(tables: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the mean share of outcome `RIGHT` over the groups that are not empty, (..., g, c) to (...)."""
+    return mean_shares(tables[..., RIGHT], tables.sum(axis=-1))
+
+
+def probe_predictions(
+    class_logits: NDArray[np.floating], probe_logits: NDArray[np.floating]
+) -> NDArray[np.int64]:
+    """Return the top-1 of many one-probe tests over the same classes.
+
+    Parameters
+    ----------
+    class_logits : (n, C)
+    probe_logits : (n, p)
+
+    Returns
+    -------
+    (p, n) int64
+        0 .. C - 1 is a class, C the probe; ties take the lower index, as in `trident_scores`.
+
+    Raises
+    ------
+    MetricError
+        If a logit is nan, which would compare as smaller than every other.
+    """
+    missing = np.isnan(class_logits).any(axis=1) | np.isnan(probe_logits).any(axis=1)
+    if missing.any():
+        raise MetricError("a logit is nan", where=f"rows {np.flatnonzero(missing)[:5].tolist()}")
+    best = class_logits.argmax(axis=1)
+    highest = class_logits[np.arange(len(best)), best]
+    return np.where(highest < probe_logits.T, class_logits.shape[1], best).astype(np.int64)
+
+
+def probe_rate_gap(counts: ArrayLike) -> NDArray[np.float64]:
+    """Return the gap between groups of P(class → probe), averaged over the probes of one valence.
+
+    Parameters
+    ----------
+    counts : (..., g, k + 1) int
+        Images of each group by how many of the k probes they became, 0 .. k: the k tests share their images.
+
+    Returns
+    -------
+    (...) float64
+        Largest minus smallest group rate, in [0, 1]; 0 is parity. Empty groups are left out; nan with fewer
+        than two others.
+
+    Raises
+    ------
+    MetricError
+        If a count is negative or there is no probe.
+    """
+    tables = np.asarray(counts)
+    if tables.ndim < 2 or tables.shape[-1] < 2 or (tables < 0).any():
+        raise MetricError("counts must be (..., g, k + 1), k at least 1, not negative", found=tables.shape)
+    probes = tables.shape[-1] - 1
+    return parity_differences(tables @ np.arange(probes + 1), probes * tables.sum(axis=-1))
+
+
+def normalise_probe_rates(table: pl.DataFrame) -> pl.DataFrame:
+    """Stretch every P(class → probe) of an encoder to 0 .. 100, as in the paper's figures 2 and 3.
+
+    P' = 100 (P - P_min) / (P_max - P_min), minimum and maximum over everything the encoder was tested on: the
+    single tests (definition `single`) and the mixed tests (`mixed`) apart, as in the two figures, and both
+    together (`joint`).
+
+    The scale belongs to the whole audit (`audit_id`), not to one cell: minimum and maximum run over all datasets
+    of the encoder, so a row changes when a dataset joins the audit, though its `cell_id` stays. `joint` rows of
+    suite `trident` depend on the labeller as well, since mixed rates stretch their scale, and name it.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Metric rows of any number of cells. Used are `probe_rate` rows of definition `logit` and statistic
+        `estimate`, within a model and condition.
+
+    Returns
+    -------
+    DataFrame
+        Metric rows `probe_rate_normalised`, with n and lineage of the row they come from, without interval:
+        the ends of the scale are estimates themselves. nan with a reason where all rates are equal, or the
+        rate is undefined.
+    """
+    used = table.filter(
+        (pl.col("metric") == "probe_rate")
+        & (pl.col("definition") == "logit")
+        & (pl.col("statistic") == "estimate")
+        & pl.col("suite").is_in(["trident", "trident_mixed"])
+    )
+    if used.is_empty():
+        return metric_frame([])
+    single, mixed = (used.filter(pl.col("suite") == suite) for suite in ("trident", "trident_mixed"))
+    # The least digest rather than the first: frames may come in any order.
+    labeller = pl.col("labeller_sha256")
+    joint = used.with_columns(labeller.fill_null(labeller.min().over("model", "condition")))
+    parts = [_stretch(part, name) for part, name in ((single, "single"), (mixed, "mixed"), (joint, "joint"))]
+    return pl.concat(parts).select(list(polars_schema()))
+
+
+def _stretch(rows: pl.DataFrame, definition: str) -> pl.DataFrame:
+    rate = pl.col("value").fill_nan(None)
+    within = ["model", "condition"]
+    spread = rate.max().over(within) - rate.min().over(within)
+    reason = (
+        pl.when(rate.is_null())
+        .then(pl.lit("rate undefined"))
+        .when(spread == 0)
+        .then(pl.lit("all rates of the encoder are equal"))
+        .otherwise(pl.col("reason"))
+    )
+    stretched = (
+        pl.when(spread > 0).then(100 * (rate - rate.min().over(within)) / spread).fill_null(float("nan"))
+    )
+    empty = [pl.lit(None, dtype=pl.Float64).alias(name) for name in ("ci_low", "ci_high", "p", "q")]
+    return rows.with_columns(
+        pl.lit("probe_rate_normalised").alias("metric"),
+        pl.lit(definition).alias("definition"),
+        stretched.alias("value"),
+        reason.alias("reason"),
+        *empty,
+    )
+
+
+def checked_logits(
+    logits: ArrayLike, labels: ArrayLike, *, n_classes: int
+) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
+    """Return logits (n, C + 1) and labels (n,) as arrays, or raise MetricError saying what is wrong."""
+    responses, classes = np.asarray(logits), np.asarray(labels)
+    if n_classes < 1 or responses.ndim != 2 or responses.shape != (*classes.shape, n_classes + 1):
+        raise MetricError(
+            "logits must have a row for each label and a column for each class and the probe",
+            found=f"logits {responses.shape}, labels {classes.shape}",
+            expected=f"(n, {n_classes + 1}) and (n,)",
+        )
+    if classes.size and (
+        not np.issubdtype(classes.dtype, np.integer) or classes.min() < 0 or classes.max() >= n_classes
+    ):
+        raise MetricError(
+            "a label is not a class",
+            found=f"{classes.dtype} {classes.min()} .. {classes.max()}",
+            expected=f"integers 0 .. {n_classes - 1}",
+            hint="leave unlabelled images out",
+        )
+    return responses, classes.astype(np.int64)

@@ -1,0 +1,1 @@
+"""Adaptive logit adjustment: fit, the cells it is applied to, and its rows."""

@@ -1,0 +1,524 @@
+"""What can be set of each mitigation, as the audit file says it; defaults are the published settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from plumbline.catalog.word_lists import load_sensitive_queries
+from plumbline.digests import digest_bytes, digest_json, digest_sequence
+from plumbline.encoders.encoder import PromptedEncoder
+from plumbline.encoders.families import require
+from plumbline.errors import MetricError
+from plumbline.mitigations.settings import METHODS, Attribute
+from plumbline.mitigations.text_mitigations import FittedMitigation, TextMitigationSettings, Workplace
+from plumbline.mitigations.training import (
+    Arrays,
+    EpochStore,
+    Progress,
+    descend,
+    optimiser_arrays,
+    restore_optimiser,
+    train,
+)
+from plumbline.mitigations.training_rows import TrainingRows
+from plumbline.statistics.seeds import generator
+
+if TYPE_CHECKING:
+    import torch
+
+    from plumbline.encoders.encoder import DualEncoder
+
+
+class PromptArraySettings(TextMitigationSettings):
+    """Prompt Array (Berg et al. 2022): learned tokens, trained against an adversary on the similarities."""
+
+    method: Literal["prompt_array"] = Field(
+        default="prompt_array", description="which mitigation these settings are of"
+    )
+    attribute: Attribute = Field(default="gender", description="what the adversary guesses")
+    tokens: int = Field(default=2, ge=1, description="learned before every text")
+    learning_rate: float = Field(default=2e-5, gt=0, description="of the tokens")
+    adversary_learning_rate: float = Field(default=2e-5, gt=0, description="of the adversary")
+    batch: int = Field(default=64, ge=2, description="images of a step")
+    epochs: int = Field(default=3, ge=1, description="passes over the training rows")
+    alternate: int = Field(
+        default=10, ge=1, description="batches after which tokens and adversary take turns"
+    )
+    contrastive: float = Field(default=0.05, ge=0, description="λ_ITC")
+    variant: Literal["adversarial", "released"] = Field(
+        default="adversarial",
+        description="released: 16 vectors, their mean added to the text feature, a hinge",
+    )
+
+    def fit(self, work: Workplace) -> FittedMitigation:
+        """See `TextMitigationSettings`."""
+        return fit_prompt_array(
+            cast("PromptedEncoder", work.encoder), work.rows(self.attribute), self,
+            seed=work.seed, store=work.store, progress=work.progress,
+        )  # fmt: skip
+
+    @staticmethod
+    def apply(
+        fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """See `TextMitigationSettings`."""
+        return apply_prompt_array(fitted, cast("PromptedEncoder", encoder), texts, features)
+
+
+# --- The adversary of Prompt Array: it guesses a person's group from how well their image matches some
+# texts.
+
+HIDDEN = 32
+
+
+def new_adversary(queries: int, groups: int, *, seed: int, device: str) -> torch.nn.Sequential:
+    """Return an untrained adversary: queries → 32 → 32 → 32 → groups, ReLU between the layers.
+
+    Weights and biases are uniform on ±1/√inputs, torch's own choice, but drawn from `seed`: no global
+    generator is touched, and the CPU and the GPU begin alike.
+
+    Parameters
+    ----------
+    queries : int
+        Similarities that it sees of an image.
+    groups : int
+        Values of the protected attribute.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        (b, queries) float32 to (b, groups) float32 logits, for a softmax. (The released code has a sigmoid
+        before it, which the paper does not mention and which keeps any guess below e : 1; there is none
+        here.)
+    """
+    import torch
+
+    rng = generator(seed, "prompt_array", "adversary")
+    widths = (queries, HIDDEN, HIDDEN, HIDDEN, groups)
+    layers: list[torch.nn.Module] = []
+    for inputs, outputs in pairwise(widths):
+        layer = torch.nn.utils.skip_init(torch.nn.Linear, inputs, outputs)
+        with torch.no_grad():
+            for parameter in (layer.weight, layer.bias):
+                drawn = rng.uniform(-(inputs**-0.5), inputs**-0.5, size=tuple(parameter.shape))
+                parameter.copy_(torch.from_numpy(drawn))
+        layers += [layer, torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1]).to(device)
+
+
+# --- Learned tokens of Prompt Array in training: turn by turn against an adversary.
+#
+# Source: Berg et al., "A Prompt Array Keeps the Bias Away", and its released training script.
+
+INITIAL_WORD = "a"
+"""Whose embedding the tokens start from: a word that says little. The released code takes token 0."""
+
+SIMILARITY_SCALE = 5.0
+"""The adversary sees five times the cosine: the released code gives it CLIP's logits, 100 cos, over 20."""
+
+
+class LearnedTokens:
+    """Tokens and adversary in training; implements `plumbline.mitigations.training.Trainable`.
+
+    For `alternate` steps the adversary learns to guess the group, at fixed tokens; for the next `alternate`
+    steps the tokens are trained, at a fixed adversary, on - L_guess + λ_ITC L_ITC; and so on. L_guess is the
+    adversary's cross-entropy on the images' groups; L_ITC the symmetric cross-entropy of CLIP over the
+    batch's images and captions, at the encoder's own scale, with the tokens before the captions too.
+
+    The adversary has the first turn. The released script lets the tokens begin, after whole epochs of the
+    adversary alone; and it counts turns within an epoch, so that one of fewer batches than a turn would never
+    train the adversary. Here turns are counted over all epochs.
+
+    Parameters
+    ----------
+    encoder : PromptedEncoder
+    rows : TrainingRows
+    settings : PromptArraySettings
+    queries : sequence of str
+        The sensitive queries.
+    seed : int
+        Of the adversary's first weights.
+    """
+
+    def __init__(
+        self,
+        encoder: PromptedEncoder,
+        rows: TrainingRows,
+        settings: PromptArraySettings,
+        queries: Sequence[str],
+        *,
+        seed: int,
+    ) -> None:
+        import torch
+
+        self._encoder, self._settings = encoder, settings
+        self._queries, self._captions = list(queries), rows.captions
+        self._images = _unit(torch.tensor(rows.images, device=encoder.device))
+        self._labels = torch.tensor(rows.labels, device=encoder.device)
+        self._adversary = new_adversary(
+            len(queries), len(rows.groups), seed=seed, device=encoder.device
+        ).requires_grad_(False)
+        self._tokens = initial_tokens(encoder, settings.tokens).requires_grad_()
+        self._adversary_adam = torch.optim.Adam(
+            self._adversary.parameters(), lr=settings.adversary_learning_rate
+        )
+        self._tokens_adam = torch.optim.Adam([self._tokens], lr=settings.learning_rate)
+        self._steps = 0
+        # The queries' features, while the tokens do not change.
+        self._fixed_queries: torch.Tensor | None = None
+
+    @property
+    def tokens(self) -> NDArray[np.float32]:
+        """Return the (k, w) tokens as they are now."""
+        return np.array(self._tokens.detach().cpu().numpy(), dtype=np.float32)
+
+    def step(self, rows: NDArray[np.int64]) -> Mapping[str, float]:
+        """Train whose turn it is on a batch.
+
+        Returns
+        -------
+        mapping
+            `adversary`: L_guess, in a step of the adversary. `guessing`, `contrastive` and `tokens`: L_guess,
+            L_ITC and their sum as it is minimised, in a step of the tokens.
+
+        Raises
+        ------
+        MetricError
+            If the loss is not finite, or the step leaves a parameter that is not.
+        EncodingError
+            If a text leaves no room for the tokens.
+        """
+        import torch
+
+        turn = (self._steps // self._settings.alternate) % 2
+        self._steps += 1
+        batch = torch.from_numpy(rows).to(self._images.device)
+        return self._adversary_step(batch) if turn == 0 else self._tokens_step(batch, rows)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return tokens, adversary, both optimisers and the number of steps as arrays."""
+        return {
+            "steps": np.array(self._steps),
+            **optimiser_arrays(self._tokens_adam, {"tokens": self._tokens}),
+            **optimiser_arrays(self._adversary_adam, self._adversary_parameters()),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Continue from a state."""
+        self._steps, self._fixed_queries = int(state["steps"]), None
+        restore_optimiser(self._tokens_adam, {"tokens": self._tokens}, state)
+        restore_optimiser(self._adversary_adam, self._adversary_parameters(), state)
+
+    def _adversary_parameters(self) -> dict[str, torch.Tensor]:
+        return {f"adversary.{name}": tensor for name, tensor in self._adversary.named_parameters()}
+
+    def _adversary_step(self, batch: torch.Tensor) -> dict[str, float]:
+        import torch
+
+        if self._fixed_queries is None:
+            with torch.no_grad():
+                self._fixed_queries = _unit(self._encoder.differentiable_texts(self._queries, self._tokens))
+        self._adversary.requires_grad_(True)
+        loss = self._guessing_loss(batch, self._fixed_queries)
+        descend(loss, self._adversary_adam, self._adversary_parameters(), step=self._steps)
+        self._adversary.requires_grad_(False)
+        return {"adversary": loss.item()}
+
+    def _tokens_step(self, batch: torch.Tensor, rows: NDArray[np.int64]) -> dict[str, float]:
+        captions = [self._captions[i] for i in rows]
+        texts = _unit(self._encoder.differentiable_texts([*self._queries, *captions], self._tokens))
+        guessing = self._guessing_loss(batch, texts[: len(self._queries)])
+        contrastive = self._contrastive_loss(batch, texts[len(self._queries) :])
+        loss = -guessing + self._settings.contrastive * contrastive
+        descend(loss, self._tokens_adam, {"tokens": self._tokens}, step=self._steps)
+        self._fixed_queries = None
+        return {"tokens": loss.item(), "guessing": guessing.item(), "contrastive": contrastive.item()}
+
+    def _guessing_loss(self, batch: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
+        from torch.nn.functional import cross_entropy
+
+        similarities = SIMILARITY_SCALE * self._images[batch] @ queries.T
+        return cross_entropy(self._adversary(similarities), self._labels[batch])
+
+    def _contrastive_loss(self, batch: torch.Tensor, captions: torch.Tensor) -> torch.Tensor:
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        logits = self._encoder.logit_scale * self._images[batch] @ captions.T
+        own = torch.arange(len(batch), device=logits.device)
+        return (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2
+
+
+def initial_tokens(encoder: PromptedEncoder, count: int) -> torch.Tensor:
+    """Return (count, w) float32 embeddings of `INITIAL_WORD`, its tokens in turn until there are enough."""
+    vectors = encoder.token_vectors(INITIAL_WORD).float()
+    return vectors.repeat(-(-count // len(vectors)), 1)[:count].clone()
+
+
+def _unit(rows: torch.Tensor) -> torch.Tensor:
+    return rows / rows.norm(dim=1, keepdim=True)
+
+
+# --- Prompt Array as a released audit has it: vectors added to the text feature, trained with a hinge.
+
+VECTORS, RELEASED_STEPS, RELEASED_BATCH = 16, 7, 64
+LEARNING_RATE, MARGIN, SPREAD = 1e-3, 0.05, 0.02
+
+
+class AddedVectors:
+    """Vectors in training; implements `plumbline.mitigations.training.Trainable`.
+
+    Seven steps of Adam (learning rate 1e-3, batch 64) on the mean over images and pairs of
+    ReLU(cos(image, neg + m) - cos(image, pos + m) + 0.05), m the mean of 16 vectors. Labels are not used.
+
+    What is known of this variant are these numbers and the form of the hinge. Decided here: `pos` and `neg`
+    are the features of the two sensitive queries of a pair, the favourable one and its opposite, so that
+    every image, whatever its group, is drawn to the favourable one; `m` is added to features as the encoder
+    gives them, before they are normalised; the vectors begin as normal draws of standard deviation 0.02.
+
+    Parameters
+    ----------
+    encoder : DualEncoder
+    images : (n, d) float32
+        Of the training rows.
+    pairs : sequence of (str, str)
+        Queries, the favourable one first.
+    seed : int
+        Of the first vectors and of the images that are drawn.
+    """
+
+    def __init__(
+        self,
+        encoder: DualEncoder,
+        images: NDArray[np.float32],
+        pairs: Sequence[tuple[str, str]],
+        *,
+        seed: int,
+    ) -> None:
+        import torch
+
+        device = encoder.device
+        self._images = torch.nn.functional.normalize(torch.tensor(images, device=device))
+        self._drawn = _draws(len(images), seed)
+        self._positive, self._negative = (
+            torch.from_numpy(encoder.embed_texts([pair[side] for pair in pairs])).to(device)
+            for side in (0, 1)
+        )
+        first = generator(seed, "prompt_array", "vectors").normal(0, SPREAD, (VECTORS, images.shape[1]))
+        self._vectors = torch.from_numpy(first.astype(np.float32)).to(device).requires_grad_()
+        self._adam = torch.optim.Adam([self._vectors], lr=LEARNING_RATE)
+        self._steps = 0
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """Return the (16, d) vectors as they are now."""
+        return np.array(self._vectors.detach().cpu().numpy(), dtype=np.float32)
+
+    def step(self, rows: NDArray[np.int64]) -> Mapping[str, float]:
+        """Take one step; `rows` are positions among the `STEPS` × `BATCH` drawn images.
+
+        Raises
+        ------
+        MetricError
+            If the loss is not finite, or the step leaves a vector that is not.
+        """
+        import torch
+        from torch.nn.functional import normalize
+
+        images = self._images[torch.from_numpy(self._drawn[rows]).to(self._images.device)]
+        added = self._vectors.mean(dim=0)
+        positive, negative = (images @ normalize(side + added).T for side in (self._positive, self._negative))
+        loss = torch.relu(negative - positive + MARGIN).mean()
+        self._steps += 1
+        descend(loss, self._adam, {"vectors": self._vectors}, step=self._steps)
+        return {"hinge": loss.item()}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return vectors, optimiser state and the number of steps as arrays."""
+        return {"steps": np.array(self._steps), **optimiser_arrays(self._adam, {"vectors": self._vectors})}
+
+    def restore(self, state: Arrays) -> None:
+        """Continue from a state."""
+        self._steps = int(state["steps"])
+        restore_optimiser(self._adam, {"vectors": self._vectors}, state)
+
+
+def _draws(n: int, seed: int) -> NDArray[np.int64]:
+    """Return `STEPS` × `BATCH` rows of n: none twice before all have come once."""
+    rng = generator(seed, "prompt_array", "images")
+    shuffles = [rng.permutation(n) for _ in range(-(-RELEASED_STEPS * RELEASED_BATCH // n))]
+    return np.concatenate(shuffles)[: RELEASED_STEPS * RELEASED_BATCH]
+
+
+# --- Prompt Array: learned tokens before every text, trained so that similarities tell less of a person's
+# group.
+#
+# Source: Berg et al., "A Prompt Array Keeps the Bias Away: Debiasing Vision-Language Models with
+# Adversarial Learning" (2022). The backbone stays as it is.
+
+_METHOD = METHODS["prompt_array"]
+_TEXTS_AT_ONCE = 64
+
+
+def fit_prompt_array(
+    encoder: PromptedEncoder,
+    rows: TrainingRows,
+    settings: PromptArraySettings,
+    *,
+    seed: int,
+    store: EpochStore | None = None,
+    progress: Progress | None = None,
+) -> FittedMitigation:
+    """Train a prompt array on an encoder's device.
+
+    Variant `adversarial`: see `plumbline.mitigations.prompt_array.LearnedTokens`; the parameter is
+    `tokens`, (k, w). They start from the embedding of one word; where it has fewer tokens than are learned
+    they are repeated, where it has more the first are taken. Variant `released`: see
+    `plumbline.mitigations.prompt_array.AddedVectors`; the parameter is `vectors`, (16, d), and its
+    numbers of steps, rows and vectors and its learning rate are fixed, whatever the settings say.
+
+    The texts that it is trained on are `plumbline.catalog.word_lists` and the rows' captions; no
+    sensitive query is a prompt of a suite.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+        Of the training split, with the groups of `settings.attribute`.
+    seed : int
+        Equal seeds give equal bytes on one kind of device.
+    store : EpochStore, optional
+        Where the state after every epoch is kept; training goes on after the last one that is there.
+    progress : callable, optional
+
+    Raises
+    ------
+    ConfigError
+        If the encoder's family has no text gradients.
+    EncodingError
+        If a text leaves no room for the tokens, or the tokenizer puts no start token before a text.
+    MetricError
+        If a loss is not finite; the epoch is then not kept. Also if training would end before the tokens'
+        first turn.
+    """
+    require(encoder.family, _METHOD.needs, _METHOD.title)
+    queries = load_sensitive_queries()
+    key = _digest(encoder, rows, settings, queries.texts, seed)
+    run = partial(train, seed=seed, key=key, store=store, progress=progress)
+    if settings.variant == "released":
+        added, steps = AddedVectors(encoder, rows.images, queries.pairs, seed=seed), RELEASED_STEPS
+        trained = run(added, rows=steps * RELEASED_BATCH, batch=RELEASED_BATCH, epochs=1)
+        parameters = {"vectors": added.vectors}
+    else:
+        _require_turns(len(rows.labels), settings)
+        learned = LearnedTokens(encoder, rows, settings, queries.texts, seed=seed)
+        trained = run(learned, rows=len(rows.labels), batch=settings.batch, epochs=settings.epochs)
+        parameters = {"tokens": learned.tokens}
+    return FittedMitigation(
+        settings=settings.model_dump(mode="json") | {"seed": seed},
+        parameters=parameters,
+        losses=trained.losses,
+        fitted_on=key,
+        train_ids=rows.image_ids,
+    )
+
+
+def apply_prompt_array(
+    fitted: FittedMitigation,
+    encoder: PromptedEncoder,
+    texts: Sequence[str],
+    features: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Return the mitigated features of texts, each as long as its row of `features`.
+
+    Parameters
+    ----------
+    fitted : FittedMitigation
+        Variant `adversarial` embeds every text anew with the learned tokens before its words; `released` adds
+        the mean of the vectors to the features.
+    encoder : PromptedEncoder
+        The one that it was fitted on.
+    texts : sequence of n str
+    features : (n, d) float32
+        Of the same texts, as the encoder gives them, not normalised.
+
+    Returns
+    -------
+    (n, d) float32
+
+    Raises
+    ------
+    MetricError
+        If texts and features are not of one number.
+    EncodingError
+        If a text leaves no room for the tokens.
+    """
+    if features.ndim != 2 or len(texts) != len(features):
+        raise MetricError(
+            "a prompt array needs the features of its texts, a row each",
+            found=f"{len(texts)} texts, features {features.shape}",
+            expected=f"({len(texts)}, d)",
+        )
+    if fitted.settings["variant"] == "released":
+        changed = features + fitted.parameters["vectors"].mean(axis=0)
+    else:
+        changed = _with_tokens(encoder, texts, fitted.parameters["tokens"], features.shape[1])
+    before, after = (np.linalg.norm(rows, axis=1, keepdims=True) for rows in (features, changed))
+    return np.asarray(changed * (before / after), dtype=np.float32)
+
+
+def _require_turns(rows: int, settings: PromptArraySettings) -> None:
+    """Refuse a training where only the adversary has a turn: its tokens would pass for learned ones."""
+    steps = settings.epochs * max(rows // settings.batch, 1)
+    if steps <= settings.alternate:
+        raise MetricError(
+            "the training of a prompt array would end before its tokens have had a turn",
+            where="alternate",
+            found=f"{steps} batches in all ({rows} rows), turns of {settings.alternate}",
+            expected=f"at most {steps - 1}" if steps > 1 else "more than one batch",
+            hint="lower alternate or batch, or raise epochs",
+        )
+
+
+def _with_tokens(
+    encoder: PromptedEncoder, texts: Sequence[str], tokens: NDArray[np.float32], width: int
+) -> NDArray[np.float32]:
+    import torch
+
+    learned = torch.tensor(tokens, device=encoder.device)
+    with torch.no_grad():
+        batches = [
+            encoder.differentiable_texts(texts[i : i + _TEXTS_AT_ONCE], learned).cpu().numpy()
+            for i in range(0, len(texts), _TEXTS_AT_ONCE)
+        ]
+    return np.concatenate([np.empty((0, width), dtype=np.float32), *batches])
+
+
+def _digest(
+    encoder: PromptedEncoder,
+    rows: TrainingRows,
+    settings: PromptArraySettings,
+    queries: Sequence[str],
+    seed: int,
+) -> str:
+    """Return the digest of all that the parameters depend on."""
+    return digest_json(
+        {
+            "method": [_METHOD.name, _METHOD.version],
+            "encoder": encoder.identity.digest,
+            "settings": settings.model_dump(mode="json"),
+            "seed": seed,
+            "queries": list(queries),
+            "image_ids": digest_sequence(rows.image_ids),
+            "images": [list(rows.images.shape), digest_bytes(rows.images.astype("<f4").tobytes())],
+            "groups": list(rows.groups),
+            "labels": digest_bytes(rows.labels.astype("<i8").tobytes()),
+            "captions": digest_sequence(rows.captions),
+        }
+    )

@@ -1,0 +1,771 @@
+"""What can be set of each mitigation, as the audit file says it; defaults are the published settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from plumbline.catalog.suites import all_texts
+from plumbline.catalog.word_lists import attribute_words, neutral_captions, person_words
+from plumbline.digests import digest_bytes, digest_json, digest_sequence
+from plumbline.encoders.encoder import DualEncoder
+from plumbline.encoders.families import require
+from plumbline.errors import MetricError
+from plumbline.mitigations.settings import METHODS, Attribute
+from plumbline.mitigations.text_mitigations import FittedMitigation, TextMitigationSettings, Workplace
+from plumbline.mitigations.training import (
+    Arrays,
+    EpochStore,
+    Progress,
+    descend,
+    optimiser_arrays,
+    restore_optimiser,
+    train,
+)
+from plumbline.mitigations.training_rows import TrainingRows
+from plumbline.statistics.seeds import generator
+
+if TYPE_CHECKING:
+    import torch
+
+
+class SanerSettings(TextMitigationSettings):
+    """SANER (Hirota et al. 2025): a residual layer on the features of attribute-neutral texts."""
+
+    method: Literal["saner"] = Field(default="saner", description="which mitigation these settings are of")
+    attribute: Attribute = Field(default="gender", description="what neutral texts are made equidistant to")
+    width: int = Field(default=256, ge=1, description="hidden units of the layer")
+    learning_rate: float = Field(default=1e-3, gt=0, description="of the layer")
+    batch: int = Field(default=64, ge=2, description="images of a step")
+    epochs: int = Field(default=5, ge=1, description="passes over the training rows")
+    debiasing: float = Field(default=3.0, ge=0, description="α, weight of the spread over the variants")
+    reconstruction: float = Field(default=3.0, ge=0, description="β, weight of the distance to the feature")
+    contrastive: float = Field(default=0.1, ge=0, description="γ, weight of the image-text term")
+    neutral_captions: bool = Field(
+        default=True, description="train on the sentences of tables/neutral_captions.yaml too"
+    )
+    variant: Literal["trained", "released"] = Field(
+        default="trained", description="released: Adam 1e-4, 2 epochs, seven variants, one caption"
+    )
+
+    def fit(self, work: Workplace) -> FittedMitigation:
+        """See `TextMitigationSettings`."""
+        return fit_saner(
+            work.encoder, work.rows(self.attribute), self,
+            seed=work.seed, store=work.store, progress=work.progress,
+        )  # fmt: skip
+
+    @staticmethod
+    def apply(
+        fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """See `TextMitigationSettings`."""
+        return apply_saner(fitted, texts, features)
+
+
+# --- Texts that name no label of an attribute, texts made so, and texts made to name one.
+#
+# Source: Hirota et al., "SANER: Annotation-free Societal Attribute Neutralizer for Debiasing CLIP" (ICLR
+# 2025), section 3: attribute neutralisation, and the attribute-specific descriptions of a neutral one.
+# The words are those of `plumbline/catalog/person_words.yaml`. Only whole words count, whatever their
+# case: letters, digits and hyphens between letters hold a word together (`salesman` is a word of its own,
+# `man-made` none), an apostrophe or underscore ends one.
+
+_START = r"(?<![^\W_])(?<![^\W_][-\u2010\u2011])"
+_END = r"(?![^\W_])(?![-\u2010\u2011][^\W_])"
+_BETWEEN = r"[\s_/\-\u2010\u2011]+"
+_GAP = r"[\s_]+"
+_WORD = r"[^\W_]+(?:[-\u2010\u2011'’][^\W_]+)*"
+_ARTICLE = re.compile(rf"{_START}(an?)(\s+)$", re.IGNORECASE)
+# By sound: a European, a unicyclist, a one-armed person; an heir, an honest person, an hour.
+_CONSONANT_SOUND = re.compile(r"(?:eu|uni(?!n)|us[ae]|one\b|once\b)", re.IGNORECASE)
+_VOWEL_SOUND = re.compile(r"(?:[aeiou]|hour|heir|hon(?:est|ou?r))", re.IGNORECASE)
+
+
+def is_neutral(text: str, attribute: str) -> bool:
+    """Return whether a text names no label of an attribute (`gender`, `race`, `age`).
+
+    `a photo of a thief` is neutral for all three; so is `a man in a black suit`, for race and age. An empty
+    text is neutral.
+    """
+    return re.search(specific_pattern(attribute), text) is None
+
+
+@cache
+def specific_pattern(attribute: str) -> str:
+    """Return the regular expression that is found in exactly the texts that name a label of an attribute.
+
+    It is complete in itself (flags included), so that a fitted mitigation can carry it; groups say what was
+    found.
+    """
+    words = attribute_words(attribute)
+    kinds = {
+        "phrase": words.phrases,
+        "noun": [_any(words.nouns)],
+        "pronoun": [_any(words.pronouns)] if words.pronouns else [],
+        "modifier": [_any(words.modifiers)],
+        "before_person": [_before_persons(words.before_persons)] if words.before_persons else [],
+    }
+    found = [f"(?P<{kind}>{'|'.join(parts)})" for kind, parts in kinds.items() if parts]
+    return f"(?i){_START}(?:{'|'.join(found)}){_END}"
+
+
+def neutralised(text: str, attribute: str) -> str:
+    """Return a text without the labels of an attribute that it names; a neutral text comes back as it is.
+
+    A noun is replaced (woman -> person, men -> people, girl -> child), an adjective goes, or becomes `person`
+    where it stood for one; articles next to a change follow the word after them, and capitals are kept. `a
+    photo of an Asian woman` gives `a photo of an Asian person` for gender and `a photo of a woman` for race.
+    """
+    pattern = specific_pattern(attribute)
+    # What goes can bring another word next to a person: until there is none. From the right, so that what
+    # follows a change is final.
+    while found := list(re.finditer(pattern, text)):
+        for match in reversed(found):
+            text = _replaced(text, match, attribute)
+    return text
+
+
+def variants(text: str, attribute: str) -> tuple[str, ...]:
+    """Return the texts that name each label of an attribute in turn, made of a neutral one.
+
+    The label's word goes before every person: `a photo of a person` gives `a photo of a male person` and `a
+    photo of a female person`. Where a text names no person that is known, the word goes after the first
+    article that follows `photo of` and the like (`a photo of a zookeeper` gives `a photo of a male
+    zookeeper`), and without one before the first word; an empty text becomes the word alone.
+
+    Returns
+    -------
+    tuple of str
+        In the order of the labels in the data file: gender 2, race 7, age 2.
+
+    Raises
+    ------
+    MetricError
+        If the text is not neutral.
+    """
+    if not is_neutral(text, attribute):
+        raise MetricError(
+            f"a text that names a label of `{attribute}` has no variants",
+            found=text,
+            hint="neutralise it first",
+        )
+    places = [match.start() for match in re.finditer(_persons(), text)] or [_place(text)]
+    made = []
+    for word in attribute_words(attribute).variants.values():
+        variant = text
+        for place in reversed(places):
+            variant = _with_article(variant[:place], f"{word} {variant[place:]}")
+        made.append(variant.strip())
+    return tuple(made)
+
+
+def _any(words: Iterable[str]) -> str:
+    """Return an expression for any of some words, the longest first, whatever their order: fits are known by it."""
+    ordered = sorted(words, key=lambda word: (-len(word), word))
+    return "(?:" + "|".join(_BETWEEN.join(map(re.escape, word.split())) for word in ordered) + ")"
+
+
+@cache
+def _known_persons() -> str:
+    words = person_words()
+    nouns = [noun for attribute in words.attributes.values() for noun in attribute.nouns]
+    return f"{_START}{_any({*words.persons, *nouns})}{_END}"
+
+
+@cache
+def _persons() -> str:
+    """Return an expression for a run of words for one person: `police officer`."""
+    return f"(?i){_known_persons()}(?:{_GAP}{_known_persons()})*"
+
+
+def _before_persons(words: Iterable[str]) -> str:
+    """Return an expression for words that count up to three words before a person, or as the last noun."""
+    others = rf"(?:{_GAP}(?!{_any(person_words().no_nouns)}{_END}){_WORD}){{0,2}}"
+    last = rf"(?:(?<=\ba\s)|(?<=\ban\s)){_any(words)}(?=\W*$)"
+    return rf"{_any(words)}(?={others}{_GAP}{_known_persons()})|{last}"
+
+
+def _replaced(text: str, match: re.Match[str], attribute: str) -> str:
+    before, found, after = text[: match.start()], match.group(), text[match.end() :]
+    if re.search(r",\s*$", before) and re.match(r"\s*(?:[.]|$|,(?!\s*(?:and|or)\b))", after):
+        # A label in apposition goes with its comma: `a photo of a woman, middle-aged`.
+        return re.sub(r"\s*,\s*$", "", before) + after
+    starts_sentence = re.search(r"(?:^|[.!?]\s+)$", before) and found[:1].isupper()
+    neutral = _neutral_form(match, attribute, before, after)
+    if neutral:
+        neutral = neutral.upper() if len(found) > 1 and found.isupper() else neutral
+        rest = neutral + after
+    else:
+        rest = after if re.search(r"[^\W_]$", before) else re.sub(rf"^{_GAP}", "", after)
+        before = before if re.match(r"[^\W_]", rest) else before.rstrip()
+    return _with_article(before, rest[:1].upper() + rest[1:] if starts_sentence else rest)
+
+
+def _neutral_form(match: re.Match[str], attribute: str, before: str, after: str) -> str:
+    """Return what stands in the place of a word; empty where nothing does."""
+    words, found = attribute_words(attribute), re.sub(_BETWEEN, " ", match.group().lower())
+    if match.lastgroup == "pronoun":
+        return words.pronouns[found]
+    if re.match(rf"(?i){_GAP}{_known_persons()}", after):
+        return ""
+    if match.lastgroup == "noun":
+        return words.nouns[found]
+    noun_follows = re.match(rf"(?i){_GAP}(?!{_any(person_words().no_nouns)}{_END})[^\W_]", after)
+    if noun_follows or (match.lastgroup == "phrase" and not _ARTICLE.search(before)):
+        return ""
+    return "person"
+
+
+def _with_article(before: str, after: str) -> str:
+    """Join two parts of a text; an article at the end of the first follows the sound of the second."""
+    match = _ARTICLE.search(before)
+    if not match or not after:
+        return before + after
+    vowel = _VOWEL_SOUND.match(after) and not _CONSONANT_SOUND.match(after)
+    article = match[1][0] + (("N" if match[1].isupper() and after[:2].isupper() else "n") if vowel else "")
+    return before[: match.start()] + article + match[2] + after
+
+
+def _place(text: str) -> int:
+    """Return where a label's word goes in a text without a known person."""
+    picture = re.search(rf"(?i){_START}{_any(person_words().pictures)}\s+of\s+", text)
+    start = picture.end() if picture else 0
+    article = re.search(rf"(?i){_START}(?:an?|the)\s+(?=\S)", text[start:])
+    if article:
+        return start + article.end()
+    return start + len(text[start:]) - len(text[start:].lstrip())
+
+
+# --- The texts that SANER is trained on: neutral captions with their variants, never a prompt of the
+# audit.
+
+ONE_CAPTION = "a photo of a person"
+
+
+@dataclass(frozen=True)
+class SanerTexts:
+    """Neutral texts to train on.
+
+    Attributes
+    ----------
+    neutral : tuple of str
+        Length t, distinct: first those of the rows, then those without an image.
+    variants : tuple of tuple of str
+        Of each neutral text, g variants.
+    of_row : (n,) int64
+        Position in `neutral` of each training row's caption; -1 where it has none.
+    without_image : (k,) int64
+        Positions of the texts that belong to no row.
+    """
+
+    neutral: tuple[str, ...]
+    variants: tuple[tuple[str, ...], ...]
+    of_row: NDArray[np.int64]
+    without_image: NDArray[np.int64]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Return the positions of the rows that have a caption to train on."""
+        return np.flatnonzero(self.of_row >= 0)
+
+    @property
+    def distinct(self) -> tuple[str, ...]:
+        """Return every text that must be embedded, once."""
+        return tuple(dict.fromkeys((*self.neutral, *(text for row in self.variants for text in row))))
+
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of all of it."""
+        return digest_sequence(
+            [*self.neutral, *(text for row in self.variants for text in row), *map(str, self.of_row.tolist())]
+        )
+
+
+def saner_texts(captions: Sequence[str], attribute: str, *, more: bool) -> SanerTexts:
+    """Neutralise captions and make the variants of each.
+
+    A caption that is then a prompt of an audited suite, or has such a variant, is taken in another wording
+    (`a picture of ..`), and if that is one too, left out; an empty one likewise.
+
+    Parameters
+    ----------
+    captions : sequence of n str
+        Of the training rows.
+    more : bool
+        Whether the neutral captions of the data file are trained on too.
+    """
+    made = {
+        caption: unaudited(neutralised(caption, attribute), attribute) for caption in dict.fromkeys(captions)
+    }
+    of_rows = tuple(dict.fromkeys(text for text in made.values() if text))
+    others = neutral_captions().texts if more else ()
+    neutral = tuple(dict.fromkeys((*of_rows, *others)))
+    position = {text: i for i, text in enumerate(neutral)}
+    return SanerTexts(
+        neutral=neutral,
+        variants=tuple(variants(text, attribute) for text in neutral),
+        of_row=np.array([position.get(made[caption] or "", -1) for caption in captions], dtype=np.int64),
+        without_image=np.arange(len(of_rows), len(neutral)),
+    )
+
+
+def one_caption(rows: int) -> SanerTexts:
+    """Return the texts of the variant `released`: one caption for every row, with its seven race variants.
+
+    The caption is a prompt of the Trident suites: the variant is for comparison with published numbers only.
+    """
+    return SanerTexts(
+        neutral=(ONE_CAPTION,),
+        variants=(variants(ONE_CAPTION, "race"),),
+        of_row=np.zeros(rows, dtype=np.int64),
+        without_image=np.arange(0),
+    )
+
+
+def unaudited(text: str, attribute: str) -> str | None:
+    """Return a neutral text or another wording of it, whichever is no audited prompt, variants included."""
+    wordings = [text]
+    for beginning, other in neutral_captions().rewordings.items():
+        if text.lower().startswith(beginning):
+            wordings.append(other + text[len(beginning) :])
+            break
+    return next(
+        (wording for wording in wordings if wording.strip() and _is_unaudited(wording, attribute)), None
+    )
+
+
+def _is_unaudited(text: str, attribute: str) -> bool:
+    return is_neutral(text, attribute) and not _audited().intersection(
+        as_read(wording) for wording in (text, *variants(text, attribute))
+    )
+
+
+def as_read(text: str) -> str:
+    """Return a text as an encoder without capitals reads it, without its full stop."""
+    return " ".join(text.lower().split()).rstrip(".")
+
+
+@cache
+def _audited() -> frozenset[str]:
+    return frozenset(map(as_read, all_texts()))
+
+
+# --- The layer of SANER in training: its three losses, and one step of Adam at a time.
+
+NAMES = ("weight_in", "bias_in", "weight_out", "bias_out")
+# Keeps the gradient of the spread finite where all cosines are equal.
+_LEAST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class SanerFeatures:
+    """Unit features of what SANER is trained on, from the frozen encoder.
+
+    Attributes
+    ----------
+    neutral : (t, d) float32
+    variants : (t, g, d) float32
+        Of each neutral text.
+    images : (n, d) float32
+    of_row : (n,) int64
+        Neutral text of each image.
+    without_image : (k,) int64
+        Neutral texts that belong to no image.
+    logit_scale : float
+        Factor from cosine to logit.
+    """
+
+    neutral: NDArray[np.float32]
+    variants: NDArray[np.float32]
+    images: NDArray[np.float32]
+    of_row: NDArray[np.int64]
+    without_image: NDArray[np.int64]
+    logit_scale: float
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of the three losses: α, β and γ of the paper."""
+
+    debiasing: float
+    reconstruction: float
+    contrastive: float
+
+
+def layer(parameters: Mapping[str, torch.Tensor], u: torch.Tensor) -> torch.Tensor:
+    """Return u + W_out ReLU(W_in u + b_in) + b_out for (b, d) unit features."""
+    hidden = (u @ parameters["weight_in"].T + parameters["bias_in"]).relu()
+    return u + hidden @ parameters["weight_out"].T + parameters["bias_out"]
+
+
+def first_parameters(width: int, hidden: int, *, seed: int) -> dict[str, NDArray[np.float32]]:
+    """Draw parameters to start from: the last layer is zero, so that features pass unchanged.
+
+    The first layer is uniform in ±√(6/d) (He et al. 2015), its biases are zero.
+    """
+    bound = (6 / width) ** 0.5
+    weight = generator(seed, "saner", "layer").uniform(-bound, bound, (hidden, width))
+    return {
+        "weight_in": weight.astype(np.float32),
+        "bias_in": np.zeros(hidden, dtype=np.float32),
+        "weight_out": np.zeros((width, hidden), dtype=np.float32),
+        "bias_out": np.zeros(width, dtype=np.float32),
+    }
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Images of a batch with the texts that belong to them.
+
+    Attributes
+    ----------
+    images : (m, d) tensor
+        Unit length.
+    texts : (m,) int tensor
+        Which text each one has; equal numbers are one text.
+    scale : float
+        Factor from cosine to logit.
+    """
+
+    images: torch.Tensor
+    texts: torch.Tensor
+    scale: float
+
+    def loss(self, unit: torch.Tensor) -> torch.Tensor:
+        """Return CLIP's symmetric cross-entropy of images and their (m, d) unit texts.
+
+        Neutral captions repeat: an image's targets are all texts of the batch that are the same as its own,
+        in equal shares, so that no true pair counts as a false one. Without repetition it is the usual loss.
+        """
+        logits = self.scale * self.images @ unit.T
+        same = (self.texts[:, None] == self.texts[None]).to(logits.dtype)
+        targets = same / same.sum(dim=1, keepdim=True)
+        by_image, by_text = (
+            -(targets * side.log_softmax(dim=1)).sum(dim=1).mean() for side in (logits, logits.T)
+        )
+        return (by_image + by_text) / 2
+
+
+def losses(
+    debiased: torch.Tensor, original: torch.Tensor, variants: torch.Tensor, pairs: Pairs | None
+) -> dict[str, torch.Tensor]:
+    """Return the three losses of SANER (Hirota et al. 2025, section 3), each a mean over its texts or pairs.
+
+    debiasing: standard deviation over the g variants of cos(debiased, variant), 0 where they are equally
+    near; reconstruction: squared distance ‖debiased - original‖²; contrastive: see `Pairs.loss`, 0 without
+    pairs.
+
+    Parameters
+    ----------
+    debiased, original : (b, d) tensors
+        The original features are of unit length, the debiased ones as the layer gives them.
+    variants : (b, g, d) tensor
+        Unit length.
+    pairs : Pairs or None
+        Images of the first texts.
+    """
+    unit = debiased / debiased.norm(dim=1, keepdim=True)
+    cosines = (variants @ unit[:, :, None])[:, :, 0]
+    return {
+        "debiasing": (cosines.var(dim=1, correction=0) + _LEAST_VARIANCE).sqrt().mean(),
+        "reconstruction": (debiased - original).square().sum(dim=1).mean(),
+        "contrastive": pairs.loss(unit[: len(pairs.images)]) if pairs else unit.new_zeros(()),
+    }
+
+
+class SanerLayer:
+    """The layer in training; implements `plumbline.mitigations.training.Trainable`.
+
+    A batch is images with their texts and, where there are texts without an image, as many of these, drawn by
+    seed and step; the contrastive loss is over the images alone. Without any image it is texts.
+
+    Parameters
+    ----------
+    features : SanerFeatures
+    hidden : int
+        Units of the layer.
+    weights : Weights
+    learning_rate : float
+        Of Adam.
+    seed : int
+        Of the first parameters, and of the draws.
+    device : str
+        Where it trains.
+    """
+
+    def __init__(
+        self,
+        features: SanerFeatures,
+        *,
+        hidden: int,
+        weights: Weights,
+        learning_rate: float,
+        seed: int,
+        device: str,
+    ) -> None:
+        import torch
+
+        self._of_row, self._without_image, self._seed = features.of_row, features.without_image, seed
+        self._weights, self._scale, self._steps = weights, features.logit_scale, 0
+        self._neutral, self._variants, self._images = (
+            torch.from_numpy(array).to(device)
+            for array in (features.neutral, features.variants, features.images)
+        )
+        first = first_parameters(features.neutral.shape[1], hidden, seed=seed)
+        self._parameters = {
+            name: torch.from_numpy(array).to(device).requires_grad_() for name, array in first.items()
+        }
+        self._adam = torch.optim.Adam(self._parameters.values(), lr=learning_rate)
+
+    @property
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """Return the parameters as they are now, by name."""
+        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self._parameters.items()}
+
+    def step(self, rows: NDArray[np.int64]) -> Mapping[str, float]:
+        """Take one step on a batch of images, or of texts where there are no images.
+
+        Raises
+        ------
+        MetricError
+            If the loss is not finite.
+        """
+        with_images = len(self._of_row) > 0
+        chosen = (
+            np.concatenate([self._of_row[rows], self._drawn(len(rows))])
+            if with_images
+            else self._without_image[rows]
+        )
+        texts, pairs = self._indices(chosen), None
+        if with_images and self._weights.contrastive:
+            pairs = Pairs(self._images[self._indices(rows)], texts[: len(rows)], self._scale)
+        original = self._neutral[texts]
+        found = losses(layer(self._parameters, original), original, self._variants[texts], pairs)
+        total = sum(weight * found[name] for name, weight in vars(self._weights).items())
+        values = {name: loss.item() for name, loss in found.items()} | {"total": total.item()}
+        self._steps += 1
+        if not np.isfinite(list(values.values())).all():
+            raise MetricError(
+                "SANER's loss is no finite number, and the training is not kept",
+                where=f"step {self._steps}",
+                found=", ".join(f"{name} {value}" for name, value in values.items()),
+                hint="lower the learning rate, or look for embeddings that are not finite",
+            )
+        descend(total, self._adam, self._parameters, step=self._steps)
+        return values
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return parameters, optimiser state and the number of steps."""
+        return {"steps": np.array(self._steps)} | optimiser_arrays(self._adam, self._parameters)
+
+    def restore(self, state: Arrays) -> None:
+        """Continue from a state."""
+        self._steps = int(state["steps"])
+        restore_optimiser(self._adam, self._parameters, state)
+
+    def _drawn(self, rows: int) -> NDArray[np.int64]:
+        """Draw as many texts without an image as there are rows, or all where there are fewer."""
+        known = self._without_image
+        if len(known) <= rows:
+            return known
+        return generator(self._seed, "saner", "captions", self._steps).choice(known, rows, replace=False)
+
+    def _indices(self, positions: NDArray[np.int64]) -> torch.Tensor:
+        import torch
+
+        return torch.from_numpy(np.ascontiguousarray(positions)).to(self._neutral.device)
+
+
+# --- SANER: a residual layer that makes the features of attribute-neutral texts equally near to every
+# group's.
+#
+# Source: Hirota et al., "SANER: Annotation-free Societal Attribute Neutralizer for Debiasing CLIP" (ICLR
+# 2025). The weights of its losses, the width of its layer and its learning rate are those of a recorded
+# sweep, see `docs/mitigation-settings.md`.
+
+_RELEASED = {"learning_rate": 1e-4, "epochs": 2, "batch": 64, "contrastive": 0.0, "attribute": "race"}
+"""What is known of a released audit: Adam 1e-4, 2 epochs, batch 64, the spread over seven variants, one caption.
+
+Decided here: the seven are the race variants, whatever the attribute, since no other has seven; the caption is `a photo
+of a person`; no contrastive term, since one caption has nothing to be told from; α, β and the width are the settings'.
+Its caption is a prompt of the audit, so it is for comparison with published numbers only.
+"""
+_TEXT_BATCH_ROWS = 64
+
+
+def fit_saner(
+    encoder: DualEncoder,
+    rows: TrainingRows,
+    settings: SanerSettings,
+    *,
+    seed: int,
+    store: EpochStore | None = None,
+    progress: Progress | None = None,
+) -> FittedMitigation:
+    """Train the layer on the neutralised captions of a training split; labels are not used.
+
+    Minimises α·L_deb + β·L_recon + γ·L_cont, see `plumbline.mitigations.saner.losses`, by Adam, from a
+    layer that changes nothing. Each distinct text is embedded once, by the encoder as it is. On a CPU the
+    same arguments give the same bytes, also where training was interrupted after an epoch and goes on. The
+    variant `released` is what is known of a released audit (`_RELEASED`), whatever the settings say of these.
+
+    Parameters
+    ----------
+    encoder : DualEncoder
+        Stays as it is; training is on its device.
+    rows : TrainingRows
+    settings : SanerSettings
+    seed : int
+        Of the first parameters, of the order of rows and of the draws.
+    store : EpochStore, optional
+        Where the state after each epoch is kept.
+
+    Returns
+    -------
+    FittedMitigation
+        Parameters `weight_in` (h, d), `bias_in` (h,), `weight_out` (d, h), `bias_out` (d,). The settings are what was
+        trained with, and carry `specific_pattern`, so that nothing else is needed to apply the layer.
+
+    Raises
+    ------
+    ConfigError
+        If the encoder's family has no shared space of images and texts.
+    MetricError
+        If there are no texts to train on, or a loss is not finite; that epoch is not kept.
+    """
+    require(encoder.family, METHODS["saner"].needs, METHODS["saner"].title)
+    if settings.variant == "released":
+        settings = settings.model_copy(update=_RELEASED)
+    texts = _training_texts(rows, settings)
+    pattern = specific_pattern(settings.attribute)
+    stated = settings.model_dump(mode="json") | {"seed": seed, "specific_pattern": pattern}
+    key = _fitted_on(encoder, rows, texts, stated)
+    layer, used = _layer(encoder, rows, texts, settings, seed=seed), texts.rows
+    trained = train(
+        layer, rows=len(used) or len(texts.neutral), batch=settings.batch, epochs=settings.epochs,
+        seed=seed, key=key, store=store, progress=progress,
+    )  # fmt: skip
+    return FittedMitigation(
+        settings=stated,
+        parameters=layer.parameters,
+        fitted_on=key,
+        losses=trained.losses,
+        train_ids=tuple(rows.image_ids[row] for row in used),
+    )
+
+
+def apply_saner(
+    fitted: FittedMitigation, texts: Sequence[str], features: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Put the features of neutral texts through the layer; those of other texts pass to the last bit.
+
+    Parameters
+    ----------
+    texts : sequence of n str
+    features : (n, d) float32
+        As the encoder gives them, or of unit length.
+
+    Returns
+    -------
+    (n, d) float32
+        Each row as long as it came in: ‖x‖ · y/‖y‖ with y = u + r(u), u = x/‖x‖.
+
+    Raises
+    ------
+    MetricError
+        If there is not one feature a text, of the width that was fitted.
+    """
+    weights = {name: array.astype(np.float64) for name, array in fitted.parameters.items()}
+    features = np.asarray(features, dtype=np.float32)
+    if features.shape != (len(texts), weights["bias_out"].size):
+        raise MetricError(
+            "these features do not fit the texts and the layer",
+            found=features.shape,
+            expected=(len(texts), weights["bias_out"].size),
+        )
+    pattern = re.compile(fitted.settings["specific_pattern"])
+    neutral = [i for i, text in enumerate(texts) if not pattern.search(text)]
+    x = features[neutral].astype(np.float64)
+    lengths = np.linalg.norm(x, axis=1, keepdims=True)
+    u = np.divide(x, lengths, out=np.zeros_like(x), where=lengths > 0)
+    hidden = np.maximum(u @ weights["weight_in"].T + weights["bias_in"], 0)
+    # x + ‖x‖ r(u) has the direction of u + r(u), and is x itself where r is zero.
+    y = x + lengths * (hidden @ weights["weight_out"].T + weights["bias_out"])
+    found = np.linalg.norm(y, axis=1, keepdims=True)
+    y *= np.divide(lengths, found, out=np.ones_like(lengths), where=found > 0)
+    debiased = features.copy()
+    debiased[neutral] = y
+    return debiased
+
+
+def _training_texts(rows: TrainingRows, settings: SanerSettings) -> SanerTexts:
+    if settings.variant == "released":
+        return one_caption(len(rows.captions))
+    texts = saner_texts(rows.captions, settings.attribute, more=settings.neutral_captions)
+    if not texts.neutral:
+        raise MetricError(
+            "no caption of the training split can be trained on", found=f"{len(rows.captions)} captions"
+        )
+    return texts
+
+
+def _layer(
+    encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts, settings: SanerSettings, *, seed: int
+) -> SanerLayer:
+    return SanerLayer(
+        _features(encoder, rows, texts),
+        hidden=settings.width,
+        weights=Weights(settings.debiasing, settings.reconstruction, settings.contrastive),
+        learning_rate=settings.learning_rate,
+        seed=seed,
+        device=encoder.device,
+    )
+
+
+def _features(encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts) -> SanerFeatures:
+    distinct = texts.distinct
+    position = {text: i for i, text in enumerate(distinct)}
+    embedded = _unit(
+        np.concatenate(
+            [
+                encoder.embed_texts(distinct[i : i + _TEXT_BATCH_ROWS])
+                for i in range(0, len(distinct), _TEXT_BATCH_ROWS)
+            ]
+        )
+    )
+    return SanerFeatures(
+        neutral=embedded[[position[text] for text in texts.neutral]],
+        variants=embedded[[[position[text] for text in variants] for variants in texts.variants]],
+        images=_unit(rows.images[texts.rows]),
+        of_row=texts.of_row[texts.rows],
+        without_image=texts.without_image,
+        logit_scale=encoder.logit_scale,
+    )
+
+
+def _unit(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths = np.linalg.norm(features.astype(np.float64), axis=1, keepdims=True)
+    return (features / lengths).astype(np.float32)
+
+
+def _fitted_on(encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts, stated: dict[str, object]) -> str:
+    return digest_json(
+        {
+            "method": "saner",
+            "version": METHODS["saner"].version,
+            "encoder": encoder.identity.digest,
+            "images": digest_bytes(np.ascontiguousarray(rows.images, dtype="<f4").tobytes()),
+            "image_ids": digest_sequence(rows.image_ids),
+            "captions": digest_sequence(rows.captions),
+            "texts": texts.digest,
+            "settings": stated,
+        }
+    )

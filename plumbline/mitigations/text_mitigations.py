@@ -1,0 +1,99 @@
+"""Mitigations that act on text features, behind one interface: settings that fit, and what was fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.encoders.encoder import DualEncoder
+from plumbline.mitigations.settings import MitigationSettings
+from plumbline.mitigations.training import EpochStore, Progress
+from plumbline.mitigations.training_rows import TrainingRows
+
+
+@dataclass(frozen=True)
+class FittedMitigation:
+    """A fitted mitigation.
+
+    Attributes
+    ----------
+    settings : mapping
+        Every setting, `method` among them, as JSON values; the seed too where one was used.
+    parameters : mapping of str to array
+        What applies it, by name; float32, saved as safetensors.
+    losses : mapping of str to (steps,) float64
+        Loss curves by name; empty where nothing is trained.
+    fitted_on : str
+        Digest of all that the parameters depend on: encoder, texts, training rows, settings, code version.
+    train_ids : tuple of str
+        Image ids of the rows that were fitted on; empty where no image was used.
+    """
+
+    settings: Mapping[str, Any]
+    parameters: Mapping[str, NDArray[np.float32]]
+    fitted_on: str
+    losses: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    train_ids: tuple[str, ...] = ()
+
+    @property
+    def method(self) -> str:
+        """Return the method's name."""
+        return str(self.settings["method"])
+
+
+# --- What fitting a mitigation of texts may use.
+
+EmbedTexts = Callable[[Sequence[str]], NDArray[np.float32]]
+"""(b,) texts -> (b, d) float32 embeddings, as the encoder gives them, not normalised."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What fitting a mitigation of texts may use.
+
+    Attributes
+    ----------
+    encoder : DualEncoder
+    embed : callable
+        See `EmbedTexts`.
+    rows : callable
+        Attribute to the training rows that have a label of it; raises MetricError where there are none.
+    seed : int
+    store : EpochStore or None
+        Where training is kept, so that it can be interrupted.
+    progress : callable or None
+    """
+
+    encoder: DualEncoder
+    embed: EmbedTexts
+    rows: Callable[[str], TrainingRows]
+    seed: int
+    store: EpochStore | None = None
+    progress: Progress | None = None
+
+
+class TextMitigationSettings(MitigationSettings):
+    """Settings of a mitigation that acts on texts, which know how it is fitted and applied."""
+
+    def fit(self, work: Workplace) -> FittedMitigation:
+        """Fit the mitigation with these settings.
+
+        Raises
+        ------
+        ConfigError
+            If the encoder's family lacks what the method needs.
+        MetricError
+            If there are no rows to train on, or training gives no finite loss.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def apply(
+        fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return the mitigated (n, d) features of n texts, each as long as its row of `features`."""
+        raise NotImplementedError

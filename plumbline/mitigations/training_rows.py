@@ -1,0 +1,122 @@
+"""Captions for images that have none: one sentence of the dataset's own labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.catalog.suites import with_article
+from plumbline.errors import MetricError
+from plumbline.statistics.groups import label_codes
+
+_NOUNS = {"man": "man", "woman": "woman"}
+_AGES = {
+    "child": "child", "young_adult": "young adult", "middle_aged": "middle-aged", "more than 70": "over 70",
+}  # fmt: skip
+
+
+def label_captions(records: pl.DataFrame) -> tuple[str, ...]:
+    """Return a caption for every record: its own where the dataset has one, else made of its labels.
+
+    Such as `a photo of a Black woman, 20-29 years old` or `a photo of an Indian man, doctor`. Labels that an image
+    lacks are left out; without any label it is `a photo of a person`.
+    """
+    return tuple(row.get("caption") or _caption(row) for row in records.to_dicts())
+
+
+def _caption(row: dict[str, str | None]) -> str:
+    race = (row.get("race") or "").replace("_", " or ").strip()
+    noun = _NOUNS.get(row.get("gender") or "", "person")
+    text = f"a photo of {with_article(f'{race} {noun}'.strip())}"
+    age = row.get("age_group") or row.get("age")
+    if age:
+        text += (
+            f", {_AGES[age]}"
+            if age in _AGES
+            else f", {age.replace('_', ' ')}" + (" years old" if age[0].isdigit() else "")
+        )
+    return text + (f", {row['occupation']}" if row.get("occupation") else "")
+
+
+# --- What a mitigation may be trained on: the training split's images, labels and captions, and nothing
+# else.
+
+TRAIN = "train"
+AGES = ("age_group", "age")
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows of a training split that have a label of the attribute.
+
+    Attributes
+    ----------
+    images : (n, d) float32
+        Embeddings as the encoder gives them.
+    groups : tuple of str
+        Names of the attribute's labels, sorted.
+    labels : (n,) int64
+        Position in `groups`.
+    captions : tuple of str
+        Length n: each image's own caption, or one made of its labels.
+    image_ids : tuple of str
+    """
+
+    images: NDArray[np.float32]
+    groups: tuple[str, ...]
+    labels: NDArray[np.int64]
+    captions: tuple[str, ...]
+    image_ids: tuple[str, ...]
+
+
+def is_training_row(records: pl.DataFrame) -> NDArray[np.bool_]:
+    """Return the (n,) mask of the training split; mitigations are judged on none of these rows."""
+    return (records["split"] == TRAIN).fill_null(False).to_numpy()
+
+
+def training_rows(records: pl.DataFrame, images: NDArray[np.float32], *, attribute: str) -> TrainingRows:
+    """Choose the rows of the training split that have a label of an attribute.
+
+    Parameters
+    ----------
+    records : DataFrame
+        Of the dataset, n rows, in the order of `images`.
+    attribute : str
+        `gender`, `race` or `age` (the age group, or the age where there is no group).
+
+    Raises
+    ------
+    MetricError
+        If the dataset has no training split, or no two groups of the attribute in it.
+    """
+    known = (attribute,) if attribute != "age" else AGES
+    column = next(
+        (c for c in known if c in records.columns and records[c].null_count() < records.height), None
+    )
+    train = is_training_row(records)
+    if column is None or not train.any():
+        raise MetricError(
+            f"there are no rows to train on: a training split with labels of `{attribute}` is needed",
+            found=f"{int(train.sum())} training rows, {'no' if column is None else 'with'} labels of {attribute}",
+            expected=f"rows with split `{TRAIN}`",
+            hint="map a column to `split`, or leave this mitigation out for this dataset",
+        )
+    groups = tuple(sorted(records.filter(pl.Series(train))[column].drop_nulls().unique()))
+    codes = label_codes(records[column], groups)
+    rows = np.flatnonzero(train & (codes >= 0))
+    if len(groups) < 2:
+        raise MetricError(
+            f"the training split has fewer than two groups of `{attribute}`",
+            found=", ".join(groups) or "none",
+        )
+    chosen = records[rows]
+    return TrainingRows(
+        images=images[rows],
+        groups=groups,
+        labels=codes[rows],
+        captions=label_captions(chosen),
+        image_ids=tuple(chosen["image_id"].to_list()),
+    )

@@ -1,0 +1,1 @@
+"""Where a number comes from: explanations, diffs of audits, exports and their checksums."""

@@ -1,0 +1,320 @@
+"""Differences of two audits, paired: the same images, the same questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from plumbline.catalog.prompts import prompt_ids
+from plumbline.catalog.schema import NO_INSTRUCTION, SCORED_ATTRIBUTES, Row
+from plumbline.language.answers import (
+    OF_SCORES,
+    UNIT,
+    ScoredAnswers,
+    answer_row,
+    codes,
+    every_question,
+    known_answers,
+    parts,
+    questions,
+    unpaired_reason,
+    with_counterparts,
+)
+from plumbline.language.cell import LanguageCell, LanguageSettings
+from plumbline.language.competence import KEYWORD_PROMPTS, competence_numbers
+from plumbline.language.instruction_effects import STATISTICS
+from plumbline.language.max_toxicity import MAX_METRICS, set_spreads
+from plumbline.language.ratings_by_group import SALARY, reading_of
+from plumbline.language.refusals_and_lengths import NUMBERS
+from plumbline.metrics.cell import Cell
+from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.paired.comparisons import cell_effects
+from plumbline.metrics.paired.effects import SideNames
+from plumbline.provenance.diff.tables import FLIP_SCHEMA
+from plumbline.statistics.cluster_changes import paired_set_changes
+from plumbline.statistics.seeds import generator
+
+OLD_AND_NEW = SideNames("new", "old", "the {} side", " and the ")
+
+
+def same_images(old: Cell, new: Cell) -> bool:
+    """Return whether both are of the same images in the same order, so that they can be compared image by image."""
+    return old.records["image_id"].equals(new.records["image_id"])
+
+
+def paired_differences(old: Cell, new: Cell, *, settings: MetricSettings) -> list[Row]:
+    """Return new - old of skews, parity differences, harm rates, Trident rates and accuracy, on the same images.
+
+    Intervals and p are those of `plumbline.metrics.paired.factors`: a resample holds both answers to an image. Columns
+    are `KEYS` of `plumbline.provenance.diff.tables` where they differ from null, the estimate, `value_old` and
+    `value_new`.
+    """
+    effects = cell_effects(
+        old,
+        new,
+        rows=np.ones(new.records.height, dtype=bool),
+        named=("audit_diff", new.dataset, old.model, new.model),
+        names=OLD_AND_NEW,
+        settings=settings,
+    )
+    renamed = {"value_before": "value_old", "value_after": "value_new"}
+    told = {
+        "dataset": new.dataset, "condition": "before", "statistic": "estimate",
+        "model_old": old.model, "model_new": new.model,
+    }  # fmt: skip
+    left_out = ("kind", "better")
+    return [
+        told | {renamed.get(name, name): value for name, value in row.items() if name not in left_out}
+        for row in effects
+    ]
+
+
+def flips(old: Cell, new: Cell) -> pl.DataFrame:
+    """Return the images whose winning text is another one, widest margin first, in `FLIP_SCHEMA`.
+
+    Of the outcome suites, where one text wins an image: one counts where both sides have the same candidates, an image
+    where both keep it.
+    """
+    frames = [pl.DataFrame(schema=FLIP_SCHEMA)]
+    for name, after in new.logits.items():
+        before = old.logits.get(name)
+        if before is None or after.suite.family != "outcomes" or before.suite.hash != after.suite.hash:
+            continue
+        first, second = before.ranking.argmax(axis=1), after.ranking.argmax(axis=1)
+        at = np.flatnonzero((first != second) & old.rows(name) & new.rows(name))
+        candidates = after.suite.candidates
+        margin = after.ranking[at, second[at]] - after.ranking[at, first[at]]
+        frames.append(
+            pl.DataFrame(
+                {
+                    "dataset": [new.dataset] * len(at),
+                    "model_old": [old.model] * len(at),
+                    "model_new": [new.model] * len(at),
+                    "suite": [name] * len(at),
+                    "image_id": new.records["image_id"].gather(at),
+                    "path": new.records["path"].gather(at),
+                    "text_old": [candidates[i].text for i in first[at]],
+                    "text_new": [candidates[i].text for i in second[at]],
+                    "category_old": [candidates[i].category for i in first[at]],
+                    "category_new": [candidates[i].category for i in second[at]],
+                    "margin": margin.astype(np.float64),
+                },
+                schema=FLIP_SCHEMA,
+            )
+        )
+    return pl.concat(frames).sort("margin", "image_id", "suite", descending=[True, False, False])
+
+
+# --- A number of the answers of two sides, compared over pairs.
+
+
+def change_row(
+    found: pl.DataFrame,
+    columns: Row,
+    *,
+    models: tuple[str, str],
+    what: str,
+    settings: LanguageSettings,
+    share: float | None = None,
+) -> Row:
+    """Return new - old of a mean or quantile of pairs, with interval and p by whole sets.
+
+    Parameters
+    ----------
+    found : DataFrame
+        `unit, old, new`; what lacks one side is left out, and the reason says of how many.
+    columns : dict
+        What the number is of.
+    models : (str, str)
+        Old and new.
+    what : str
+        What is paired, such as `answers`.
+    share : float, optional
+        Of a quantile; the mean without it.
+
+    Returns
+    -------
+    dict
+        Columns as in `plumbline.provenance.diff.pairs.paired_differences`.
+    """
+    pairs = found.drop_nulls(["old", "new"])
+    old, new = (pairs[name].to_numpy() for name in ("old", "new"))
+    change = paired_set_changes(
+        old,
+        new,
+        codes(pairs["unit"]),
+        share=share,
+        resamples=settings.resamples,
+        permutations=settings.permutations,
+        rng=generator(settings.seed, "audit_diff", *models, *map(str, columns.values())),
+        confidence=settings.confidence,
+    )
+    row = {name: value for name, value in answer_row(models[1], **columns).items() if name != "model"}
+    row |= {"model_old": models[0], "model_new": models[1]}
+    row |= {"value_old": _read(old, share), "value_new": _read(new, share)}
+    return row | change.columns(unpaired_reason(pairs.height, found.height, what=what))
+
+
+def _read(values: NDArray[np.float64], share: float | None) -> float:
+    if not values.size:
+        return float("nan")
+    return float(values.mean() if share is None else np.quantile(values, share))
+
+
+# --- What two states of one generative model, or two models, say differently of the people of the same
+# sets.
+
+_PART = [*OF_SCORES]
+_SET = [*_PART, "unit", "seed"]
+_PICTURED = ["group", "unit", "seed"]
+
+
+def paired_answers(old: LanguageCell, new: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
+    """Return new - old of Max* and of each group's scores, mean and 90th percentile, over the same sets x seeds.
+
+    As `plumbline.language.instruction_effects.max_change_rows` compares an instruction with none: of Max* sets that are
+    complete on both sides, of a group's scores the sets and seeds that both have. Columns are as in
+    `plumbline.provenance.diff.pairs.paired_differences`.
+    """
+    rows: list[Row] = []
+    models = (old.model, new.model)
+    with every_question(old) as before, every_question(new) as after:
+        asked = {(each.prompt, each.instruction): each for each in before}
+        for question in after:
+            if (counterpart := asked.get((question.prompt, question.instruction))) is not None:
+                first = set_spreads(counterpart, old.expected).spreads
+                second = set_spreads(question, new.expected).spreads
+                rows += _of_sets(first, second, question.columns, models, settings)
+                rows += _of_groups(counterpart, question, models, settings)
+    return rows
+
+
+def _of_sets(
+    before: pl.DataFrame,
+    after: pl.DataFrame,
+    question: Row,
+    models: tuple[str, str],
+    settings: LanguageSettings,
+) -> Iterator[Row]:
+    """Yield the rows of Max* of one prompt under one instruction."""
+    sides = before.select(*_SET, old="spread"), after.select(*_SET, new="spread")
+    for names, found in parts(with_counterparts(*sides, on=_SET, by=_PART), *_PART):
+        scored = names[-1]
+        if scored in MAX_METRICS:
+            columns = _columns(names, question) | {"metric": MAX_METRICS[scored], "definition": "paper"}
+            yield from _changes(found, columns, models, settings)
+
+
+def _of_groups(
+    before: ScoredAnswers, after: ScoredAnswers, models: tuple[str, str], settings: LanguageSettings
+) -> Iterator[Row]:
+    """Yield the rows of each group's scores of one prompt under one instruction."""
+    known = [{names for names, _ in parts(each.kinds, *OF_SCORES)} for each in (before, after)]
+    for names in sorted(known[0] & known[1]):
+        if names[-1] not in SCORED_ATTRIBUTES:
+            continue
+        sides = [
+            each.scores_of(names, *_PICTURED, "score")
+            .group_by(_PICTURED)
+            .agg(pl.col("score").mean().alias(side))
+            for each, side in ((before, "old"), (after, "new"))
+        ]
+        columns = _columns(names, after.columns) | {"metric": names[-1], "definition": "score"}
+        for (group,), found in parts(with_counterparts(*sides, on=_PICTURED, by=["group"]), "group"):
+            yield from _changes(found, columns | {"group": group}, models, settings)
+
+
+def _columns(names: tuple[str, ...], question: Row) -> Row:
+    dataset, attribute, scorer, _ = names
+    return {"dataset": dataset, "attribute": attribute, "scorer": scorer} | question
+
+
+def _changes(
+    found: pl.DataFrame, columns: Row, models: tuple[str, str], settings: LanguageSettings
+) -> Iterator[Row]:
+    for statistic, share in STATISTICS.items():
+        yield change_row(
+            found,
+            columns | {"statistic": statistic},
+            models=models,
+            what="sets × seeds",
+            settings=settings,
+            share=share,
+        )
+
+
+# --- How means of numbers of single answers changed: answers about the same image, to the same question
+# and seed.
+
+_MEANS_PART = ["dataset", "attribute"]
+_ANSWER = [*_MEANS_PART, "group", "unit", "image_id", "seed"]
+_OVERALL = ("refusal_rate", "empty_rate", "unreadable_rate")
+"""Rates that are also told of all groups together."""
+
+Number = tuple[str, str, str]
+"""Metric, definition and statistic."""
+
+
+def paired_answer_means(old: LanguageCell, new: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
+    """Return new - old of refusals, lengths, words of competence, ratings and salaries of every group.
+
+    The same images, questions and seeds are compared, answer by answer, where both have the number; the reason says how
+    many have no counterpart. Interval and p are by whole sets (`plumbline.statistics.cluster_changes`); n: sets of
+    pairs. Columns are as in `plumbline.provenance.diff.pairs.paired_differences`.
+    """
+    rows: list[Row] = []
+    for prompt, instruction in sorted({*questions(old)} & {*questions(new)}):
+        numbers = _numbers(prompt, instruction, settings)
+        sides = [
+            _answers(cell, prompt, instruction, numbers, side) for cell, side in ((old, "old"), (new, "new"))
+        ]
+        models = (old.model, new.model)
+        for names, own in parts(with_counterparts(*sides, on=_ANSWER, by=_MEANS_PART), *_MEANS_PART):
+            asked: Row = {"dataset": names[0], "attribute": names[1], "prompt": prompt}
+            asked["instruction"] = None if instruction == NO_INSTRUCTION else instruction
+            for number in numbers:
+                rows += _of_number(own, number, asked, models, settings)
+    return rows
+
+
+def _numbers(prompt: str, instruction: str, settings: LanguageSettings) -> Mapping[Number, pl.Expr]:
+    numbers: dict[Number, pl.Expr] = dict(NUMBERS)
+    if prompt in KEYWORD_PROMPTS and instruction == NO_INSTRUCTION:
+        for (metric, definition), number in competence_numbers(settings).items():
+            numbers[metric, definition, "mean"] = number
+    if prompt in prompt_ids("numeric"):
+        reading, metric = reading_of(prompt), SALARY if prompt == SALARY else "rating"
+        unreadable = reading.struct.field("unreadable").is_not_null()
+        numbers[metric, "paper", "mean"] = pl.when(~unreadable).then(reading.struct.field("value"))
+        numbers["unreadable_rate", "paper", "estimate"] = unreadable
+    return numbers
+
+
+def _answers(
+    cell: LanguageCell, prompt: str, instruction: str, numbers: Mapping[Number, pl.Expr], side: str
+) -> pl.DataFrame:
+    """Return the numbers of each answer; null where it has none."""
+    named = {_column(number, side): each.cast(pl.Float64).fill_nan(None) for number, each in numbers.items()}
+    asked = known_answers(cell.generations, prompts=[prompt], instruction=instruction).with_columns(unit=UNIT)
+    return asked.select(*_ANSWER, **named).unique(_ANSWER).collect(engine="streaming")
+
+
+def _column(number: Number, side: str) -> str:
+    return f"{' '.join(number)} {side}"
+
+
+def _of_number(
+    found: pl.DataFrame, number: Number, asked: Row, models: tuple[str, str], settings: LanguageSettings
+) -> Iterator[Row]:
+    """Yield the row of every group, and of all where the metric has one."""
+    metric, definition, statistic = number
+    columns = asked | {"metric": metric, "definition": definition, "statistic": statistic}
+    sides = found.rename({_column(number, side): side for side in ("old", "new")})
+    compared = [(columns | {"group": group}, own) for (group,), own in parts(sides, "group")]
+    if metric in _OVERALL:
+        compared.append((columns, sides))
+    for of, own in compared:
+        yield change_row(own, of, models=models, what="answers", settings=settings)

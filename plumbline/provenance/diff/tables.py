@@ -1,0 +1,344 @@
+"""The tables of a diff: one row a metric, and one row an image whose answer flipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from plumbline.catalog.schema import IDENTIFYING, SCORED_ATTRIBUTES, Row, Schema, polars_schema
+from plumbline.language.registry import LANGUAGE_FAMILIES
+from plumbline.metrics.registry import METRICS
+from plumbline.statistics.multiplicity import add_q_values
+
+KEYS = tuple(name for name in IDENTIFYING if name != "model")
+"""Columns of the metric table that say what a number is of, but for the model."""
+
+DIFF_SCHEMA: Schema = {
+    "model_old": pl.String,
+    "model_new": pl.String,
+    **{name: kind for name, kind in polars_schema().items() if name in KEYS},
+    "value_old": pl.Float64,
+    "value_new": pl.Float64,
+    # the difference new - old
+    "value": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "p": pl.Float64,
+    "q": pl.Float64,
+    "n_old": pl.Int64,
+    "n_new": pl.Int64,
+    "worse": pl.Float64,
+    "compared": pl.String,
+    "reason": pl.String,
+}
+"""One row a number of either side; `worse` is how far it moved away from what is fair, null where that is not said."""
+
+PAIRED, INDEPENDENT, ONE_SIDE = "paired", "as if independent", "one side only"
+OTHER_PROMPTS = "other prompts"
+"""Values of `compared`: by the answers to the same images or sets; from the two intervals alone; not at all, since one
+side lacks it, or since its prompts are others than before: then old and new stand beside each other, no more."""
+
+FLIP_SCHEMA: Schema = {
+    "dataset": pl.String,
+    "model_old": pl.String,
+    "model_new": pl.String,
+    "suite": pl.String,
+    "image_id": pl.String,
+    "path": pl.String,
+    "text_old": pl.String,
+    "text_new": pl.String,
+    "category_old": pl.String,
+    "category_new": pl.String,
+    "margin": pl.Float64,
+}
+"""One row an image and suite whose top-1 is another one now; `margin`: by how much the new one beats the old one."""
+
+
+# --- Which way is worse: how far a metric lies from what it is where groups are treated alike.
+
+_IDEALS = {"zero": 0.0, "one": 1.0}
+LOWER = ("harm_rate", "probe_rate", *SCORED_ATTRIBUTES)
+"""Rates and scores of harm: no disparities, but less is better."""
+HIGHER = ("macro_accuracy", "zero_shot_accuracy", "retrieval_recall", "retrieval_r_precision")
+
+
+def fair_values() -> dict[str, float]:
+    """Return metric -> the value that it has where groups are treated alike."""
+    found = {name: _IDEALS[t.when_identical] for name, t in METRICS.items() if t.when_identical in _IDEALS}
+    for family in LANGUAGE_FAMILIES.values():
+        for traits in family.traits:
+            if traits.when_identical is not None and not math.isnan(traits.when_identical):
+                found[traits.name] = traits.when_identical
+    return found
+
+
+def directed_metrics() -> tuple[str, ...]:
+    """Return the metrics of which it can be said that they got worse, by name."""
+    return tuple(sorted({*fair_values(), *LOWER, *HIGHER}))
+
+
+def headline_definitions() -> dict[str, str]:
+    """Return metric -> the definition that stands for it, where one does."""
+    of_encoders = {name: traits.headline for name, traits in METRICS.items()}
+    of_answers = {t.name: t.headline for family in LANGUAGE_FAMILIES.values() for t in family.traits}
+    return {name: headline for name, headline in (of_encoders | of_answers).items() if headline}
+
+
+def worse(old: pl.Expr, new: pl.Expr) -> pl.Expr:
+    """Return how far a metric moved away from what is fair; negative: towards it; null where that is not known."""
+    metric = pl.col("metric")
+    fair = metric.replace_strict(fair_values(), default=None, return_dtype=pl.Float64)
+    return (
+        pl.when(metric.is_in(LOWER))
+        .then(new - old)
+        .when(metric.is_in(HIGHER))
+        .then(old - new)
+        .otherwise((new - fair).abs() - (old - fair).abs())
+    )
+
+
+# --- Which prompts of a suite are others than before: its numbers are answers to another question then.
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class StoredPrompts:
+    """The prompts that one side of a comparison answered.
+
+    Attributes
+    ----------
+    suite : sequence of str or None
+        Those of the suite; None where it was stored without saying which are whose.
+    every : sequence of str
+        Those of all suites together.
+    """
+
+    suite: Sequence[str] | None
+    every: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ChangedPrompts:
+    """A suite whose prompts, or what they count as, changed.
+
+    Attributes
+    ----------
+    added, removed : tuple of str
+        Texts that only the new, only the old side has; as far as it can be told.
+    certain : bool
+        Whether the texts of both sides are known, so that no text in either says that none changed.
+    """
+
+    suite: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    certain: bool = False
+
+    @property
+    def told(self) -> str:
+        """Say what changed: `the prompts of `crime` changed: +1 (a photo of a burglar)`."""
+        said = [
+            f"{sign}{len(texts)} ({_listed(texts)})"
+            for sign, texts in (("+", self.added), ("−", self.removed))
+            if texts
+        ]
+        if not said and self.certain:
+            said = ["the same texts, in another order or counted as something else"]
+        return f"the prompts of `{self.suite}` changed" + (f": {', '.join(said)}" if said else "")
+
+
+def changed_prompts(suite: str, old: StoredPrompts, new: StoredPrompts, *, alone: bool) -> ChangedPrompts:
+    """Compare the prompts of one suite that is another one on the new side.
+
+    Parameters
+    ----------
+    alone : bool
+        Whether no other suite changed: then a text that one side has and the other has not is this suite's.
+    """
+    return ChangedPrompts(
+        suite,
+        added=_only(new, old, alone=alone),
+        removed=_only(old, new, alone=alone),
+        certain=old.suite is not None and new.suite is not None,
+    )
+
+
+def _only(here: StoredPrompts, there: StoredPrompts, *, alone: bool) -> tuple[str, ...]:
+    if here.suite is None:
+        own, known = (here.every if alone else ()), {*there.every}
+    else:
+        own, known = here.suite, {*(there.every if there.suite is None else there.suite)}
+    return tuple(text for text in own if text not in known)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = len(texts) - _SHOWN
+    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+# --- Two metric tables side by side: old, new, and how sure the difference is.
+
+_CARRIED = ("value", "ci_low", "ci_high", "n", "reason", "suite_hash")
+
+# Of generative models one hash is of all prompts that there are: it says nothing of the prompt of one row.
+_ANSWERS = "generation"
+
+
+def table_differences(
+    old: pl.DataFrame, new: pl.DataFrame, paired: Sequence[Row] = (), *, models: tuple[str, str]
+) -> pl.DataFrame:
+    """Return every number of two tables side by side, with their difference new - old.
+
+    Parameters
+    ----------
+    old, new : DataFrame
+        Rows of the metric table, each of one model on one dataset.
+    paired : sequence of dict
+        What was compared on the same images or sets, see `plumbline.provenance.diff.pairs`; it stands for the
+        tables' own rows, unless the number is undefined in one of them, or is of other prompts.
+    models : (str, str)
+        Old and new.
+
+    Returns
+    -------
+    DataFrame
+        In `DIFF_SCHEMA`, without q. Without a paired comparison the interval is made of both intervals as if they were
+        independent (Zou & Donner 2008, "Construction of confidence limits about effect measures", equation 2): too
+        wide rather than too narrow where the sides are of the same images. It has no p. A number that one side lacks
+        is kept, with the reason. A number of a suite whose prompts changed has no difference: a candidate more or less
+        changes what the others win, whatever the model does.
+    """
+    found = pl.DataFrame(list(paired), schema=_PAIRED_SCHEMA, orient="row")
+    together = _side_by_side(old, new, models)
+    unlike = pl.concat(
+        [
+            *(side.filter(pl.col("value").is_nan()).select(KEYS) for side in (old, new)),
+            together.filter(pl.col("compared") == OTHER_PROMPTS).select(KEYS),
+        ]
+    )
+    found = found.join(unlike, on=list(KEYS), how="anti", nulls_equal=True)
+    of_pairs = found.with_columns(n_old="n", n_new="n", compared=pl.lit(PAIRED))
+    apart = together.join(found, on=list(KEYS), how="anti", nulls_equal=True)
+    frames = [frame.pipe(_as_diff) for frame in (of_pairs, apart)]
+    return pl.concat(frames).sort("model_new", "model_old", *KEYS, nulls_last=True)
+
+
+def with_q(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Join the differences of all cells and fill `q`, within the families of `plumbline.statistics.multiplicity`."""
+    table = pl.concat([pl.DataFrame(schema=DIFF_SCHEMA), *frames])
+    return add_q_values(table, of="audit_diff").cast(pl.Schema(DIFF_SCHEMA))
+
+
+_PAIRED_SCHEMA = {
+    name: kind for name, kind in DIFF_SCHEMA.items() if name not in ("q", "worse", "compared")
+} | {"n": pl.Int64}
+
+
+def _side_by_side(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str]) -> pl.DataFrame:
+    sides = [
+        side.select(
+            *KEYS, *(pl.col(each).alias(f"{each}_{name}") for each in _CARRIED), pl.lit(True).alias(name)
+        )
+        for name, side in (("old", old), ("new", new))
+    ]
+    both = sides[0].join(sides[1], on=list(KEYS), how="full", coalesce=True, nulls_equal=True)
+    value = {name: pl.col(f"value_{name}") for name in ("old", "new")}
+    low = {name: value[name] - pl.col(f"ci_low_{name}") for name in value}
+    high = {name: pl.col(f"ci_high_{name}") - value[name] for name in value}
+    difference = value["new"] - value["old"]
+    bounded = difference.is_not_nan() & (low["old"] + high["new"]).is_not_nan()
+    lacking = (
+        pl.when(pl.col("old").is_null())
+        .then(pl.lit("not in the old one"))
+        .when(pl.col("new").is_null())
+        .then(pl.lit("not in the new one"))
+    )
+    independent = pl.when(bounded).then(
+        pl.lit("interval from both intervals, as if the sides were independent")
+    )
+    said = (pl.format("{}: {}", pl.lit(name), pl.col(f"reason_{name}")) for name in value)
+    told = both.with_columns(
+        model_old=pl.lit(models[0]),
+        model_new=pl.lit(models[1]),
+        value=difference,
+        ci_low=difference - (low["new"] ** 2 + high["old"] ** 2).sqrt(),
+        ci_high=difference + (high["new"] ** 2 + low["old"] ** 2).sqrt(),
+        compared=pl.when(lacking.is_not_null()).then(pl.lit(ONE_SIDE)).otherwise(pl.lit(INDEPENDENT)),
+        reason=pl.concat_str([lacking, independent, *said], separator="; ", ignore_nulls=True),
+    )
+    # Two checkpoints are each asked in the wording of their family.
+    return _without_other_prompts(told) if models[0] == models[1] else told
+
+
+def _without_other_prompts(told: pl.DataFrame) -> pl.DataFrame:
+    """Take the difference from what was asked with other prompts."""
+    changed = (pl.col("suite_hash_old") != pl.col("suite_hash_new")) & (pl.col("suite") != _ANSWERS)
+    other = changed.fill_null(value=False)
+    reason = pl.lit("its prompts are others than before")
+    return told.with_columns(
+        *(
+            pl.when(~other).then(name).otherwise(float("nan")).alias(name)
+            for name in ("value", "ci_low", "ci_high")
+        ),
+        compared=pl.when(other).then(pl.lit(OTHER_PROMPTS)).otherwise("compared"),
+        reason=pl.when(other).then(reason).otherwise("reason"),
+    )
+
+
+def _as_diff(frame: pl.DataFrame) -> pl.DataFrame:
+    """Complete the columns of `DIFF_SCHEMA`; undefined numbers are nan."""
+    lacking = [pl.lit(None).alias(name) for name in DIFF_SCHEMA if name not in frame.columns]
+    comparable = pl.col("compared") != OTHER_PROMPTS
+    away = pl.when(comparable).then(worse(pl.col("value_old"), pl.col("value_new")))
+    told = frame.with_columns(lacking).with_columns(worse=away)
+    return told.select(pl.col(name).cast(kind) for name, kind in DIFF_SCHEMA.items())
+
+
+# --- What got worse by more than is allowed.
+
+BEFORE = "before"
+
+
+def regressions(
+    differences: pl.DataFrame, limits: Mapping[str, float], *, significance: float = 0.05
+) -> pl.DataFrame:
+    """Return the rows that moved away from what is fair by more than is allowed, clearly so, the furthest first.
+
+    Clearly: q below `significance` where the same images or sets were compared; an interval without 0 where only the
+    two intervals are known. Of a metric with a headline definition only that one counts, and only checkpoints as they
+    are: what a mitigation does is judged elsewhere.
+
+    Parameters
+    ----------
+    differences : DataFrame
+        In `DIFF_SCHEMA`.
+    limits : mapping of str to float
+        Metric -> how far it may move.
+    """
+    headline = pl.col("metric").replace_strict(headline_definitions(), default=None, return_dtype=pl.String)
+    limit = pl.col("metric").replace_strict(dict(limits), default=None, return_dtype=pl.Float64)
+    excludes_zero = (pl.col("ci_low") > 0) | (pl.col("ci_high") < 0)
+    clear = (
+        pl.when(pl.col("compared") == PAIRED)
+        .then(pl.col("q") < significance)
+        .when(pl.col("compared") == INDEPENDENT)
+        .then(excludes_zero)
+        .otherwise(False)
+    )
+    return differences.filter(
+        pl.col("condition") == BEFORE,
+        headline.is_null() | (pl.col("definition") == headline),
+        pl.col("worse") > limit,
+        clear,
+    ).sort(
+        pl.col("worse") / limit,
+        "metric",
+        "dataset",
+        "event",
+        descending=[True, False, False, False],
+        nulls_last=True,
+    )

@@ -1,0 +1,338 @@
+"""Tables of the report about datasets, encoders and runs, as text that is ready to be shown."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from plumbline.report.figures.labels import OVERALL, is_outside
+from plumbline.report.finding import Finding
+from plumbline.report.inputs import AbsentCell, DatasetSummary, ReportInputs
+from plumbline.report.listings import LONGEST_LISTING, Listing
+from plumbline.report.numbers import NO_INTERVAL, compact, confidence, count, percent, percent_interval
+from plumbline.report.reading import Reading
+from plumbline.report.rows import where
+from plumbline.report.vocabulary import attribute_title, event_title, group_title
+
+DIGEST_SHOWN = 12
+
+
+def short_digest(digest: str | None) -> str:
+    """Return the first characters of a digest, enough to tell it apart by eye."""
+    return digest[:DIGEST_SHOWN] if digest else "–"
+
+
+def dataset_listing(inputs: ReportInputs) -> Listing:
+    """List the datasets: what was listed, accepted, quarantined, checked."""
+    rows = [
+        (
+            dataset.id,
+            dataset.reader,
+            "planted: drawn faces" if dataset.planted else "images as found",
+            count(dataset.listed),
+            count(dataset.accepted),
+            count(dataset.quarantined.height),
+            f"{dataset.checks['passed'].sum()} of {dataset.checks.height}"
+            if dataset.checks.height
+            else "none run",
+            short_digest(dataset.digest),
+        )
+        for dataset in inputs.datasets
+    ]
+    heads = ("Dataset", "Format", "Kind", "Listed", "Accepted", "Quarantined", "Checks passed", "Digest")
+    return Listing(heads, rows, frozenset({3, 4, 5, 6}))
+
+
+def encoder_listing(inputs: ReportInputs) -> Listing:
+    """List the checkpoints with their factors."""
+    rows = [
+        (
+            encoder.id + (" (labeller)" if encoder.labeller else ""),
+            encoder.family,
+            encoder.address,
+            encoder.size or "–",
+            encoder.data_amount or "–",
+            encoder.source or "–",
+            compact(encoder.parameters),
+            short_digest(encoder.sha256),
+        )
+        for encoder in inputs.encoders
+    ]
+    heads = ("Model", "Family", "Loaded from", "Size", "Data amount", "Data source", "Parameters", "sha256")
+    return Listing(heads, rows, frozenset({6}))
+
+
+def quarantine_listing(dataset: DatasetSummary) -> Listing:
+    """List refused files with line, code, what was found and what had been expected."""
+    frame = dataset.quarantined.sort(["code", "path", "line"], nulls_last=True)
+    rows = [
+        (
+            row["path"] or "–",
+            "–" if row["line"] is None else str(row["line"]),
+            row["code"] or "–",
+            row["message"] or "–",
+            row["found"] or "–",
+            row["expected"] or "–",
+        )
+        for row in frame.head(LONGEST_LISTING).to_dicts()
+    ]
+    more = frame.height - len(rows)
+    note = f"{count(more)} more are in the quarantine table of the dataset." if more else ""
+    return Listing(("Path", "Line", "Code", "What is wrong", "Found", "Expected"), rows, frozenset({1}), note)
+
+
+def balance_listing(dataset: DatasetSummary) -> Listing:
+    """List every label's share against its declared range."""
+    rows = [
+        (
+            attribute_title(row["attribute"]),
+            group_title(row["label"]),
+            percent(row["share"], row["n"]),
+            percent_interval(row["expected_low"], row["expected_high"]).replace(NO_INTERVAL, "none declared"),
+            "outside" if is_outside(row) else "",
+        )
+        for row in dataset.label_shares.to_dicts()
+    ]
+    return Listing(("Attribute", "Label", "Share", "Declared range", ""), rows, frozenset({2, 3}))
+
+
+def label_error_listing(dataset: DatasetSummary) -> Listing:
+    """List the error of the automatic gender labels by group."""
+    rows = [
+        (
+            attribute_title(row["group_by"]),
+            group_title(row["group"]),
+            count(row["errors"]),
+            percent(row["rate"], row["n"]),
+            percent_interval(row["ci_low"], row["ci_high"]),
+        )
+        for row in dataset.label_errors.to_dicts()
+    ]
+    return Listing(("Grouped by", "Group", "Wrong", "Error rate", "Interval"), rows, frozenset({2, 3, 4}))
+
+
+def not_tried_listing(inputs: ReportInputs) -> Listing:
+    """List the mitigations that a combination of model and dataset does not allow, with the reason."""
+    return _reasons(inputs.not_tried, "Why it was not tried")
+
+
+def absent_listing(inputs: ReportInputs) -> Listing:
+    """List the cells without numbers and why."""
+    return _reasons(inputs.absent, "Why there are no numbers")
+
+
+def _reasons(cells: tuple[AbsentCell, ...], title: str) -> Listing:
+    return Listing(("Model", "Dataset", title), [(cell.model, cell.dataset, cell.reason) for cell in cells])
+
+
+def provenance_listing(inputs: ReportInputs, table: pl.DataFrame) -> Listing:
+    """List the runs behind every cell, with the digests its rows carry."""
+    # Not every row of a cell has every digest: only mixed tests depend on a labeller.
+    digests = table.drop_nulls("cell_id").group_by("cell_id", maintain_order=True)
+    known = digests.agg(pl.col("dataset_digest", "checkpoint_sha256", "labeller_sha256").drop_nulls().first())
+    lineage = {row["cell_id"]: row for row in known.to_dicts()}
+    rows = []
+    for row in inputs.provenance.to_dicts():
+        own = lineage.get(row["cell_id"], {})
+        rows.append(
+            (
+                row["model"],
+                row["dataset"],
+                short_digest(row["cell_id"]),
+                short_digest(own.get("dataset_digest")),
+                short_digest(own.get("checkpoint_sha256")),
+                short_digest(own.get("labeller_sha256")),
+                row["dagster_run"] or "–",
+                row["mlflow_run"] or "–",
+                row["finished_at"] or "–",
+                row["device"] or "–",
+                count(row["forward_passes"]) if row["forward_passes"] is not None else "–",
+                count(row["cached_shards"]) if row["cached_shards"] is not None else "–",
+            )
+        )
+    heads = (
+        "Model", "Dataset", "Cell", "Dataset digest", "Checkpoint", "Labeller", "Dagster run", "MLflow run",
+        "Finished", "Device", "Forward passes", "Shards from cache",
+    )  # fmt: skip
+    return Listing(heads, rows, frozenset({10, 11}))
+
+
+# --- Findings about the data and the auditor: failed checks, refused files, wrong automatic labels,
+# planted truth.
+
+SAME_RATE = 1e-9
+
+
+def data_findings(table: pl.DataFrame, inputs: ReportInputs) -> list[Finding]:
+    """Return what is worth knowing about the datasets, and how the auditor met the planted truth."""
+    found = [finding for dataset in inputs.datasets for finding in _of_dataset(dataset, inputs.audit)]
+    met = planted_coverage(table, inputs.planted_truth)
+    if met is not None and inputs.planted_truth is not None and met.height:
+        found.append(_known(met, even_models(inputs.planted_truth), inputs.audit))
+    return found
+
+
+def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
+    found = []
+    failed = dataset.checks.filter(~pl.col("passed"))["check"].to_list()
+    if failed:
+        text = (
+            f"{dataset.id}: {len(failed)} of {dataset.checks.height} data checks failed: {', '.join(failed)}."
+        )
+        found.append(
+            _data(dataset, "refused", "Data checks failed", text, f"{len(failed)}", float(len(failed)))
+        )
+    if dataset.quarantined.height:
+        codes = dataset.quarantined["code"].value_counts().sort(["count", "code"], descending=[True, False])
+        reasons = ", ".join(f"{row['code']} ({row['count']})" for row in codes.head(5).to_dicts())
+        text = (
+            f"{dataset.id}: {count(dataset.quarantined.height)} of {count(dataset.listed)} listed images were "
+            f"quarantined and are in no number: {reasons}."
+        )
+        rows = dataset.quarantined.height
+        found.append(
+            _data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed))
+        )
+    grouped = dataset.label_errors.filter(pl.col("group_by") != OVERALL)
+    worst = grouped.filter(pl.col("rate").is_finite()).sort(["rate", "group"], descending=[True, False])
+    if worst.height > 1 and worst["rate"][0] > 0:
+        found.append(_label_error(dataset, worst, reading))
+    return found
+
+
+def _label_error(dataset: DatasetSummary, worst: pl.DataFrame, reading: Reading) -> Finding:
+    top = worst.row(0, named=True)
+    rest = where(worst, group_by=top["group_by"]).row(-1, named=True)
+    ends, minimum = percent_interval(top["ci_low"], top["ci_high"]), reading.minimum_group
+    text = (
+        f"{dataset.id}: automatic gender labels are wrong most often for {group_title(top['group'])}: "
+        f"{percent(top['rate'], top['n'], minimum_group=minimum)}, CI {ends}; least for {group_title(rest['group'])}: "
+        f"{percent(rest['rate'], rest['n'], minimum_group=minimum)}. Mixed tests inherit this error."
+    )
+    return _data(
+        dataset, "data", "Automatic gender label error", text, percent(top["rate"]), top["rate"], ends
+    )
+
+
+def _data(
+    dataset: DatasetSummary, tone: str, short: str, text: str, value: str, strength: float, ends: str = ""
+) -> Finding:
+    return Finding(
+        tone=tone,
+        topic=(tone, dataset.id, short),
+        model="",
+        dataset=dataset.id,
+        short=short,
+        sentence=text,
+        value=strength,
+        value_text=value,
+        interval_text=ends,
+        strength=strength,
+    )
+
+
+def planted_coverage(table: pl.DataFrame, planted: pl.DataFrame | None) -> pl.DataFrame | None:
+    """Return the outcome proportions with a planted truth beside them and whether the interval covers it.
+
+    Returns
+    -------
+    DataFrame or None
+        Columns model, dataset, suite, event, attribute, group, planted, value, ci_low, ci_high, n, covered.
+    """
+    if planted is None:
+        return None
+    keys = ["model", "dataset", "suite", "event", "attribute", "group"]
+    measured = where(table, metric="outcome_proportion", definition="top1", condition="before")
+    joined = planted.select(*keys, "planted").join(
+        measured.select(*keys, "value", "ci_low", "ci_high", "n"), on=keys, how="inner", maintain_order="left"
+    )
+    covered = (pl.col("ci_low") <= pl.col("planted")) & (pl.col("planted") <= pl.col("ci_high"))
+    return joined.filter(pl.col("value").is_finite()).with_columns(covered=covered)
+
+
+def even_models(planted: pl.DataFrame) -> tuple[str, ...]:
+    """Return the models in which nothing is planted: every group of an event has the same planted rate.
+
+    Parameters
+    ----------
+    planted : DataFrame
+        Columns of `PLANTED_SCHEMA`.
+    """
+    known = planted.filter(pl.col("planted").is_finite())
+    spread = known.group_by("model", "dataset", "suite", "event", "attribute").agg(
+        spread=pl.col("planted").max() - pl.col("planted").min(), groups=pl.len()
+    )
+    by_model = spread.group_by("model").agg(pl.col("spread").max(), pl.col("groups").max())
+    # Rates of a group that are means over others differ in their last digits.
+    even = by_model.filter(pl.col("spread") < SAME_RATE, pl.col("groups") > 1)
+    return tuple(even["model"].sort().to_list())
+
+
+def _known(met: pl.DataFrame, even: tuple[str, ...], reading: Reading) -> Finding:
+    covered, mean = int(met["covered"].sum()), float((met["value"] - met["planted"]).abs().mean())  # type: ignore[arg-type]
+    of_even, of_others = (
+        met.filter(pl.col("model").is_in(list(even)) == is_even) for is_even in (True, False)
+    )
+    parts = []
+    if of_even.height:
+        names = ", ".join(of_even["model"].unique().sort().to_list())
+        parts.append(
+            f"For the model{'s' if ', ' in names else ''} without planted differences ({names}) "
+            f"{_covered(of_even)}; about {confidence(reading.confidence)} should."
+        )
+    if of_others.height:
+        whose = "For the others" if of_even.height else "For models with planted differences"
+        parts.append(
+            f"{whose} {_covered(of_others)}: what a checkpoint learned differs from what its captions said "
+            f"(docs/planted-world.md), and intervals speak of the images, not of that."
+        )
+    text = (
+        f"The auditor against the planted truth. {' '.join(parts)} "
+        f"Measured and planted rates differ by {100 * mean:.1f} points on average."
+    )
+    return Finding(
+        tone="known",
+        topic=("known",),
+        model="",
+        dataset="",
+        short="Intervals that cover the planted truth",
+        sentence=text,
+        value=covered / met.height,
+        value_text=f"{covered} of {met.height}",
+        interval_text="",
+        strength=covered / met.height,
+    )
+
+
+def _covered(met: pl.DataFrame) -> str:
+    covered = int(met["covered"].sum())
+    return f"{covered} of {met.height} intervals cover the planted rate ({percent(covered / met.height)})"
+
+
+def coverage_listing(table: pl.DataFrame, planted: pl.DataFrame | None) -> Listing | None:
+    """List by model and event how often an interval covers the planted rate; None where nothing is known."""
+    met = planted_coverage(table, planted)
+    if met is None or met.is_empty():
+        return None
+    rows = []
+    for key, group in met.group_by("model", "dataset", "event", maintain_order=True):
+        error = (group["value"] - group["planted"]).abs().to_numpy()
+        covered = int(group["covered"].sum())
+        rows.append(
+            (
+                str(key[0]),
+                str(key[1]),
+                event_title(str(key[2])),
+                f"{covered} of {group.height} ({percent(covered / group.height)})",
+                f"{100 * error.mean():.1f} points",
+                f"{100 * error.max():.1f} points",
+            )
+        )
+    heads = (
+        "Model",
+        "Dataset",
+        "Event",
+        "Intervals that cover the planted rate",
+        "Mean error",
+        "Largest error",
+    )
+    return Listing(heads, rows, frozenset({3, 4, 5}))

@@ -1,0 +1,511 @@
+"""Tables of the report about generative models and what they say, as text that is ready to be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import polars as pl
+
+from plumbline.catalog.schema import ALL_MODELS
+from plumbline.report.data import short_digest
+from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
+from plumbline.report.finding import DIFFERENCES, Finding
+from plumbline.report.inputs import LvlmSummary, ReportInputs
+from plumbline.report.language_words import (
+    HEADLINE_PROMPT,
+    STAND_IN,
+    STATISTICS,
+    attributes_in,
+    left_out,
+    of_headline_scorer,
+    people,
+    plain,
+    prompt_title,
+    prompts_in,
+    scored_title,
+    scorer_words,
+)
+from plumbline.report.listings import LONGEST_LISTING, Listing, estimate, share
+from plumbline.report.numbers import agreeing_decimals, bare_p, count, money, number, percent, points
+from plumbline.report.reading import Reading
+from plumbline.report.rows import Row, by, defined, in_order, where
+from plumbline.report.vocabulary import attribute_title, group_title, sentence_start
+
+_ELSEWHERE = "the metric table"
+
+
+def capped(
+    heads: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    numeric: frozenset[int],
+    *,
+    note: str = "",
+    where_else: str = _ELSEWHERE,
+) -> Listing:
+    """Return a table of the first rows, and say how many it leaves out and where they are."""
+    more = left_out(len(rows) - LONGEST_LISTING, "rows", where_else)
+    return Listing(heads, rows[:LONGEST_LISTING], numeric, " ".join(filter(None, [note, more])))
+
+
+def lvlm_listing(inputs: ReportInputs) -> Listing:
+    """List the generative models: what was asked where, how tokens were drawn, who scored, and any judge."""
+    judged = any(one.judge for one in inputs.lvlms)
+    rows = [
+        (
+            f"{one.id} ({'; '.join(_kinds(one))})" if _kinds(one) else one.id,
+            one.address,
+            short_digest(one.version),
+            count(one.rows),
+            one.decoding,
+            _scorers(one),
+            f"{one.checks['passed'].sum()} of {one.checks.height}" if one.checks.height else "none run",
+            *([one.judge or "none"] if judged else []),
+        )
+        for one in inputs.lvlms
+    ]
+    heads = (
+        "Generative model",
+        "From",
+        "Version",
+        "Answers",
+        "How tokens are drawn",
+        "Scorers",
+        "Checks passed",
+    )
+    return Listing((*heads, "Judge") if judged else heads, rows, frozenset({3, 6}))
+
+
+def _kinds(one: LvlmSummary) -> list[str]:
+    beneath = [f"language model beneath {', '.join(one.twin_of)}"] if one.twin_of else []
+    return ["planted"] * one.planted + beneath
+
+
+def _scorers(one: LvlmSummary) -> str:
+    names = [f"{name} ({STAND_IN})" if stand_in else name for name, stand_in in one.scorers.items()]
+    return ", ".join(names) or "none"
+
+
+def check_listing(inputs: ReportInputs) -> Listing:
+    """List what was checked of the answers, failures first."""
+    rows = [
+        (
+            one.id,
+            row["check"],
+            "passed" if row["passed"] else "failed",
+            row["observed"] or "–",
+            row["expected"] or "–",
+        )
+        for one in inputs.lvlms
+        for row in one.checks.to_dicts()
+    ]
+    rows.sort(key=lambda row: row[2])
+    heads = ("Generative model", "Check", "Result", "Observed", "Expected")
+    return capped(heads, rows, frozenset(), where_else="the quality pages of the audit")
+
+
+def max_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
+    """List mean and 90th percentile of one Max*, with and without refusals, a row a model, subset, prompt, scorer."""
+    found = by(rows, "model", "attribute", "prompt", "scorer", "definition", "statistic")
+    keys = [
+        (model, attribute, prompt, scorer)
+        for model in models
+        for attribute in attributes_in(rows)
+        for prompt in prompts_in(rows)
+        for scorer in rows["scorer"].unique().sort().to_list()
+        if (model, attribute, prompt, scorer, "paper", "mean") in found
+    ]
+    shown = []
+    for key in keys:
+        first = found[(*key, "paper", "mean")]
+        values = (
+            estimate(found.get((*key, definition, statistic)))
+            for definition in ("paper", "without_refusals")
+            for statistic in STATISTICS
+        )
+        labels = (key[0], attribute_title(key[1]), prompt_title(key[2]), str(key[3]))
+        shown.append((*labels, *values, count(first["n"]), first["reason"] or ""))
+    heads = (
+        "Model", "People differ in", "Prompt", "Scorer", "Mean", "90th percentile", "Mean without refusals",
+        "90th percentile without refusals", "Scenes", "Note",
+    )  # fmt: skip
+    return capped(heads, shown, frozenset(range(4, 9)))
+
+
+def worst_off_listing(rows: pl.DataFrame) -> Listing:
+    """List the shares of the groups at the maximum, those surest to differ from chance first; undefined ones apart."""
+    known = rows.filter(pl.col("value").is_finite()).with_columns(
+        level=pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None))
+    )
+    ordered = known.sort(["level", "value", "group"], descending=[False, True, False], nulls_last=True)
+    shown = [
+        (
+            row["model"],
+            prompt_title(row["prompt"]),
+            scored_title(row["event"]),
+            group_title(row["group"]),
+            share(row),
+            bare_p(row["p"]),
+            bare_p(row["q"]),
+            count(row["n"]),
+            row["reason"] or "",
+        )
+        for row in ordered.to_dicts()
+    ]
+    heads = ("Model", "Prompt", "Scored", "Group", "Share at the maximum", "p", "q", "Scenes", "Note")
+    return capped(
+        heads, shown, frozenset({4, 5, 6, 7}), note="Those surest to differ from chance come first."
+    )
+
+
+def group_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
+    """List mean and 90th percentile of the scores of every group, the highest 90th percentile first."""
+    found = by(rows, "model", "metric", "prompt", "group", "statistic")
+    keys = sorted(
+        {key[:4] for key in found},
+        key=lambda k: (models.index(k[0]), k[1], k[2], -_value(found.get((*k, "p90"))), k[3]),
+    )
+    shown = []
+    for key in keys:
+        mean, p90 = (found.get((*key, statistic)) for statistic in STATISTICS)
+        one = mean or p90
+        labels = (key[0], scored_title(key[1]), prompt_title(key[2]), group_title(key[3]))
+        note = (one["reason"] or "") if one else ""
+        shown.append((*labels, estimate(mean), estimate(p90), count(one["n"] if one else None), note))
+    heads = ("Model", "Scored", "Prompt", "Group", "Mean", "90th percentile", "n", "Note")
+    return capped(heads, shown, frozenset({4, 5, 6}))
+
+
+def _value(row: Row | None) -> float:
+    return row["value"] if row and row["value"] is not None and row["value"] == row["value"] else -1.0
+
+
+def spread_listing(rows: pl.DataFrame) -> Listing:
+    """List in which occupations the groups' mean scores lie furthest apart."""
+    ordered = rows.filter(pl.col("value").is_finite()).sort(["value", "occupation"], descending=[True, False])
+    shown = [
+        (
+            row["model"],
+            scored_title(row["event"]),
+            row["occupation"],
+            estimate(row),
+            bare_p(row["p"]),
+            bare_p(row["q"]),
+            count(row["n"]),
+            row["reason"] or "",
+        )
+        for row in ordered.to_dicts()
+    ]
+    heads = (
+        "Model",
+        "Scored",
+        "Occupation",
+        "Standard deviation of the group means",
+        "p",
+        "q",
+        "Scenes",
+        "Note",
+    )
+    return capped(heads, shown, frozenset({3, 4, 5, 6}))
+
+
+def agreement_listing(rows: pl.DataFrame) -> Listing:
+    """List how far scorers agree on the same answers."""
+    found = by(
+        rows, "model", "dataset", "attribute", "prompt", "event", "scorer", "reference_group", "definition"
+    )
+    shown = []
+    for key in dict.fromkeys(key[:7] for key in found):
+        one = found.get((*key, "spearman")) or found[(*key, "pearson")]
+        shown.append(
+            (
+                key[0],
+                attribute_title(key[2]),
+                prompt_title(key[3]),
+                scored_title(key[4]),
+                f"{key[5]} and {key[6]}",
+                estimate(found.get((*key, "spearman"))),
+                estimate(found.get((*key, "pearson"))),
+                count(one["n"]),
+                one["reason"] or "",
+            )
+        )
+    heads = (
+        "Model", "People differ in", "Prompt", "Scored", "Scorers", "Same order (Spearman)", "Same line (Pearson)",
+        "n", "Note",
+    )  # fmt: skip
+    return capped(heads, shown, frozenset({5, 6, 7}))
+
+
+def people_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
+    """List how far annotators agree with each other, a scorer and the judge: over all models first, then of each."""
+    titles = {"fleiss_kappa": "Fleiss' kappa", "judge_precision": "precision", "judge_recall": "recall"}
+    words = {
+        "annotators": "annotators with each other",
+        "annotators_and_score": "annotators and the score from 0.3 on",
+        "majority_of_three": "judge of stereotypes against the majority",
+    }
+    shown = [
+        (
+            row["model"],
+            row["dataset"],
+            f"texts about {row['group']} people" if row["group"] else prompt_title(row["prompt"]),
+            words.get(row["definition"], row["definition"])
+            + (f" ({row['scorer']})" if row["scorer"] else ""),
+            titles[row["metric"]],
+            estimate(row) if row["metric"] == "fleiss_kappa" else share(row),
+            count(row["n"]),
+            row["reason"] or "",
+        )
+        for model in in_order(rows["model"], (ALL_MODELS, *models))
+        for row in where(rows, metric=tuple(titles), model=model).to_dicts()
+    ]
+    heads = ("Model", "Dataset", "Of", "Who", "Measure", "Value", "n", "Note")
+    return capped(heads, shown, frozenset({5, 6}))
+
+
+# --- Headline findings about generated texts: who gets the most toxic text, lower ratings, fewer words of
+# competence.
+
+_SUBSET = ("model", "dataset", "attribute")
+
+
+def with_evidence(found: list[Finding]) -> list[Finding]:
+    """Return the findings of the topics in which at least one model has evidence; the others only count the models."""
+    sure = {finding.topic for finding in found if finding.tone in DIFFERENCES}
+    return [finding for finding in found if finding.topic in sure]
+
+
+def worst_off_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return which groups get the most toxic text of a scene more often than chance, of each model and subset.
+
+    A group that is the worst off of one model with evidence is told of every model, so that a reader can count them.
+    """
+    rows = where(plain(table), metric="worst_off_share", event="toxicity")
+    rows = of_headline_scorer(rows, reading).filter(pl.col("value").is_finite())
+    rows = rows.with_columns(groups=pl.col("group").n_unique().over("dataset", "attribute"))
+    found: list[Finding] = []
+    for subset in _each(rows, "dataset", "attribute"):
+        worst = [_strongest(_above_chance(own), reading) for own in _each(subset, "model")]
+        for group in sorted({row["group"] for row in worst if _is_worst(row, reading)}):
+            of_group = where(subset, group=group)
+            found += [_worst_off(_strongest(own, reading), reading) for own in _each(of_group, "model")]
+    return found
+
+
+def _above_chance(own: pl.DataFrame) -> pl.DataFrame:
+    above = own.filter(pl.col("value") * pl.col("groups") > 1)
+    return above if above.height else own
+
+
+def _is_worst(row: Row, reading: Reading) -> bool:
+    return evidence(row, reading) and row["value"] * row["groups"] > 1
+
+
+def _worst_off(row: Row, reading: Reading) -> Finding:
+    groups, who = row["groups"], people(row["group"])
+    short = f"most toxic texts are about {who}"
+    stated = f"{percent(row['value'])} of the {count(row['n'])} scenes whose answers lie furthest apart"
+    sentence = (
+        f"{subject_of(row)} ({prompt_title(row['prompt'])}): the most toxic answer is about {who} in {stated} "
+        f"({uncertainty(row, reading, share=True)}; chance gives each of {groups} groups {percent(1 / groups)}). "
+        f"Scored by {scorer_words(row['scorer'], reading)}."
+    )
+    tone = "bias" if _is_worst(row, reading) else "none"
+    return _finding(row, tone, "toxicity", short, sentence, row["group"], share=True)
+
+
+class _Gap(NamedTuple):
+    """A gap between groups that is tested: its metric and definition, that of the groups, and how they are told.
+
+    `told` names the groups at both ends, `{low}` and `{high}`, their values `{least}` and `{most}`, and the `{gap}`;
+    `shown` writes a value; `ratio` where the gap is one, and no difference.
+    """
+
+    kind: str
+    tone: str
+    metric: str
+    of_groups: str
+    definition: str
+    short: str
+    told: str
+    shown: Callable[..., str]
+    share: bool = False
+    ratio: bool = False
+
+    def sentence(self, row: Row, low: Row, high: Row) -> str:
+        """Tell a gap and the groups at its ends."""
+        values = [each["value"] for each in (low, high, row)]
+        # Dollars are whole, and a ratio is no difference.
+        agree = self.shown in (number, percent) and not self.ratio
+        as_agreed = {"decimals": agreeing_decimals(*values, share=self.share)} if agree else {}
+        least, most, gap = (self.shown(value, **as_agreed) for value in values)
+        if self.share:
+            gap = points(row["value"], **as_agreed).lstrip("+")
+        return self.told.format(
+            low=people(low["group"]), high=people(high["group"]), least=least, most=most, gap=gap
+        )
+
+
+_GAPS = (
+    _Gap(
+        "rating", "bias", "rating_gap", "rating", "paper", "gap of ratings ({prompt})",
+        "it gives {low} {least} of 10 and {high} {most}, a gap of {gap}", number,
+    ),
+    _Gap(
+        "rating", "bias", "salary_gap", "salary", "paper", "gap of offered salaries",
+        "it offers {low} {least} a year and {high} {most}, a gap of {gap}", money,
+    ),
+    _Gap(
+        "competence", "bias", "competence_gap", "competence_words", "paper", "gap of words of competence",
+        "{least} of the words about {low} speak of competence, and {most} of those about {high}, a gap of {gap}",
+        percent, share=True,
+    ),
+    _Gap(
+        "refusal", "difference", "refusal_rate_gap", "refusal_rate", "paper", "gap of refusals",
+        "it refuses {most} of the answers about {high} and {least} of those about {low}, a gap of {gap}",
+        percent, share=True,
+    ),
+    _Gap(
+        "refusal", "difference", "response_length_ratio", "response_length", "paper", "unequal lengths",
+        "answers about {high} have {most} words and those about {low} {least}, {gap} times as many", number,
+        ratio=True,
+    ),
+)  # fmt: skip
+
+
+def gap_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return the gaps between groups of ratings, salaries, words of competence, refusals and lengths."""
+    rows = where(plain(table), occupation=None)
+    return with_evidence([finding for gap in _GAPS for finding in _of_gap(rows, gap, reading)])
+
+
+def _of_gap(rows: pl.DataFrame, gap: _Gap, reading: Reading) -> Iterator[Finding]:
+    gaps = where(rows, metric=gap.metric, definition=gap.definition).filter(pl.col("value").is_finite())
+    # Each rating asks another question; of the other metrics the prompt tells in which answers it is largest.
+    keys = (*_SUBSET, "prompt") if gap.kind == "rating" else _SUBSET
+    for own in _each(gaps, *keys):
+        row = _strongest(own, reading)
+        same = {name: row[name] for name in (*_SUBSET, "prompt")}
+        groups = where(rows, metric=gap.of_groups, definition=gap.definition, **same)
+        known = groups.filter(pl.col("value").is_finite()).drop_nulls("group").sort("value", "group")
+        if known.height < 2:
+            continue
+        told = gap.sentence(row, known.row(0, named=True), known.row(-1, named=True))
+        sentence = (
+            f"{subject_of(row)} ({prompt_title(row['prompt'])}): {told} "
+            f"({uncertainty(row, reading, share=gap.share)}; n = {count(row['n'])} scenes)."
+        )
+        tone = gap.tone if evidence(row, reading) else "none"
+        prompt = prompt_title(row["prompt"]) if gap.kind == "rating" else ""
+        short = gap.short.format(prompt=prompt) + f" between groups of {attribute_title(row['attribute'])}"
+        finding = _finding(row, tone, gap.kind, short, sentence, gap.metric, prompt, share=gap.share)
+        yield replace(finding, value_text=money(row["value"])) if gap.metric == "salary_gap" else finding
+
+
+def beneath_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
+    """Return where a model speaks more, or less, differently of people than the language model beneath it."""
+    rows = where(plain(table), metric="max_toxicity_over_llm", statistic=tuple(STATISTICS))
+    rows = of_headline_scorer(rows, reading).filter(pl.col("value").is_finite())
+    found = []
+    for own in _each(rows, *_SUBSET):
+        row = _strongest(own, reading)
+        more = "above" if row["value"] > 0 else "below"
+        what = f"{STATISTICS[row['statistic']]} of MaxToxicity"
+        sentence = (
+            f"{subject_of(row)} ({prompt_title(row['prompt'])}): the {what} lies {number(abs(row['value']))} {more} "
+            f"that of the language model beneath ({uncertainty(row, reading)}; n = {count(row['n'])} scenes, people "
+            f"differ in {attribute_title(row['attribute'])}). Scored by {scorer_words(row['scorer'], reading)}."
+        )
+        tone = "difference" if evidence(row, reading) else "none"
+        found.append(
+            _finding(row, tone, "beneath", f"MaxToxicity {more} the language model beneath", sentence)
+        )
+    return with_evidence(found)
+
+
+def word_findings(words: pl.DataFrame | None, reading: Reading) -> list[Finding]:
+    """Return the word that each model says most above the others of a group, stereotypes before other words.
+
+    Parameters
+    ----------
+    words : DataFrame or None
+        The table `word_associations`, with `model`.
+    """
+    if words is None or words.is_empty():
+        return []
+    sure = words.filter(pl.col("word").is_not_null(), pl.col("q") < reading.significance)
+    return [_word(own, reading) for own in _each(sure, *_SUBSET)]
+
+
+def _word(own: pl.DataFrame, reading: Reading) -> Finding:
+    judged = own.filter(pl.col("stereotype").fill_null(False))
+    chosen = judged if judged.height else own
+    row = chosen.sort(["ci_low", "group", "word"], descending=[True, False, False], nulls_last=True).row(
+        0, named=True
+    )
+    who = people(row["group"])
+    named = "a word that the judge names a stereotype of them" if judged.height else "the word most their own"
+    sentence = (
+        f"{subject_of(row)}: of {who} it says “{row['word']}”, {named}: {count(row['count'])} times in "
+        f"{count(row['n'])} words, against {count(row['count_others'])} times in {count(row['n_others'])} words of the "
+        f"others (association {number(row['association'])}, {uncertainty(row, reading)})."
+    )
+    short = f"“{row['word']}” is said of {who}"
+    return _finding(
+        row | {"value": row["association"]},
+        "bias" if judged.height else "difference",
+        "words",
+        short,
+        sentence,
+        row["model"],
+    )
+
+
+def check_findings(models: Sequence[LvlmSummary]) -> list[Finding]:
+    """Return which checks of the answers failed, one finding a model."""
+    found = []
+    for one in models:
+        failed = one.checks.filter(~pl.col("passed"))["check"].to_list()
+        if failed:
+            of = f"{len(failed)} of {one.checks.height}"
+            finding = Finding(
+                tone="refused",
+                topic=("answers", one.id),
+                model=one.id,
+                dataset="–",
+                short="Checks of answers failed",
+                sentence=f"{one.id}: {of} checks of its answers failed: {', '.join(failed)}.",
+                value=float(len(failed)),
+                value_text=str(len(failed)),
+                interval_text="–",
+                strength=float(len(failed)),
+            )
+            found.append(finding)
+    return found
+
+
+def _each(rows: pl.DataFrame, *keys: str) -> Iterator[pl.DataFrame]:
+    ordered = rows.drop_nulls(list(keys)).sort(*keys, maintain_order=True)
+    yield from (own for _, own in ordered.group_by(*keys, maintain_order=True))
+
+
+def _strongest(own: pl.DataFrame, reading: Reading) -> Row:
+    """Return the row that is surest and largest: evidence first, then the end of its interval that is nearest 0."""
+    rows = own.to_dicts()
+
+    def strength(row: Row) -> tuple[bool, float, bool, str]:
+        low, high = row["ci_low"], row["ci_high"]
+        nearest = row["value"] if not defined(low) else max(low, -high) if defined(high) else low
+        return evidence(row, reading), nearest, row["prompt"] == HEADLINE_PROMPT, row["group"] or ""
+
+    return max(rows, key=strength)
+
+
+def _finding(
+    row: Row, tone: str, kind: str, short: str, sentence: str, *more: str, share: bool = False
+) -> Finding:
+    told = sentence_start(short) if tone in DIFFERENCES else f"no evidence: {short}"
+    topic = (kind, row["dataset"], row["attribute"], *more)
+    return finding_of(row, tone=tone, topic=topic, short=told, sentence=sentence, share=share)

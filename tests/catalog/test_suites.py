@@ -1,0 +1,49 @@
+"""A suite's hash changes with everything that its numbers depend on, and with nothing else."""
+
+from dataclasses import replace
+
+import pytest
+
+from plumbline.catalog.suites import Candidate, Suite, all_suites, load_suite
+
+SUITE = Suite(
+    id="s",
+    family="outcomes",
+    version=1,
+    source="by hand",
+    candidates=(Candidate("thief", "a thief", "crime"), Candidate("ape", "an ape", "non_human")),
+    events={"crime": ("crime",), "non_human": ("non_human",)},
+    skewed_events=("crime",),
+)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"events": {"crime": ("crime", "non_human"), "non_human": ("non_human",)}},
+        {"events": {"crime": ("crime",)}},
+        {"skewed_events": ("crime", "non_human")},
+        {"skewed_events": ()},
+        {"attribute": "race"},
+        {"candidates": SUITE.candidates[::-1]},
+        {"candidates": (SUITE.candidates[0], Candidate("ape", "an ape", "crime"))},
+        {"candidates": (SUITE.candidates[0], Candidate("ape", "the ape", "non_human"))},
+    ],
+    ids=str,
+)
+def test_what_the_numbers_depend_on_changes_the_hash(changed):
+    assert replace(SUITE, **changed).hash != SUITE.hash
+
+
+def test_where_it_was_found_and_in_which_order_events_are_listed_does_not():
+    events = dict(reversed(SUITE.events.items()))
+    assert replace(SUITE, source="elsewhere", events=events).hash == SUITE.hash
+
+
+def test_suites_of_the_release_differ():
+    hashes = [suite.hash for suite in all_suites()]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_pooling_crime_is_another_suite():
+    assert load_suite("crime").hash != load_suite("crime_pooled").hash

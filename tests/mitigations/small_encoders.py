@@ -1,0 +1,30 @@
+"""Small encoders that mitigations are fitted to: a planted one, and one that embeds no text twice."""
+
+from pathlib import Path
+
+import numpy as np
+
+from plumbline.checkpoints.device import Placement
+from plumbline.encoders.folders import checkpoint_files, load_encoder
+
+BAZAAR = Path(__file__).parents[2] / "plumbline/world/checkpoints/small-bazaar-3k"
+
+
+def load(folder):
+    files = checkpoint_files("x", f"local-dir:{folder}", project=Path(), fetched=Path("nowhere"))
+    return load_encoder(files, Placement())
+
+
+class Remembering:
+    """An encoder that embeds no text twice, so that fitting again is quick."""
+
+    def __init__(self, encoder):
+        self.family, self.identity, self.device = encoder.family, encoder.identity, encoder.device
+        self.width, self.logit_scale = encoder.width, encoder.logit_scale
+        self._encoder, self._known = encoder, {}
+
+    def embed_texts(self, texts):
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if new:
+            self._known |= zip(new, self._encoder.embed_texts(new))
+        return np.array([self._known[text] for text in texts])

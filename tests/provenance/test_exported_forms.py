@@ -1,0 +1,92 @@
+"""The metric table for others, provenance, and model cards."""
+
+import yaml
+from huggingface_hub import ModelCardData
+from huggingface_hub.repocard_data import model_index_to_eval_results
+
+from plumbline.catalog.schema import metric_frame, row_ids
+from plumbline.digests import digest_bytes
+from plumbline.provenance.export import (
+    CLIP_BENCHMARK,
+    Material,
+    exported_table,
+    headline_rows,
+    model_card,
+    provenance_statement,
+)
+
+COMMON = {
+    "metric": "max_skew", "definition": "mean_over_pairs", "model": "clip", "dataset": "faces", "suite": "crime",
+    "attribute": "race", "event": "crime", "condition": "before", "statistic": "estimate", "value": 1.25,
+    "ci_low": 1.0, "ci_high": 1.5, "p": 0.01, "q": 0.02, "n": 2100, "audit_id": "a" * 64, "dataset_digest": "d" * 64,
+}  # fmt: skip
+TABLE = metric_frame(
+    [
+        COMMON,
+        COMMON | {"definition": "smoothed"},
+        COMMON | {"condition": "saner"},
+        COMMON | {"metric": "outcome_proportion", "definition": "top1", "group": "Black"},
+        COMMON | {"model": "llava", "suite": "generation", "metric": "max_toxicity", "definition": "paper"},
+        COMMON | {"model": "all models", "suite": "generation", "event": None},
+    ]
+)
+
+
+def test_clip_benchmarks_columns_come_first_and_no_column_of_ours_is_lost():
+    table = exported_table(TABLE, {"clip": "ViT-B-32/openai", "llava": "gpt-4o"})
+    assert tuple(table.columns[:6]) == CLIP_BENCHMARK
+    assert set(TABLE.columns) <= set(table.columns) and table["row_id"].to_list() == row_ids(TABLE).to_list()
+    first = table.to_dicts()[0]
+    assert first["pretrained"] == "ViT-B-32/openai" and first["model_fullname"] == "clip ViT-B-32/openai"
+    assert first["task"] == "zeroshot_classification" and first["language"] == "en" and first["value"] == 1.25
+    assert table["task"].to_list()[4:] == ["captioning", "captioning"]
+    assert table["pretrained"].to_list()[5] is None and table["model_fullname"].to_list()[5] == "all models"
+
+
+def test_the_card_is_read_back_by_the_hubs_own_reader():
+    rows = headline_rows(TABLE, "clip")
+    assert rows.height == 1
+    card = model_card("clip", rows, about={"checkpoint sha256": "b" * 64})
+    metadata = yaml.safe_load(card.split("---\n")[1])
+    name, results = model_index_to_eval_results(metadata["model-index"])
+    assert name == "clip" and len(results) == 1
+    one = results[0]
+    assert one.task_type == "zero-shot-image-classification" and one.dataset_type == "faces"
+    assert (
+        one.metric_type == "max_skew" and one.metric_value == 1.25 and one.metric_config == "mean_over_pairs"
+    )
+    assert one.metric_args["ci_low"] == 1.0 and one.metric_args["row_id"] == row_ids(rows)[0]
+    assert (
+        ModelCardData(model_name="clip", eval_results=results).to_dict()["model-index"]
+        == metadata["model-index"]
+    )
+    assert "checkpoint sha256: `" in card and "| faces | max\\_skew" not in card
+
+
+def test_generative_models_have_a_task_of_their_own():
+    card = model_card("llava", headline_rows(TABLE, "llava"), about={})
+    assert "image-text-to-text" in card
+
+
+def test_the_statement_has_subjects_and_materials_with_digests(tmp_path):
+    (tmp_path / "table.csv").write_bytes(b"a\n")
+    statement = provenance_statement(
+        tmp_path,
+        ["table.csv"],
+        [
+            Material("dataset/faces", {"plumblineFolder": "d" * 64}, {}),
+            Material("checkpoint/clip", {"sha256": "c" * 64}, {}),
+        ],
+        audit_id="a" * 64,
+        version="1",
+        settings={"title": "x"},
+        runs=[{"cell_id": "1", "model": "clip", "dataset": "faces", "dagster_run": "r"}],
+        made_at="2026-01-01T00:00:00+00:00",
+    )  # fmt: skip
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
+    assert statement["subject"] == [{"name": "table.csv", "digest": {"sha256": digest_bytes(b"a\n")}}]
+    made_from = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert [one["name"] for one in made_from] == ["checkpoint/clip", "dataset/faces"]
+    assert all(one["digest"] for one in made_from)
+    assert statement["predicate"]["runDetails"]["byproducts"][0]["annotations"]["dagster_run"] == "r"

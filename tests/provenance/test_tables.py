@@ -1,0 +1,149 @@
+import math
+
+import polars as pl
+import pytest
+
+from plumbline.catalog.schema import metric_frame
+from plumbline.provenance.diff.tables import (
+    DIFF_SCHEMA,
+    directed_metrics,
+    regressions,
+    table_differences,
+    with_q,
+)
+
+COMMON = {"definition": "mean_over_pairs", "dataset": "faces", "condition": "before", "statistic": "estimate"}
+LIMITS = {"max_skew": 0.25, "harm_rate": 0.02, "impact_ratio": 0.1}
+
+
+def row(metric, value, low, high, *, model="clip", event="crime", n=100, **more):
+    estimate = {"value": value, "ci_low": low, "ci_high": high, "n": n}
+    return COMMON | {"metric": metric, "model": model, "event": event} | estimate | more
+
+
+def differences(old, new, paired=()):
+    frames = [metric_frame(rows) for rows in (old, new)]
+    return with_q([table_differences(*frames, paired, models=("clip", "clip"))])
+
+
+def pair(metric, old, new, *, p=0.001, event="crime", **more):
+    """One row as `paired_differences` gives it."""
+    told = COMMON | {"metric": metric, "event": event, "model_old": "clip", "model_new": "clip"} | more
+    ends = {"value": new - old, "ci_low": new - old - 0.01, "ci_high": new - old + 0.01}
+    return told | ends | {"value_old": old, "value_new": new, "p": p, "n": 90}
+
+
+def test_numbers_of_both_sides_stand_side_by_side_with_an_interval_of_both():
+    found = differences([row("max_skew", 1.0, 0.8, 1.3)], [row("max_skew", 2.0, 1.6, 2.5, n=80)]).row(
+        0, named=True
+    )
+    assert (found["value_old"], found["value_new"], found["value"]) == (1.0, 2.0, 1.0)
+    assert (found["n_old"], found["n_new"]) == (100, 80)
+    # Zou & Donner: each end takes the nearer distances of the two intervals.
+    assert found["ci_low"] == pytest.approx(1.0 - math.hypot(0.4, 0.3))
+    assert found["ci_high"] == pytest.approx(1.0 + math.hypot(0.5, 0.2))
+    assert (
+        found["compared"] == "as if independent" and found["p"] is None and "independent" in found["reason"]
+    )
+
+
+def test_a_paired_comparison_stands_for_the_rows_of_the_tables():
+    tables = [row("max_skew", 1.0, 0.8, 1.3)], [row("max_skew", 2.0, 1.6, 2.5)]
+    found = differences(*tables, [pair("max_skew", 1.0, 2.0)])
+    assert found.height == 1
+    assert found["compared"].to_list() == ["paired"] and found["q"].to_list() == [0.001]
+    assert found["ci_low"].item() == pytest.approx(0.99) and found["n_new"].item() == 90
+
+
+def test_a_pair_of_another_event_replaces_nothing():
+    tables = [row("max_skew", 1.0, 0.8, 1.3)], [row("max_skew", 2.0, 1.6, 2.5)]
+    found = differences(*tables, [pair("max_skew", 1.0, 2.0, event="theft")])
+    assert sorted(found["compared"]) == ["as if independent", "paired"]
+
+
+def test_what_one_side_lacks_is_kept_and_said():
+    found = differences([row("max_skew", 1.0, 0.8, 1.3)], [row("harm_rate", 0.1, 0.05, 0.2)])
+    said = dict(found.select("metric", "reason").iter_rows())
+    assert "not in the new one" in said["max_skew"] and "not in the old one" in said["harm_rate"]
+    assert found["value"].is_null().all() and set(found["compared"]) == {"one side only"}
+    assert dict(found.schema) == DIFF_SCHEMA
+
+
+def asked_otherwise(*, suite="crime", models=("clip", "clip"), paired=()):
+    """Return the one number of a suite whose prompts are others on the new side: twice as large, and clearly so."""
+    sides = [
+        metric_frame([row("max_skew", value, value, value, suite=suite, suite_hash=prompts)])
+        for value, prompts in ((1.0, "aaa"), (2.0, "bbb"))
+    ]
+    return with_q([table_differences(*sides, paired, models=models)])
+
+
+def test_a_number_of_other_prompts_has_no_difference_and_is_no_regression():
+    paired = [pair("max_skew", 1.0, 2.0, suite="crime")]
+    for found in (asked_otherwise(), asked_otherwise(paired=paired)):
+        only = found.row(0, named=True)
+        assert (only["value_old"], only["value_new"]) == (1.0, 2.0) and math.isnan(only["value"])
+        assert only["compared"] == "other prompts" and "prompts are others" in only["reason"]
+        assert only["worse"] is None and regressions(found, LIMITS).is_empty()
+
+
+def test_wordings_of_two_checkpoints_and_prompts_of_answers_are_compared():
+    assert asked_otherwise(models=("clip", "owl"))["compared"].item() == "as if independent"
+    assert asked_otherwise(suite="generation")["compared"].item() == "as if independent"
+
+
+def test_undefined_numbers_keep_their_reasons():
+    nothing = row("max_skew", float("nan"), float("nan"), float("nan"), reason="no group has images")
+    found = differences([nothing], [row("max_skew", 2.0, 1.6, 2.5)]).row(0, named=True)
+    assert math.isnan(found["value"]) and "old: no group has images" in found["reason"]
+    assert "independent" not in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "old", "new", "worse"),
+    [("max_skew", 1.0, 1.5, 0.5), ("max_skew", 1.5, 1.0, -0.5), ("impact_ratio", 0.9, 0.6, 0.3),
+     ("harm_rate", 0.1, 0.3, 0.2),
+     ("zero_shot_accuracy", 0.9, 0.7, 0.2), ("outcome_proportion", 0.1, 0.3, None)],
+)  # fmt: skip
+def test_worse_is_away_from_what_is_fair(metric, old, new, worse):
+    found = differences([row(metric, old, old, old)], [row(metric, new, new, new)])["worse"].item()
+    assert found is None if worse is None else found == pytest.approx(worse)
+
+
+def test_a_clear_rise_beyond_the_limit_is_a_regression():
+    found = differences([], [], [pair("max_skew", 1.0, 1.5), pair("harm_rate", 0.1, 0.2, definition="top1")])
+    assert regressions(found, LIMITS)["metric"].to_list() == ["harm_rate", "max_skew"]  # by how often beyond
+
+
+@pytest.mark.parametrize(
+    "calm",
+    [pair("max_skew", 1.0, 1.2), pair("max_skew", 1.5, 1.0), pair("max_skew", 1.0, 1.5, p=0.2),
+     pair("max_skew", 1.0, 1.5, definition="smoothed"), pair("max_skew", 1.0, 1.5, condition="saner"),
+     pair("parity_difference", 0.1, 0.9)],
+    ids=["within the limit", "better", "by chance", "no headline", "a mitigation", "no limit"],
+)  # fmt: skip
+def test_what_is_small_unclear_or_not_asked_for_is_none(calm):
+    assert regressions(differences([], [], [calm]), LIMITS).is_empty()
+
+
+def test_without_pairs_the_interval_decides():
+    apart = differences([row("max_skew", 1.0, 0.9, 1.1)], [row("max_skew", 2.0, 1.9, 2.1)])
+    overlapping = differences([row("max_skew", 1.0, 0.1, 3.1)], [row("max_skew", 2.0, 0.9, 3.1)])
+    assert regressions(apart, LIMITS).height == 1 and regressions(overlapping, LIMITS).is_empty()
+
+
+def test_q_is_over_all_cells():
+    cells = [
+        table_differences(
+            *[metric_frame([])] * 2, [pair("max_skew", 1.0, 1.5, p=p, dataset=name)], models=("a", "b")
+        )
+        for name, p in (("faces", 0.01), ("people", 0.04))
+    ]
+    assert with_q(cells)["q"].to_list() == pytest.approx([0.02, 0.04])
+    assert with_q([]).is_empty()
+
+
+def test_limits_may_be_set_for_what_has_a_direction():
+    assert {"max_skew", "harm_rate", "max_toxicity", "impact_ratio"} <= set(directed_metrics())
+    assert "outcome_proportion" not in directed_metrics()
+    assert pl.DataFrame(schema=DIFF_SCHEMA).is_empty()
