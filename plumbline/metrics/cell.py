@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import Suite
 from plumbline.errors import MetricError
+from plumbline.reasons import in_words
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.reasons import joined
 
@@ -180,5 +181,5 @@ def estimate_columns(estimate: Estimate, *reasons: str | None) -> dict[str, Any]
         "ci_low": estimate.ci_low,
         "ci_high": estimate.ci_high,
         "p": estimate.p,
-        "reason": joined(*reasons, estimate.reason),
+        "reason": joined(*reasons, in_words(estimate.reason)),
     }

@@ -26,11 +26,11 @@ from plumbline.statistics.clusters import (
     set_tables,
 )
 from plumbline.statistics.counts import count_table, shares
-from plumbline.statistics.estimates import estimate_table
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.reasons import empty_groups_reason, joined, small_groups_reason
 from plumbline.statistics.seeds import generator
+from plumbline.statistics.tables import estimate_table
 
 FOUR_FIFTHS = 0.8
 """Impact ratios below this are adverse impact by the four-fifths rule (29 CFR 1607.4 D)."""

@@ -21,10 +21,10 @@ from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import proportions_of_counts
 from plumbline.statistics.clusters import cluster_codes, few_sets_reason, permute_sets, wilson_of_sets
 from plumbline.statistics.counts import shares
-from plumbline.statistics.estimates import estimate_table
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
 from plumbline.statistics.permutation import permute_strata
 from plumbline.statistics.reasons import joined
+from plumbline.statistics.tables import estimate_table
 
 
 @dataclass(frozen=True)

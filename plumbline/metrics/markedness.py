@@ -19,7 +19,6 @@ from plumbline.metrics.cell import Cell, SuiteLogits, base_row, estimate_columns
 from plumbline.metrics.disparities import Outcomes, parity_differences
 from plumbline.metrics.family import MetricSettings
 from plumbline.statistics.clusters import cluster_codes, few_sets_reason
-from plumbline.statistics.estimates import estimate_table
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.jackknife import standard_errors
@@ -30,6 +29,7 @@ from plumbline.statistics.reasons import (
     joined,
     small_groups_reason,
 )
+from plumbline.statistics.tables import estimate_table
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def group_gap(
     more so with many groups and few sets. The reason says what it would be on average without any difference, by
     centred resamples, where that is a tenth of it or more. The interval allows for it: see
     `plumbline.statistics.cluster_gaps`; a ratio's is that of the difference of logarithms. It reaches parity where
-    the test does not reject, as in `plumbline.statistics.estimates.estimate_table`.
+    the test does not reject, as in `plumbline.statistics.tables.estimate_table`.
 
     Parameters
     ----------

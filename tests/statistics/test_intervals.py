@@ -125,7 +125,7 @@ def test_the_interval_of_a_disparity_holds_parity_exactly_when_the_test_does_not
         result = estimate(np.stack([x, 400 - x], axis=1), seed)
         assert (result.ci_low == 0) == (result.p > 0.05)
         assert result.ci_low <= result.value <= result.ci_high
-        assert (result.reason is not None) == (result.p > 0.05)
+        assert (bool(result.reason)) == (result.p > 0.05)
 
 
 def test_an_undefined_estimate_has_no_interval_and_no_p():

@@ -32,12 +32,13 @@ from plumbline.metrics.trident.scores import (
 )
 from plumbline.statistics.bootstrap import jackknife_tables, resample_sums
 from plumbline.statistics.counts import count_table
-from plumbline.statistics.estimates import Estimate, estimate_table
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes, mixed_groups
 from plumbline.statistics.intervals import mean_of_proportions, wilson
 from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
 from plumbline.statistics.seeds import generator
+from plumbline.statistics.tables import estimate_table
 
 
 @dataclass(frozen=True)
