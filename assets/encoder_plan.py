@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from assets.asked_cells import cell_suites
 from assets.dataset_size import images_of, recorded
 from plumbline.catalog.studies import DatasetSize
-from plumbline.encoders.plan import EncoderPlan, Outline, PlannedCell, outline
+from plumbline.encoders.plan import ArchitectureSummary, EncoderPlan, PlannedCell, architecture_summary
 from plumbline.storage import Committed
 from resources.places import Places
 
@@ -21,7 +21,7 @@ def plan_encoders(places: Places, absent: Mapping[str, DatasetSize]) -> EncoderP
     absent : mapping of str to DatasetSize
         Published sizes of the datasets that are not on this disk.
     """
-    outlines: dict[str, Outline] = {}
+    outlines: dict[str, ArchitectureSummary] = {}
     counted: dict[str, int] = {}
     embedded: set[tuple[str, str, str]] = set()
     planned = []
@@ -64,9 +64,11 @@ def _wanted(places: Places) -> Iterator[tuple[str, str]]:
             yield dataset, audit.labeller
 
 
-def _outline(places: Places, encoder: str) -> Outline:
+def _outline(places: Places, encoder: str) -> ArchitectureSummary:
     entry = places.audit.encoders[encoder]
-    return outline(encoder, entry.address, places.checkpoint_folder(entry.address), family=entry.family)
+    return architecture_summary(
+        encoder, entry.address, places.checkpoint_folder(entry.address), family=entry.family
+    )
 
 
 @dataclass(frozen=True)

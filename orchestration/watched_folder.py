@@ -13,7 +13,7 @@ from plumbline.config.values import SLUG
 from plumbline.encoders.families import require_suites
 from plumbline.encoders.folders import checkpoint_contents
 from plumbline.errors import ConfigError, PlumblineError
-from plumbline.generators.folders import lvlm_contents
+from plumbline.generators.folders import generator_contents
 from resources.places import Places, from_checkout
 from resources.watched import keep_watched, watched_checkpoints
 
@@ -88,7 +88,7 @@ def _require_usable(places: Places, watch: Watch, path: Path) -> None:
     if name in audit.encoders or name in audit.lvlms:
         raise ConfigError("the audit file has a model of this name", found=name, expected="another name")
     if watch.like in audit.lvlms:
-        weights = lvlm_contents(path, name).weights
+        weights = generator_contents(path, name).weights
     else:
         family, contents = checkpoint_contents(path, encoder=name, family=audit.encoders[watch.like].family)
         weights = (contents.weights,)

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 
-def class_at(place: str, *, below: str) -> Any:
+def import_class(place: str, *, below: str) -> Any:
     """Return the class at `module:Class`, whose module lies in the package `below`."""
     module, name = place.split(":")
     return getattr(import_module(f"{below}.{module}"), name)

@@ -14,7 +14,7 @@ from plumbline.checkpoints.folders import OPEN_CLIP_CONFIG
 from plumbline.digests import digest_file
 from plumbline.encoders.folders import locate
 from plumbline.errors import CheckpointError
-from plumbline.generators.folders import lvlm_contents
+from plumbline.generators.folders import generator_contents
 from plumbline.scorers.classifier import classifier_files
 from plumbline.storage.files import commit_bytes
 from resources.fetched_note import CLIENT_NOTES, NOTE, file_digests, is_whole, read_note, write_note
@@ -46,7 +46,7 @@ class _Wanted:
     def require_usable(self, folder: Path) -> dict[str, str]:
         """Read a folder as an audit will, wherever it lies now; return the sha256 of weights that were digested."""
         if self.kind == "lvlm":
-            lvlm_contents(folder, self.id)
+            generator_contents(folder, self.id)
             return {}
         if self.kind == "scorer":
             found = classifier_files(f"local-dir:{folder}", project=PROJECT, fetched=folder)

@@ -27,7 +27,7 @@ from resources.endpoints import changed_endpoint
 from resources.watched import watched_checkpoints
 
 if TYPE_CHECKING:
-    from plumbline.generators.folders import LvlmFiles
+    from plumbline.generators.folders import GeneratorFiles
 
 PROJECT = Path(__file__).resolve().parent.parent
 _OF_AN_ENDPOINT = ("model", "send_seed", "send_top_k", "defaults")
@@ -222,16 +222,16 @@ class Places:
             )
         return entry
 
-    def lvlm_files(self, model: str) -> LvlmFiles:
+    def lvlm_files(self, model: str) -> GeneratorFiles:
         """Return the files of a generative model's checkpoint with their digests, read from disk now."""
-        from plumbline.generators.folders import lvlm_files
+        from plumbline.generators.folders import generator_files
 
         address = self.lvlm_entry(model).address
         if address is None:
             raise ConfigError(
                 "this model is an endpoint: it has no files", where=self.audit_path, found=model
             )
-        return lvlm_files(model, address, project=PROJECT, fetched=self.fetched)
+        return generator_files(model, address, project=PROJECT, fetched=self.fetched)
 
     def endpoint_change(self, model: str) -> str | None:
         """Return what tells an endpoint from what it first said that it is; None while it is the same."""

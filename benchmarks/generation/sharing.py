@@ -21,7 +21,7 @@ from plumbline.catalog.prompts import prompt_ids, render
 from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_file
 from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
-from plumbline.generators.folders import load_backend, lvlm_files
+from plumbline.generators.folders import generator_files, load_backend
 from plumbline.generators.sampling import RowSeeded
 from plumbline.images.decoding import decode
 
@@ -36,7 +36,7 @@ def run() -> Iterator[Row]:
         folder = Path(name)
         write_checkpoint(folder / "model")
         backend = load_backend(
-            lvlm_files("benchmark", "local-dir:model", project=folder, fetched=folder), Placement()
+            generator_files("benchmark", "local-dir:model", project=folder, fetched=folder), Placement()
         )
         asked = _asked(folder, backend.identity)
         peer = _Peer(backend)

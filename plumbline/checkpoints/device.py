@@ -19,7 +19,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def release_device_memory() -> None:
-    """Give back what a failed pass held; called when its error, which holds it too, is gone."""
+    """Free GPU memory after an out-of-memory error; call once the exception is released."""
     import torch
 
     if torch.cuda.is_available():

@@ -219,7 +219,7 @@ def require_every_weight(
             )
 
 
-def own_memory(model: torch.nn.Module) -> None:
+def clone_weights(model: torch.nn.Module) -> None:
     """Copy weights and buffers once; on a CPU they would else follow whatever is written into the mapped file."""
     for tensor in (*model.parameters(), *model.buffers()):
         # Tied weights are one tensor, met once, and so they stay tied.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from plumbline.datasets.folder import ColumnMap
 from plumbline.datasets.records import Reader
 from plumbline.errors import ConfigError
-from plumbline.imports import class_at
+from plumbline.imports import import_class
 
 READERS = {
     "causalface": "CausalFace",
@@ -52,6 +52,6 @@ def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
             found=f"{name} {'without' if column_map is None else 'with'} `map`",
             expected="`map` with the reader `folder` only",
         )
-    reader = class_at(f"{name}:{READERS[name]}", below="plumbline.datasets")
+    reader = import_class(f"{name}:{READERS[name]}", below="plumbline.datasets")
     made: Reader = reader(column_map) if column_map is not None else reader()
     return made

@@ -35,7 +35,7 @@ _TRIAL_TEXTS = ("a photo of a person",) * 8
 Batch = TypeVar("Batch", bound=Any)
 
 
-class FittingForward:
+class OomRetry:
     """A forward pass that is cut into smaller ones where the device has not the memory for it.
 
     Parameters

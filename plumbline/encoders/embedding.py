@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.digests import digest_sequence
-from plumbline.encoders.batching import FittingForward, plan_batch_rows
+from plumbline.encoders.batching import OomRetry, plan_batch_rows
 from plumbline.encoders.encoder import DualEncoder, EncoderIdentity
 from plumbline.encoders.images import (
     DecoderGate,
@@ -24,11 +24,11 @@ from plumbline.encoders.images import (
     with_pillow,
 )
 from plumbline.encoders.sharding import (
-    Cut,
+    CacheStats,
     Progress,
-    ShardRow,
+    ShardedArray,
+    ShardPlan,
     Span,
-    Work,
     fill,
     first_named,
     joined,
@@ -53,7 +53,7 @@ class Embedded:
         As the model gives them, not normalised.
     shards : tuple of (key, sha256)
         In row order.
-    work : Work
+    work : CacheStats
     gate : DecoderGate or None
         Where the fast decoder was asked for: whether it was used, and how far its embeddings were from the
         checkpoint's own.
@@ -61,7 +61,7 @@ class Embedded:
 
     array: NDArray[np.float32]
     shards: tuple[tuple[str, str], ...]
-    work: Work
+    work: CacheStats
     gate: DecoderGate | None = None
 
     def counters(self) -> dict[str, int | float]:
@@ -89,7 +89,7 @@ def embed_images(
     paths, image_ids : sequences of length n
         Files and the sha256 of their bytes: the cache goes by the latter.
     shard_rows, batch_rows : int
-        Rows of a shard, and of a forward pass inside one (see `plan_batch_rows` for None and `Cut`).
+        Rows of a shard, and of a forward pass inside one (see `plan_batch_rows` for None and `ShardPlan`).
     workers : int, optional
         Threads that decode; one for each core when absent.
     decoder : {"pillow", "fast"}
@@ -107,7 +107,7 @@ def embed_images(
     """
     files = ImageFiles(paths, image_ids)
     rows = plan_batch_rows(encoder, cache, batch_rows, shard_rows=shard_rows)
-    forward = FittingForward(encoder.embed_images)
+    forward = OomRetry(encoder.embed_images)
     prepare: Prepare = with_pillow(encoder)
     identity, gate = encoder.identity, None
     if decoder == "fast":
@@ -119,7 +119,7 @@ def embed_images(
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return image_batches(files, spans, prepare, device=encoder.device, workers=workers)
 
-    inputs = _Inputs("image", identity, image_ids, paths, Cut(len(files), shard_rows, rows), batches)
+    inputs = _Inputs("image", identity, image_ids, paths, ShardPlan(len(files), shard_rows, rows), batches)
     return replace(_embed(inputs, encoder, cache, forward, progress), gate=gate)
 
 
@@ -131,9 +131,9 @@ def embed_texts(
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return nullcontext(texts[span.start : span.stop] for span in spans)
 
-    cut = Cut(len(texts), TEXT_SHARD_ROWS, batch_rows)
+    cut = ShardPlan(len(texts), TEXT_SHARD_ROWS, batch_rows)
     inputs = _Inputs("text", encoder.identity, texts, texts, cut, batches)
-    return _embed(inputs, encoder, cache, FittingForward(encoder.embed_texts))
+    return _embed(inputs, encoder, cache, OomRetry(encoder.embed_texts))
 
 
 class _Inputs(NamedTuple):
@@ -143,7 +143,7 @@ class _Inputs(NamedTuple):
     identity: EncoderIdentity
     content: Sequence[str]
     names: Sequence[object]
-    cut: Cut
+    cut: ShardPlan
     batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]]
 
     def key(self, span: Span) -> str:
@@ -156,7 +156,7 @@ def _embed(
     inputs: _Inputs,
     encoder: DualEncoder,
     cache: ShardCache,
-    forward: FittingForward,
+    forward: OomRetry,
     progress: Progress | None = None,
 ) -> Embedded:
     def results(rows: NDArray[np.float32], span: Span, _lacking: list[int]) -> list[NDArray[np.float32]]:
@@ -164,12 +164,12 @@ def _embed(
         return [rows]
 
     cut = inputs.cut
-    row = ShardRow.find(_ARRAY, encoder.width, [inputs.key(span) for span in cut.shards()], cache)
+    row = ShardedArray.find(_ARRAY, encoder.width, [inputs.key(span) for span in cut.shards()], cache)
     fill(
         [row], cut, cache, batches=inputs.batches, forward=lambda batch, _lacking: forward(batch), results=results,
         device=encoder.device, progress=progress,
     )  # fmt: skip
-    return Embedded(row.array(), row.index(), Work.of([row], forward))
+    return Embedded(row.array(), row.index(), CacheStats.of([row], forward))
 
 
 def _refuse_unusable(rows: NDArray[np.float32], names: Sequence[object], width: int) -> None:

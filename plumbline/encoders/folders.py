@@ -20,7 +20,7 @@ from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.encoders.families import FAMILIES, Family, family_of_model_type, find_family
 from plumbline.errors import CheckpointError
-from plumbline.imports import class_at
+from plumbline.imports import import_class
 
 
 @dataclass(frozen=True)
@@ -160,5 +160,5 @@ def load_encoder(files: CheckpointFiles, placement: Placement) -> DualEncoder | 
     CheckpointError
         If it cannot be loaded whole, from the digested file alone; nothing is downloaded and nothing is random.
     """
-    adapter = class_at(find_family(files.family).adapter, below="plumbline.encoders")
+    adapter = import_class(find_family(files.family).adapter, below="plumbline.encoders")
     return cast("DualEncoder | PairEncoder", adapter(files, placement))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from plumbline.concurrency import usable_cores
 from plumbline.digests import digest_bytes, digest_sequence
-from plumbline.encoders.batching import FittingForward
+from plumbline.encoders.batching import OomRetry
 from plumbline.encoders.encoder import Crop, DualEncoder, Encoder, EncoderIdentity
 from plumbline.encoders.sharding import Span
 from plumbline.errors import EncodingError, ImageRejected
@@ -408,7 +408,7 @@ class DecoderGate:
 
 
 def require_equal_embeddings(
-    encoder: DualEncoder, fast: FastDecoder, files: ImageFiles, cache: ShardCache, forward: FittingForward
+    encoder: DualEncoder, fast: FastDecoder, files: ImageFiles, cache: ShardCache, forward: OomRetry
 ) -> DecoderGate:
     """Embed the first images of a dataset both ways and refuse the fast decoder where they differ.
 
@@ -418,7 +418,7 @@ def require_equal_embeddings(
 
     Parameters
     ----------
-    forward : FittingForward
+    forward : OomRetry
         The encoder's image pass.
 
     Returns
@@ -480,7 +480,7 @@ def _candidates(
 
 
 def _cosines(
-    encoder: DualEncoder, fast: FastDecoder, files: ImageFiles, rows: Sequence[int], forward: FittingForward
+    encoder: DualEncoder, fast: FastDecoder, files: ImageFiles, rows: Sequence[int], forward: OomRetry
 ) -> NDArray[np.float64]:
     """Return the cosine of the two embeddings of each of the images, (n,)."""
     import torch

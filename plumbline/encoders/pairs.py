@@ -13,11 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.digests import digest_sequence
-from plumbline.encoders.batching import FittingForward, plan_batch_rows
+from plumbline.encoders.batching import OomRetry, plan_batch_rows
 from plumbline.encoders.embedding import Decoder
 from plumbline.encoders.encoder import EncoderIdentity, PairEncoder
 from plumbline.encoders.images import ImageFiles, image_batches, with_pillow
-from plumbline.encoders.sharding import Cut, Progress, ShardRow, Span, Work, fill, first_named, require_shape
+from plumbline.encoders.sharding import (
+    CacheStats,
+    Progress,
+    ShardedArray,
+    ShardPlan,
+    Span,
+    fill,
+    first_named,
+    require_shape,
+)
 from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache
 
@@ -48,13 +57,13 @@ class ScoredSuites:
     ----------
     suites : mapping of suite id to Scored
     images : int
-    work : Work
+    work : CacheStats
         A forward pass is a batch of images against the texts of all suites that lack it.
     """
 
     suites: Mapping[str, Scored]
     images: int
-    work: Work
+    work: CacheStats
 
     @property
     def shards(self) -> tuple[tuple[str, str], ...]:
@@ -108,9 +117,9 @@ def score_suites(
     _require_scorable(suites, decoder)
     files = ImageFiles(paths, image_ids)
     rows = plan_batch_rows(encoder, cache, batch_rows, shard_rows=shard_rows)
-    cut = Cut(len(files), shard_rows, rows)
+    cut = ShardPlan(len(files), shard_rows, rows)
     found = [_find(encoder.identity, files, texts, cut, cache) for texts in suites.values()]
-    passes = _Passes(FittingForward(encoder.score_pairs), list(suites.values()), paths)
+    passes = _Passes(OomRetry(encoder.score_pairs), list(suites.values()), paths)
 
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return image_batches(files, spans, with_pillow(encoder), device=encoder.device, workers=workers)
@@ -120,13 +129,13 @@ def score_suites(
         device=encoder.device, progress=progress,
     )  # fmt: skip
     by_suite = {suite: Scored(row.array(), row.index()) for suite, row in zip(suites, found, strict=True)}
-    return ScoredSuites(by_suite, len(files), Work.of(found, passes.forward))
+    return ScoredSuites(by_suite, len(files), CacheStats.of(found, passes.forward))
 
 
 class _Passes(NamedTuple):
     """Passes over images for all suites that lack them, each suite meant by its position."""
 
-    forward: FittingForward
+    forward: OomRetry
     texts: Sequence[Sequence[str]]
     paths: Sequence[Path]
 
@@ -145,14 +154,14 @@ class _Passes(NamedTuple):
 
 
 def _find(
-    identity: EncoderIdentity, files: ImageFiles, texts: Sequence[str], cut: Cut, cache: ShardCache
-) -> ShardRow:
+    identity: EncoderIdentity, files: ImageFiles, texts: Sequence[str], cut: ShardPlan, cache: ShardCache
+) -> ShardedArray:
     """Look up the shards of one suite."""
     of_texts, keys = digest_sequence(texts), []
     for span in cut.shards():
         inputs = digest_sequence([digest_sequence(files.image_ids[span.start : span.stop]), of_texts])
         keys.append(identity.cache_key("pairs", inputs=inputs, batch_rows=cut.batch_rows))
-    return ShardRow.find(_ARRAY, len(texts), keys, cache)
+    return ShardedArray.find(_ARRAY, len(texts), keys, cache)
 
 
 def _require_scorable(suites: Mapping[str, Sequence[str]], decoder: Decoder) -> None:

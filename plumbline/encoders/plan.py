@@ -14,15 +14,17 @@ from plumbline.encoders.folders import checkpoint_contents
 
 
 @dataclass(frozen=True)
-class Outline:
+class ArchitectureSummary:
     """Family of an encoder, and the width of its embeddings where that is known."""
 
     family: Family
     width: int | None
 
 
-def outline(encoder: str, address: str, folder: Path, *, family: str | None = None) -> Outline:
-    """Return the outline of a checkpoint, from its configuration or, where it is not on this disk, from the studies.
+def architecture_summary(
+    encoder: str, address: str, folder: Path, *, family: str | None = None
+) -> ArchitectureSummary:
+    """Summarise a checkpoint from its configuration or, where it is not on this disk, from the studies.
 
     A checkpoint that is neither here nor of a study is taken for one that embeds images, of unknown width.
 
@@ -40,10 +42,10 @@ def outline(encoder: str, address: str, folder: Path, *, family: str | None = No
     """
     if any((folder / name).is_file() for name in (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG)):
         found = checkpoint_contents(folder, encoder=encoder, family=family).family
-        return Outline(found, _width(folder, found))
+        return ArchitectureSummary(found, _width(folder, found))
     known = recognise(address)
     name = family or (known.family if known and known.family else "open_clip")
-    return Outline(FAMILIES[name], known.width if known else None)
+    return ArchitectureSummary(FAMILIES[name], known.width if known else None)
 
 
 def _width(folder: Path, family: Family) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.encoders.batching import FittingForward
+from plumbline.encoders.batching import OomRetry
 from plumbline.errors import EncodingError
 from plumbline.storage import Shard, ShardCache
 
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cut:
+class ShardPlan:
     """How rows are cut: into shards, which are kept, and those into batches, which go through the model.
 
     A batch never crosses a shard, so that a resumed run repeats at most one shard and gives the same bits.
@@ -58,7 +58,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Work:
+class CacheStats:
     """What a call computed and what it found.
 
     Attributes
@@ -78,7 +78,7 @@ class Work:
     fitting_rows: int | None = None
 
     @classmethod
-    def of(cls, found: Sequence[ShardRow], forward: FittingForward) -> Work:
+    def of(cls, found: Sequence[ShardedArray], forward: OomRetry) -> CacheStats:
         """Add up what was looked up and what went through the model."""
         return cls(
             forward.passes,
@@ -100,7 +100,7 @@ class Work:
 
 
 @dataclass
-class ShardRow:
+class ShardedArray:
     """The shards of one result in row order: found in the cache, or still to be computed.
 
     Attributes
@@ -125,7 +125,7 @@ class ShardRow:
     cached: int
 
     @classmethod
-    def find(cls, name: str, width: int, keys: Sequence[str], cache: ShardCache) -> ShardRow:
+    def find(cls, name: str, width: int, keys: Sequence[str], cache: ShardCache) -> ShardedArray:
         """Look every key up; the bytes of each shard are checked."""
         shards = [cache.load(key) for key in keys]
         missing = [key for key, shard in zip(keys, shards) if shard is None]
@@ -150,8 +150,8 @@ class ShardRow:
 
 
 def fill(
-    found: Sequence[ShardRow],
-    cut: Cut,
+    found: Sequence[ShardedArray],
+    cut: ShardPlan,
     cache: ShardCache,
     *,
     batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]],
@@ -164,7 +164,7 @@ def fill(
 
     Parameters
     ----------
-    found : sequence of ShardRow
+    found : sequence of ShardedArray
         Results that come out of the same passes over a shard's rows, those that lack the shard.
     batches : callable
         From the rows of each batch to a context with the batches in order: one stream over all missing shards, so

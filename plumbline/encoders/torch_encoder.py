@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.loading import own_memory
+from plumbline.checkpoints.loading import clone_weights
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Crop, EncoderIdentity
 from plumbline.encoders.families import find_family
@@ -99,7 +99,7 @@ class TorchEncoder:
         attention: str | None = None,
     ) -> None:
         self._model: Any = model.to(placement.device).eval().requires_grad_(False)
-        own_memory(self._model)
+        clone_weights(self._model)
         self._placement = placement
         self._normalisation = normalisation
         self.family = files.family

@@ -24,11 +24,11 @@ from plumbline.checkpoints.folders import (
 from plumbline.digests import digest_file, digest_json
 from plumbline.errors import CheckpointError
 from plumbline.generators.backend import Backend
-from plumbline.imports import class_at
+from plumbline.imports import import_class
 
 
 @dataclass(frozen=True)
-class LvlmFamily:
+class GeneratorFamily:
     """Checkpoints that one adapter loads.
 
     Attributes
@@ -62,18 +62,18 @@ class LvlmFamily:
     version: int
 
 
-LVLM_FAMILIES: dict[str, LvlmFamily] = {
+GENERATOR_FAMILIES: dict[str, GeneratorFamily] = {
     family.name: family
     for family in (
-        LvlmFamily(
+        GeneratorFamily(
             "llava", "LLaVA", True, ("llava",), ("llama", "mistral", "gemma"),
             "LlavaForConditionalGeneration", "llava:LlavaBackend", 1,
         ),
-        LvlmFamily(
+        GeneratorFamily(
             "instructblip", "InstructBLIP", True, ("instructblip",), ("llama",),
             "InstructBlipForConditionalGeneration", "instructblip:InstructBlipBackend", 1,
         ),
-        LvlmFamily(
+        GeneratorFamily(
             "language_model", "Language model", False, ("llama", "mistral", "gemma"), ("llama", "mistral", "gemma"),
             "AutoModelForCausalLM", "language_model:LanguageModelBackend", 1,
         ),
@@ -82,9 +82,9 @@ LVLM_FAMILIES: dict[str, LvlmFamily] = {
 """LLaVA-1.5, BakLLaVA (Mistral inside) and LLaVA-Gemma are one architecture of transformers, and so one family."""
 
 
-def lvlm_family_of(model_type: str) -> LvlmFamily | None:
+def family_of_model_type(model_type: str) -> GeneratorFamily | None:
     """Return the family that a `model_type` of `config.json` means, or None."""
-    return next((family for family in LVLM_FAMILIES.values() if model_type in family.model_types), None)
+    return next((family for family in GENERATOR_FAMILIES.values() if model_type in family.model_types), None)
 
 
 # --- A folder of a generative model: safetensors whole or in parts, tokenizers, a chat template, no code
@@ -97,12 +97,12 @@ QFORMER_TOKENIZER = "qformer_tokenizer"
 _TOKENIZER = (("tokenizer.json",), ("tokenizer.model",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 
 
-class LvlmContents(NamedTuple):
+class GeneratorContents(NamedTuple):
     """What a folder holds.
 
     Attributes
     ----------
-    family : LvlmFamily
+    family : GeneratorFamily
     text_model : str
         `model_type` of the language model inside.
     weights : tuple of Path
@@ -111,13 +111,13 @@ class LvlmContents(NamedTuple):
         Every file that decides what the model answers, weights included.
     """
 
-    family: LvlmFamily
+    family: GeneratorFamily
     text_model: str
     weights: tuple[Path, ...]
     deciding: dict[str, Path]
 
 
-def lvlm_contents(folder: Path, name: str) -> LvlmContents:
+def generator_contents(folder: Path, name: str) -> GeneratorContents:
     """Return what decides a generative model.
 
     Parameters
@@ -148,16 +148,16 @@ def lvlm_contents(folder: Path, name: str) -> LvlmContents:
     if (template := folder / CHAT_TEMPLATE).is_file():
         deciding.append(template)
     named = {path.relative_to(folder).as_posix(): path for path in deciding}
-    return LvlmContents(family, text_model, weights, named)
+    return GeneratorContents(family, text_model, weights, named)
 
 
-def _family(config: Path, name: str) -> tuple[LvlmFamily, str]:
+def _family(config: Path, name: str) -> tuple[GeneratorFamily, str]:
     """Return the family and the language model inside, as `config.json` says them."""
     content = read_configuration(config)
     model_type = str(content.get("model_type"))
-    family = lvlm_family_of(model_type)
+    family = family_of_model_type(model_type)
     if family is None:
-        known = [each for other in LVLM_FAMILIES.values() for each in other.model_types]
+        known = [each for other in GENERATOR_FAMILIES.values() for each in other.model_types]
         raise CheckpointError(
             f"the checkpoint of model `{name}` is of no family that can be asked here",
             where=config,
@@ -228,7 +228,7 @@ _NO_DECODING = ("_from_model_config", "transformers_version", "max_length", "max
 
 
 @dataclass(frozen=True)
-class LvlmFiles:
+class GeneratorFiles:
     """A generative model on disk.
 
     Attributes
@@ -243,7 +243,7 @@ class LvlmFiles:
     digest : str
         Of every file that decides what the model answers: weights, configuration, tokenizers, chat template.
     family : str
-        Name in `plumbline.generators.folders.LVLM_FAMILIES`.
+        Name in `plumbline.generators.folders.GENERATOR_FAMILIES`.
     text_model : str
         `model_type` of the language model inside, such as `llama`.
     sees : bool
@@ -264,7 +264,7 @@ class LvlmFiles:
     own_decoding: dict[str, Any]
 
 
-def lvlm_files(name: str, address: str, *, project: Path, fetched: Path) -> LvlmFiles:
+def generator_files(name: str, address: str, *, project: Path, fetched: Path) -> GeneratorFiles:
     """Return the files of a generative model that is on this disk, with their digests.
 
     Parameters
@@ -286,10 +286,10 @@ def lvlm_files(name: str, address: str, *, project: Path, fetched: Path) -> Lvlm
     """
     parsed = parse_address(address, project=project)
     folder = _folder(parsed, name, fetched)
-    contents = lvlm_contents(folder, name)
+    contents = generator_contents(folder, name)
     shas = {file: _digest(path) for file, path in contents.deciding.items()}
     parts = {path.name: shas[path.name] for path in contents.weights}
-    return LvlmFiles(
+    return GeneratorFiles(
         name=name,
         folder=folder,
         weights=contents.weights,
@@ -302,7 +302,7 @@ def lvlm_files(name: str, address: str, *, project: Path, fetched: Path) -> Lvlm
     )
 
 
-def load_backend(files: LvlmFiles, placement: Placement) -> Backend:
+def load_backend(files: GeneratorFiles, placement: Placement) -> Backend:
     """Load a generative model from disk through the adapter of its family.
 
     Raises
@@ -310,7 +310,7 @@ def load_backend(files: LvlmFiles, placement: Placement) -> Backend:
     CheckpointError
         If it cannot be loaded whole, from the digested files alone; nothing is downloaded and nothing is random.
     """
-    adapter = class_at(LVLM_FAMILIES[files.family].adapter, below="plumbline.generators")
+    adapter = import_class(GENERATOR_FAMILIES[files.family].adapter, below="plumbline.generators")
     return cast("Backend", adapter(files, placement))
 
 

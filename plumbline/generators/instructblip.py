@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.checkpoints.device import Placement
 from plumbline.errors import GenerationError
-from plumbline.generators.folders import QFORMER_TOKENIZER, LvlmFiles
+from plumbline.generators.folders import QFORMER_TOKENIZER, GeneratorFiles
 from plumbline.generators.loaded_model import load_images, load_model, load_tokenizer
 from plumbline.generators.prompt_format import format_of
 from plumbline.generators.transformers_backend import TransformersBackend
@@ -23,7 +23,7 @@ class InstructBlipBackend(TransformersBackend):
 
     Parameters
     ----------
-    files : LvlmFiles
+    files : GeneratorFiles
     placement : Placement
 
     Raises
@@ -32,7 +32,7 @@ class InstructBlipBackend(TransformersBackend):
         If it cannot be loaded whole.
     """
 
-    def __init__(self, files: LvlmFiles, placement: Placement) -> None:
+    def __init__(self, files: GeneratorFiles, placement: Placement) -> None:
         tokenizer = load_tokenizer(files)
         self._qformer_tokenizer = load_tokenizer(files, QFORMER_TOKENIZER)
         super().__init__(

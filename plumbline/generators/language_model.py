@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plumbline.checkpoints.device import Placement
-from plumbline.generators.folders import LvlmFiles
+from plumbline.generators.folders import GeneratorFiles
 from plumbline.generators.loaded_model import load_model, load_tokenizer
 from plumbline.generators.prompt_format import format_of
 from plumbline.generators.transformers_backend import TransformersBackend
@@ -22,7 +22,7 @@ class LanguageModelBackend(TransformersBackend):
 
     Parameters
     ----------
-    files : LvlmFiles
+    files : GeneratorFiles
     placement : Placement
 
     Raises
@@ -31,7 +31,7 @@ class LanguageModelBackend(TransformersBackend):
         If it cannot be loaded whole, or its chat template takes no prompt.
     """
 
-    def __init__(self, files: LvlmFiles, placement: Placement) -> None:
+    def __init__(self, files: GeneratorFiles, placement: Placement) -> None:
         tokenizer = load_tokenizer(files)
         super().__init__(
             files,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.checkpoints.device import Placement
 from plumbline.errors import CheckpointError
-from plumbline.generators.folders import LvlmFiles
+from plumbline.generators.folders import GeneratorFiles
 from plumbline.generators.loaded_model import load_images, load_model, load_tokenizer
 from plumbline.generators.prompt_format import IMAGE, format_of
 from plumbline.generators.transformers_backend import TransformersBackend
@@ -27,7 +27,7 @@ class LlavaBackend(TransformersBackend):
 
     Parameters
     ----------
-    files : LvlmFiles
+    files : GeneratorFiles
     placement : Placement
 
     Raises
@@ -37,7 +37,7 @@ class LlavaBackend(TransformersBackend):
         the prompt before the image.
     """
 
-    def __init__(self, files: LvlmFiles, placement: Placement) -> None:
+    def __init__(self, files: GeneratorFiles, placement: Placement) -> None:
         tokenizer = load_tokenizer(files)
         prompts = format_of(files, tokenizer)
         images = load_images(files)
@@ -97,7 +97,7 @@ class LlavaBackend(TransformersBackend):
             return len(self._features(pixels)[0])
 
 
-def _image_token(files: LvlmFiles, model: Any, tokenizer: Any) -> int:
+def _image_token(files: GeneratorFiles, model: Any, tokenizer: Any) -> int:
     found = tokenizer.convert_tokens_to_ids(IMAGE)
     if found is None or found == tokenizer.unk_token_id or found != model.config.image_token_id:
         raise CheckpointError(

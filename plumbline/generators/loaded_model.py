@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.loading import FROM_DISK, loading, own_memory, ready_libraries, whole_model
+from plumbline.checkpoints.loading import FROM_DISK, clone_weights, loading, ready_libraries, whole_model
 from plumbline.digests import digest_json
 from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import ConfigError
-from plumbline.generators.folders import LVLM_FAMILIES, LvlmFiles
+from plumbline.generators.folders import GENERATOR_FAMILIES, GeneratorFiles
 from plumbline.generators.prompt_format import TURN_ENDS, PromptFormat, format_of
 from plumbline.images.decoding import DECODING_VERSION
 
@@ -22,7 +22,7 @@ _COMPUTED = ("position_ids", "rotary_emb.inv_freq")
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
-def load_model(files: LvlmFiles, placement: Placement) -> Any:
+def load_model(files: GeneratorFiles, placement: Placement) -> Any:
     """Return the model on its device, in evaluation mode, in the number type of the placement.
 
     Raises
@@ -40,7 +40,7 @@ def load_model(files: LvlmFiles, placement: Placement) -> Any:
     ready_libraries()
     import transformers
 
-    model_class = LVLM_FAMILIES[files.family].model_class
+    model_class = GENERATOR_FAMILIES[files.family].model_class
     with _loading(files, f"a checkpoint of {model_class}"):
         model = whole_model(
             getattr(transformers, model_class),
@@ -53,11 +53,11 @@ def load_model(files: LvlmFiles, placement: Placement) -> Any:
         )
     model = model.to(placement.device).eval().requires_grad_(False)
     if placement.device == "cpu":
-        own_memory(model)
+        clone_weights(model)
     return model
 
 
-def load_tokenizer(files: LvlmFiles, subfolder: str = "") -> Any:
+def load_tokenizer(files: GeneratorFiles, subfolder: str = "") -> Any:
     """Return the tokenizer of a checkpoint; raises CheckpointError if transformers cannot load it."""
     ready_libraries()
     import transformers
@@ -66,7 +66,7 @@ def load_tokenizer(files: LvlmFiles, subfolder: str = "") -> Any:
         return transformers.AutoTokenizer.from_pretrained(files.folder / subfolder, **FROM_DISK)
 
 
-def load_images(files: LvlmFiles) -> ImageProcessor:
+def load_images(files: GeneratorFiles) -> ImageProcessor:
     """Return the checkpoint's own preprocessing of images, on PIL; raises CheckpointError if it cannot be loaded."""
     ready_libraries()
     import transformers
@@ -77,7 +77,7 @@ def load_images(files: LvlmFiles) -> ImageProcessor:
     return ImageProcessor(_ImagesAlone(own), folder=files.folder)
 
 
-def _loading(files: LvlmFiles, expected: str) -> AbstractContextManager[None]:
+def _loading(files: GeneratorFiles, expected: str) -> AbstractContextManager[None]:
     what = f"transformers could not load the checkpoint of model `{files.name}`"
     return loading(what, where=files.folder, expected=expected)
 
@@ -102,7 +102,7 @@ def stop_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
 
 
 def identity_of(
-    files: LvlmFiles,
+    files: GeneratorFiles,
     placement: Placement,
     *,
     prompts: PromptFormat,
@@ -113,7 +113,7 @@ def identity_of(
     parts: dict[str, Any] = {
         "weights": files.digest,
         "family": files.family,
-        "adapter": LVLM_FAMILIES[files.family].version,
+        "adapter": GENERATOR_FAMILIES[files.family].version,
         "prompts": prompts.settings(),
         "stops": stops,
         "dtype": placement.dtype,
@@ -130,7 +130,7 @@ def identity_of(
 # --- Who would answer, told from a model's files alone: a plan must not wait for billions of weights.
 
 
-def identity_from_files(files: LvlmFiles, placement: Placement) -> str:
+def identity_from_files(files: GeneratorFiles, placement: Placement) -> str:
     """Return the `identity` that the backend of these files has when it is loaded; no weights are read.
 
     Raises
@@ -148,7 +148,7 @@ def identity_from_files(files: LvlmFiles, placement: Placement) -> str:
     )
 
 
-def _generation_config(files: LvlmFiles) -> Any:
+def _generation_config(files: GeneratorFiles) -> Any:
     """Return what a loaded model would have: the checkpoint's own file, or what its configuration implies."""
     ready_libraries()
     import transformers

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from plumbline.checkpoints.folders import read_configuration
 from plumbline.errors import CheckpointError, GenerationError
-from plumbline.generators.folders import CHAT_TEMPLATE, LvlmFiles
+from plumbline.generators.folders import CHAT_TEMPLATE, GeneratorFiles
 
 IMAGE = "<image>"
 
@@ -113,7 +113,7 @@ class PromptFormat:
         return {"template": self.template, "content": self.content, "starts": self.starts}
 
 
-def format_of(files: LvlmFiles, tokenizer: Any) -> PromptFormat:
+def format_of(files: GeneratorFiles, tokenizer: Any) -> PromptFormat:
     """Return the format of a checkpoint: the processor's chat template, else the tokenizer's, else the documented one.
 
     InstructBLIP reads the prompt as it is, whatever templates there are.

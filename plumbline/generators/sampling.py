@@ -122,7 +122,7 @@ ROOM = 128
 """Tokens of room that are taken at a time."""
 
 
-class RoomyLayer(DynamicLayer):
+class PreallocatedLayer(DynamicLayer):
     """transformers' growing layer, which copies everything at every token, but with room for further tokens."""
 
     _layer_type = None
@@ -167,7 +167,7 @@ def _roomier(like: torch.Tensor, held: torch.Tensor | None, tokens: int) -> torc
 
 def new_cache() -> Cache:
     """Return an empty cache."""
-    return Cache(layer_class_to_replicate=RoomyLayer)
+    return Cache(layer_class_to_replicate=PreallocatedLayer)
 
 
 def selected(cache: Cache, indices: torch.Tensor) -> Cache:
@@ -175,7 +175,7 @@ def selected(cache: Cache, indices: torch.Tensor) -> Cache:
     copy = new_cache()
     layers: list[Any] = cache.layers
     for layer in layers:
-        other = RoomyLayer()
+        other = PreallocatedLayer()
         other.lazy_initialization(layer.keys, layer.values)
         other.keys, other.values = layer.keys[indices], layer.values[indices]
         copy.layers.append(other)

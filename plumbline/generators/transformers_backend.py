@@ -14,7 +14,7 @@ from plumbline.encoders.torch_encoder import without_tf32
 from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import GenerationError, ImageRejected
 from plumbline.generators.backend import Answer, Asked, Decoding
-from plumbline.generators.folders import LvlmFiles
+from plumbline.generators.folders import GeneratorFiles
 from plumbline.generators.loaded_model import identity_of, stop_tokens
 from plumbline.generators.prompt_format import PromptFormat
 from plumbline.generators.sampling import RowSeeded
@@ -83,7 +83,7 @@ class TransformersBackend:
 
     Parameters
     ----------
-    files : LvlmFiles
+    files : GeneratorFiles
     placement : Placement
     model, tokenizer : of transformers
     prompts : PromptFormat
@@ -94,14 +94,14 @@ class TransformersBackend:
     rows_at_once : int
         Answers that are written at once. Halved, for the rest of this backend's life, when memory runs out.
     own_decoding : dict
-        See `LvlmFiles`.
+        See `GeneratorFiles`.
     parameters : int
         Number of weights.
     """
 
     def __init__(
         self,
-        files: LvlmFiles,
+        files: GeneratorFiles,
         placement: Placement,
         *,
         model: Any,

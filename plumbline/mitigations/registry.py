@@ -13,14 +13,14 @@ from pydantic import Field
 
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.errors import MetricError
-from plumbline.imports import class_at
+from plumbline.imports import import_class
 from plumbline.mitigations.bias_prompts import BiasPromptsSettings
 from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
 from plumbline.mitigations.settings import METHODS, MitigationSettings
 from plumbline.mitigations.text_mitigations import FittedMitigation, TextMitigationSettings, Workplace
 
 SETTINGS: dict[str, type[MitigationSettings]] = {
-    name: class_at(method.settings, below="plumbline.mitigations") for name, method in METHODS.items()
+    name: import_class(method.settings, below="plumbline.mitigations") for name, method in METHODS.items()
 }
 """Method -> its settings."""
 

@@ -29,10 +29,10 @@ from plumbline.checkpoints.folders import (
     refuse_code,
     require_files,
 )
-from plumbline.checkpoints.loading import FROM_DISK, loading, own_memory, ready_libraries, whole_model
+from plumbline.checkpoints.loading import FROM_DISK, clone_weights, loading, ready_libraries, whole_model
 from plumbline.config.values import CheckpointAddress
 from plumbline.digests import digest_file, digest_json
-from plumbline.encoders.batching import FittingForward
+from plumbline.encoders.batching import OomRetry
 from plumbline.errors import CheckpointError, ConfigError, EncodingError, ScoringError
 from plumbline.scorers.scorer import Scored, ScorerSettings
 
@@ -389,7 +389,7 @@ def _model(transformers: Any, files: ClassifierFiles, dtype: str) -> Any:
         # They are refused all the same, by name.
         ignore_mismatched_sizes=True,
     )
-    own_memory(model)
+    clone_weights(model)
     return model
 
 
@@ -490,7 +490,7 @@ class ClassifierScorer:
         self._batch_tokens = settings.batch_tokens or (
             CPU_TOKENS if placement.device == "cpu" else GPU_TOKENS
         )
-        self._forward = FittingForward(self._scores_of)
+        self._forward = OomRetry(self._scores_of)
         self.attributes: tuple[str, ...] = tuple(self._positions)
         self.without = tuple(name for name in SCORED_ATTRIBUTES if name not in self._positions)
         self.version = files.version

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from plumbline.imports import class_at
+from plumbline.imports import import_class
 from plumbline.scorers.scorer import ScorerSettings
 
 KINDS = {
@@ -21,7 +21,7 @@ KINDS = {
 
 
 SCORER_SETTINGS: dict[str, type[ScorerSettings]] = {
-    kind: class_at(place, below="plumbline.scorers") for kind, place in KINDS.items()
+    kind: import_class(place, below="plumbline.scorers") for kind, place in KINDS.items()
 }
 """Kind -> its settings."""
 

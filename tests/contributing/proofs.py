@@ -171,10 +171,10 @@ def lvlm_backend(folder):
     from plumbline.checkpoints.device import Placement
     from plumbline.digests import digest_file
     from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
-    from plumbline.generators.folders import load_backend, lvlm_files
+    from plumbline.generators.folders import generator_files, load_backend
 
     write_vipllava(folder / "mine")
-    files = lvlm_files("mine", "local-dir:mine", project=folder, fetched=folder)
+    files = generator_files("mine", "local-dir:mine", project=folder, fetched=folder)
     assert files.family == "vipllava" and files.sees
     backend, greedy = load_backend(files, Placement()), Decoding(max_new_tokens=12, temperature=0)
     path = _picture(folder / "a.png", (200, 30, 90))

@@ -67,12 +67,12 @@ def test_weights_that_are_overwritten_in_place_do_not_reach_a_loaded_model(
 
 
 def test_tied_weights_stay_tied():
-    from plumbline.checkpoints.loading import own_memory
+    from plumbline.checkpoints.loading import clone_weights
 
     first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
     second.weight = first.weight
     before, model = first.weight.data, torch.nn.Sequential(first, second)
-    own_memory(model)
+    clone_weights(model)
     assert model[0].weight is model[1].weight and torch.equal(model[0].weight, before)
     assert model[0].weight.data_ptr() != before.data_ptr()
 

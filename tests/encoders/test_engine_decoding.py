@@ -13,7 +13,7 @@ from upath import UPath
 from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_bytes
 from plumbline.encoders import images as decoder_gate
-from plumbline.encoders.batching import FittingForward
+from plumbline.encoders.batching import OomRetry
 from plumbline.encoders.embedding import embed_images
 from plumbline.encoders.encoder import Crop
 from plumbline.encoders.folders import checkpoint_files, load_encoder
@@ -252,7 +252,7 @@ def test_without_a_plain_file_among_the_first_the_fast_decoder_is_not_used(tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(ImageFiles, "read", lambda self, row: (looked_at.append(row), read(self, row))[1])
         fast = FastDecoder(encoder)
-        gate = require_equal_embeddings(encoder, fast, files, cache, FittingForward(encoder.embed_images))
+        gate = require_equal_embeddings(encoder, fast, files, cache, OomRetry(encoder.embed_images))
     assert looked_at == [0, 1, 2, 3, 4, 5] and encoder.batches == []
     assert gate == DecoderGate(fast.name, 0, 6, None, None) and not gate.used
     quick = embed(encoder, images, cache)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates, outline
+from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates, architecture_summary
 from resources.places import PROJECT
 
 RATES = Rates(images_per_second=50, pairs_per_second=10)
@@ -82,7 +82,7 @@ def test_without_a_width_what_is_written_is_at_least_the_rest():
     ],
 )
 def test_a_checkpoint_that_is_not_here_is_known_by_its_address(address, family, found, tmp_path):
-    known = outline("e", address, tmp_path / "absent", family=family)
+    known = architecture_summary("e", address, tmp_path / "absent", family=family)
     assert (known.family.name, known.width) == found
 
 
@@ -97,11 +97,11 @@ def test_a_checkpoint_that_is_not_here_is_known_by_its_address(address, family, 
 )
 def test_a_checkpoint_that_is_here_is_known_by_its_configuration(name, found):
     folder = PROJECT / "plumbline" / "world" / "checkpoints" / name
-    known = outline("e", f"local-dir:{folder}", folder)
+    known = architecture_summary("e", f"local-dir:{folder}", folder)
     assert (known.family.name, known.width) == found
 
 
 def test_a_configuration_without_a_width_is_no_guess(tmp_path):
     (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": {}}))
     (tmp_path / "open_clip_model.safetensors").write_bytes(b"")
-    assert outline("e", f"local-dir:{tmp_path}", tmp_path).width is None
+    assert architecture_summary("e", f"local-dir:{tmp_path}", tmp_path).width is None

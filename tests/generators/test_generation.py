@@ -21,7 +21,7 @@ from plumbline.digests import digest_file
 from plumbline.errors import GenerationError, StorageError
 from plumbline.generators import generation
 from plumbline.generators.backend import Answer, Asked, Decoding, Question, Subject, row_key
-from plumbline.generators.folders import load_backend, lvlm_files
+from plumbline.generators.folders import generator_files, load_backend
 from plumbline.generators.generation import ANSWER_SCHEMA, GenerationStore, generate
 
 DECODING = Decoding(max_new_tokens=12)
@@ -236,7 +236,7 @@ def test_a_full_disk_is_an_error_of_storage_and_nothing_half_is_read(store, monk
 def real(folder):
     """A tiny LLaVA, loaded as any other, and what it is asked of six images."""
     torch.set_num_threads(1)
-    files = lvlm_files("tiny", "local-dir:model", project=folder, fetched=folder)
+    files = generator_files("tiny", "local-dir:model", project=folder, fetched=folder)
     backend = load_backend(files, Placement())
     backend.at_once = 2
     subjects = [Subject(digest_file(path), path) for path in sorted(folder.glob("*.png"))]

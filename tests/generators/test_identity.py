@@ -4,7 +4,7 @@ import pytest
 from tiny_lvlms import LVLMS, TWINS
 
 from plumbline.checkpoints.device import Placement
-from plumbline.generators.folders import load_backend, lvlm_files
+from plumbline.generators.folders import generator_files, load_backend
 from plumbline.generators.loaded_model import identity_from_files
 
 
@@ -14,7 +14,7 @@ def test_an_identity_needs_no_weights(name, own_generation_config, tmp_path):
     {**LVLMS, **TWINS}[name](tmp_path, seed=1)
     if not own_generation_config:
         (tmp_path / "generation_config.json").unlink(missing_ok=True)
-    files = lvlm_files("m", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path)
+    files = generator_files("m", f"local-dir:{tmp_path}", project=tmp_path, fetched=tmp_path)
     placement = Placement()
     loaded = load_backend(files, placement).identity
     assert identity_from_files(files, placement) == loaded

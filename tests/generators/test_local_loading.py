@@ -10,7 +10,12 @@ from tiny_lvlms import LVLMS, TWINS, write_instructblip, write_llava, write_llav
 
 from plumbline.checkpoints.device import Placement
 from plumbline.errors import CheckpointError, ConfigError
-from plumbline.generators.folders import LVLM_FAMILIES, load_backend, lvlm_family_of, lvlm_files
+from plumbline.generators.folders import (
+    GENERATOR_FAMILIES,
+    family_of_model_type,
+    generator_files,
+    load_backend,
+)
 
 WRITERS = {**LVLMS, **TWINS}
 
@@ -38,7 +43,7 @@ def copied(made, tmp_path):
 
 
 def files_of(folder, name="tiny"):
-    return lvlm_files(name, f"local-dir:{folder}", project=folder, fetched=folder)
+    return generator_files(name, f"local-dir:{folder}", project=folder, fetched=folder)
 
 
 def change(path, **settings):
@@ -49,7 +54,7 @@ def change(path, **settings):
 @pytest.mark.parametrize("name", WRITERS)
 def test_each_architecture_is_found_and_loaded_whole(made, name):
     files = files_of(made(name))
-    expected = name if name in LVLM_FAMILIES else "llava" if name in LVLMS else "language_model"
+    expected = name if name in GENERATOR_FAMILIES else "llava" if name in LVLMS else "language_model"
     assert files.family == expected
     assert files.sees == (name in LVLMS)
     assert [path.name for path in files.weights] == ["model.safetensors"]
@@ -176,12 +181,12 @@ def test_absent_parts_are_named(copied, name, absent, said):
 
 def test_an_absent_folder_says_how_to_get_it(tmp_path):
     with pytest.raises(CheckpointError, match="is not on this disk") as error:
-        lvlm_files("llava", f"hf-hub:a/b@{'0' * 40}", project=tmp_path, fetched=tmp_path)
+        generator_files("llava", f"hf-hub:a/b@{'0' * 40}", project=tmp_path, fetched=tmp_path)
     assert "plumbline fetch llava" in str(error.value)
     with pytest.raises(CheckpointError, match="correct the path"):
         files_of(tmp_path / "absent")
     with pytest.raises(CheckpointError, match="address of open_clip"):
-        lvlm_files("clip", "ViT-B-32/openai", project=tmp_path, fetched=tmp_path)
+        generator_files("clip", "ViT-B-32/openai", project=tmp_path, fetched=tmp_path)
 
 
 def test_other_models_are_refused_with_the_known_ones(copied):
@@ -193,7 +198,7 @@ def test_other_models_are_refused_with_the_known_ones(copied):
     change(folder / "config.json", model_type="llava", text_config={"model_type": "qwen2"})
     with pytest.raises(CheckpointError, match="of no kind that LLaVA"):
         files_of(folder)
-    assert lvlm_family_of("clip") is None
+    assert family_of_model_type("clip") is None
 
 
 def test_weights_that_are_absent_are_not_drawn_at_random(copied):

@@ -15,7 +15,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_file
 from plumbline.errors import GenerationError
 from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
-from plumbline.generators.folders import load_backend, lvlm_files
+from plumbline.generators.folders import generator_files, load_backend
 from plumbline.generators.transformers_backend import pixels_of
 from plumbline.images.decoding import decode
 
@@ -61,7 +61,7 @@ def loaded(tmp_path_factory):
     def get(name):
         folder = tmp_path_factory.mktemp(name)
         {**LVLMS, **TWINS}[name](folder)
-        files = lvlm_files(name, f"local-dir:{folder}", project=folder, fetched=folder)
+        files = generator_files(name, f"local-dir:{folder}", project=folder, fetched=folder)
         return name, folder, load_backend(files, Placement())
 
     return get
@@ -207,7 +207,7 @@ def test_first_tokens_of_many_seeds_follow_the_models_own_distribution(adapter, 
 @pytest.mark.parametrize("name", ["llava_gemma", "instructblip", "mistral"])
 def test_half_precision_answers_too(name, subjects, tmp_path):
     {**LVLMS, **TWINS}[name](tmp_path / name)
-    files = lvlm_files(name, f"local-dir:{name}", project=tmp_path, fetched=tmp_path)
+    files = generator_files(name, f"local-dir:{name}", project=tmp_path, fetched=tmp_path)
     backend = load_backend(files, Placement(dtype="bfloat16"))
     asked = rows(backend, subjects[:2], SAMPLED)
     answers = answered(backend, asked, SAMPLED)

@@ -12,7 +12,7 @@ from plumbline.catalog.published import published_values
 from plumbline.catalog.studies import published_designs, published_sizes, recognise, study_checkpoints
 from plumbline.config.file import read_audit
 from plumbline.encoders.families import require_suites
-from plumbline.encoders.plan import outline
+from plumbline.encoders.plan import architecture_summary
 from resources.places import PROJECT, Places
 
 FOLDER = PROJECT / "studies"
@@ -61,7 +61,7 @@ def test_a_study_is_whole_in_itself_and_asks_what_its_models_can_answer(name, tm
     assert audit.cells or audit.designs
     for dataset, encoder in audit.cells:
         entry = audit.encoders[encoder]
-        family = outline(
+        family = architecture_summary(
             encoder, entry.address, places.checkpoint_folder(entry.address), family=entry.family
         ).family
         require_suites(family, cell_suites(places, dataset, encoder, family=family))

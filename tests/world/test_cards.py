@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from plumbline.encoders.folders import checkpoint_files
-from plumbline.generators.folders import lvlm_files
+from plumbline.generators.folders import generator_files
 from plumbline.world import sources
 from plumbline.world.cards import CARD, checkpoint_card
 from plumbline.world.generative.training import RECIPES as GENERATIVE
@@ -88,7 +88,7 @@ def test_the_card_has_the_planted_source_and_its_rates(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_card_is_no_part_of_a_checkpoints_identity(name, tmp_path):
-    read = lvlm_files if name in GENERATIVE else checkpoint_files
+    read = generator_files if name in GENERATIVE else checkpoint_files
     copy = shutil.copytree(CHECKPOINTS / name, tmp_path / name)
     with_card = read(name, f"local-dir:{copy}", project=copy, fetched=copy)
     (copy / CARD).unlink()

@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.generators.backend import Decoding
-from plumbline.generators.folders import lvlm_files
+from plumbline.generators.folders import generator_files
 from plumbline.language.ratings import read_rating
 from plumbline.language.salaries import read_salary
 from plumbline.world import sources
@@ -97,7 +97,7 @@ def test_all_together_are_small():
 def test_they_are_of_the_families_that_an_audit_knows():
     for name, recipe in RECIPES.items():
         folder = CHECKPOINTS / name
-        files = lvlm_files(name, f"local-dir:{folder}", project=folder, fetched=folder)
+        files = generator_files(name, f"local-dir:{folder}", project=folder, fetched=folder)
         assert (files.family, files.text_model) == ("llava" if files.sees else "language_model", "llama")
         assert files.sees == (recipe.family == "llava")
         assert not files.own_decoding

@@ -20,7 +20,7 @@ from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.checkpoints.device import Placement
 from plumbline.digests import digest_bytes
 from plumbline.generators.backend import Asked, Backend, Decoding, Question, Subject, row_key
-from plumbline.generators.folders import load_backend, lvlm_files
+from plumbline.generators.folders import generator_files, load_backend
 from plumbline.language.ratings import read_rating
 from plumbline.language.salaries import read_salary
 from plumbline.world import faces
@@ -236,7 +236,7 @@ def ask(
 def load(folder: Path) -> Backend:
     """Load a checkpoint as an audit loads it."""
     place = folder.resolve()
-    files = lvlm_files(place.name, f"local-dir:{place}", project=place, fetched=place)
+    files = generator_files(place.name, f"local-dir:{place}", project=place, fetched=place)
     return load_backend(files, Placement())
 
 
