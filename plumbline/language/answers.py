@@ -18,7 +18,7 @@ from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.counting import text_batches
 from plumbline.language.refusals import refused
 from plumbline.statistics.cluster_bootstrap import SetEstimate
-from plumbline.statistics.cluster_changes import paired_set_changes
+from plumbline.statistics.cluster_changes import paired_cluster_changes
 from plumbline.statistics.seeds import generator
 
 UNIT = pl.format(
@@ -250,7 +250,7 @@ def paired_change(
     labels : sequence of str
         What the draws are named by.
     """
-    return paired_set_changes(
+    return paired_cluster_changes(
         pairs[before].to_numpy(),
         pairs[after].to_numpy(),
         codes(pairs["unit"]),

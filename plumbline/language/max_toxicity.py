@@ -25,17 +25,17 @@ from plumbline.language.answers import (
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
 from plumbline.statistics.cluster_bootstrap import (
+    ClusterSummary,
     SetEstimate,
-    SetSummary,
+    cluster_summaries,
     group_means,
     group_quantiles,
-    set_summaries,
     undefined,
 )
-from plumbline.statistics.cluster_changes import set_correlation
+from plumbline.statistics.cluster_changes import cluster_correlation
 from plumbline.statistics.cluster_gaps import group_gap
-from plumbline.statistics.clusters import wilson_of_sets
-from plumbline.statistics.permutation import dealt_sum_p_values
+from plumbline.statistics.clusters import cluster_wilson
+from plumbline.statistics.permutation import exact_sum_p_values
 from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
 
@@ -125,7 +125,7 @@ def incomplete_reason(complete: int, asked: int) -> str | None:
 P90 = 0.9
 MAX_METRICS = {scored: f"max_{scored}" for scored in SCORED_ATTRIBUTES}
 """Scored attribute -> metric."""
-NO_COMPLETE_SET = SetSummary(*[undefined("undefined: no set is complete")] * 2)
+NO_COMPLETE_SET = ClusterSummary(*[undefined("undefined: no set is complete")] * 2)
 
 
 def max_toxicity_rows(
@@ -184,7 +184,7 @@ def _rows(
 class _OfSets(NamedTuple):
     """The summary of a scored attribute over its complete sets × seeds, and how many these are."""
 
-    summary: SetSummary
+    summary: ClusterSummary
     complete: int
 
 
@@ -203,7 +203,7 @@ def _summaries(
     found: dict[str, _OfSets] = {}
     for names in alike.values():
         values = pl.DataFrame([columns[name]["spread"].alias(name) for name in names]).to_numpy()
-        summaries = set_summaries(
+        summaries = cluster_summaries(
             values,
             codes(columns[names[0]]["unit"]),
             share=P90,
@@ -276,7 +276,7 @@ def _max_group_rows(
     sets, shares, whole = _at_the_maximum(scored, above, scorer, event, groups)
     rng = generator(settings.seed, scored.model, *names, scored.prompt, scored.instruction, "worst off")
     comparable = images["set_groups"].drop_nulls().unique().to_list() == [len(groups)]
-    p = dealt_sum_p_values(whole, draws=settings.permutations, rng=rng)
+    p = exact_sum_p_values(whole, draws=settings.permutations, rng=rng)
     tied = int((shares.max(axis=1) < 1).sum())
     reasons = [
         at and at.format(above.height, spreads.height),
@@ -284,7 +284,7 @@ def _max_group_rows(
         None if comparable else FEW_GROUPS,
     ]
     for place, group in enumerate(groups):
-        low, high = wilson_of_sets(shares[:, place], sets, confidence=settings.confidence)
+        low, high = cluster_wilson(shares[:, place], sets, confidence=settings.confidence)
         yield common | {
             "group": group,
             "value": float(shares[:, place].mean()),
@@ -534,7 +534,7 @@ def _agreement_rows(
     both = first.join(second.rename({"score": "other"}), on=keys).sort(keys)
     for kind in KINDS:
         labels = (scored.model, *names, *pair, scored.prompt, scored.instruction)
-        found = set_correlation(
+        found = cluster_correlation(
             both["score"].to_numpy(),
             both["other"].to_numpy(),
             codes(both["unit"]),

@@ -17,7 +17,7 @@ from plumbline.language.cell import NO_JUDGE, Judge, LanguageCell, LanguageSetti
 from plumbline.language.counting import Occurrences, count_occurrences, count_words, text_batches
 from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
 from plumbline.language.word_associations import association_errors, word_associations
-from plumbline.statistics.clusters import few_sets
+from plumbline.statistics.clusters import few_clusters
 from plumbline.statistics.multiplicity import q_values
 from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
@@ -203,7 +203,7 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
     unlisted = np.ones(max(0, sum(subset.candidates.values()) - int(tested.sum())))
     q = np.full(len(p), np.nan)
     q[tested] = q_values(np.concatenate([p[tested], unlisted]))[: int(tested.sum())]
-    few = few_sets(subset.sets)
+    few = few_clusters(subset.sets)
     alone = pl.when(pl.col("word").is_not_null() & pl.col("ci_low").is_nan()).then(pl.lit(ONE_BLOCK))
     whose = subset.parts.select("dataset", "attribute", "group")
     return (

@@ -25,20 +25,20 @@ from plumbline.metrics.family import Measure, MetricFamily, MetricSettings, Metr
 from plumbline.metrics.markedness import markedness, markedness_gap, markedness_parts
 from plumbline.metrics.perception import Perception, perception_of
 from plumbline.metrics.valence_correlation import correlation_rows, valence_correlation
-from plumbline.statistics.clusters import few_sets_reason
+from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.jackknife import standard_errors, t_intervals
 from plumbline.statistics.partitions import (
     SLACK,
     Alternative,
-    Tails,
-    exact_tails,
+    PermutationCounts,
+    exact_permutation,
+    is_exact,
+    random_permutation,
     random_subset_chains,
     random_subsets,
-    random_tails,
     smaller_size,
     standardised,
-    takes_all,
 )
 from plumbline.statistics.reasons import joined, small_groups_reason
 
@@ -169,15 +169,15 @@ def association_sizes(
 
 def _tails(
     columns: NDArray[np.float64], in_a: NDArray[np.bool_], permutations: int, rng: np.random.Generator
-) -> Tails:
+) -> PermutationCounts:
     """Compare the columns and their mean with other partitions."""
     m = columns.shape[1]
-    if takes_all(in_a):
-        return exact_tails(np.concatenate([columns, columns.mean(axis=1, keepdims=True)], axis=1), in_a)
+    if is_exact(in_a):
+        return exact_permutation(np.concatenate([columns, columns.mean(axis=1, keepdims=True)], axis=1), in_a)
     size = smaller_size(in_a)
     blocks = random_subsets(len(columns), [size], count=permutations, rng=rng)
     mean = np.full((m, 1), 1 / m)
-    return random_tails(standardised(columns), mean, [in_a], [size], blocks)[0]
+    return random_permutation(standardised(columns), mean, [in_a], [size], blocks)[0]
 
 
 def _checked(
@@ -521,14 +521,14 @@ def _compare(
     mixtures: NDArray[np.float64],
     comparisons: list[Contrast],
     settings: MetricSettings,
-) -> list[Tails]:
+) -> list[PermutationCounts]:
     """Compare the words, scales and dimensions of every comparison with other partitions of the same sizes."""
-    tails: dict[str, Tails] = {}
+    tails: dict[str, PermutationCounts] = {}
     by_chance: list[Contrast] = []
     for comparison in comparisons:
-        if takes_all(comparison.in_a):
+        if is_exact(comparison.in_a):
             every = np.concatenate([columns, columns @ mixtures], axis=1)
-            tails[comparison.group] = exact_tails(every, comparison.in_a)
+            tails[comparison.group] = exact_permutation(every, comparison.in_a)
         else:
             by_chance.append(comparison)
     ready = standardised(columns)
@@ -537,7 +537,7 @@ def _compare(
         len(columns), sizes, count=settings.permutations, seed=settings.seed
     ):
         chosen = [c for c, size in zip(by_chance, sizes) if size in chained]
-        found = random_tails(ready, mixtures, [c.in_a for c in chosen], chained, blocks)
+        found = random_permutation(ready, mixtures, [c.in_a for c in chosen], chained, blocks)
         tails |= {comparison.group: tail for comparison, tail in zip(chosen, found)}
     return [tails[comparison.group] for comparison in comparisons]
 
@@ -561,13 +561,14 @@ def _common(
         reference_group=comparison.reference,
         n=n,
         reason=joined(
-            small_groups_reason(names, [inside, n - inside], settings.min_group), few_sets_reason(clusters)
+            small_groups_reason(names, [inside, n - inside], settings.min_group),
+            few_clusters_reason(clusters),
         ),
     )
 
 
 def _comparison_rows(
-    common: Row, perception: Perception, found: BoundedAssociations, tails: Tails
+    common: Row, perception: Perception, found: BoundedAssociations, tails: PermutationCounts
 ) -> list[Row]:
     words, scales, dimensions = perception.words, list(perception.scales), list(perception.dimensions)
     greater, either = tails.p_values(), tails.p_values("two-sided")

@@ -19,11 +19,11 @@ from plumbline.metrics.cell import estimate_columns
 from plumbline.metrics.family import MetricSettings
 from plumbline.statistics.bootstrap import Jackknife, TableStatistic, jackknife_tables, resample_tables
 from plumbline.statistics.clusters import (
-    few_sets_reason,
-    jackknife_sets,
-    permute_sets,
-    resample_sets,
-    set_tables,
+    cluster_tables,
+    few_clusters_reason,
+    jackknife_clusters,
+    permute_clusters,
+    resample_clusters,
 )
 from plumbline.statistics.counts import count_table, shares
 from plumbline.statistics.groups import Groups
@@ -422,17 +422,17 @@ class Outcomes:
         if self.sets is None:
             resampled = resample_tables(self.table, resamples=settings.resamples, rng=resampling)
             return Draws(resampled, permuted, partial(jackknife_tables, self.table))
-        tables = set_tables(
+        tables = cluster_tables(
             self.groups.codes, self.codes, self.sets, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )
-        resampled = resample_sets(tables, resamples=settings.resamples, rng=resampling)
-        return Draws(resampled, permuted, partial(jackknife_sets, tables))
+        resampled = resample_clusters(tables, resamples=settings.resamples, rng=resampling)
+        return Draws(resampled, permuted, partial(jackknife_clusters, tables))
 
     def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return (r, g, c) tables as if group labels had been shuffled: over all images, or as their sets demand."""
         if self.sets is None:
             return permute_tables(self.table, permutations=permutations, rng=rng)
-        return permute_sets(
+        return permute_clusters(
             self.groups.codes,
             self.codes,
             self.sets,
@@ -521,7 +521,7 @@ def disparity_rows(
         rows.append(
             common
             | {"metric": reading.metric, "definition": reading.definition, "n": int(sizes.sum())}
-            | estimate_columns(estimate, reasons, small, few_sets_reason(seen.sets))
+            | estimate_columns(estimate, reasons, small, few_clusters_reason(seen.sets))
         )
     return rows
 

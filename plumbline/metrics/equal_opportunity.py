@@ -19,7 +19,7 @@ from plumbline.metrics.cell import Cell, base_row, estimate_columns
 from plumbline.metrics.disparities import Outcomes, parity_differences
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import proportions_of_counts
-from plumbline.statistics.clusters import cluster_codes, few_sets_reason, permute_sets, wilson_of_sets
+from plumbline.statistics.clusters import cluster_codes, cluster_wilson, few_clusters_reason, permute_clusters
 from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
 from plumbline.statistics.permutation import permute_strata
@@ -139,7 +139,7 @@ class WithinClasses(Outcomes):
             codes = np.where(own, self.groups.codes % each, -1)
             if own.any():
                 shuffled.append(
-                    permute_sets(
+                    permute_clusters(
                         codes, self.codes, self.sets,
                         n_groups=each, n_outcomes=2, permutations=permutations, rng=rng,
                     )
@@ -200,7 +200,7 @@ def _rate_rows(
     common: Row, suite: Suite, groups: tuple[str, ...], seen: WithinClasses, settings: MetricSettings
 ) -> list[Row]:
     """Return the true-positive rate of every class and group."""
-    rows, few = [], few_sets_reason(seen.sets)
+    rows, few = [], few_clusters_reason(seen.sets)
     names = [(label, group) for label in suite.class_labels for group in groups]
     found = proportions_of_counts(
         seen.groups.names,
@@ -213,7 +213,7 @@ def _rate_rows(
         low, high = rate.interval
         if seen.sets is not None:
             own = seen.groups.codes == i
-            low, high = wilson_of_sets(seen.codes[own] == 0, seen.sets[own], confidence=settings.confidence)
+            low, high = cluster_wilson(seen.codes[own] == 0, seen.sets[own], confidence=settings.confidence)
         rows.append(
             common
             | {"metric": "true_positive_rate", "event": label, "group": group, "value": rate.proportion}
@@ -264,7 +264,7 @@ def _gap_rows(
             common
             | {"metric": "equal_opportunity_gap", "n": int(sizes.sum())}
             | columns
-            | estimate_columns(estimate, left_out, _small(sizes, settings), few_sets_reason(seen.sets))
+            | estimate_columns(estimate, left_out, _small(sizes, settings), few_clusters_reason(seen.sets))
         )
     return rows
 

@@ -18,7 +18,7 @@ from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row, estimate_columns
 from plumbline.metrics.disparities import Outcomes, parity_differences
 from plumbline.metrics.family import MetricSettings
-from plumbline.statistics.clusters import cluster_codes, few_sets_reason
+from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.jackknife import standard_errors
@@ -219,7 +219,7 @@ def _attribute_rows(
                     "ci_low": found.ci_low,
                     "ci_high": found.ci_high,
                     "n": found.n,
-                    "reason": joined(found.reason, few_sets_reason(own) if found.n else None),
+                    "reason": joined(found.reason, few_clusters_reason(own) if found.n else None),
                 }
             )
     return rows + _gap_rows(common, groups, prefers, clusters, settings)
@@ -271,7 +271,7 @@ def _gap_rows(
     reasons = (
         empty_groups_reason(sizes),
         small_groups_reason(groups.names, sizes.tolist(), settings.min_group),
-        few_sets_reason(clusters),
+        few_clusters_reason(clusters),
     )
     columns = {"metric": "markedness_gap", "definition": AVERAGED, "n": int(sizes.sum())}
     return [common | columns | estimate_columns(estimate, *reasons)]

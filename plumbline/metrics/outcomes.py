@@ -35,7 +35,7 @@ from plumbline.metrics.disparities import (
 )
 from plumbline.metrics.family import Measure, MetricFamily, MetricSettings, MetricTraits
 from plumbline.metrics.predictions import TASKS, TestedEvent, tested_events
-from plumbline.statistics.clusters import cluster_codes, few_sets_reason, set_tables, wilson_of_sets
+from plumbline.statistics.clusters import cluster_codes, cluster_tables, cluster_wilson, few_clusters_reason
 from plumbline.statistics.counts import count_table, shares
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
 from plumbline.statistics.intervals import wilson
@@ -275,7 +275,7 @@ def harm_rows(
         [int(event.hit[event.kept].sum())], [int(event.kept.sum())], confidence=settings.confidence
     )
     if sets is not None:
-        low, high = wilson_of_sets(event.hit[event.kept], sets[event.kept], confidence=settings.confidence)
+        low, high = cluster_wilson(event.hit[event.kept], sets[event.kept], confidence=settings.confidence)
         rate = replace(rate, ci_low=low, ci_high=high)
     row = base_row(
         cell,
@@ -288,7 +288,7 @@ def harm_rows(
         ci_low=rate.ci_low,
         ci_high=rate.ci_high,
         n=rate.n,
-        reason=joined(rate.reason, few_sets_reason(sets)),
+        reason=joined(rate.reason, few_clusters_reason(sets)),
     )
     return [row]
 
@@ -330,7 +330,7 @@ def proportion_rows(common: Row, seen: Outcomes, settings: MetricSettings) -> li
         low, high = group.interval
         if seen.sets is not None:
             own = seen.groups.codes == i
-            low, high = wilson_of_sets(seen.codes[own] == 0, seen.sets[own], confidence=settings.confidence)
+            low, high = cluster_wilson(seen.codes[own] == 0, seen.sets[own], confidence=settings.confidence)
         rows.append(
             common
             | {
@@ -341,7 +341,7 @@ def proportion_rows(common: Row, seen: Outcomes, settings: MetricSettings) -> li
                 "ci_low": low,
                 "ci_high": high,
                 "n": group.n,
-                "reason": joined(group.reason, few_sets_reason(seen.sets)),
+                "reason": joined(group.reason, few_clusters_reason(seen.sets)),
             }
         )
     return rows
@@ -439,7 +439,7 @@ class WithinScenes(Outcomes):
         """Return (r, g, 2) tables as if group labels had been shuffled within each scene."""
         if self.sets is not None:
             return super().permuted(permutations, rng)
-        tables = set_tables(
+        tables = cluster_tables(
             self.groups.codes, self.codes, self.scenes, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )
         return permute_strata(tables, permutations=permutations, rng=rng).sum(axis=1)

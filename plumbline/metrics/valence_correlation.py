@@ -15,7 +15,7 @@ from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, base_row
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.perception import Perception
-from plumbline.statistics.clusters import few_sets_reason
+from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.jackknife import standard_errors, t_intervals
 from plumbline.statistics.reasons import MIN_GROUP, group_size_reason, joined
@@ -154,7 +154,7 @@ def correlation_rows(
                     ci_low=found.ci_low,
                     ci_high=found.ci_high,
                     n=found.n,
-                    reason=joined(found.reason, few_sets_reason(clusters)),
+                    reason=joined(found.reason, few_clusters_reason(clusters)),
                 )
             )
     return rows

@@ -20,7 +20,7 @@ from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.predictions import TASKS, TestedEvent, tested_events
 from plumbline.metrics.registry import FAMILIES
 from plumbline.statistics.bootstrap import jackknife_tables
-from plumbline.statistics.clusters import cluster_codes, jackknife_sets, set_tables
+from plumbline.statistics.clusters import cluster_codes, cluster_tables, jackknife_clusters
 from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups, attribute_groups
 
@@ -284,10 +284,10 @@ def _of_images(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influen
 def _of_sets(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influence:
     seen, ids = counted.seen, cell.records["image_id"].to_numpy()
     assert seen.sets is not None
-    tables = set_tables(
+    tables = cluster_tables(
         seen.groups.codes, seen.codes, seen.sets, n_groups=seen.n_groups, n_outcomes=seen.n_outcomes
     )
-    left = jackknife_sets(tables, counted.value)
+    left = jackknife_clusters(tables, counted.value)
     names = cell.records["set_id"].cast(pl.String).to_list()
     found = []
     for code, without in zip(np.unique(seen.sets[seen.groups.codes >= 0]), left.values[0]):

@@ -190,7 +190,7 @@ def _checked(table: ArrayLike, resamples: int) -> NDArray[np.int64]:
 # coins.
 
 
-def times_drawn(
+def bootstrap_weights(
     rows: int, units: int, *, rng: np.random.Generator, index: type[np.signedinteger[Any]] = np.int32
 ) -> NDArray[np.int64]:
     """Return (rows, units) how often each unit is drawn when as many as there are are drawn with replacement.
@@ -205,7 +205,7 @@ def times_drawn(
     return np.bincount(drawn.ravel(), minlength=rows * units).reshape(rows, units)
 
 
-def coins_tossed(rows: int, units: int, *, rng: np.random.Generator) -> NDArray[np.uint8]:
+def random_bits(rows: int, units: int, *, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Return (rows, units) zeros and ones, each with probability ½."""
     drawn = np.frombuffer(rng.bytes(-(-rows * units // 8)), dtype=np.uint8)
     return np.unpackbits(drawn, count=rows * units).reshape(rows, units)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.bootstrap import Jackknife, coins_tossed, times_drawn
-from plumbline.statistics.clusters import FEW_SETS, few_sets
+from plumbline.statistics.bootstrap import Jackknife, bootstrap_weights, random_bits
+from plumbline.statistics.clusters import FEW_CLUSTERS, few_clusters
 from plumbline.statistics.counts import shares
 from plumbline.statistics.intervals import Interval, bca, percentile
 from plumbline.statistics.reasons import joined
@@ -22,7 +22,7 @@ _AT_ONCE = 2_000_000
 _WIDTHS = np.array([0, 1, 2, 3, 4, 6, 8, 12, 20, 40])
 
 
-def drawn_times(
+def weight_blocks(
     sets: int, *, resamples: int, rng: np.random.Generator, strata: NDArray[np.int64] | None = None
 ) -> Iterator[NDArray[np.float64]]:
     """Yield, in blocks, how often each set is drawn when as many sets as there are are drawn with replacement.
@@ -45,16 +45,16 @@ def drawn_times(
         rows = min(step, resamples - start)
         times = np.empty((rows, sets))
         for part in parts:
-            times[:, part] = times_drawn(rows, len(part), rng=rng)
+            times[:, part] = bootstrap_weights(rows, len(part), rng=rng)
         yield times
 
 
-def fair_coins(units: int, *, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+def bit_blocks(units: int, *, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
     """Yield (b, units) zeros and ones, each with probability ½, in blocks of `draws` rows in all."""
     step = max(1, _AT_ONCE // units)
     for start in range(0, draws, step):
         rows = min(step, draws - start)
-        yield coins_tossed(rows, units, rng=rng).astype(np.float64)
+        yield random_bits(rows, units, rng=rng).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -179,9 +179,11 @@ def estimated(
     value: float, interval: Interval, *, n: int, p: float | None = None, share: float | None = None
 ) -> SetEstimate:
     """Return an estimate from `n` sets that says what there is to know about its interval; `share` of a quantile."""
-    few = few_sets(n) or _few_beyond(n, share)
+    few = few_clusters(n) or _few_beyond(n, share)
     reasons = (
-        [ONE_SET] if n == 1 else [None if np.isnan(interval.low) and n >= FEW_SETS else few, interval.reason]
+        [ONE_SET]
+        if n == 1
+        else [None if np.isnan(interval.low) and n >= FEW_CLUSTERS else few, interval.reason]
     )
     return SetEstimate(value, interval.low, interval.high, n, p, joined(*reasons))
 
@@ -207,7 +209,7 @@ def sums_and_sizes(
     return np.bincount(own, weights=values).astype(np.float64), np.bincount(own).astype(np.float64)
 
 
-def set_acceleration(sums: NDArray[np.float64], sizes: NDArray[np.float64]) -> float:
+def mean_acceleration(sums: NDArray[np.float64], sizes: NDArray[np.float64]) -> float:
     """Return BCa's acceleration of a mean from the (s,) sums and sizes of its sets, each left out once."""
     left = sizes.sum() - sizes
     values = shares(sums.sum() - sums, left)
@@ -250,14 +252,14 @@ def checked_values(
 # `plumbline.statistics.clusters.cluster_codes` does.
 
 
-class SetSummary(NamedTuple):
+class ClusterSummary(NamedTuple):
     """The mean and a quantile of the same values."""
 
     mean: SetEstimate
     quantile: SetEstimate
 
 
-def set_mean(
+def cluster_mean(
     values: ArrayLike, sets: ArrayLike, *, resamples: int, rng: np.random.Generator, confidence: float = 0.95
 ) -> SetEstimate:
     """Return the mean of values with its BCa interval by whole sets.
@@ -285,14 +287,14 @@ def set_mean(
     if not own.size:
         return undefined(NO_VALUES)
     sums, sizes = sums_and_sizes(columns[:, 0], own)
-    draws = drawn_times(len(sizes), resamples=resamples, rng=rng)
+    draws = weight_blocks(len(sizes), resamples=resamples, rng=rng)
     replicates = np.concatenate([(times @ sums) / (times @ sizes) for times in draws])
     mean = float(columns[:, 0].mean())
-    interval = bca(mean, replicates, acceleration=set_acceleration(sums, sizes), confidence=confidence)
+    interval = bca(mean, replicates, acceleration=mean_acceleration(sums, sizes), confidence=confidence)
     return estimated(mean, interval, n=len(sizes))
 
 
-def set_quantile(
+def cluster_quantile(
     values: ArrayLike,
     sets: ArrayLike,
     *,
@@ -301,7 +303,7 @@ def set_quantile(
     rng: np.random.Generator,
     confidence: float = 0.95,
 ) -> SetEstimate:
-    """Return a linear quantile of values with its percentile interval by whole sets; see `set_mean`.
+    """Return a linear quantile of values with its percentile interval by whole sets; see `cluster_mean`.
 
     BCa's acceleration comes from the jackknife, which is inconsistent for quantiles (Efron 1982, 3.4); the percentile
     interval holds its level for them.
@@ -311,11 +313,11 @@ def set_quantile(
     share : float
         In [0, 1]: 0.9 is the 90th percentile.
     """
-    found = set_summaries(values, sets, share=share, resamples=resamples, rng=rng, confidence=confidence)
+    found = cluster_summaries(values, sets, share=share, resamples=resamples, rng=rng, confidence=confidence)
     return found[0].quantile
 
 
-def set_summaries(
+def cluster_summaries(
     values: ArrayLike,
     sets: ArrayLike,
     *,
@@ -323,8 +325,8 @@ def set_summaries(
     resamples: int,
     rng: np.random.Generator,
     confidence: float = 0.95,
-) -> list[SetSummary]:
-    """Return the mean and a quantile of several columns of the same sets, in the same draws; see `set_mean`.
+) -> list[ClusterSummary]:
+    """Return the mean and a quantile of several columns of the same sets, in the same draws; see `cluster_mean`.
 
     Drawing costs more than the statistics do, so what belongs to the same sets is best asked for at once.
 
@@ -334,28 +336,28 @@ def set_summaries(
 
     Returns
     -------
-    list of SetSummary
+    list of ClusterSummary
         One a column.
     """
     columns, own = checked_values(values, sets, resamples=resamples)
     if not own.size:
-        return [SetSummary(undefined(NO_VALUES), undefined(NO_VALUES)) for _ in columns.T]
+        return [ClusterSummary(undefined(NO_VALUES), undefined(NO_VALUES)) for _ in columns.T]
     sizes = np.bincount(own).astype(np.float64)
     sums = np.stack([np.bincount(own, weights=column) for column in columns.T], axis=1)
     in_order = [WeightedQuantile.of(column, own, n_units=len(sizes), share=share) for column in columns.T]
     means, quantiles = [], []
-    for times in drawn_times(len(sizes), resamples=resamples, rng=rng):
+    for times in weight_blocks(len(sizes), resamples=resamples, rng=rng):
         means.append((times @ sums) / (times @ sizes)[:, None])
         quantiles.append(np.stack([column.at(times) for column in in_order], axis=1))
     found = []
     drawn = zip(columns.T, np.concatenate(means).T, np.concatenate(quantiles).T, sums.T)
     for column, of_mean, of_quantile, sums_of in drawn:
         mean, n = float(column.mean()), len(sizes)
-        interval = bca(mean, of_mean, acceleration=set_acceleration(sums_of, sizes), confidence=confidence)
+        interval = bca(mean, of_mean, acceleration=mean_acceleration(sums_of, sizes), confidence=confidence)
         spread = percentile(of_quantile, confidence=confidence)
         quantile = float(np.quantile(column, share))
         found.append(
-            SetSummary(estimated(mean, interval, n=n), estimated(quantile, spread, n=n, share=share))
+            ClusterSummary(estimated(mean, interval, n=n), estimated(quantile, spread, n=n, share=share))
         )
     return found
 
@@ -389,7 +391,7 @@ class GroupedValues:
 
     def draws(self, resamples: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
         """Yield how often each set is drawn, in blocks."""
-        return drawn_times(len(self.sizes), resamples=resamples, rng=rng, strata=self.strata)
+        return weight_blocks(len(self.sizes), resamples=resamples, rng=rng, strata=self.strata)
 
 
 def group_means(
@@ -425,7 +427,7 @@ def group_means(
     data = grouped_values(values, groups, sets, n_groups=n_groups, resamples=resamples)
     if not data.values.size:
         return [undefined(NO_VALUES) for _ in range(n_groups)]
-    replicates = drawn_means(data, resamples, rng)
+    replicates = resampled_means(data, resamples, rng)
     left_out = shares(data.sums.sum(axis=0) - data.sums, data.sizes.sum(axis=0) - data.sizes)
     means = shares(data.sums.sum(axis=0), data.sizes.sum(axis=0))
     found = []
@@ -473,7 +475,7 @@ def group_quantiles(
     return found
 
 
-def drawn_means(data: GroupedValues, resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def resampled_means(data: GroupedValues, resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return (resamples, g) means in draws of whole sets."""
     return np.concatenate(
         [shares(times @ data.sums, times @ data.sizes) for times in data.draws(resamples, rng)]

@@ -13,19 +13,19 @@ from plumbline.statistics.cluster_bootstrap import (
     NO_VALUES,
     SetEstimate,
     WeightedQuantile,
+    bit_blocks,
     checked_values,
-    drawn_times,
     estimated,
-    fair_coins,
-    set_acceleration,
+    mean_acceleration,
     sums_and_sizes,
     undefined,
+    weight_blocks,
 )
 from plumbline.statistics.intervals import Interval, bca, bca_p_value, percentile
 from plumbline.statistics.permutation import p_value
 
 
-def paired_set_changes(
+def paired_cluster_changes(
     before: ArrayLike,
     after: ArrayLike,
     sets: ArrayLike,
@@ -59,7 +59,7 @@ def paired_set_changes(
     Raises
     ------
     MetricError
-        As `plumbline.statistics.cluster_bootstrap.set_mean`; or if there are no permutations.
+        As `plumbline.statistics.cluster_bootstrap.cluster_mean`; or if there are no permutations.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (before, after)]
     if sides[0].shape != sides[1].shape or sides[0].ndim != 1 or permutations < 1:
@@ -87,11 +87,11 @@ def _mean_change(
     confidence: float,
 ) -> SetEstimate:
     sums, sizes = sums_and_sizes(changes, own)
-    draws = drawn_times(len(sizes), resamples=resamples, rng=rng)
+    draws = weight_blocks(len(sizes), resamples=resamples, rng=rng)
     replicates = np.concatenate([(times @ sums) / (times @ sizes) for times in draws])
-    signs = fair_coins(len(sizes), draws=permutations, rng=rng)
+    signs = bit_blocks(len(sizes), draws=permutations, rng=rng)
     flipped = np.concatenate([(2 * coins - 1) @ sums for coins in signs]) / len(changes)
-    value, acceleration = float(changes.mean()), set_acceleration(sums, sizes)
+    value, acceleration = float(changes.mean()), mean_acceleration(sums, sizes)
     interval = bca(value, replicates, acceleration=acceleration, confidence=confidence)
     reached = bca_p_value(value, replicates, acceleration=acceleration)
     p = float(np.nanmax([p_value(abs(value), np.abs(flipped)), reached]))
@@ -110,7 +110,7 @@ def _quantile_change(
 ) -> SetEstimate:
     count = int(own.max()) + 1
     before, after = (WeightedQuantile.of(side, own, n_units=count, share=share) for side in pairs.T)
-    draws = drawn_times(count, resamples=resamples, rng=rng)
+    draws = weight_blocks(count, resamples=resamples, rng=rng)
     replicates = np.concatenate([after.at(times) - before.at(times) for times in draws])
     # Each side of a set is a unit of its own: a coin says which of the two counts as "before".
     sides = np.concatenate([own, own + count])
@@ -118,7 +118,7 @@ def _quantile_change(
     swapped = np.concatenate(
         [
             pooled.at(np.hstack([coins, 1 - coins])) - pooled.at(np.hstack([1 - coins, coins]))
-            for coins in fair_coins(count, draws=permutations, rng=rng)
+            for coins in bit_blocks(count, draws=permutations, rng=rng)
         ]
     )
     value = float(np.quantile(pairs[:, 1], share) - np.quantile(pairs[:, 0], share))
@@ -141,7 +141,7 @@ CONSTANT = "undefined: one side does not vary"
 PERFECT = "no interval: the sides agree exactly"
 
 
-def set_correlation(
+def cluster_correlation(
     first: ArrayLike,
     second: ArrayLike,
     sets: ArrayLike,

@@ -12,12 +12,12 @@ from plumbline.errors import MetricError
 from plumbline.statistics.cluster_bootstrap import (
     GroupedValues,
     SetEstimate,
-    drawn_means,
     estimated,
     grouped_values,
+    resampled_means,
     undefined,
 )
-from plumbline.statistics.clusters import MOST_DEALT, deal_groups
+from plumbline.statistics.clusters import MAX_PERMUTED_LABELS, permute_labels
 from plumbline.statistics.counts import shares
 from plumbline.statistics.intervals import UNDEFINED_LIMIT, Interval
 from plumbline.statistics.permutation import p_value
@@ -28,7 +28,7 @@ ONE_SET_GROUP = "no interval: a group is in one set only"
 _NONE = 1e-12
 
 
-def gap_bounds(
+def max_min_ci(
     means: NDArray[np.float64], replicates: NDArray[np.float64], *, sets: int, confidence: float
 ) -> Interval:
     """Return bounds for the largest difference of several groups' true means.
@@ -80,10 +80,10 @@ def gap_bounds(
     return Interval(low, high, reason)
 
 
-def deviation_bounds(
+def deviation_ci(
     means: NDArray[np.float64], replicates: NDArray[np.float64], *, sets: int, confidence: float
 ) -> Interval:
-    """Return bounds for the standard deviation (ddof 0) of several groups' true means; see `gap_bounds`.
+    """Return bounds for the standard deviation (ddof 0) of several groups' true means; see `max_min_ci`.
 
     A standard deviation is a length, which errors cannot shorten or lengthen by more than their own: it is bounded
     below by the quantile of the standard deviation of the errors, and above by the error in the direction in which the
@@ -161,7 +161,7 @@ def group_gap(
     permutations : int
         Group labels are shuffled within sets; where every set is of one group, over whole sets. All values of one
         group in one set keep together: they are the seeds of one image. For very many images there are fewer
-        permutations (`plumbline.statistics.clusters.MOST_DEALT`).
+        permutations (`plumbline.statistics.clusters.MAX_PERMUTED_LABELS`).
     kind : {"difference", "ratio", "deviation"}
         A ratio is nan where a group's mean is not above 0. The standard deviation is that of the means of the groups
         there are (ddof 0).
@@ -185,7 +185,7 @@ def group_gap(
     value = float(_gaps(means[None], kind)[0]) if len(means) > 1 else np.nan
     if np.isnan(value):
         return undefined(NOT_ABOVE_ZERO if len(means) > 1 else NO_TWO_GROUPS, n=n, p=np.nan)
-    replicates = drawn_means(data, resamples, rng)[:, present]
+    replicates = resampled_means(data, resamples, rng)[:, present]
     fewest = int((data.sizes > 0).sum(axis=0)[present].min())
     interval = _interval(means, replicates, kind, sets=fewest, confidence=confidence)
     p = p_value(value, _gaps(_dealt_means(data, permutations, rng)[:, present], kind))
@@ -200,11 +200,11 @@ def _interval(
     means: NDArray[np.float64], replicates: NDArray[np.float64], kind: str, *, sets: int, confidence: float
 ) -> Interval:
     if kind == "deviation":
-        return deviation_bounds(means, replicates, sets=sets, confidence=confidence)
+        return deviation_ci(means, replicates, sets=sets, confidence=confidence)
     if kind == "difference":
-        return gap_bounds(means, replicates, sets=sets, confidence=confidence)
+        return max_min_ci(means, replicates, sets=sets, confidence=confidence)
     logarithms = np.log(replicates, out=np.full(replicates.shape, np.nan), where=replicates > 0)
-    found = gap_bounds(np.log(means), logarithms, sets=sets, confidence=confidence)
+    found = max_min_ci(np.log(means), logarithms, sets=sets, confidence=confidence)
     return Interval(float(np.exp(found.low)), float(np.exp(found.high)), found.reason)
 
 
@@ -235,12 +235,12 @@ def _dealt_means(data: GroupedValues, permutations: int, rng: np.random.Generato
     of_set, of_group = np.nonzero(data.sizes)
     sums, sizes = data.sums[of_set, of_group], data.sizes[of_set, of_group]
     n_groups = data.sizes.shape[1]
-    draws = int(min(permutations, max(200, MOST_DEALT // len(of_set))))
+    draws = int(min(permutations, max(200, MAX_PERMUTED_LABELS // len(of_set))))
     step = max(1, _AT_ONCE // len(of_set))
     blocks = []
     for start in range(0, draws, step):
         rows = min(step, draws - start)
-        dealt = deal_groups(of_group, of_set, permutations=rows, rng=rng)
+        dealt = permute_labels(of_group, of_set, permutations=rows, rng=rng)
         cell = (dealt + n_groups * np.arange(rows)[:, None]).ravel()
         drawn = [
             np.bincount(cell, weights=np.tile(column, rows), minlength=rows * n_groups).reshape(rows, -1)

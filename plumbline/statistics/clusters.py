@@ -7,12 +7,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.bootstrap import Jackknife, TableStatistic, times_drawn
+from plumbline.statistics.bootstrap import Jackknife, TableStatistic, bootstrap_weights
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.jackknife import standard_errors
 
 _AT_ONCE = 2_000_000
-FEW_SETS = 20
+FEW_CLUSTERS = 20
 """Fewer sets than this give intervals that are themselves uncertain (Cameron, Gelbach & Miller 2008): it is said."""
 
 
@@ -40,19 +40,19 @@ def cluster_codes(records: pl.DataFrame) -> NDArray[np.int64] | None:
     return sets.to_frame().select(name.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
 
 
-def few_sets_reason(clusters: NDArray[np.int64] | None) -> str | None:
+def few_clusters_reason(clusters: NDArray[np.int64] | None) -> str | None:
     """Say that there are too few sets for their resampling to be trusted."""
     if clusters is None:
         return None
-    return few_sets(len(np.unique(clusters)))
+    return few_clusters(len(np.unique(clusters)))
 
 
-def few_sets(sets: int) -> str | None:
+def few_clusters(sets: int) -> str | None:
     """Say that an interval comes from few sets."""
-    return f"interval from only {sets} sets" if sets < FEW_SETS else None
+    return f"interval from only {sets} sets" if sets < FEW_CLUSTERS else None
 
 
-def resample_sets(
+def resample_clusters(
     tables: NDArray[np.int64], *, resamples: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draw bootstrap replicates of a table of counts by drawing whole sets with replacement.
@@ -85,7 +85,7 @@ def resample_sets(
     step = max(1, _AT_ONCE // sets)
     for start in range(0, resamples, step):
         count = min(step, resamples - start)
-        times = times_drawn(count, sets, rng=rng, index=np.int64)
+        times = bootstrap_weights(count, sets, rng=rng, index=np.int64)
         # Sums of whole numbers far below 2^53 are exact.
         sums[start : start + count] = times.astype(np.float64) @ flat
     return sums.reshape(resamples, *np.shape(tables)[1:])
@@ -94,12 +94,12 @@ def resample_sets(
 # --- Resampling, leaving out and permuting where images come in sets (see
 # `plumbline.statistics.clusters`).
 
-MOST_DEALT = 200_000_000
+MAX_PERMUTED_LABELS = 200_000_000
 """Images × permutations that are dealt at most: some two seconds. Beyond it there are fewer permutations."""
 _CLUSTER_AT_ONCE = 4_000_000
 
 
-def set_tables(
+def cluster_tables(
     groups: NDArray[np.int64],
     outcomes: NDArray[np.int64],
     sets: NDArray[np.int64],
@@ -115,20 +115,20 @@ def set_tables(
     return np.bincount(flat, minlength=count * n_groups * n_outcomes).reshape(count, n_groups, n_outcomes)
 
 
-def jackknife_sets(tables: NDArray[np.int64], statistic: TableStatistic) -> Jackknife:
+def jackknife_clusters(tables: NDArray[np.int64], statistic: TableStatistic) -> Jackknife:
     """Compute a statistic with one set left out, for every set; all sets are one sample.
 
     Parameters
     ----------
     tables : (s, g, c) int
-        From `set_tables`.
+        From `cluster_tables`.
     statistic : callable
         Takes (k, g, c) tables, gives (k,) values.
     """
     return Jackknife.of_units(statistic(tables.sum(axis=0)[None] - tables))
 
 
-def permute_sets(
+def permute_clusters(
     groups: NDArray[np.int64],
     outcomes: NDArray[np.int64],
     sets: NDArray[np.int64],
@@ -151,12 +151,12 @@ def permute_sets(
     Returns
     -------
     (r, g, c) int64
-        r is `permutations`, or fewer for very many images (`MOST_DEALT`).
+        r is `permutations`, or fewer for very many images (`MAX_PERMUTED_LABELS`).
     """
     used = groups >= 0
     codes, results = groups[used], outcomes[used]
     _, own = np.unique(sets[used], return_inverse=True)
-    draws = int(min(permutations, max(200, MOST_DEALT // max(len(codes), 1))))
+    draws = int(min(permutations, max(200, MAX_PERMUTED_LABELS // max(len(codes), 1))))
     mixed = _are_mixed(codes, own)
     step = max(1, _CLUSTER_AT_ONCE // max(len(codes), 1))
     tables = np.empty((draws, n_groups, n_outcomes), dtype=np.int64)
@@ -170,10 +170,10 @@ def permute_sets(
     return tables
 
 
-def deal_groups(
+def permute_labels(
     groups: NDArray[np.int64], sets: NDArray[np.int64], *, permutations: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Shuffle labels as `permute_sets` does: within sets, or whole sets where each is of one group.
+    """Shuffle labels as `permute_clusters` does: within sets, or whole sets where each is of one group.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def _dealt_whole(
     return rng.permuted(np.broadcast_to(of_set, (count, len(of_set))), axis=-1)[:, own]
 
 
-def wilson_of_sets(
+def cluster_wilson(
     hit: NDArray[np.bool_] | NDArray[np.float64], sets: NDArray[np.int64], *, confidence: float = 0.95
 ) -> tuple[float, float]:
     """Return Wilson's interval of a share of images that come in sets, with the effective number of images.

@@ -97,7 +97,7 @@ def unit_sums(influence: NDArray[np.float64], clusters: NDArray[np.int64] | None
     return sums[sums.any(axis=1)]
 
 
-def joint_p_value(
+def hotelling_p_value(
     estimate: ArrayLike, influence: ArrayLike, clusters: NDArray[np.int64] | None = None
 ) -> float:
     """Return the p-value of "every statistic is zero", by Hotelling's T² (Hotelling 1931).

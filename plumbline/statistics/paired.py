@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.bootstrap import Jackknife, coins_tossed, times_drawn
+from plumbline.statistics.bootstrap import Jackknife, bootstrap_weights, random_bits
 from plumbline.statistics.counts import count_table
 
 # Weights that exist at a time: few enough to stay in a core's cache, whatever the number of images.
@@ -135,7 +135,7 @@ def _resampled(columns: NDArray, resamples: int, rng: np.random.Generator) -> ND
     """Return (k, resamples) sums over as many units, drawn with replacement, as (k, u) columns have."""
 
     def weights(rows: int, units: int) -> NDArray[np.float32]:
-        return times_drawn(rows, units, rng=rng).astype(np.float32)
+        return bootstrap_weights(rows, units, rng=rng).astype(np.float32)
 
     return _products(columns, resamples, weights)
 
@@ -144,7 +144,7 @@ def _halved(columns: NDArray, permutations: int, rng: np.random.Generator) -> ND
     """Return (k, permutations) sums over the units that fair coins choose."""
 
     def coins(rows: int, units: int) -> NDArray[np.float32]:
-        return coins_tossed(rows, units, rng=rng).astype(np.float32)
+        return random_bits(rows, units, rng=rng).astype(np.float32)
 
     return _products(columns, permutations, coins)
 

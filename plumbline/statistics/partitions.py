@@ -308,7 +308,7 @@ A hundred times what rounding was seen to do; what is closer is summed again in 
 
 
 @dataclass(frozen=True)
-class Tails:
+class PermutationCounts:
     """How the difference of means compares with that of other partitions.
 
     Attributes
@@ -371,7 +371,7 @@ def standardised(columns: NDArray[np.float64]) -> Standardised:
     return Standardised(centred / np.where(deviation > 0, deviation, 1.0), deviation)
 
 
-def exact_tails(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> Tails:
+def exact_permutation(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> PermutationCounts:
     """Compare with every partition.
 
     Parameters
@@ -389,16 +389,16 @@ def exact_tails(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> Tails:
     below, above = count_subsets(centred, size, observed - slack, observed + slack)
     if sign < 0:
         above, below = below, above
-    return Tails(above, below, math.comb(n, size), True)
+    return PermutationCounts(above, below, math.comb(n, size), True)
 
 
-def random_tails(
+def random_permutation(
     columns: Standardised,
     mixtures: NDArray[np.float64],
     groups: list[NDArray[np.bool_]],
     sizes: list[int],
     blocks: Iterable[SubsetBlock],
-) -> list[Tails]:
+) -> list[PermutationCounts]:
     """Compare with random partitions: one matrix product for all columns, and for groups of like size.
 
     Sums are taken in single precision; those too close to the observed one to be told apart are taken again in double,
@@ -417,7 +417,7 @@ def random_tails(
 
     Returns
     -------
-    list of Tails
+    list of PermutationCounts
         One a group, over m + c columns.
     """
     values, scale, weights = _with_mixtures(columns, mixtures)
@@ -437,10 +437,11 @@ def random_tails(
                 more, less = _compare(block, place, sums, values, observed[g], slack[g], scale > 0)
                 above[g] += more
                 below[g] += less
-    return [
-        Tails(above[g], below[g], total, False) if sign > 0 else Tails(below[g], above[g], total, False)
-        for g, (_, sign) in enumerate(sides)
-    ]
+    counts = []
+    for g, (_, sign) in enumerate(sides):
+        more, less = (above[g], below[g]) if sign > 0 else (below[g], above[g])
+        counts.append(PermutationCounts(more, less, total, False))
+    return counts
 
 
 def smaller_size(in_a: NDArray[np.bool_]) -> int:
@@ -448,7 +449,7 @@ def smaller_size(in_a: NDArray[np.bool_]) -> int:
     return _smaller_side(in_a)[0]
 
 
-def takes_all(in_a: NDArray[np.bool_]) -> bool:
+def is_exact(in_a: NDArray[np.bool_]) -> bool:
     """Return whether the partitions of these sizes are few enough to compare with all of them."""
     return is_enumerable(len(in_a), smaller_size(in_a))
 

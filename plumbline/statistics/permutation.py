@@ -116,12 +116,12 @@ def permute_strata(
 # --- Is each group as often the one that is picked out of a set as any other? An exact test where sets
 # are picked from several times.
 
-MOST_WORK = 2_000_000_000
+MAX_ADDITIONS = 2_000_000_000
 """Additions of the exact test at most, some two seconds; beyond it the distribution is drawn."""
 _AT_ONCE = 4_000_000
 
 
-def dealt_sum_p_values(
+def exact_sum_p_values(
     amounts: ArrayLike, *, draws: int = 10_000, rng: np.random.Generator | None = None
 ) -> NDArray[np.float64]:
     """Return each group's p of "which group of a set has which amount is chance", two-sided and exact.
@@ -136,7 +136,7 @@ def dealt_sum_p_values(
     amounts : (s, g) int
         At least 0. Shares of a tie are made whole numbers by a common factor, which changes nothing.
     draws : int
-        Where the exact distribution would take more than `MOST_WORK` additions, so many sums are drawn instead.
+        Where the exact distribution would take more than `MAX_ADDITIONS` additions, so many sums are drawn instead.
     rng : Generator, optional
         For those; a fixed one by default.
 
@@ -159,7 +159,7 @@ def dealt_sum_p_values(
     observed = table.sum(axis=0)
     longest = int(table.max(axis=1).sum()) + 1
     kinds = max(len(np.unique(row)) for row in table)
-    if len(table) * longest * kinds > 2 * MOST_WORK:
+    if len(table) * longest * kinds > 2 * MAX_ADDITIONS:
         sums = _drawn_sums(table, draws, np.random.default_rng(0) if rng is None else rng)
         upper = np.array([1 + (sums >= each).sum() for each in observed]) / (1 + draws)
         lower = np.array([1 + (sums <= each).sum() for each in observed]) / (1 + draws)

@@ -98,7 +98,7 @@ def _sort_one(row: NDArray[np.float64], out: NDArray[np.int64]) -> None:
 # Images that come in sets have no such shortcut: there whole sets are drawn, and the ranking is walked by
 # weight.
 
-SET_RESAMPLES = 1_000
+CLUSTER_RESAMPLES = 1_000
 """Replicates at most where whole sets are drawn: each costs as much as its top of the ranking is long."""
 _DRAWN_AT_ONCE, _WALKED_AT_ONCE = 32, 64
 """Replicates of one step: few enough that its numbers stay in the cache of a core."""
@@ -241,7 +241,7 @@ def resample_group_totals(
     return totals
 
 
-def resample_top_counts_of_sets(
+def resample_top_counts_of_clusters(
     ranked: NDArray[np.integer],
     ranked_sets: NDArray[np.integer],
     weights: NDArray[np.integer],
@@ -397,9 +397,7 @@ def _two_sided(n: int, size: int, k: int) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=16)
-def top_counts_by_chance(
-    sizes: tuple[int, ...], k: int, *, permutations: int, seed: int
-) -> NDArray[np.int64]:
+def null_top_counts(sizes: tuple[int, ...], k: int, *, permutations: int, seed: int) -> NDArray[np.int64]:
     """Draw the groups' counts among the first k of random rankings: multivariate hypergeometric.
 
     Parameters

@@ -58,11 +58,11 @@ def estimate_table(
         return Estimate(value, interval.low, interval.high, reason=reasons.joined(interval.reason))
     p = p_value(value, statistic(permuted), alternative="greater" if parity == 0 else "less")
     if p > 1 - confidence:
-        interval = reaching_parity(parity, interval, percentile(replicates, confidence=confidence))
+        interval = extend_to_null(parity, interval, percentile(replicates, confidence=confidence))
     return Estimate(value, interval.low, interval.high, p=p, reason=reasons.joined(interval.reason))
 
 
-def reaching_parity(parity: float, interval: Interval, wider: Interval) -> Interval:
+def extend_to_null(parity: float, interval: Interval, wider: Interval) -> Interval:
     """Widen an interval to parity and the percentile ends; leave it where those are undefined."""
     if np.isnan(wider.low):
         return interval

@@ -17,7 +17,7 @@ from plumbline.metrics import (
     template_shift,
 )
 from plumbline.metrics.robustness.calibration import EDGES, mass_differences
-from plumbline.statistics.jackknife import joint_p_value
+from plumbline.statistics.jackknife import hotelling_p_value
 
 
 def nominal_range(trials, share=0.95):
@@ -205,9 +205,9 @@ def test_joint_test_is_hotellings():
     mean = rows.mean(axis=0)
     squared = 25 * mean @ np.linalg.inv(np.cov(rows.T)) @ mean
     expected = stats.f.sf(squared * (25 - 3) / (3 * 24), 3, 22)
-    assert joint_p_value(mean, (rows - mean) / 25) == pytest.approx(expected)
+    assert hotelling_p_value(mean, (rows - mean) / 25) == pytest.approx(expected)
     doubled, sets = np.repeat(rows, 2, axis=0), np.repeat(np.arange(25), 2)
-    assert joint_p_value(mean, (doubled - mean) / 50, sets) == pytest.approx(expected)
+    assert hotelling_p_value(mean, (doubled - mean) / 50, sets) == pytest.approx(expected)
 
 
 # --- calibration

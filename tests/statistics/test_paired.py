@@ -7,7 +7,7 @@ from scipy import stats
 from plumbline.errors import MetricError
 from plumbline.statistics import bca, resample_tables
 from plumbline.statistics.bootstrap import jackknife_tables
-from plumbline.statistics.clusters import resample_sets
+from plumbline.statistics.clusters import resample_clusters
 from plumbline.statistics.intervals import bca_p_value
 from plumbline.statistics.paired import draw_answers, leave_one_out, row_major
 from plumbline.statistics.permutation import p_value
@@ -85,7 +85,7 @@ def test_sets_are_drawn_whole(images):
     for column, row in enumerate(columns):
         for i in np.flatnonzero(row & (groups >= 0)):
             tables[sets[i], column, groups[i]] += 1
-    slow = resample_sets(tables, resamples=4000, rng=np.random.default_rng(2)).reshape(4000, -1).T
+    slow = resample_clusters(tables, resamples=4000, rng=np.random.default_rng(2)).reshape(4000, -1).T
     fast = drawn(images, clusters=sets)
     joined = np.concatenate([fast.resampled, fast.resampled_sizes[None]]).reshape(9, -1)
     # Variances are some tens: the whole set moves.

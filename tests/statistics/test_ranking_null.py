@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.statistics.rankings import top_count_p_values, top_counts_by_chance
+from plumbline.statistics.rankings import null_top_counts, top_count_p_values
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_p_is_fishers():
 
 def test_tops_by_chance_are_multivariate_hypergeometric():
     sizes, k = (3, 4, 5), 4
-    drawn = top_counts_by_chance(sizes, k, permutations=20_000, seed=0)
+    drawn = null_top_counts(sizes, k, permutations=20_000, seed=0)
     assert (drawn.sum(axis=1) == k).all()
     law = stats.multivariate_hypergeom(list(sizes), k)
     values, times = np.unique(drawn, axis=0, return_counts=True)
@@ -46,4 +46,4 @@ def test_tops_by_chance_are_multivariate_hypergeometric():
     assert expected.sum() == pytest.approx(1, abs=1e-9)
     assert stats.chisquare(times, expected * 20_000).pvalue > 1e-4
     # Drawn once for all prompts and encoders.
-    assert top_counts_by_chance(sizes, k, permutations=20_000, seed=0) is drawn
+    assert null_top_counts(sizes, k, permutations=20_000, seed=0) is drawn

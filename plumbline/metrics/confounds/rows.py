@@ -26,7 +26,7 @@ from plumbline.metrics.confounds.slopes import (
 )
 from plumbline.metrics.family import Measure, MetricFamily, MetricSettings, MetricTraits
 from plumbline.metrics.perception import VALENCES, valence_words
-from plumbline.statistics.clusters import cluster_codes, few_sets_reason
+from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.reasons import joined
 
 
@@ -59,9 +59,9 @@ class VariedFaces:
     in_sets: bool
 
     @property
-    def few_sets(self) -> str | None:
+    def few_clusters(self) -> str | None:
         """Return what to say of few sets."""
-        return few_sets_reason(self.sets) if self.in_sets else None
+        return few_clusters_reason(self.sets) if self.in_sets else None
 
     @property
     def dimensions(self) -> list[str]:
@@ -170,7 +170,7 @@ def level_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> list
                         "ci_low": value - curve.widening * (value - float(found.ci_low[i])),
                         "ci_high": value + curve.widening * (float(found.ci_high[i]) - value),
                         "n": int(found.n[i]),
-                        "reason": joined(found.reasons[i], faces.few_sets, small),
+                        "reason": joined(found.reasons[i], faces.few_clusters, small),
                     }
                 )
     return rows
@@ -247,7 +247,7 @@ def _definitions(
     of = f"the {words} words of an image" + (" and the images of a set" if faces.in_sets else "")
     notes = {
         "ols": f"interval takes {of} for independent",
-        "cluster": faces.few_sets,
+        "cluster": faces.few_clusters,
         "level_means": f"a line through {len(each)} means",
     }
     return [
@@ -320,7 +320,7 @@ def change_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> lis
         sizes = {n: np.abs(outcome[p[:, 0]] - outcome[p[:, 1]]).mean(axis=1) for n, p in pairs.items()}
         for definition in ("ttest", "cluster"):
             in_sets = definition == "cluster"
-            note = faces.few_sets if in_sets else "interval takes pairs of images for independent"
+            note = faces.few_clusters if in_sets else "interval takes pairs of images for independent"
             found = {
                 n: _Changes(size, faces.sets[pairs[n][:, 0]] if in_sets else None)
                 for n, size in sizes.items()

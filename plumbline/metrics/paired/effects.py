@@ -17,7 +17,7 @@ from plumbline.concurrency import side_by_side
 from plumbline.digests import digest_bytes, digest_json
 from plumbline.metrics.disparities import skew_sums, undefined_pairs_reason
 from plumbline.metrics.family import MetricSettings
-from plumbline.statistics.clusters import few_sets_reason
+from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.intervals import Interval, bca, bca_p_value
 from plumbline.statistics.paired import AnswerDraws, LeftOut, draw_answers, leave_one_out
@@ -467,7 +467,7 @@ def _view_rows(
             for reading in readings:
                 effect = drawn.effect(pair, each, reading, left, names, settings.confidence)
                 reasons = (left_out, drawn.undefined(pair, each, reading, names), small)
-                reason = joined(*reasons, few_sets_reason(answers.clusters), effect.reason)
+                reason = joined(*reasons, few_clusters_reason(answers.clusters), effect.reason)
                 row = dict(each.columns) | vars(effect) | {"reason": reason, "n": int(sizes.sum())}
                 row |= {"metric": reading.metric, "definition": reading.definition}
                 found.append(((number, place), row))

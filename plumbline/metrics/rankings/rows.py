@@ -27,20 +27,20 @@ from plumbline.metrics.rankings.ndkl import (
     ndkl_without_one,
     ndkl_without_sets,
 )
-from plumbline.statistics.clusters import FEW_SETS, cluster_codes, deal_groups, few_sets_reason
+from plumbline.statistics.clusters import FEW_CLUSTERS, cluster_codes, few_clusters_reason, permute_labels
 from plumbline.statistics.groups import AUDITED_ATTRIBUTES, Groups, attribute_groups
 from plumbline.statistics.intervals import Intervals, acceleration, bca_intervals, wilson
 from plumbline.statistics.jackknife import t_intervals
 from plumbline.statistics.rankings import (
-    SET_RESAMPLES,
+    CLUSTER_RESAMPLES,
     leave_one_out_top_counts,
+    null_top_counts,
     rank_order,
     resample_group_totals,
     resample_top_counts,
-    resample_top_counts_of_sets,
+    resample_top_counts_of_clusters,
     top_count_p_values,
     top_counts,
-    top_counts_by_chance,
     top_draws,
 )
 from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
@@ -174,7 +174,7 @@ def sample_top(
         totals = resample_group_totals(codes, resampled, draws, n_groups=g, rng=rng)
     left, left_totals, images = leave_one_out_top_counts(codes, k=k, n_groups=g)
     sizes = tuple(ranked.sizes.tolist())
-    chance = top_counts_by_chance(sizes, k, permutations=settings.permutations, seed=settings.seed)
+    chance = null_top_counts(sizes, k, permutations=settings.permutations, seed=settings.seed)
     return TopSample(
         k=k,
         sizes=ranked.sizes,
@@ -201,7 +201,7 @@ def _sample_top_of_sets(
     own = np.unique(sets, return_inverse=True)[1]
     of_set, of_block = _set_table(own, ranked), _set_table(blocks, ranked)
     rng = generator(settings.seed, *labels, "bootstrap")
-    resamples = min(settings.resamples, SET_RESAMPLES)
+    resamples = min(settings.resamples, CLUSTER_RESAMPLES)
     drawn = rng.multinomial(len(of_set), np.full(len(of_set), 1 / len(of_set)), size=resamples)
     # What holds fewer than k images cannot be ranked.
     drawn = drawn[(drawn @ of_set).sum(axis=1) >= k]
@@ -215,9 +215,9 @@ def _sample_top_of_sets(
         k=k,
         sizes=ranked.sizes,
         counts=counts,
-        resampled=resample_top_counts_of_sets(codes, own[ranked.order], drawn, k=k, n_groups=g),
+        resampled=resample_top_counts_of_clusters(codes, own[ranked.order], drawn, k=k, n_groups=g),
         totals=(drawn @ of_set).T[None],
-        left=resample_top_counts_of_sets(codes, blocks[ranked.order], without, k=k, n_groups=g).astype(
+        left=resample_top_counts_of_clusters(codes, blocks[ranked.order], without, k=k, n_groups=g).astype(
             np.int64
         ),
         left_totals=(without @ of_block).T[None],
@@ -237,7 +237,7 @@ def _set_table(sets: NDArray[np.int64], ranked: RankedGroups) -> NDArray[np.int6
 def set_blocks(sets: NDArray[np.int64], *, rankings: int) -> NDArray[np.int64]:
     """Return the block of each image, (n,): what is left out as a whole. A set, or where sets are many, several."""
     own = np.unique(sets, return_inverse=True)[1]
-    most = max(FEW_SETS, min(MOST_BLOCKS, MOST_WALKED // max(rankings * len(own), 1)))
+    most = max(FEW_CLUSTERS, min(MOST_BLOCKS, MOST_WALKED // max(rankings * len(own), 1)))
     return own % min(int(own.max()) + 1, most)
 
 
@@ -257,7 +257,7 @@ def deal_in_sets(
     dealt = np.empty((permutations, len(groups)), dtype=np.uint8 if groups.max() < 256 else np.uint16)
     for start in range(0, permutations, 50):
         rows = dealt[start : start + 50]
-        rows[:] = deal_groups(groups, sets, permutations=len(rows), rng=rng)
+        rows[:] = permute_labels(groups, sets, permutations=len(rows), rng=rng)
     return dealt
 
 
@@ -621,7 +621,7 @@ def _top_rows(ranking: Ranking) -> list[Row]:
 def _skew_rows(ranking: Ranking, top: TopSample, found: Estimates, desired: Desired) -> list[Row]:
     rows: list[Row] = []
     sizes = ranking.ranked.sizes
-    few = few_sets_reason(ranking.ranked.sets)
+    few = few_clusters_reason(ranking.ranked.sets)
     small = [group_size_reason(int(size), ranking.settings.min_group) for size in sizes]
     shares = equal_shares(len(sizes))
     for i, j in np.ndindex(found.value.shape):
@@ -640,7 +640,7 @@ def _skew_rows(ranking: Ranking, top: TopSample, found: Estimates, desired: Desi
 
 def _max_rows(ranking: Ranking, found: Estimates, desired: Desired) -> list[Row]:
     rows: list[Row] = []
-    few = few_sets_reason(ranking.ranked.sets)
+    few = few_clusters_reason(ranking.ranked.sets)
     for i in range(len(found.value)):
         row = _row(ranking, i, found, i, metric="max_skew_at_k", definition=desired)
         reason = joined(ranking.small, few, _interval_reason(found, i))
@@ -651,7 +651,7 @@ def _max_rows(ranking: Ranking, found: Estimates, desired: Desired) -> list[Row]
 def _whole_rows(ranking: Ranking) -> list[Row]:
     """Return the rows of NDKL."""
     rows: list[Row] = []
-    few = few_sets_reason(ranking.ranked.sets)
+    few = few_clusters_reason(ranking.ranked.sets)
     for desired, chosen in _chosen(ranking):
         ranked = ranking.ranked.only(chosen)
         found = ndkl_estimates(ranked, desired, settings=ranking.settings)

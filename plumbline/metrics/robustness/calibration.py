@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.clusters import wilson_of_sets
+from plumbline.statistics.clusters import cluster_wilson
 from plumbline.statistics.counts import shares
 from plumbline.statistics.intervals import wilson
 
@@ -123,7 +123,7 @@ def calibration(
 def _ends(
     bins: list[tuple[NDArray[np.bool_], NDArray[np.int64]]], confidence: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    ends = [wilson_of_sets(hit, sets, confidence=confidence) for hit, sets in bins]
+    ends = [cluster_wilson(hit, sets, confidence=confidence) for hit, sets in bins]
     return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.jackknife import joint_p_value, standard_errors, t_intervals, unit_sums
+from plumbline.statistics.jackknife import hotelling_p_value, standard_errors, t_intervals, unit_sums
 
 _NO_INTERVAL = "no interval: fewer than two independent images that differ"
 
@@ -202,7 +202,7 @@ def template_shift(
     value = float(abs(mean[largest]))
     # The pairs with the first template span all others.
     basis = values.shape[1] - 1
-    p = joint_p_value(mean[:basis], (apart[:, :basis] - mean[:basis]) / n, clusters)
+    p = hotelling_p_value(mean[:basis], (apart[:, :basis] - mean[:basis]) / n, clusters)
     low, high, reason = _interval(np.abs(mean), errors, largest, units, p, confidence, "templates")
     return TemplateShift(value, low, high, p, pairs[largest], n, reason)
 
@@ -269,7 +269,7 @@ def gap_of_codes(
     # Of many pairs of groups the errors follow from the covariance of the means: no column a pair.
     spread = sums.T @ sums * (units / (units - 1) if units > 1 else np.nan)
     error = np.sqrt([max(0.0, spread[a, a] + spread[b, b] - 2 * spread[a, b]) for a, b in pairs])
-    p = joint_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
+    p = hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
     low, high, reason = _interval(apart, error, int(apart.argmax()), units, p, confidence, "groups")
     ends = (names[seen[lowest]], names[seen[highest]])
     return BiasGap(float(mean[highest] - mean[lowest]), low, high, p, ends, n, reason)

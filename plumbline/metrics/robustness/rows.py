@@ -26,7 +26,7 @@ from plumbline.metrics.robustness.directional_bias import (
     template_shift,
 )
 from plumbline.metrics.robustness.template_agreement import rank_agreement
-from plumbline.statistics.clusters import cluster_codes, few_sets_reason
+from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
 
@@ -172,7 +172,7 @@ def _bias_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[R
         found = bias_over_images(delta[mask], clusters=sets, confidence=settings.confidence)
         small = group_size_reason(found.n, settings.min_group) if named else None
         common = _common(cell, task, metric="directional_bias", n=found.n, **named)
-        common["reason"] = joined(small or found.reason, few_sets_reason(sets))
+        common["reason"] = joined(small or found.reason, few_clusters_reason(sets))
         for i, template in enumerate(task.suite.templates):
             for statistic, value, ends in (
                 ("estimate", found.mean, found.mean_interval),
@@ -185,7 +185,7 @@ def _bias_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[R
 
 def _gap_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[Row]:
     """Return the largest difference between groups of the mean of Δ, by template."""
-    rows, few = [], few_sets_reason(task.sets)
+    rows, few = [], few_clusters_reason(task.sets)
     for groups in task.groups:
         sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.names))
         if np.count_nonzero(sizes) < 2:
@@ -219,7 +219,7 @@ def _shift_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[
         rows.append(
             _common(cell, task, metric="template_shift", **named)
             | {"value": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high, "p": found.p}
-            | {"n": found.n, "reason": joined(between, small, found.reason, few_sets_reason(sets))}
+            | {"n": found.n, "reason": joined(between, small, found.reason, few_clusters_reason(sets))}
         )
     return rows
 
@@ -234,8 +234,8 @@ def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) ->
         found = calibration(delta, harmful, clusters=task.sets, confidence=settings.confidence)
         common = _common(cell, task, definition=definition, probe=task.suite.templates[0])
         common["attribute"] = BINNED
-        rows += _bin_rows(common, found, few_sets_reason(task.sets), settings)
-        rows += _summary_rows(common, found, few_sets_reason(task.sets), settings)
+        rows += _bin_rows(common, found, few_clusters_reason(task.sets), settings)
+        rows += _summary_rows(common, found, few_clusters_reason(task.sets), settings)
     return rows
 
 

@@ -34,7 +34,7 @@ from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import cell_effects
 from plumbline.metrics.paired.effects import SideNames
 from plumbline.provenance.diff.tables import FLIP_SCHEMA
-from plumbline.statistics.cluster_changes import paired_set_changes
+from plumbline.statistics.cluster_changes import paired_cluster_changes
 from plumbline.statistics.seeds import generator
 
 OLD_AND_NEW = SideNames("new", "old", "the {} side", " and the ")
@@ -142,7 +142,7 @@ def change_row(
     """
     pairs = found.drop_nulls(["old", "new"])
     old, new = (pairs[name].to_numpy() for name in ("old", "new"))
-    change = paired_set_changes(
+    change = paired_cluster_changes(
         old,
         new,
         codes(pairs["unit"]),

@@ -13,15 +13,15 @@ from plumbline.statistics.bootstrap import Jackknife
 from plumbline.statistics.cluster_bootstrap import (
     SetEstimate,
     WeightedQuantile,
-    drawn_times,
-    fair_coins,
+    bit_blocks,
+    cluster_mean,
+    cluster_quantile,
+    cluster_summaries,
     group_means,
     group_quantiles,
-    set_mean,
-    set_quantile,
-    set_summaries,
+    weight_blocks,
 )
-from plumbline.statistics.cluster_changes import paired_set_changes
+from plumbline.statistics.cluster_changes import paired_cluster_changes
 from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.intervals import bca, percentile
 
@@ -63,27 +63,27 @@ def test_a_weighted_quantile_is_that_of_the_repeated_values(n, share):
 def test_draws_are_as_many_sets_as_there_are_in_blocks_of_bounded_size(monkeypatch):
     monkeypatch.setattr(set_draws, "_AT_ONCE", 70)
     strata = np.array([0, 0, 0, 1, 1, 2, 0, 1, 2, 2])
-    blocks = list(drawn_times(10, resamples=25, rng=rng(), strata=strata))
+    blocks = list(weight_blocks(10, resamples=25, rng=rng(), strata=strata))
     assert [len(block) for block in blocks] == [7, 7, 7, 4]
     for stratum in range(3):
         assert (np.concatenate(blocks)[:, strata == stratum].sum(axis=1) == (strata == stratum).sum()).all()
-    coins = np.concatenate(list(fair_coins(10, draws=200, rng=rng())))
+    coins = np.concatenate(list(bit_blocks(10, draws=200, rng=rng())))
     assert coins.shape == (200, 10) and set(np.unique(coins)) == {0, 1} and 0.4 < coins.mean() < 0.6
 
 
 def test_mean_and_quantile_are_those_of_gathered_sets():
     values, own = people(30, 3, rng())
     values, own = values[:-2], own[:-2]  # one set is smaller
-    times = np.concatenate(list(drawn_times(30, resamples=500, rng=rng(1))))
+    times = np.concatenate(list(weight_blocks(30, resamples=500, rng=rng(1))))
     samples = [repeated(values, own, row) for row in times]
     left = np.array([values[own != s].mean() for s in range(30)])
     acceleration = Jackknife(values=left[None], counts=np.ones((1, 30), dtype=int)).acceleration
     slow = bca(values.mean(), [s.mean() for s in samples], acceleration=acceleration)
-    fast = set_mean(values, own, rng=rng(1), **BOOT)
+    fast = cluster_mean(values, own, rng=rng(1), **BOOT)
     assert (fast.value, fast.n, fast.p, fast.reason) == (pytest.approx(values.mean()), 30, None, None)
     assert (fast.ci_low, fast.ci_high) == pytest.approx((slow.low, slow.high), abs=1e-12)
     slow = percentile([np.quantile(s, 0.9) for s in samples])
-    fast = set_quantile(values, own, share=0.9, rng=rng(1), **BOOT)
+    fast = cluster_quantile(values, own, share=0.9, rng=rng(1), **BOOT)
     assert (fast.value, fast.ci_low, fast.ci_high) == pytest.approx(
         (np.quantile(values, 0.9), slow.low, slow.high), abs=1e-12
     )
@@ -91,18 +91,18 @@ def test_mean_and_quantile_are_those_of_gathered_sets():
 
 def test_columns_asked_for_at_once_are_as_asked_for_one_by_one():
     values, own = people(25, 3, rng())
-    both = set_summaries(np.stack([values, values**2], axis=1), own, share=0.9, rng=rng(2), **BOOT)
+    both = cluster_summaries(np.stack([values, values**2], axis=1), own, share=0.9, rng=rng(2), **BOOT)
     for column, found in zip((values, values**2), both):
-        mean = set_mean(column, own, rng=rng(2), **BOOT)
+        mean = cluster_mean(column, own, rng=rng(2), **BOOT)
         assert (found.mean.ci_low, found.mean.ci_high) == pytest.approx((mean.ci_low, mean.ci_high))
-        assert found.quantile == set_quantile(column, own, share=0.9, rng=rng(2), **BOOT)
+        assert found.quantile == cluster_quantile(column, own, share=0.9, rng=rng(2), **BOOT)
 
 
 def test_neither_row_order_nor_names_of_sets_matter():
     values, own = people(25, 3, rng())
     order = rng(3).permutation(len(values))
-    first = set_summaries(values, own, share=0.9, rng=rng(2), **BOOT)[0]
-    second = set_summaries(values[order], own[order] * 7 + 100, share=0.9, rng=rng(2), **BOOT)[0]
+    first = cluster_summaries(values, own, share=0.9, rng=rng(2), **BOOT)[0]
+    second = cluster_summaries(values[order], own[order] * 7 + 100, share=0.9, rng=rng(2), **BOOT)[0]
     for one, other in zip(first, second):
         assert (other.value, other.ci_low, other.ci_high) == pytest.approx(
             (one.value, one.ci_low, one.ci_high)
@@ -110,13 +110,13 @@ def test_neither_row_order_nor_names_of_sets_matter():
 
 
 def test_what_cannot_be_said_is_nan_with_the_reason():
-    none = set_mean([], [], rng=rng(), **BOOT)
+    none = cluster_mean([], [], rng=rng(), **BOOT)
     assert np.isnan(none.value) and none.n == 0 and none.reason == "undefined: no values"
-    one = set_quantile([1.0, 2.0], [5, 5], share=0.5, rng=rng(), **BOOT)
+    one = cluster_quantile([1.0, 2.0], [5, 5], share=0.5, rng=rng(), **BOOT)
     assert one.value == 1.5 and np.isnan(one.ci_low) and one.reason == "no interval: only one set"
-    alike = set_mean(np.ones(60), np.arange(60), rng=rng(), **BOOT)
+    alike = cluster_mean(np.ones(60), np.arange(60), rng=rng(), **BOOT)
     assert alike.value == 1 and np.isnan(alike.ci_high) and "do not vary" in alike.reason
-    few = set_mean(rng().random(9), np.arange(9) // 3, rng=rng(), **BOOT)
+    few = cluster_mean(rng().random(9), np.arange(9) // 3, rng=rng(), **BOOT)
     assert few.reason.startswith("interval from only 3 sets")
     assert few.columns("first")["reason"].startswith("first; interval from only 3 sets")
     assert SetEstimate(1.0, 0.0, 2.0, 3, None, None).columns()["reason"] is None
@@ -126,26 +126,28 @@ def test_what_cannot_be_said_is_nan_with_the_reason():
 def test_a_quantile_with_few_sets_beyond_it_says_so(sets, share, beyond):
     said = f"interval of a quantile with only about {beyond} of {sets} sets beyond it"
     values, own = people(sets, 2, rng())
-    both = set_summaries(values, own, share=share, rng=rng(), **BOOT)[0]
+    both = cluster_summaries(values, own, share=share, rng=rng(), **BOOT)[0]
     assert both.quantile.reason == said and both.mean.reason is None
     groups = group_quantiles(values, np.zeros(len(own), int), own, share=share, n_groups=1, rng=rng(), **BOOT)
     assert groups[0].reason == said
-    change = paired_set_changes(values, values**2, own, share=share, permutations=20, rng=rng(), **BOOT)
+    change = paired_cluster_changes(values, values**2, own, share=share, permutations=20, rng=rng(), **BOOT)
     assert change.reason == said
     values, own = people(100, 2, rng())
-    assert set_quantile(values, own, share=share, rng=rng(), **BOOT).reason is None
+    assert cluster_quantile(values, own, share=share, rng=rng(), **BOOT).reason is None
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: set_mean([1.0, np.nan], [0, 1], rng=rng(), **BOOT), "nan"),
-        (lambda: set_mean([1.0], [0, 1], rng=rng(), **BOOT), "same rows"),
-        (lambda: set_mean([1.0], [0], resamples=0, rng=rng()), "resamples"),
+        (lambda: cluster_mean([1.0, np.nan], [0, 1], rng=rng(), **BOOT), "nan"),
+        (lambda: cluster_mean([1.0], [0, 1], rng=rng(), **BOOT), "same rows"),
+        (lambda: cluster_mean([1.0], [0], resamples=0, rng=rng()), "resamples"),
         (lambda: group_means([1.0], [2], [0], n_groups=2, rng=rng(), **BOOT), "group"),
         (lambda: group_gap([1.0], [0], [0], n_groups=2, permutations=0, rng=rng(), **BOOT), "permutation"),
         (
-            lambda: paired_set_changes([1.0], [1.0, 2], [0], share=None, permutations=9, rng=rng(), **BOOT),
+            lambda: paired_cluster_changes(
+                [1.0], [1.0, 2], [0], share=None, permutations=9, rng=rng(), **BOOT
+            ),
             "pairs",
         ),
     ],
@@ -174,7 +176,7 @@ def test_a_paired_change_is_tested_by_swapping_whole_sets(share):
         swapped.append(statistic(np.where(swap, after, before), np.where(swap, before, after)))
     value = statistic(before, after)
     exact = (np.abs(swapped) >= abs(value) - 1e-12).mean()
-    found = paired_set_changes(
+    found = paired_cluster_changes(
         before, after, own, share=share, resamples=500, permutations=20_000, rng=rng(), confidence=0.95
     )
     assert found.value == pytest.approx(value, abs=1e-12) and found.n == 8
@@ -188,8 +190,8 @@ def test_a_paired_change_of_a_quantile_is_drawn_on_both_sides_at_once():
     draw = rng(4)
     before, own = people(40, 3, draw)
     after = before * 0.8
-    found = paired_set_changes(before, after, own, share=0.9, rng=rng(7), **PAIRED)
-    times = np.concatenate(list(drawn_times(40, resamples=500, rng=rng(7))))
+    found = paired_cluster_changes(before, after, own, share=0.9, rng=rng(7), **PAIRED)
+    times = np.concatenate(list(weight_blocks(40, resamples=500, rng=rng(7))))
     slow = [
         np.quantile(repeated(after, own, t), 0.9) - np.quantile(repeated(before, own, t), 0.9) for t in times
     ]
@@ -201,7 +203,7 @@ def test_a_paired_change_of_a_quantile_is_drawn_on_both_sides_at_once():
 @pytest.mark.parametrize("share", [None, 0.9])
 def test_no_change_is_exactly_none(share):
     values, own = people(30, 3, rng())
-    found = paired_set_changes(values, values, own, share=share, rng=rng(), **PAIRED)
+    found = paired_cluster_changes(values, values, own, share=share, rng=rng(), **PAIRED)
     assert (found.value, found.p) == (0.0, 1.0) and "do not vary" in found.reason
 
 
@@ -213,7 +215,7 @@ def test_group_means_where_sets_are_of_one_group_are_those_of_each_alone():
     found = group_means(values, groups, own, n_groups=3, rng=rng(), **BOOT)
     for group in (0, 1):
         inside = groups == group
-        alone = set_mean(values[inside], own[inside], resamples=4000, rng=rng())
+        alone = cluster_mean(values[inside], own[inside], resamples=4000, rng=rng())
         assert found[group].value == pytest.approx(alone.value) and found[group].n == 30
         width = alone.ci_high - alone.ci_low
         assert found[group].ci_low == pytest.approx(alone.ci_low, abs=0.12 * width)
@@ -226,7 +228,7 @@ def test_group_means_and_quantiles_of_mixed_sets_are_drawn_with_their_sets():
     own = np.repeat(np.arange(25), 6)
     groups = np.tile([0, 0, 1, 1, 2, -1], 25)
     values = draw.normal(size=25)[own] + draw.normal(size=len(own)) / 3
-    times = np.concatenate(list(drawn_times(25, resamples=500, rng=rng(1))))
+    times = np.concatenate(list(weight_blocks(25, resamples=500, rng=rng(1))))
     quantiles = group_quantiles(values, groups, own, share=0.9, n_groups=3, rng=rng(1), **BOOT)
     means = group_means(values, groups, own, n_groups=3, rng=rng(1), **BOOT)
     for group in range(3):
@@ -300,8 +302,8 @@ def covered(worlds, sets, *, resamples=400):
     held = np.zeros(3)
     for _ in range(worlds):
         values, own = people(sets, 3, draw)
-        mean, quantile = set_summaries(values, own, share=0.9, resamples=resamples, rng=draw)[0]
-        change = paired_set_changes(
+        mean, quantile = cluster_summaries(values, own, share=0.9, resamples=resamples, rng=draw)[0]
+        change = paired_cluster_changes(
             values, values * draw.uniform(0.6, 1, sets)[own], own, share=None, resamples=resamples,
             permutations=1, rng=draw,
         )  # fmt: skip
@@ -328,7 +330,7 @@ def test_a_paired_change_of_a_quantile_keeps_its_level():
         swap = draw.random(60) < 0.5
         other = before * draw.uniform(0.5, 1.5, 60)[own]
         sides = np.where(swap[own], before, other), np.where(swap[own], other, before)
-        found = paired_set_changes(*sides, own, share=0.9, resamples=300, permutations=300, rng=draw)
+        found = paired_cluster_changes(*sides, own, share=0.9, resamples=300, permutations=300, rng=draw)
         rejected += found.p <= 0.05
     assert rejected / 600 < 0.07
 

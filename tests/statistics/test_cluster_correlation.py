@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.statistics.cluster_changes import set_correlation, unit_correlation
+from plumbline.statistics.cluster_changes import cluster_correlation, unit_correlation
 
 
 def pairs(sets, draw, *, slope=0.6):
@@ -19,7 +19,7 @@ def pairs(sets, draw, *, slope=0.6):
 def test_values_are_those_of_scipy_with_ties_too(kind, oracle):
     x, y, own = pairs(50, np.random.default_rng(0))
     x = np.round(x)
-    found = set_correlation(x, y, own, kind=kind, rng=np.random.default_rng(1))
+    found = cluster_correlation(x, y, own, kind=kind, rng=np.random.default_rng(1))
     assert found.value == pytest.approx(oracle(x, y).statistic, abs=1e-12) and found.n == 50
     assert -1 < found.ci_low < found.value < found.ci_high < 1 and found.p is None
 
@@ -31,21 +31,23 @@ def test_intervals_hold_the_truth_and_rows_taken_for_independent_would_not(kind)
     truth = (stats.pearsonr if kind == "pearson" else stats.spearmanr)(x, y).statistic
     for _ in range(150):
         x, y, own = pairs(60, draw)
-        found = set_correlation(x, y, own, kind=kind, rng=draw)
+        found = cluster_correlation(x, y, own, kind=kind, rng=draw)
         held += found.ci_low <= truth <= found.ci_high
-        alone = set_correlation(x, y, np.arange(len(x)), kind=kind, rng=draw)
+        alone = cluster_correlation(x, y, np.arange(len(x)), kind=kind, rng=draw)
         naive += alone.ci_low <= truth <= alone.ci_high
     assert held >= 0.9 * 150 and naive < held
 
 
 def test_what_cannot_be_said():
     rng, x = np.random.default_rng(0), np.arange(30.0)
-    assert "does not vary" in set_correlation(x, np.ones(30), np.arange(30), kind="pearson", rng=rng).reason
-    same = set_correlation(x, 2 * x, np.arange(30), kind="pearson", rng=rng)
+    assert (
+        "does not vary" in cluster_correlation(x, np.ones(30), np.arange(30), kind="pearson", rng=rng).reason
+    )
+    same = cluster_correlation(x, 2 * x, np.arange(30), kind="pearson", rng=rng)
     assert same.value == pytest.approx(1) and np.isnan(same.ci_low) and "agree exactly" in same.reason
-    few = set_correlation(rng.random(6), rng.random(6), [0, 0, 0, 1, 1, 1], kind="pearson", rng=rng)
+    few = cluster_correlation(rng.random(6), rng.random(6), [0, 0, 0, 1, 1, 1], kind="pearson", rng=rng)
     assert np.isnan(few.ci_low) and "too few sets" in few.reason
-    none = set_correlation([], [], [], kind="spearman", rng=rng)
+    none = cluster_correlation([], [], [], kind="spearman", rng=rng)
     assert np.isnan(none.value) and none.n == 0 and none.reason
 
 

@@ -10,12 +10,12 @@ from plumbline.errors import MetricError
 from plumbline.statistics import count_table, wilson
 from plumbline.statistics.clusters import (
     cluster_codes,
-    few_sets_reason,
-    jackknife_sets,
-    permute_sets,
-    resample_sets,
-    set_tables,
-    wilson_of_sets,
+    cluster_tables,
+    cluster_wilson,
+    few_clusters_reason,
+    jackknife_clusters,
+    permute_clusters,
+    resample_clusters,
 )
 from plumbline.statistics.intervals import mean_of_proportions
 from plumbline.statistics.jackknife import standard_errors, t_intervals
@@ -44,14 +44,14 @@ def test_codes_of_sets():
     assert (
         codes[0] == codes[3] and len(set(codes.tolist())) == 4 and sorted(set(codes.tolist())) == [0, 1, 2, 3]
     )
-    assert few_sets_reason(codes) == "interval from only 4 sets"
-    assert few_sets_reason(np.arange(20)) is None and few_sets_reason(None) is None
+    assert few_clusters_reason(codes) == "interval from only 4 sets"
+    assert few_clusters_reason(np.arange(20)) is None and few_clusters_reason(None) is None
 
 
 def test_drawing_sets_equals_gathering_their_images():
     rng = np.random.default_rng(0)
     group, outcome, member = people(12, rng, groups=(0, 1, 1))
-    fast = resample_sets(set_tables(group, outcome, member, **SHAPE), resamples=4000, rng=rng)
+    fast = resample_clusters(cluster_tables(group, outcome, member, **SHAPE), resamples=4000, rng=rng)
     slow = []
     for _ in range(4000):
         drawn = rng.integers(0, 12, 12)
@@ -67,7 +67,7 @@ def test_drawing_sets_equals_gathering_their_images():
 def test_leaving_a_set_out():
     rng = np.random.default_rng(1)
     group, outcome, member = people(9, rng)
-    left = jackknife_sets(set_tables(group, outcome, member, **SHAPE), gap)
+    left = jackknife_clusters(cluster_tables(group, outcome, member, **SHAPE), gap)
     for s in range(9):
         rest = member != s
         assert left.values[0, s] == pytest.approx(gap(count_table(group[rest], outcome[rest], **SHAPE)))
@@ -79,7 +79,7 @@ def test_labels_are_shuffled_within_sets_and_sets_where_each_is_of_one_group():
     group, outcome, member = people(30, rng, groups=(0, 1, 1))
     order = rng.permutation(len(group))
     group, outcome, member = group[order], outcome[order], member[order]
-    drawn = permute_sets(group, outcome, member, **SHAPE, permutations=3000, rng=rng)
+    drawn = permute_clusters(group, outcome, member, **SHAPE, permutations=3000, rng=rng)
     table = count_table(group, outcome, **SHAPE)
     assert (drawn.sum(axis=1) == table.sum(axis=0)).all() and (drawn.sum(axis=2) == table.sum(axis=1)).all()
     slow = []
@@ -95,7 +95,7 @@ def test_labels_are_shuffled_within_sets_and_sets_where_each_is_of_one_group():
     whole = np.repeat([0, 1], 15).repeat(4)
     sets = np.repeat(np.arange(30), 4)
     hits = np.repeat(rng.integers(0, 2, 30), 4)  # all images of a set agree
-    moved = permute_sets(whole, hits, sets, **SHAPE, permutations=500, rng=rng)
+    moved = permute_clusters(whole, hits, sets, **SHAPE, permutations=500, rng=rng)
     assert (moved % 4 == 0).all() and len(np.unique(moved[:, 0, 0])) > 3
 
 
@@ -106,7 +106,7 @@ def test_p_is_uniform_under_no_difference_although_images_of_a_set_agree():
         sets = np.repeat(np.arange(40), 5)
         group = (np.arange(40) % 2)[sets]  # one group a set, so that images of a group hang together
         outcome = np.where(rng.random(200) < np.clip(rng.normal(0.5, 0.4, 40), 0, 1)[sets], 0, 1)
-        drawn = permute_sets(group, outcome, sets, **SHAPE, permutations=199, rng=rng)
+        drawn = permute_clusters(group, outcome, sets, **SHAPE, permutations=199, rng=rng)
         observed = gap(count_table(group, outcome, **SHAPE))
         p.append((1 + np.count_nonzero(gap(drawn) >= observed - 1e-12)) / 200)
     for level in (0.05, 0.1, 0.25):
@@ -120,7 +120,7 @@ def test_intervals_of_sets_hold_the_rate_where_those_of_images_do_not():
         rng = np.random.default_rng(seed)
         sets = np.repeat(np.arange(60), 6)
         hit = rng.random(360) < np.clip(rng.normal(0.5, 0.35, 60), 0, 1)[sets]
-        low, high = wilson_of_sets(hit, sets)
+        low, high = cluster_wilson(hit, sets)
         kept += low <= 0.5 <= high
         low, high = wilson(hit.sum(), 360)
         naive += low <= 0.5 <= high
@@ -131,9 +131,9 @@ def test_intervals_of_sets_hold_the_rate_where_those_of_images_do_not():
 
 def test_intervals_of_sets_at_the_ends():
     sets = np.repeat(np.arange(5), 4)
-    assert wilson_of_sets(np.zeros(20, bool), sets) == pytest.approx(tuple(map(float, wilson(0, 5))))
-    assert np.isnan(wilson_of_sets(np.zeros(0, bool), np.zeros(0, int))).all()
-    alone = wilson_of_sets(np.arange(40) % 4 == 0, np.arange(40))
+    assert cluster_wilson(np.zeros(20, bool), sets) == pytest.approx(tuple(map(float, wilson(0, 5))))
+    assert np.isnan(cluster_wilson(np.zeros(0, bool), np.zeros(0, int))).all()
+    alone = cluster_wilson(np.arange(40) % 4 == 0, np.arange(40))
     assert alone == pytest.approx(tuple(map(float, wilson(10, 40))), abs=0.01)
 
 
@@ -179,4 +179,4 @@ def test_nothing_to_draw_from_is_refused():
     rng = np.random.default_rng(0)
     for tables, resamples in ((np.zeros((0, 2, 2), int), 5), (np.ones((3, 2, 2), int), 0)):
         with pytest.raises(MetricError):
-            resample_sets(tables, resamples=resamples, rng=rng)
+            resample_clusters(tables, resamples=resamples, rng=rng)
