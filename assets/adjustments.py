@@ -19,7 +19,7 @@ from plumbline.mitigations.logit_adjustment.cells import NotAdjustable, outcome_
 from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
 from plumbline.mitigations.logit_adjustment.rows import ABLATION_SCHEMA, ablation
 from plumbline.mitigations.settings import METHODS
-from resources.places import Places
+from resources.workspace import Workspace
 
 NAME = "logit_adjustment"
 TRIDENT = "trident"
@@ -56,7 +56,7 @@ class Adjustments:
     code_version=METHODS[NAME].version,
 )
 def logit_adjustment(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.MaterializeResult:
     """Adaptive Logit Adjustment: one factor a candidate that redistributes probability between classes and probe.
 
@@ -64,7 +64,7 @@ def logit_adjustment(
     are adjusted too, where who is pictured is among the candidates. The variant `released` lets test accuracy choose,
     as the published code does, and is marked as leaking.
     """
-    stored = passed_cell(context, places)
+    stored = passed_cell(context, workspace)
     asked = {n: s for n, s in stored.mitigations.items() if isinstance(s, LogitAdjustmentSettings)}
     cell = stored.read() if asked else None
     found = Adjustments() if cell is None else _fitted(stored, cell, asked)
@@ -75,8 +75,8 @@ def logit_adjustment(
         details[name] = {what: fit.metadata() for what, fit in fits.items()}
         for what, fit in fits.items():
             arrays |= {f"{name}/{what}/{part}": array for part, array in fit.parameters().items()}
-    places.lake.write_table("adjustment_ablation", ablated, partition=stored.partition)
-    made = places.lake.write_arrays(
+    workspace.lake.write_table("adjustment_ablation", ablated, partition=stored.partition)
+    made = workspace.lake.write_arrays(
         NAME,
         arrays,
         partition=stored.partition,
@@ -84,7 +84,7 @@ def logit_adjustment(
     )
     return materialised(
         made,
-        lake=places.lake,
+        lake=workspace.lake,
         fits=dg.MetadataValue.json(details),
         not_adjusted=dg.MetadataValue.json(found.absent),
         ablation=dg.MetadataValue.md(_gains(ablated)),
@@ -99,7 +99,7 @@ def _fitted(stored: StoredCell, cell: Cell, asked: Mapping[str, LogitAdjustmentS
     MetricError
         If it has not.
     """
-    found, audit = Adjustments(), stored.places.audit
+    found, audit = Adjustments(), stored.workspace.audit
     named = audit.mitigated[stored.dataset, stored.model] if asked else {}
     for name, settings in asked.items():
         fits, absent = _fit(cell, settings, audit.statistics.seed)
@@ -145,7 +145,7 @@ def _ablated(
     """Return what other numbers of images and learning rates would have given, where that is asked for."""
     frames, statistics = (
         [pl.DataFrame(schema={"condition": pl.String, **ABLATION_SCHEMA})],
-        stored.places.audit.statistics,
+        stored.workspace.audit.statistics,
     )
     for name, settings in asked.items():
         if cell is not None and settings.ablation:
@@ -169,7 +169,7 @@ def read_adjustments(stored: StoredCell) -> Adjustments:
         If they were fitted on other content than the cell has now.
     """
     made = require_fits(stored, NAME)
-    arrays = stored.places.lake.read_arrays(NAME, made=made)
+    arrays = stored.workspace.lake.read_arrays(NAME, made=made)
     fits = {
         name: {
             what: LogitAdjustment.from_parameters(below(f"{name}/{what}/", arrays), metadata)

@@ -12,7 +12,7 @@ from plumbline.digests import digest_json
 from plumbline.errors import PlumblineError
 from plumbline.language.annotated_agreement import pooled_agreement
 from plumbline.report import AbsentCell
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -39,29 +39,29 @@ class PooledAgreement:
         return list(self.made_of.get("models", ()))
 
 
-def agreement_over_models(places: Places, current: Sequence[str]) -> PooledAgreement:
+def agreement_over_models(workspace: Workspace, current: Sequence[str]) -> PooledAgreement:
     """Compute the agreement over those of the current models that see: the sheets are drawn over these.
 
     What cannot be computed, since the sheet cannot be read or the judge does not answer, is absent and does not stop
     the numbers of everything else.
     """
-    models = [name for name in current if name not in places.audit.twins]
-    if places.audit.language.annotations is None or not models:
+    models = [name for name in current if name not in workspace.audit.twins]
+    if workspace.audit.language.annotations is None or not models:
         return PooledAgreement()
     try:
-        settings = language_settings(places)
-        stored = [StoredAnswers.find(places, name) for name in models]
+        settings = language_settings(workspace)
+        stored = [StoredAnswers.find(workspace, name) for name in models]
         made_of = {
-            "sheet": language_files(places)["annotations"],
+            "sheet": language_files(workspace)["annotations"],
             "models": {one.model: one.identity for one in stored},
             "answers": {one.model: {s: made.sha256 for s, made in one.answers.items()} for one in stored},
         }
         rows = pooled_agreement([one.cell() for one in stored], settings)
     except PlumblineError as error:
-        absent = AbsentCell(model=ALL_MODELS, dataset=_datasets(places, models), reason=error.what)
+        absent = AbsentCell(model=ALL_MODELS, dataset=_datasets(workspace, models), reason=error.what)
         return PooledAgreement(absent=(absent,))
     return PooledAgreement(with_lineage(rows, stored, cell_id=digest_json(made_of)), made_of)
 
 
-def _datasets(places: Places, models: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(dataset for model, dataset in places.audit.designs if model in models))
+def _datasets(workspace: Workspace, models: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(dataset for model, dataset in workspace.audit.designs if model in models))

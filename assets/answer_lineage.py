@@ -10,41 +10,41 @@ from plumbline.errors import PlumblineError
 from plumbline.provenance.chain import Link, compared
 from plumbline.storage import Committed
 from resources.lvlms import scorer_version
-from resources.places import Places
+from resources.workspace import Workspace
 
 
-def answer_chain(places: Places, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
+def answer_chain(workspace: Workspace, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
     """Yield the chain of a row of one generative model."""
-    stored = StoredAnswers.find(places, row["model"])
-    yield from table_links(places, row, family)
+    stored = StoredAnswers.find(workspace, row["model"])
+    yield from table_links(workspace, row, family)
     yield from _of_model(stored, row, scorer=row["scorer"])
     if stored.twin is not None and ("llm" in row["metric"] or "twin" in row["metric"]):
         yield from _of_model(stored.twin, row, scorer=row["scorer"])
 
 
 def _of_model(stored: StoredAnswers, row: Mapping[str, Any], *, scorer: str | None) -> Iterator[Link]:
-    places, datasets = stored.places, set()
+    workspace, datasets = stored.workspace, set()
     for name, asked in stored.slices.items():
         if row["dataset"] not in (asked.dataset, None):
             continue
         datasets.add(asked.dataset)
         if scorer is not None:
-            yield stored_link(places, 2, "scores of the answers", stored.scores[name])
-            yield _scorer(places, scorer, stored.scores[name])
-        yield stored_link(places, 3, "answers", stored.answers[name])
-        yield stored_link(places, 4, "who is pictured", stored.people[name])
+            yield stored_link(workspace, 2, "scores of the answers", stored.scores[name])
+            yield _scorer(workspace, scorer, stored.scores[name])
+        yield stored_link(workspace, 3, "answers", stored.answers[name])
+        yield stored_link(workspace, 4, "who is pictured", stored.people[name])
     yield _prompts(stored, row)
     yield _model(stored)
     for dataset in sorted(datasets):
-        records = places.lake.require("records", partition=dataset)
-        yield stored_link(places, 5, "records", records)
-        yield dataset_link(places, 6, dataset, records)
+        records = workspace.lake.require("records", partition=dataset)
+        yield stored_link(workspace, 5, "records", records)
+        yield dataset_link(workspace, 6, dataset, records)
 
 
-def _scorer(places: Places, scorer: str, scores: Committed) -> Link:
+def _scorer(workspace: Workspace, scorer: str, scores: Committed) -> Link:
     about = scores.details["scorers"].get(scorer, {})
     try:
-        state = compared(about.get("settings"), scorer_version(places, scorer))
+        state = compared(about.get("settings"), scorer_version(workspace, scorer))
         note = "a stand-in, no real scorer" if about.get("stand_in") else ""
     except (PlumblineError, KeyError) as error:
         state, note = "gone", str(getattr(error, "what", error))
@@ -65,11 +65,11 @@ def _prompts(stored: StoredAnswers, row: Mapping[str, Any]) -> Link:
 
 
 def _model(stored: StoredAnswers) -> Link:
-    places, recorded = stored.places, stored.version
+    workspace, recorded = stored.workspace, stored.version
     try:
-        now = places.lvlm_version(stored.model)
-        endpoint = places.lvlm_entry(stored.model).endpoint
-        files = None if endpoint is not None else places.lvlm_files(stored.model)
+        now = workspace.lvlm_version(stored.model)
+        endpoint = workspace.lvlm_entry(stored.model).endpoint
+        files = None if endpoint is not None else workspace.lvlm_files(stored.model)
     except PlumblineError as error:
         return Link(4, "checkpoint", stored.model, recorded, "gone", error.what)
     if files is None:

@@ -7,7 +7,6 @@ from functools import cached_property
 import polars as pl
 
 from assets.slices import AskedSlice, asked_slices
-from plumbline import __version__
 from plumbline.catalog.schema import LINEAGE_COLUMNS, SCORE_SCHEMA, polars_schema
 from plumbline.catalog.word_lists import answer_words_digest
 from plumbline.digests import digest_file, digest_json
@@ -15,7 +14,8 @@ from plumbline.errors import StorageError
 from plumbline.language.cell import DESCRIBED_SCHEMA, EXPECTED_SCHEMA, LanguageCell
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.storage import Committed
-from resources.places import Places
+from plumbline.version import __version__
+from resources.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class StoredAnswers:
         Of `pictured_people`, `generations` and `toxicity_scores`, by slice.
     """
 
-    places: Places
+    workspace: Workspace
     model: str
     slices: Mapping[str, AskedSlice]
     people: Mapping[str, Committed]
@@ -38,7 +38,7 @@ class StoredAnswers:
     scores: Mapping[str, Committed]
 
     @classmethod
-    def find(cls, places: Places, model: str) -> "StoredAnswers":
+    def find(cls, workspace: Workspace, model: str) -> "StoredAnswers":
         """Read the manifests of a model.
 
         Raises
@@ -46,9 +46,9 @@ class StoredAnswers:
         StorageError
             If one is missing, or answers and scores do not belong together.
         """
-        lake, asked = places.lake, asked_slices(places, model)
+        lake, asked = workspace.lake, asked_slices(workspace, model)
         found = cls(
-            places=places,
+            workspace=workspace,
             model=model,
             slices=asked,
             people={s: lake.require("pictured_people", partition=s) for s in asked},
@@ -71,11 +71,11 @@ class StoredAnswers:
     @cached_property
     def twin(self) -> "StoredAnswers | None":
         """Return the language model that this one was built on, where the audit file asks it and it answered."""
-        name = self.places.lvlm_entry(self.model).twin
-        if name is None or name not in self.places.audit.asked_models:
+        name = self.workspace.lvlm_entry(self.model).twin
+        if name is None or name not in self.workspace.audit.asked_models:
             return None
         try:
-            return StoredAnswers.find(self.places, name)
+            return StoredAnswers.find(self.workspace, name)
         except StorageError:
             # It is missing under its own name; the numbers that need no language model are not its matter.
             return None
@@ -108,7 +108,7 @@ class StoredAnswers:
     @cached_property
     def identity(self) -> str:
         """Return the identity of all of it: answers, scores, settings, code."""
-        audit = self.places.audit
+        audit = self.workspace.audit
         return digest_json(
             {
                 "model": self.model,
@@ -119,7 +119,7 @@ class StoredAnswers:
                 "settings": [
                     audit.statistics.model_dump(mode="json"),
                     audit.language.model_dump(mode="json"),
-                    language_files(self.places),
+                    language_files(self.workspace),
                 ],
                 "code": [__version__, {f.name: f.code_version for f in LANGUAGE_FAMILIES.values()}],
                 "words": answer_words_digest(),
@@ -128,7 +128,7 @@ class StoredAnswers:
 
     def cell(self) -> LanguageCell:
         """Return what the language metrics are computed from; texts and scores stay in their files."""
-        lake = self.places.lake
+        lake = self.workspace.lake
         expected = pl.concat([self._expected(name) for name in self.slices])
         people = expected.lazy().select("dataset", "image_id", "attribute", "group", "occupation")
         answers = pl.concat([lake.scan_table(made) for made in self.answers.values()])
@@ -146,7 +146,7 @@ class StoredAnswers:
         )
 
     def _expected(self, name: str) -> pl.DataFrame:
-        people = self.places.lake.read_table("pictured_people", made=self.people[name])
+        people = self.workspace.lake.read_table("pictured_people", made=self.people[name])
         asked = people.with_columns(pl.lit(self.slices[name].dataset).alias("dataset"))
         return asked.select(list(EXPECTED_SCHEMA)).cast(pl.Schema(EXPECTED_SCHEMA))
 
@@ -187,10 +187,10 @@ def _once(scores: pl.LazyFrame, *, repeated: bool) -> pl.LazyFrame:
     return scores.unique(["row_key", "scorer", "attribute"]) if repeated else scores
 
 
-def language_files(places: Places) -> dict[str, str]:
+def language_files(workspace: Workspace) -> dict[str, str]:
     """Return the digests of the user's own files that language metrics read."""
     named = {
-        "dictionaries": places.audit.language.dictionaries,
-        "annotations": places.audit.language.annotations,
+        "dictionaries": workspace.audit.language.dictionaries,
+        "annotations": workspace.audit.language.annotations,
     }
-    return {name: digest_file(places.user_file(path)) for name, path in named.items() if path is not None}
+    return {name: digest_file(workspace.user_file(path)) for name, path in named.items() if path is not None}

@@ -13,17 +13,17 @@ from assets.check_results import check_result, outcome_row
 from assets.partitions import ANSWERS
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.language.detection import not_english
-from resources.places import Places
 from resources.quality import Quality
+from resources.workspace import Workspace
 
 _MOST_EMPTY, _MOST_FOREIGN, _LEAST_SCORED, _LEAST_COMPLETE = 0.05, 0.1, 0.99, 0.95
 _READ_ROWS = 20_000
 """Answers whose language is looked at: every so many, where there are more."""
 
 
-def _complete_sets(places: Places, partition: str) -> pl.DataFrame:
+def _complete_sets(workspace: Workspace, partition: str) -> pl.DataFrame:
     """Return, of each subset, the share of sets with every group: others are left out of MaxToxicity."""
-    people = places.lake.read_table("pictured_people", partition=partition.partition("|")[2])
+    people = workspace.lake.read_table("pictured_people", partition=partition.partition("|")[2])
     sets = people.filter(pl.col("set_id").is_not_null()).group_by("subset", "set_id")
     complete = sets.agg((pl.col("group").n_unique() == pl.col("set_groups").first()).alias("complete"))
     return complete.group_by("subset").agg(
@@ -31,13 +31,13 @@ def _complete_sets(places: Places, partition: str) -> pl.DataFrame:
     )
 
 
-def _shares(places: Places, partition: str, share: pl.Expr, *, most: int | None = None) -> pl.DataFrame:
-    by, made = ["prompt", "instruction"], places.lake.require("generations", partition=partition)
+def _shares(workspace: Workspace, partition: str, share: pl.Expr, *, most: int | None = None) -> pl.DataFrame:
+    by, made = ["prompt", "instruction"], workspace.lake.require("generations", partition=partition)
     every = 1 if most is None else max(1, made.rows // most)
     # By the key, so that every prompt keeps its share.
     drawn = pl.col("row_key").str.slice(0, 8).str.to_integer(base=16) % every == 0
     counted = (
-        places.lake.scan_table(made)
+        workspace.lake.scan_table(made)
         .filter(drawn)
         .group_by(by)
         .agg(pl.len().cast(pl.Int64).alias("answers"), share.mean().alias("share"))
@@ -45,28 +45,28 @@ def _shares(places: Places, partition: str, share: pl.Expr, *, most: int | None 
     return counted.sort(by).collect(engine="streaming")
 
 
-def _empty(places: Places, partition: str) -> pl.DataFrame:
+def _empty(workspace: Workspace, partition: str) -> pl.DataFrame:
     """Return the share of answers without text that are no refusals."""
     blank = (pl.col("text").str.strip_chars() == "") & pl.col("finish_reason").is_in(["stop", "length"])
-    return _shares(places, partition, blank)
+    return _shares(workspace, partition, blank)
 
 
-def _foreign(places: Places, partition: str) -> pl.DataFrame:
+def _foreign(workspace: Workspace, partition: str) -> pl.DataFrame:
     """Return the share of answers that are seen to be in another language; of short lists that cannot be seen."""
-    return _shares(places, partition, not_english(pl.col("text")), most=_READ_ROWS)
+    return _shares(workspace, partition, not_english(pl.col("text")), most=_READ_ROWS)
 
 
-def _one_source(places: Places, partition: str) -> pl.DataFrame:
+def _one_source(workspace: Workspace, partition: str) -> pl.DataFrame:
     """Return the share of answers from the source that gave most: an endpoint may change its model under way."""
-    sources = places.lake.require("generations", partition=partition).details["sources"]
+    sources = workspace.lake.require("generations", partition=partition).details["sources"]
     most, total = max(sources, key=lambda name: sources[name], default="none"), sum(sources.values())
     shares = {"source": [most], "answers": [total], "share": [sources.get(most, 0) / max(total, 1)]}
     return pl.DataFrame(shares)
 
 
-def _covered(places: Places, partition: str) -> pl.DataFrame:
+def _covered(workspace: Workspace, partition: str) -> pl.DataFrame:
     """Return the share of answers that each scorer scored."""
-    scores = places.lake.scan_table(places.lake.require("toxicity_scores", partition=partition))
+    scores = workspace.lake.scan_table(workspace.lake.require("toxicity_scores", partition=partition))
     by = ["scorer", "attribute"]
     counted = (
         scores.filter(pl.col("attribute").is_in(SCORED_ATTRIBUTES))
@@ -81,7 +81,7 @@ class _Check:
     asset: str
     name: str
     description: str
-    facts: Callable[[Places, str], pl.DataFrame]
+    facts: Callable[[Workspace, str], pl.DataFrame]
     low: float
     high: float
 
@@ -135,11 +135,11 @@ def _asset_check(one: _Check) -> dg.AssetChecksDefinition:
     )
     def check(
         context: dg.AssetCheckExecutionContext,
-        places: dg.ResourceParam[Places],
+        workspace: dg.ResourceParam[Workspace],
         quality: dg.ResourceParam[Quality],
     ) -> dg.AssetCheckResult:
         partition = str(context.partition_key)
-        frame = one.facts(places, partition)
+        frame = one.facts(workspace, partition)
 
         def expectations(gx: object) -> list:
             return [
@@ -148,7 +148,7 @@ def _asset_check(one: _Check) -> dg.AssetChecksDefinition:
 
         outcome = quality.validate(f"{partition.replace('|', '.')}.{one.name}", frame, expectations)
         told = furthest(frame, highest=one.low == 0)
-        places.lake.write_table(
+        workspace.lake.write_table(
             ANSWER_CHECKS_TABLE,
             outcome_row(one.asset, one.name, one.description, frame, outcome, told=told),
             partition=f"{partition}|{one.asset}.{one.name}",

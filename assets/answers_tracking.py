@@ -17,8 +17,8 @@ from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.digests import digest_json
 from plumbline.language.registry import LANGUAGE_FAMILIES, LANGUAGE_METRICS
 from plumbline.storage.files import csv_bytes, table_bytes
-from resources.places import Places
 from resources.tracking import TrackedCell, Tracking
+from resources.workspace import Workspace
 
 # In a name of MLflow; labels of a user's dataset may hold anything.
 _NOT_ALLOWED = re.compile(r"[^\w\-./]")
@@ -36,7 +36,9 @@ _NAMED = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event"
     code_version="1",
 )
 def tracked_answers(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], tracking: dg.ResourceParam[Tracking]
+    context: dg.AssetExecutionContext,
+    workspace: dg.ResourceParam[Workspace],
+    tracking: dg.ResourceParam[Tracking],
 ) -> dg.MaterializeResult:
     """The MLflow runs of a generative model: as it is, and with each instruction that was tried.
 
@@ -44,7 +46,7 @@ def tracked_answers(
     two models. Texts are not sent to MLflow, words and numbers are. A model whose content has not changed keeps its
     runs.
     """
-    stored, lake = StoredAnswers.find(places, context.partition_key), places.lake
+    stored, lake = StoredAnswers.find(workspace, context.partition_key), workspace.lake
     frame = pl.concat([lake.read_table(name, partition=stored.model) for name in LANGUAGE_TABLES])
     require_of(
         frame,
@@ -58,7 +60,7 @@ def tracked_answers(
         name: _tracked(context, stored, frame, name)
         for name in (NO_INSTRUCTION, *(name for name in instructions if name != NO_INSTRUCTION))
     }
-    sent = deliver(context, places, tracking, cells, first=NO_INSTRUCTION)
+    sent = deliver(context, workspace, tracking, cells, first=NO_INSTRUCTION)
     made = lake.write_table("tracked_answers", _provenance(context, stored, sent.run), partition=stored.model)
     version = dg.DataVersion(digest_json([stored.identity, sent.run]))
     return materialised(made, lake=lake, **sent.state)._replace(data_version=version)
@@ -82,14 +84,14 @@ def _provenance(context: dg.AssetExecutionContext, stored: StoredAnswers, run: s
 def _tracked(
     context: dg.AssetExecutionContext, stored: StoredAnswers, frame: pl.DataFrame, instruction: str
 ) -> TrackedCell:
-    model, audit = stored.model, stored.places.audit
+    model, audit = stored.model, stored.workspace.audit
     asked = None if instruction == NO_INSTRUCTION else instruction
     own = frame.filter(pl.col("instruction").eq_missing(pl.lit(asked, pl.String)))
     entry, details = audit.lvlms[model], next(iter(stored.answers.values())).details
     files: dict[str, bytes] = {"metrics.parquet": table_bytes(own), "metrics.csv": csv_bytes(own)}
     if asked is None:
         for name in (table for family in LANGUAGE_FAMILIES.values() for table in family.tables):
-            table = stored.places.lake.read_table(name, partition=model)
+            table = stored.workspace.lake.read_table(name, partition=model)
             files |= {f"tables/{name}.csv": csv_bytes(table)} if table.height else {}
     parameters: dict[str, Any] = {
         "lvlm": model,

@@ -5,20 +5,20 @@ from plumbline.datasets import Declaration
 from plumbline.encoders.families import Family, answers, require
 from plumbline.errors import ConfigError
 from plumbline.mitigations.settings import METHODS, MitigationSettings
-from resources.places import Places
+from resources.workspace import Workspace
 
 
-def declaration_of(places: Places, dataset: str) -> Declaration:
+def declaration_of(workspace: Workspace, dataset: str) -> Declaration:
     """Return the data file of a dataset's reader."""
-    return places.dataset_entry(dataset).open_reader().declaration
+    return workspace.dataset_entry(dataset).open_reader().declaration
 
 
-def cell_suites(places: Places, dataset: str, model: str, *, family: Family) -> tuple[Suite, ...]:
+def cell_suites(workspace: Workspace, dataset: str, model: str, *, family: Family) -> tuple[Suite, ...]:
     """Return the suites that the audit file asks of a cell: those it names, and by default all that the family answers.
 
     The Trident ones are over the dataset's own label set, in the wording that the audit file names or the family has.
     """
-    audit, classes = places.audit, declaration_of(places, dataset).class_set
+    audit, classes = workspace.audit, declaration_of(workspace, dataset).class_set
     wording = audit.encoders[model].wording or family.wording
     suites = (
         load_suite(name, classes=classes, wording=wording) if name.startswith("trident") else load_suite(name)
@@ -28,15 +28,15 @@ def cell_suites(places: Places, dataset: str, model: str, *, family: Family) -> 
 
 
 def cell_mitigations(
-    places: Places, dataset: str, model: str, *, family: Family
+    workspace: Workspace, dataset: str, model: str, *, family: Family
 ) -> dict[str, MitigationSettings]:
     """Return id -> settings of the mitigations that the audit file tries on a cell.
 
     Those that it names, and by default all that the family allows; none where no suite shows what they change.
     """
-    audit = places.audit
+    audit = workspace.audit
     tried = audit.mitigated.get((dataset, model), {})
-    judged = _is_judged(places, dataset, model, family)
+    judged = _is_judged(workspace, dataset, model, family)
     return {
         name: audit.mitigations[name]
         for name, named in tried.items()
@@ -44,7 +44,7 @@ def cell_mitigations(
     }
 
 
-def require_mitigations(places: Places, dataset: str, model: str, *, family: Family) -> None:
+def require_mitigations(workspace: Workspace, dataset: str, model: str, *, family: Family) -> None:
     """Refuse a mitigation that the audit file names for a cell where it cannot be tried or judged.
 
     Raises
@@ -52,8 +52,8 @@ def require_mitigations(places: Places, dataset: str, model: str, *, family: Fam
     ConfigError
         If the encoder's family lacks what it needs, or no suite of the cell would show what it changes.
     """
-    audit = places.audit
-    judged = _is_judged(places, dataset, model, family)
+    audit = workspace.audit
+    judged = _is_judged(workspace, dataset, model, family)
     for name, named in audit.mitigated.get((dataset, model), {}).items():
         if not named:
             continue
@@ -67,6 +67,6 @@ def require_mitigations(places: Places, dataset: str, model: str, *, family: Fam
             )
 
 
-def _is_judged(places: Places, dataset: str, model: str, family: Family) -> bool:
+def _is_judged(workspace: Workspace, dataset: str, model: str, family: Family) -> bool:
     """Return whether a suite of the cell shows what a mitigation changes."""
-    return any(s.family in JUDGED for s in cell_suites(places, dataset, model, family=family))
+    return any(s.family in JUDGED for s in cell_suites(workspace, dataset, model, family=family))

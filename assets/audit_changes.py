@@ -6,10 +6,10 @@ from plumbline.errors import PlumblineError
 from plumbline.provenance.explanation import thumbnail
 from plumbline.report.changes import Changes, Preview
 from plumbline.storage import Committed
-from resources.places import Places
+from resources.workspace import Workspace
 
 
-def changes_of(places: Places, found: AuditDiff, *, names: tuple[str, str], old_audit: str) -> Changes:
+def changes_of(workspace: Workspace, found: AuditDiff, *, names: tuple[str, str], old_audit: str) -> Changes:
     """Return a comparison with what is shown of it.
 
     Parameters
@@ -23,19 +23,19 @@ def changes_of(places: Places, found: AuditDiff, *, names: tuple[str, str], old_
         *names,
         differences=found.differences,
         flips=found.flips,
-        worst=found_regressions(places, found.differences),
+        worst=found_regressions(workspace, found.differences),
         causes=found.causes,
         absent=found.absent,
         not_compared=found.not_compared,
     )
-    past = places.of_audit(old_audit)
+    past = workspace.of_audit(old_audit)
     previews = {row["image_id"]: _preview(past, row) for row in changes.shown_flips}
     return Changes(**vars(changes) | {"previews": previews})
 
 
-def changes_since(places: Places, table: Committed) -> Changes | None:
+def changes_since(workspace: Workspace, table: Committed) -> Changes | None:
     """Return what changed since the audit before the one with this metric table; None where there was none."""
-    found = diff_of(places, table)
+    found = diff_of(workspace, table)
     if found is None:
         return None
     details = found.details
@@ -43,12 +43,12 @@ def changes_since(places: Places, table: Committed) -> Changes | None:
         found.differences, found.flips, details["causes"], details["absent"], details.get("not_compared", [])
     )
     names = (f"audit {details['old'][:12]} of {details['old_made_at']}", "this audit")
-    return changes_of(places, diff, names=names, old_audit=details["old"])
+    return changes_of(workspace, diff, names=names, old_audit=details["old"])
 
 
-def _preview(places: Places, row: dict[str, str]) -> Preview:
+def _preview(workspace: Workspace, row: dict[str, str]) -> Preview:
     try:
-        path = places.dataset_root(row["dataset"]) / row["path"]
+        path = workspace.dataset_root(row["dataset"]) / row["path"]
     except PlumblineError as error:
         return Preview(None, error.what)
     seen = thumbnail(path, row["image_id"], row["path"])

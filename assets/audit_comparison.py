@@ -32,7 +32,7 @@ from plumbline.provenance.diff.tables import (
     table_differences,
     with_q,
 )
-from resources.places import Places
+from resources.workspace import Workspace
 
 _CAUSES = {
     "checkpoint_sha256": "the checkpoint",
@@ -71,7 +71,7 @@ class AuditDiff:
 
 
 def compare_audits(
-    places: Places, old: str, new: str, *, log: Callable[[str], None] = lambda _: None
+    workspace: Workspace, old: str, new: str, *, log: Callable[[str], None] = lambda _: None
 ) -> AuditDiff:
     """Compare the cells that two audits have with another content each.
 
@@ -82,7 +82,7 @@ def compare_audits(
     log : callable
         Is told of each cell before it is compared.
     """
-    then, now = places.of_audit(old), places.of_audit(new)
+    then, now = workspace.of_audit(old), workspace.of_audit(new)
     tables = [side.lake.read_table("metric_table") for side in (then, now)]
     grouped = [dict(table.group_by("dataset", "model")) for table in tables]
     pairs = []
@@ -97,7 +97,7 @@ def compare_audits(
 
 
 def compare_checkpoints(
-    places: Places, audit_id: str, old: str, new: str, *, log: Callable[[str], None] = lambda _: None
+    workspace: Workspace, audit_id: str, old: str, new: str, *, log: Callable[[str], None] = lambda _: None
 ) -> AuditDiff:
     """Compare two models of one audit on every dataset that both were audited on.
 
@@ -106,7 +106,7 @@ def compare_checkpoints(
     ConfigError
         If they have no dataset in common.
     """
-    then = places.of_audit(audit_id)
+    then = workspace.of_audit(audit_id)
     table = then.lake.read_table("metric_table")
     of = {
         name: {key[0]: rows for key, rows in table.filter(pl.col("model") == name).group_by("dataset")}
@@ -160,11 +160,11 @@ def _joined(pairs: Sequence[tuple[AskedSuites, AskedSuites]], log: Callable[[str
 
 
 def _generates(side: AskedSuites) -> bool:
-    return side.model in side.places.audit.asked_models
+    return side.model in side.workspace.audit.asked_models
 
 
 def _is_cell(side: AskedSuites) -> bool:
-    return (side.dataset, side.model) in side.places.audit.cells
+    return (side.dataset, side.model) in side.workspace.audit.cells
 
 
 @dataclass(frozen=True)
@@ -188,19 +188,19 @@ def _same_prompts(old: AskedSuites, new: AskedSuites) -> _ByImage:
     if not suites:
         return _ByImage(absent=absent)
     cells = [
-        StoredCell.find(side.places, side.dataset, side.model).read(suites=suites) for side in (old, new)
+        StoredCell.find(side.workspace, side.dataset, side.model).read(suites=suites) for side in (old, new)
     ]
     if not same_images(*cells):
         return _ByImage(
             absent=[*absent, "not of the same images, so that only the two intervals are compared"]
         )
-    rows = paired_differences(*cells, settings=metric_settings(new.places))
+    rows = paired_differences(*cells, settings=metric_settings(new.workspace))
     return _ByImage(rows, flips(*cells), absent)
 
 
 def _answers(old: AskedSuites, new: AskedSuites) -> list[Row]:
-    cells = [StoredAnswers.find(side.places, side.model).cell() for side in (old, new)]
-    settings = language_settings(new.places)
+    cells = [StoredAnswers.find(side.workspace, side.model).cell() for side in (old, new)]
+    settings = language_settings(new.workspace)
     return paired_answers(*cells, settings=settings) + paired_answer_means(*cells, settings=settings)
 
 
@@ -221,7 +221,7 @@ def _causes(old: AskedSuites, new: AskedSuites, changed: Sequence[ChangedPrompts
     found += [each.told for each in changed]
     if _is_cell(old) and _is_cell(new):
         found += asked_suites_changed(
-            *(side.places.audit.cells[side.dataset, side.model] for side in (old, new))
+            *(side.workspace.audit.cells[side.dataset, side.model] for side in (old, new))
         )
     elif not changed and old.model == new.model and old.hashes != new.hashes:
         found.append(_PROMPTS)

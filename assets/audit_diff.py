@@ -12,7 +12,7 @@ from assets.results import OWNERS, markdown_table, materialised
 from plumbline.provenance.diff.tables import regressions
 from plumbline.storage import Committed
 from plumbline.storage.lake import recorded_audits
-from resources.places import Places
+from resources.workspace import Workspace
 
 _SHOWN = ("metric", "model_new", "dataset", "suite", "event", "attribute", "value_old", "value_new", "q")
 _MOST_SAID = 5
@@ -25,7 +25,9 @@ _MOST_SAID = 5
     kinds={"numpy", "polars"},
     code_version="1",
 )
-def audit_diff(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+def audit_diff(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.MaterializeResult:
     """What changed since the audit before this one: per number old, new and their difference, paired where it can be.
 
     Only cells whose content is another are compared; the images are the same ones unless the dataset changed, so that
@@ -34,9 +36,9 @@ def audit_diff(context: dg.AssetExecutionContext, places: dg.ResourceParam[Place
     where something got worse by more than `thresholds.regression` of the audit file allows, and warns where a suite
     was not compared since its prompts changed. Empty where there was no audit before.
     """
-    lake = places.lake
+    lake = workspace.lake
     new, *before = recorded_audits(lake)
-    found = compare_audits(places, before[0], new, log=context.log.info) if before else AuditDiff.nothing()
+    found = compare_audits(workspace, before[0], new, log=context.log.info) if before else AuditDiff.nothing()
     details = {
         "audit_id": new,
         "old": before[0] if before else None,
@@ -47,7 +49,7 @@ def audit_diff(context: dg.AssetExecutionContext, places: dg.ResourceParam[Place
     }
     lake.write_table("audit_flips", found.flips, details=details)
     made = lake.write_table("audit_diff", found.differences, details=details)
-    worst = found_regressions(places, found.differences)
+    worst = found_regressions(workspace, found.differences)
     return materialised(
         made,
         lake=lake,
@@ -60,9 +62,9 @@ def audit_diff(context: dg.AssetExecutionContext, places: dg.ResourceParam[Place
     )
 
 
-def found_regressions(places: Places, differences: pl.DataFrame) -> pl.DataFrame:
+def found_regressions(workspace: Workspace, differences: pl.DataFrame) -> pl.DataFrame:
     """Return what got worse by more than the audit file allows."""
-    audit = places.audit
+    audit = workspace.audit
     return regressions(differences, audit.thresholds.regression, significance=1 - audit.statistics.confidence)
 
 
@@ -75,12 +77,12 @@ class StoredDiff:
     flips: pl.DataFrame
 
 
-def diff_of(places: Places, table: Committed) -> StoredDiff | None:
+def diff_of(workspace: Workspace, table: Committed) -> StoredDiff | None:
     """Return the diff that was made of the audit with this metric table; None where there is none."""
-    made = places.lake.committed("audit_diff")
+    made = workspace.lake.committed("audit_diff")
     if made is None or made.details["audit_id"] != table.details["audit_id"] or made.details["old"] is None:
         return None
-    lake = places.lake
+    lake = workspace.lake
     return StoredDiff(made.details, lake.read_table("audit_diff", made=made), lake.read_table("audit_flips"))
 
 
@@ -90,10 +92,10 @@ def diff_of(places: Places, table: Committed) -> StoredDiff | None:
     description="Nothing got worse than in the audit before by more than `thresholds.regression` allows; warns where "
     "a suite was not compared, since its prompts changed.",
 )
-def no_regression(places: dg.ResourceParam[Places]) -> dg.AssetCheckResult:
+def no_regression(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Name what got worse: the metric, of what, from where to where."""
-    made = places.lake.require("audit_diff")
-    worst = found_regressions(places, places.lake.read_table("audit_diff", made=made))
+    made = workspace.lake.require("audit_diff")
+    worst = found_regressions(workspace, workspace.lake.read_table("audit_diff", made=made))
     not_compared = made.details.get("not_compared", [])
     said = [
         f"{row['metric']} of {row['model_new']} on {row['dataset']}"

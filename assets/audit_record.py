@@ -9,7 +9,7 @@ from assets.results import OWNERS, materialised
 from plumbline.config.audit import Audit
 from plumbline.storage import Committed
 from plumbline.storage.lake import TABLE, write_record
-from resources.places import Places
+from resources.workspace import Workspace
 
 # Caches beside the lake's own things: what is used of them is named by the manifests.
 _NO_MANIFESTS = ("embeddings", "training", "answers", "scores", "judgements", TABLE)
@@ -22,15 +22,15 @@ _NO_MANIFESTS = ("embeddings", "training", "answers", "scores", "judgements", TA
     kinds={"polars", "parquet"},
     code_version="1",
 )
-def audit_record(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+def audit_record(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """The manifests of everything that this audit is made of, from records and embeddings to the metric table.
 
     Stored data is never overwritten, so a record is all that it takes to read an audit again as it was, after
     checkpoints or datasets have been replaced: `plumbline diff`, `plumbline explain` and `plumbline export` do.
     """
-    lake, audit = places.lake, places.audit
+    lake, audit = workspace.lake, workspace.audit
     table = lake.require("metric_table")
-    things = list(_things(places, audit))
+    things = list(_things(workspace, audit))
     made = write_record(
         lake,
         things,
@@ -41,11 +41,11 @@ def audit_record(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     return materialised(made, lake=lake, audit_id=table.details["audit_id"], things=len(things))
 
 
-def _things(places: Places, audit: Audit) -> Iterator[Committed]:
+def _things(workspace: Workspace, audit: Audit) -> Iterator[Committed]:
     """Yield what is stored for the datasets and models of the audit file, and over all of them."""
     names = {"", *audit.datasets, *audit.encoders, *audit.lvlms}
     slices = tuple(f"{dataset}." for dataset in audit.datasets)
-    for made in places.lake.all_committed(without=_NO_MANIFESTS):
+    for made in workspace.lake.all_committed(without=_NO_MANIFESTS):
         first = made.partition.partition("|")[0]
         if first in names or first.startswith(slices):
             yield made

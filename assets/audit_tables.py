@@ -3,16 +3,16 @@
 import polars as pl
 
 from plumbline.storage import Committed
-from resources.places import Places
+from resources.workspace import Workspace
 
 
-def committed_of_audit(places: Places, name: str, table: Committed) -> Committed | None:
+def committed_of_audit(workspace: Workspace, name: str, table: Committed) -> Committed | None:
     """Return the manifest of a table that was made of this metric table; None if there is none, or one of another."""
-    made = places.lake.committed(name)
+    made = workspace.lake.committed(name)
     return made if made and made.details["audit_id"] == table.details["audit_id"] else None
 
 
-def table_of_audit(places: Places, name: str, table: Committed) -> pl.DataFrame | None:
+def table_of_audit(workspace: Workspace, name: str, table: Committed) -> pl.DataFrame | None:
     """Return a table that was made of this metric table; None if there is none, or one of another."""
-    made = committed_of_audit(places, name, table)
-    return None if made is None else places.lake.read_table(name, made=made)
+    made = committed_of_audit(workspace, name, table)
+    return None if made is None else workspace.lake.read_table(name, made=made)

@@ -13,7 +13,6 @@ from assets.asked_cells import cell_mitigations, cell_suites, declaration_of
 from assets.checks import must_pass
 from assets.gates import require_passed
 from assets.partitions import cell_of
-from plumbline import __version__
 from plumbline.catalog.schema import LINEAGE_COLUMNS, polars_schema
 from plumbline.catalog.suites import Suite
 from plumbline.datasets import row_filter
@@ -26,7 +25,8 @@ from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.registry import FAMILIES
 from plumbline.mitigations.settings import METHODS, MitigationSettings, words_digest
 from plumbline.storage import Committed
-from resources.places import Places
+from plumbline.version import __version__
+from resources.workspace import Workspace
 
 # Raised whenever the same mitigated features or logits would be judged otherwise.
 JUDGING_VERSION = "1"
@@ -45,7 +45,7 @@ class StoredCell:
         Of `records`, `extended_records` and `probe_logits`.
     """
 
-    places: Places
+    workspace: Workspace
     dataset: str
     model: str
     records: Committed
@@ -53,7 +53,7 @@ class StoredCell:
     logits: Committed
 
     @classmethod
-    def find(cls, places: Places, dataset: str, model: str) -> "StoredCell":
+    def find(cls, workspace: Workspace, dataset: str, model: str) -> "StoredCell":
         """Read the manifests of a cell.
 
         Raises
@@ -61,9 +61,9 @@ class StoredCell:
         StorageError
             If one is missing, or logits and labels were computed on other records than those of now.
         """
-        lake = places.lake
+        lake = workspace.lake
         found = cls(
-            places=places,
+            workspace=workspace,
             dataset=dataset,
             model=model,
             records=lake.require("records", partition=dataset),
@@ -100,7 +100,7 @@ class StoredCell:
     @cached_property
     def suites(self) -> tuple[Suite, ...]:
         """Return the suites that the audit file asks of this cell."""
-        return cell_suites(self.places, self.dataset, self.model, family=self.family)
+        return cell_suites(self.workspace, self.dataset, self.model, family=self.family)
 
     def asks(self, families: tuple[str, ...]) -> bool:
         """Return whether the audit file asks this cell for a suite of one of these families."""
@@ -109,21 +109,21 @@ class StoredCell:
     @cached_property
     def mitigations(self) -> dict[str, MitigationSettings]:
         """Return the mitigations that the audit file tries on this cell, by id."""
-        return cell_mitigations(self.places, self.dataset, self.model, family=self.family)
+        return cell_mitigations(self.workspace, self.dataset, self.model, family=self.family)
 
     @cached_property
     def filters(self) -> dict[str, str]:
         """Return suite id -> named row filter: the audit file's, or the dataset's own."""
         declared, chosen = (
-            declaration_of(self.places, self.dataset),
-            self.places.dataset_entry(self.dataset).filters,
+            declaration_of(self.workspace, self.dataset),
+            self.workspace.dataset_entry(self.dataset).filters,
         )
         return {suite.id: chosen.get(suite.id, declared.filter_for(suite.id)) for suite in self.suites}
 
     @cached_property
     def identity(self) -> str:
         """Return the cell id: digest of data, labels, embeddings, prompts, filters, settings and code versions."""
-        audit = self.places.audit
+        audit = self.workspace.audit
         return digest_json(
             {
                 "dataset": [
@@ -162,7 +162,7 @@ class StoredCell:
         StorageError
             If something stored is damaged or not of one length.
         """
-        lake = self.places.lake
+        lake = self.workspace.lake
         records = lake.read_table("extended_records", made=self.extended)
         arrays = lake.read_arrays("probe_logits", made=self.logits)
         if len(arrays["raw"]) != records.height:
@@ -203,18 +203,18 @@ class StoredCell:
 
     def _control_images(self) -> NDArray[np.float32] | None:
         """Return the image embeddings of a control: a dataset without classes, whose spread is what is asked for."""
-        if declaration_of(self.places, self.dataset).base_attribute:
+        if declaration_of(self.workspace, self.dataset).base_attribute:
             return None
         if Capability.EMBED_IMAGES not in self.family.offers:
             return None
-        made = self.places.lake.require("image_embeddings", partition=self.partition)
+        made = self.workspace.lake.require("image_embeddings", partition=self.partition)
         if made.details["images"] != self.logits.details["images"]:
             raise StorageError(
                 "logits and image embeddings of this cell do not belong together",
                 where=self.partition,
                 hint="run `plumbline audit`, or materialise `probe_logits` of this cell again",
             )
-        return read_embedded([(s["key"], s["sha256"]) for s in made.details["shards"]], self.places.shards)
+        return read_embedded([(s["key"], s["sha256"]) for s in made.details["shards"]], self.workspace.shards)
 
     def _suite_logits(
         self, suite: Suite, arrays: Mapping[str, NDArray[np.float32]], chosen: list[int]
@@ -247,8 +247,8 @@ class StoredCell:
         return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
 
 
-def passed_cell(context: dg.AssetExecutionContext, places: Places) -> StoredCell:
+def passed_cell(context: dg.AssetExecutionContext, workspace: Workspace) -> StoredCell:
     """Return the running cell, whose dataset has passed its checks; refuses it otherwise."""
     dataset, model = cell_of(context)
-    require_passed(context, places, dataset, of=must_pass(places, dataset))
-    return StoredCell.find(places, dataset, model)
+    require_passed(context, workspace, dataset, of=must_pass(workspace, dataset))
+    return StoredCell.find(workspace, dataset, model)

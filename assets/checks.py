@@ -12,11 +12,11 @@ from plumbline.config.entries import DatasetEntry
 from plumbline.datasets import composite_labels
 from plumbline.digests import digest_json
 from plumbline.report.inputs import LABEL_SHARES_SCHEMA
-from resources.places import Places
 from resources.quality import Quality
+from resources.workspace import Workspace
 
-Facts = Callable[[Places, str], pl.DataFrame]
-Expectations = Callable[[object, Places, str], list]
+Facts = Callable[[Workspace, str], pl.DataFrame]
+Expectations = Callable[[object, Workspace, str], list]
 
 
 def label_shares(frame: pl.DataFrame, entry: DatasetEntry, *, composite: bool) -> pl.DataFrame:
@@ -59,30 +59,30 @@ def label_vocabulary(entry: DatasetEntry) -> dict[str, list[str]]:
     return {r.column: [*r.values.values(), *r.groups] for r in rules if r.values or r.groups}
 
 
-def must_pass(places: Places, dataset: str) -> tuple[str, ...]:
+def must_pass(workspace: Workspace, dataset: str) -> tuple[str, ...]:
     """Return the assets whose checks a cell of a dataset must pass; automatic labels only where they are used."""
-    return ("records", "extended_records") if places.audit.uses_automatic_labels(dataset) else ("records",)
+    return ("records", "extended_records") if workspace.audit.uses_automatic_labels(dataset) else ("records",)
 
 
-def declared(places: Places, dataset: str) -> str:
+def declared(workspace: Workspace, dataset: str) -> str:
     """Return the digest of what the audit file demands of a dataset: a verdict holds for these demands only."""
-    audit, entry = places.audit, places.dataset_entry(dataset)
+    audit, entry = workspace.audit, workspace.dataset_entry(dataset)
     demands = [audit.thresholds.model_dump(mode="json"), audit.statistics.min_group]
     return digest_json([entry.balance, entry.quarantine_rate, *demands])
 
 
 def _balance_facts(name: str, *, composite: bool) -> Facts:
-    def facts(places: Places, dataset: str) -> pl.DataFrame:
+    def facts(workspace: Workspace, dataset: str) -> pl.DataFrame:
         return label_shares(
-            places.lake.read_table(name, partition=dataset),
-            places.dataset_entry(dataset),
+            workspace.lake.read_table(name, partition=dataset),
+            workspace.dataset_entry(dataset),
             composite=composite,
         )
 
     return facts
 
 
-def _within_range(gx, places: Places, dataset: str) -> list:
+def _within_range(gx, workspace: Workspace, dataset: str) -> list:
     above = gx.ExpectColumnPairValuesAToBeGreaterThanB
     return [
         above(column_A="share", column_B="expected_low", or_equal=True),
@@ -90,12 +90,12 @@ def _within_range(gx, places: Places, dataset: str) -> list:
     ]
 
 
-def _records(places: Places, dataset: str) -> pl.DataFrame:
-    return places.lake.read_table("records", partition=dataset)
+def _records(workspace: Workspace, dataset: str) -> pl.DataFrame:
+    return workspace.lake.read_table("records", partition=dataset)
 
 
-def _vocabulary(gx, places: Places, dataset: str) -> list:
-    entry = places.dataset_entry(dataset)
+def _vocabulary(gx, workspace: Workspace, dataset: str) -> list:
+    entry = workspace.dataset_entry(dataset)
     base = entry.open_reader().declaration.base_attribute
     expected = [
         gx.ExpectColumnValuesToBeInSet(column=column, value_set=values)
@@ -109,16 +109,16 @@ def _vocabulary(gx, places: Places, dataset: str) -> list:
     ]
 
 
-def _unique(gx, places: Places, dataset: str) -> list:
+def _unique(gx, workspace: Workspace, dataset: str) -> list:
     return [
         gx.ExpectColumnValuesToBeUnique(column="image_id"),
         gx.ExpectColumnValuesToBeUnique(column="path"),
     ]
 
 
-def _accounts(places: Places, dataset: str) -> pl.DataFrame:
-    records = places.lake.require("records", partition=dataset)
-    quarantined = places.lake.require("quarantine", partition=dataset).rows
+def _accounts(workspace: Workspace, dataset: str) -> pl.DataFrame:
+    records = workspace.lake.require("records", partition=dataset)
+    quarantined = workspace.lake.require("quarantine", partition=dataset).rows
     listed = records.details["listed"]
     return pl.DataFrame(
         {
@@ -130,9 +130,9 @@ def _accounts(places: Places, dataset: str) -> pl.DataFrame:
     )
 
 
-def _accounted(gx, places: Places, dataset: str) -> list:
-    own = places.dataset_entry(dataset).quarantine_rate
-    limit = places.audit.thresholds.quarantine_rate if own is None else own
+def _accounted(gx, workspace: Workspace, dataset: str) -> list:
+    own = workspace.dataset_entry(dataset).quarantine_rate
+    limit = workspace.audit.thresholds.quarantine_rate if own is None else own
     return [
         gx.ExpectColumnPairValuesToBeEqual(column_A="listed", column_B="accepted_and_quarantined"),
         gx.ExpectColumnValuesToBeBetween(column="quarantine_rate", min_value=0, max_value=limit),
@@ -140,13 +140,13 @@ def _accounted(gx, places: Places, dataset: str) -> list:
     ]
 
 
-def _label_error(places: Places, dataset: str) -> pl.DataFrame:
-    error = places.lake.read_table("label_error", partition=dataset)
-    return error.filter(pl.col("n") >= places.audit.statistics.min_group)
+def _label_error(workspace: Workspace, dataset: str) -> pl.DataFrame:
+    error = workspace.lake.read_table("label_error", partition=dataset)
+    return error.filter(pl.col("n") >= workspace.audit.statistics.min_group)
 
 
-def _error_limited(gx, places: Places, dataset: str) -> list:
-    return [gx.ExpectColumnValuesToBeBetween(column="rate", max_value=places.audit.thresholds.label_error)]
+def _error_limited(gx, workspace: Workspace, dataset: str) -> list:
+    return [gx.ExpectColumnValuesToBeBetween(column="rate", max_value=workspace.audit.thresholds.label_error)]
 
 
 _CHECKS: tuple[tuple[str, str, str, Facts, Expectations], ...] = (
@@ -167,9 +167,9 @@ _CHECKS: tuple[tuple[str, str, str, Facts, Expectations], ...] = (
 BLOCKING_CHECKS = tuple(dg.AssetCheckKey(dg.AssetKey(asset), name) for asset, name, *_ in _CHECKS)
 
 
-def _error_told(places: Places, error: pl.DataFrame) -> str:
+def _error_told(workspace: Workspace, error: pl.DataFrame) -> str:
     """Return how often the automatic label is wrong and what is allowed; `error` is of `_label_error`."""
-    limit, least = places.audit.thresholds.label_error, places.audit.statistics.min_group
+    limit, least = workspace.audit.thresholds.label_error, workspace.audit.statistics.min_group
     left_out = f"groups of fewer than {least} images are left out"
     if error.is_empty():
         return f"not checked: no group has {least} images with a gender (man or woman) of their own"
@@ -194,20 +194,22 @@ def _asset_check(
     @dg.asset_check(asset=asset, name=name, description=description, blocking=True, partitions_def=DATASETS)
     def check(
         context: dg.AssetCheckExecutionContext,
-        places: dg.ResourceParam[Places],
+        workspace: dg.ResourceParam[Workspace],
         quality: dg.ResourceParam[Quality],
     ) -> dg.AssetCheckResult:
         dataset = context.partition_key
-        frame = facts(places, dataset)
-        outcome = quality.validate(f"{dataset}.{name}", frame, lambda gx: expectations(gx, places, dataset))
-        told = _error_told(places, frame) if facts is _label_error else None
-        places.lake.write_table(
+        frame = facts(workspace, dataset)
+        outcome = quality.validate(
+            f"{dataset}.{name}", frame, lambda gx: expectations(gx, workspace, dataset)
+        )
+        told = _error_told(workspace, frame) if facts is _label_error else None
+        workspace.lake.write_table(
             "checks",
             outcome_row(asset, name, description, frame, outcome, told=told),
             partition=f"{dataset}|{asset}.{name}",
-            details={"declared": declared(places, dataset)},
+            details={"declared": declared(workspace, dataset)},
         )
-        blocks = asset in must_pass(places, dataset)
+        blocks = asset in must_pass(workspace, dataset)
         severity = dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN
         return check_result(frame, outcome, severity=severity, told=told)
 

@@ -7,7 +7,8 @@ from assets.audit_tables import table_of_audit
 from assets.model_addresses import model_addresses
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.report.comparison import checkpoint_fits, compare_with_published
-from resources.places import PLANTED, Places
+from plumbline.world.folders import PLANTED
+from resources.workspace import Workspace
 
 
 @dg.asset(
@@ -17,7 +18,7 @@ from resources.places import PLANTED, Places
     kinds={"polars", "parquet"},
     code_version="2",
 )
-def paper_comparison(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+def paper_comparison(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """The numbers that papers published, beside those that this audit measured of the same thing.
 
     One row for every printed number whose checkpoint (by its address), dataset and metric are in the audit: the cell
@@ -25,7 +26,7 @@ def paper_comparison(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     what the paper rounded. Printed numbers that are suspect or cannot be compared are shown with the reason and are not
     judged. The planted world has no published numbers: its table is empty.
     """
-    lake, audit = places.lake, places.audit
+    lake, audit = workspace.lake, workspace.audit
     made = lake.require("metric_table")
     table = compare_with_published(
         lake.read_table("metric_table", made=made),
@@ -34,7 +35,7 @@ def paper_comparison(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
         datasets={
             n: entry.reader for n, entry in audit.datasets.items() if not entry.root.startswith(PLANTED)
         },
-        effects=table_of_audit(places, "factor_effects", made),
+        effects=table_of_audit(workspace, "factor_effects", made),
         pooled=list(made.details.get("pooled", {}).get("models", ())),
         scorers={name: getattr(entry, "origin", None) or entry.kind for name, entry in audit.scorers.items()},
     )

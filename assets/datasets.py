@@ -15,7 +15,7 @@ from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require_suites
 from resources.encoders import EncoderPool
-from resources.places import Places
+from resources.workspace import Workspace
 
 _SPEC = {
     "partitions_def": DATASETS,
@@ -44,10 +44,10 @@ _SPEC = {
         ),
     ],
 )
-def records_and_quarantine(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]):
+def records_and_quarantine(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]):
     """Read a dataset's index, check every file to its end, and sort the inputs into accepted and quarantined."""
-    dataset, lake = context.partition_key, places.lake
-    entry, root = places.dataset_entry(dataset), places.dataset_root(dataset)
+    dataset, lake = context.partition_key, workspace.lake
+    entry, root = workspace.dataset_entry(dataset), workspace.dataset_root(dataset)
     reader = entry.open_reader()
     with progress_of(f"{dataset}: reading files") as progress:
         ingested = ingest(reader, root, dataset=dataset, progress=progress)
@@ -91,7 +91,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
     )
     def extended_records(
         context: dg.AssetExecutionContext,
-        places: dg.ResourceParam[Places],
+        workspace: dg.ResourceParam[Workspace],
         encoders: dg.ResourceParam[EncoderPool],
     ) -> dg.MaterializeResult:
         """Records with an automatic gender label, man or woman, with the labeller's probability and margin.
@@ -100,23 +100,25 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
 
         The labels are guesses. Their error against the dataset's own gender is shown by group and checked.
         """
-        require_passed(context, places, context.partition_key, of=("records",))
-        named = places.audit.labeller or labeller
-        return _labelled(places, context.partition_key, encoders.get(named), labeller=named)
+        require_passed(context, workspace, context.partition_key, of=("records",))
+        named = workspace.audit.labeller or labeller
+        return _labelled(workspace, context.partition_key, encoders.get(named), labeller=named)
 
     return extended_records
 
 
-def _labelled(places: Places, dataset: str, encoder: DualEncoder, *, labeller: str) -> dg.MaterializeResult:
+def _labelled(
+    workspace: Workspace, dataset: str, encoder: DualEncoder, *, labeller: str
+) -> dg.MaterializeResult:
     """Label the accepted images of a dataset, and commit the labels with their error."""
-    lake = places.lake
+    lake = workspace.lake
     recorded, suite = lake.require("records", partition=dataset), load_suite("gender_labels")
     records = lake.read_table("records", made=recorded)
     require_suites(encoder.family, [suite])
-    images = embed_listed(places, encoder, dataset, listed_images(places, dataset))
-    texts = embed_texts(encoder, suite.texts, places.shards, batch_rows=TEXT_BATCH_ROWS)
+    images = embed_listed(workspace, encoder, dataset, listed_images(workspace, dataset))
+    texts = embed_texts(encoder, suite.texts, workspace.shards, batch_rows=TEXT_BATCH_ROWS)
     work = images.counters() | {"forward_passes": images.work.forward_passes + texts.work.forward_passes}
-    declared = places.dataset_entry(dataset).open_reader().declaration
+    declared = workspace.dataset_entry(dataset).open_reader().declaration
     extended = extend_records(
         records,
         _probabilities(images.array, texts.array, encoder.logit_scale),
@@ -127,7 +129,7 @@ def _labelled(places: Places, dataset: str, encoder: DualEncoder, *, labeller: s
         "labeller": labeller,
         "labeller_sha256": encoder.weights_sha256,
         "labeller_digest": encoder_version(encoder),
-        "engine": places.declared_engine,
+        "engine": workspace.declared_engine,
         "suite_hash": suite.hash,
         "records_sha256": recorded.sha256,
         **work,

@@ -9,8 +9,8 @@ import dagster as dg
 import polars as pl
 
 from plumbline.errors import StorageError
-from resources.places import Places
 from resources.tracking import TrackedCell, Tracking, TrackingUnavailable
+from resources.workspace import Workspace
 
 _STATE, _REFUSED = "tracking", "not delivered: "
 
@@ -33,7 +33,7 @@ class Delivered:
 
 def deliver(
     context: dg.AssetExecutionContext,
-    places: Places,
+    workspace: Workspace,
     tracking: Tracking,
     cells: Mapping[str, TrackedCell],
     *,
@@ -49,7 +49,7 @@ def deliver(
     try:
         runs = {condition: tracking.write(cell) for condition, cell in cells.items()}
         run, written = runs[first]
-        page = f"{places.tracking_page}/#/experiments/{tracking.experiment()}/runs"
+        page = f"{workspace.tracking_page}/#/experiments/{tracking.experiment()}/runs"
     except TrackingUnavailable as error:
         context.log.warning("MLflow could not be written; run this again to deliver it: %s", error)
         return Delivered(None, {_STATE: f"{_REFUSED}{error}"})

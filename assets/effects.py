@@ -10,7 +10,7 @@ from assets.results import OWNERS, markdown_table, materialised
 from plumbline.metrics.paired.factors import FactorPair, factor_pairs
 from plumbline.metrics.paired.factors import factor_effects as effects_of
 from plumbline.metrics.predictions import AnsweredDataset, answered_dataset
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 @dg.asset(
@@ -20,7 +20,7 @@ from resources.places import Places
     kinds={"numpy", "polars"},
     code_version="1",
 )
-def factor_effects(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+def factor_effects(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """What a bigger model, more training data or another data source changes, everything else held.
 
     Every pair of checkpoints whose `factors` in the audit file differ in exactly one is compared on the same images:
@@ -28,20 +28,20 @@ def factor_effects(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     interval. The first has the level that comes first in the audit file; a positive number means that it is the more
     biased one. Without such a pair the table is empty.
     """
-    made = places.lake.require("metric_table")
+    made = workspace.lake.require("metric_table")
     current = made.details["current"]
-    entries = places.audit.encoders
+    entries = workspace.audit.encoders
     # In the order of the file, which says which level of a factor comes first.
     pairs = factor_pairs({name: entry.factors for name, entry in entries.items() if entry.factors})
     models = {dataset: {m for d, m, _ in current if d == dataset} for dataset, _, _ in current}
-    table = effects_of(_answered(places, models, pairs), pairs, settings=metric_settings(places))
+    table = effects_of(_answered(workspace, models, pairs), pairs, settings=metric_settings(workspace))
     compared = [cell for cell in current if _compared(models[cell[0]], pairs, cell[1])]
     details = {"audit_id": made.details["audit_id"], "cells": compared}
-    written = places.lake.write_table("factor_effects", table, details=details)
+    written = workspace.lake.write_table("factor_effects", table, details=details)
     clear = table.filter(table["q"] < 0.05).sort("q", "factor", "first", maintain_order=True)
     return materialised(
         written,
-        lake=places.lake,
+        lake=workspace.lake,
         frame=table,
         pairs=len(pairs),
         clear=clear.height,
@@ -54,12 +54,12 @@ def _compared(present: set[str], pairs: tuple[FactorPair, ...], model: str) -> b
 
 
 def _answered(
-    places: Places, models: dict[str, set[str]], pairs: tuple[FactorPair, ...]
+    workspace: Workspace, models: dict[str, set[str]], pairs: tuple[FactorPair, ...]
 ) -> Iterator[AnsweredDataset]:
     """Read one dataset after the other, and of it one cell after the other, keeping only what was answered."""
     for dataset, present in models.items():
         chosen = [
-            name for name in places.audit.encoders if name in present and _compared(present, pairs, name)
+            name for name in workspace.audit.encoders if name in present and _compared(present, pairs, name)
         ]
         if chosen:
-            yield answered_dataset(StoredCell.find(places, dataset, name).read() for name in chosen)
+            yield answered_dataset(StoredCell.find(workspace, dataset, name).read() for name in chosen)

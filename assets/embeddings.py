@@ -14,7 +14,7 @@ from plumbline.digests import digest_json
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.families import FAMILIES
 from resources.encoders import EncoderPool
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 @dg.asset(
@@ -28,7 +28,7 @@ from resources.places import Places
 )
 def text_embeddings(
     context: dg.AssetExecutionContext,
-    places: dg.ResourceParam[Places],
+    workspace: dg.ResourceParam[Workspace],
     encoders: dg.ResourceParam[EncoderPool],
 ) -> dg.MaterializeResult:
     """Every prompt of every suite, embedded by one checkpoint. Vectors as the model gives them, not normalised.
@@ -36,7 +36,7 @@ def text_embeddings(
     A model that must see image and text together (BridgeTower) has no such vectors: its prompts go with the images, in
     `probe_logits`.
     """
-    lake, encoder, texts = places.lake, encoders.get(context.partition_key), all_texts()
+    lake, encoder, texts = workspace.lake, encoders.get(context.partition_key), all_texts()
     family = FAMILIES[encoder.family]
     known = {
         "family": family.name,
@@ -47,13 +47,13 @@ def text_embeddings(
     if family.logit == "pair":
         array, work = np.zeros((0, 0), np.float32), {"forward_passes": 0}
     else:
-        embedded = embed_texts(encoder, texts, places.shards, batch_rows=TEXT_BATCH_ROWS)
+        embedded = embed_texts(encoder, texts, workspace.shards, batch_rows=TEXT_BATCH_ROWS)
         array, work = embedded.array, embedded.counters()
     details = {
         "texts": list(texts),
         "checkpoint": encoder_version(encoder),
         "identity": encoder.identity.digest,
-        "engine": places.declared_engine,
+        "engine": workspace.declared_engine,
         "logit_scale": 1.0 if family.logit == "pair" else encoder.logit_scale,
         **known,
         **work,
@@ -77,7 +77,7 @@ def text_embeddings(
 )
 def image_embeddings(
     context: dg.AssetExecutionContext,
-    places: dg.ResourceParam[Places],
+    workspace: dg.ResourceParam[Workspace],
     encoders: dg.ResourceParam[EncoderPool],
 ) -> dg.MaterializeResult:
     """Every accepted image of a dataset, embedded by one checkpoint, in content-addressed shards.
@@ -87,14 +87,14 @@ def image_embeddings(
     nothing of an image alone: its passes are in `probe_logits`.
     """
     dataset, model = cell_of(context)
-    require_passed(context, places, dataset, of=("records",))
-    lake, encoder = places.lake, encoders.get(model)
-    listed = listed_images(places, dataset)
+    require_passed(context, workspace, dataset, of=("records",))
+    lake, encoder = workspace.lake, encoders.get(model)
+    listed = listed_images(workspace, dataset)
     known = {"weights_sha256": encoder.weights_sha256, "device": encoder.device}
     if FAMILIES[encoder.family].logit == "pair":
         index, work, version = [], {"forward_passes": 0}, [encoder.identity.digest, listed.image_ids]
     else:
-        embedded = embed_listed(places, encoder, dataset, listed)
+        embedded = embed_listed(workspace, encoder, dataset, listed)
         index = [{"key": key, "sha256": sha256} for key, sha256 in embedded.shards]
         work, version = embedded.counters() | {"width": encoder.width}, index
     details = {
@@ -102,7 +102,7 @@ def image_embeddings(
         "images": digest_json(version),
         "checkpoint": encoder_version(encoder),
         "identity": encoder.identity.digest,
-        "engine": places.declared_engine,
+        "engine": workspace.declared_engine,
         "records_sha256": listed.records_sha256,
         **known,
         **work,

@@ -8,10 +8,10 @@ from assets.dataset_size import images_of, recorded
 from plumbline.catalog.studies import DatasetSize
 from plumbline.encoders.plan import ArchitectureSummary, EncoderPlan, PlannedCell, architecture_summary
 from plumbline.storage import Committed
-from resources.places import Places
+from resources.workspace import Workspace
 
 
-def plan_encoders(places: Places, absent: Mapping[str, DatasetSize]) -> EncoderPlan:
+def plan_encoders(workspace: Workspace, absent: Mapping[str, DatasetSize]) -> EncoderPlan:
     """Plan what goes through the encoders of the audit file; no model is loaded.
 
     Encoders of one checkpoint and family share their embeddings: the first of them is planned with them.
@@ -25,15 +25,15 @@ def plan_encoders(places: Places, absent: Mapping[str, DatasetSize]) -> EncoderP
     counted: dict[str, int] = {}
     embedded: set[tuple[str, str, str]] = set()
     planned = []
-    for dataset, encoder in _wanted(places):
+    for dataset, encoder in _wanted(workspace):
         if encoder not in outlines:
-            outlines[encoder] = _outline(places, encoder)
+            outlines[encoder] = _outline(workspace, encoder)
         if dataset not in counted:
-            counted[dataset] = absent[dataset].images if dataset in absent else images_of(places, dataset)
-        found, address = outlines[encoder], places.audit.encoders[encoder].address
-        suites = cell_suites(places, dataset, encoder, family=found.family)
+            counted[dataset] = absent[dataset].images if dataset in absent else images_of(workspace, dataset)
+        found, address = outlines[encoder], workspace.audit.encoders[encoder].address
+        suites = cell_suites(workspace, dataset, encoder, family=found.family)
         texts = {text for suite in suites for text in suite.texts}
-        made, pair = _made(places, dataset, encoder), found.family.logit == "pair"
+        made, pair = _made(workspace, dataset, encoder), found.family.logit == "pair"
         of_checkpoint = (dataset, address, found.family.name)
         planned.append(
             PlannedCell(
@@ -55,19 +55,19 @@ def plan_encoders(places: Places, absent: Mapping[str, DatasetSize]) -> EncoderP
     return EncoderPlan(planned)
 
 
-def _wanted(places: Places) -> Iterator[tuple[str, str]]:
+def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:
     """Yield every cell, and the labeller on every dataset that is read: it labels genders there."""
-    audit = places.audit
+    audit = workspace.audit
     yield from audit.cells
     for dataset in audit.used_datasets if audit.labeller else ():
         if (dataset, audit.labeller) not in audit.cells:
             yield dataset, audit.labeller
 
 
-def _outline(places: Places, encoder: str) -> ArchitectureSummary:
-    entry = places.audit.encoders[encoder]
+def _outline(workspace: Workspace, encoder: str) -> ArchitectureSummary:
+    entry = workspace.audit.encoders[encoder]
     return architecture_summary(
-        encoder, entry.address, places.checkpoint_folder(entry.address), family=entry.family
+        encoder, entry.address, workspace.checkpoint_folder(entry.address), family=entry.family
     )
 
 
@@ -87,17 +87,17 @@ class _Made:
         return self.index or self.labels
 
 
-def _made(places: Places, dataset: str, encoder: str) -> _Made:
-    records = recorded(places, dataset)
+def _made(workspace: Workspace, dataset: str, encoder: str) -> _Made:
+    records = recorded(workspace, dataset)
     if records is None:
         return _Made()
 
     def of_these(name: str, partition: str) -> Committed | None:
-        one = places.lake.committed(name, partition=partition)
+        one = workspace.lake.committed(name, partition=partition)
         return one if one is not None and one.details["records_sha256"] == records.sha256 else None
 
     cell = f"{dataset}|{encoder}"
-    labelled = of_these("extended_records", dataset) if encoder == places.audit.labeller else None
+    labelled = of_these("extended_records", dataset) if encoder == workspace.audit.labeller else None
     logits = of_these("probe_logits", cell)
     return _Made(
         records=True,

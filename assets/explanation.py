@@ -23,14 +23,14 @@ from plumbline.provenance.influence import Influence, encoder_influence, languag
 from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed
 from plumbline.storage.files import commit_bytes
-from resources.places import Places
+from resources.workspace import Workspace
 
 _TEXTS = "text"
 # Functions of counts of answers.
 QUICK = ("max_skew", "parity_difference", "impact_ratio", "harm_rate", "outcome_proportion")
 
 
-def quick_pages(places: Places, table: pl.DataFrame, rows: Sequence[str]) -> set[str]:
+def quick_pages(workspace: Workspace, table: pl.DataFrame, rows: Sequence[str]) -> set[str]:
     """Write the pages of those rows whose influence takes no computation of a whole metric family.
 
     Parameters
@@ -47,7 +47,7 @@ def quick_pages(places: Places, table: pl.DataFrame, rows: Sequence[str]) -> set
     """
     if table.is_empty():
         return set()
-    folder = places.report.parent / explanations_folder(table["audit_id"][0])
+    folder = workspace.report.parent / explanations_folder(table["audit_id"][0])
     quick = table.filter(
         pl.col("metric").is_in(QUICK), pl.col("suite").is_in(_suites()), pl.col("condition") == "before"
     )
@@ -56,7 +56,9 @@ def quick_pages(places: Places, table: pl.DataFrame, rows: Sequence[str]) -> set
     for row in chosen.iter_rows(named=True):
         try:
             write_page(
-                folder / f"{row['row_id']}.html", explain(places, row, verified), title=places.audit.title
+                folder / f"{row['row_id']}.html",
+                explain(workspace, row, verified),
+                title=workspace.audit.title,
             )
         except PlumblineError as error:
             dg.get_dagster_logger().warning("row %s was not explained: %s", row["row_id"], error)
@@ -78,12 +80,14 @@ def write_page(path: Path, explanation: Explanation, *, title: str) -> None:
     commit_bytes(UPath(path), page.encode())
 
 
-def explain(places: Places, row: Mapping[str, Any], verified: dict[str, Link] | None = None) -> Explanation:
+def explain(
+    workspace: Workspace, row: Mapping[str, Any], verified: dict[str, Link] | None = None
+) -> Explanation:
     """Explain a row of the metric table of an audit.
 
     Parameters
     ----------
-    places : Places
+    workspace : Workspace
         Of the audit, with its record as `past`.
     verified : dict, optional
         Links of dataset folders by dataset, found and kept here: of many rows a folder is then read once.
@@ -92,27 +96,27 @@ def explain(places: Places, row: Mapping[str, Any], verified: dict[str, Link] | 
     -----
     Nothing that is missing upstream ends in an error: what cannot be followed is said where it stands in the chain.
     """
-    chain = tuple(_chain(places, row, {} if verified is None else verified))
+    chain = tuple(_chain(workspace, row, {} if verified is None else verified))
     try:
-        influence = _influence(places, row)
+        influence = _influence(workspace, row)
     except PlumblineError as error:
         influence = Influence(f"Not available: what it would be computed from cannot be read. {error.what}.")
-    return Explanation(row, chain, influence, _thumbnails(places, row, influence))
+    return Explanation(row, chain, influence, _thumbnails(workspace, row, influence))
 
 
-def _chain(places: Places, row: Mapping[str, Any], verified: dict[str, Link]) -> Iterator[Link]:
+def _chain(workspace: Workspace, row: Mapping[str, Any], verified: dict[str, Link]) -> Iterator[Link]:
     """Yield the links as far as they can be followed."""
-    kind, family = _kind(places, row), _family_table(places, row)
+    kind, family = _kind(workspace, row), _family_table(workspace, row)
     try:
         if kind == "cell":
-            yield from cell_chain(places, row, family, verified)
-            yield from _mitigation(places, row)
+            yield from cell_chain(workspace, row, family, verified)
+            yield from _mitigation(workspace, row)
         elif kind == "answers":
-            yield from answer_chain(places, row, family)
+            yield from answer_chain(workspace, row, family)
         elif kind == "texts":
-            yield from text_chain(places, row, family)
+            yield from text_chain(workspace, row, family)
         else:
-            yield from table_links(places, row, family)
+            yield from table_links(workspace, row, family)
             note = "computed from rows of several cells; explain one of them to go on"
             yield Link(1, "other rows of the metric table", str(row["model"]), None, "not checked", note)
     except PlumblineError as error:
@@ -120,8 +124,8 @@ def _chain(places: Places, row: Mapping[str, Any], verified: dict[str, Link]) ->
         yield Link(2, "the rest of the chain", "", None, "gone", f"{error.what}{where}")
 
 
-def _kind(places: Places, row: Mapping[str, Any]) -> str:
-    details = places.lake.require("metric_table").details
+def _kind(workspace: Workspace, row: Mapping[str, Any]) -> str:
+    details = workspace.lake.require("metric_table").details
     if [row["dataset"], row["model"]] in [each[:2] for each in details["current"]]:
         return "cell"
     if row["model"] in [each[0] for each in details["models"]]:
@@ -129,16 +133,16 @@ def _kind(places: Places, row: Mapping[str, Any]) -> str:
     return "texts" if row["dataset"] == _TEXTS else "several"
 
 
-def _family_table(places: Places, row: Mapping[str, Any]) -> Committed | None:
+def _family_table(workspace: Workspace, row: Mapping[str, Any]) -> Committed | None:
     """Return the table of the metric family that holds the row; None of a row that was added over all of them."""
     parts = [(name, f"{row['dataset']}|{row['model']}") for name in CELL_TABLES]
     parts += [(name, row["model"]) for name in (*LANGUAGE_TABLES, "valence_geometry")]
     for name, partition in parts:
-        made = places.lake.committed(name, partition=partition)
+        made = workspace.lake.committed(name, partition=partition)
         if made is None:
             continue
         try:
-            rows = places.lake.read_table(name, made=made)
+            rows = workspace.lake.read_table(name, made=made)
         except PlumblineError:
             # Its own link says so, where it can only be this one.
             if row["metric"] in name:
@@ -149,31 +153,31 @@ def _family_table(places: Places, row: Mapping[str, Any]) -> Committed | None:
     return None
 
 
-def _mitigation(places: Places, row: Mapping[str, Any]) -> list[Link]:
-    settings = places.audit.mitigations.get(row["condition"])
+def _mitigation(workspace: Workspace, row: Mapping[str, Any]) -> list[Link]:
+    settings = workspace.audit.mitigations.get(row["condition"])
     partition = f"{row['dataset']}|{row['model']}"
-    made = None if settings is None else places.lake.committed(settings.method, partition=partition)
-    return [] if made is None else [stored_link(places, 2, f"mitigation {row['condition']}", made)]
+    made = None if settings is None else workspace.lake.committed(settings.method, partition=partition)
+    return [] if made is None else [stored_link(workspace, 2, f"mitigation {row['condition']}", made)]
 
 
-def _influence(places: Places, row: Mapping[str, Any]) -> Influence:
-    kind = _kind(places, row)
+def _influence(workspace: Workspace, row: Mapping[str, Any]) -> Influence:
+    kind = _kind(workspace, row)
     if kind == "cell":
-        cell = StoredCell.find(places, row["dataset"], row["model"]).read()
-        return encoder_influence(cell, row, settings=metric_settings(places))
+        cell = StoredCell.find(workspace, row["dataset"], row["model"]).read()
+        return encoder_influence(cell, row, settings=metric_settings(workspace))
     if kind == "answers":
-        cell_of_model = StoredAnswers.find(places, row["model"]).cell()
-        return language_influence(cell_of_model, row, settings=language_settings(places))
+        cell_of_model = StoredAnswers.find(workspace, row["model"]).cell()
+        return language_influence(cell_of_model, row, settings=language_settings(workspace))
     if kind == "texts":
         return Influence("No image has a part in this number: it is computed from texts alone.")
     return Influence("Not available: this number is computed from other numbers of the whole audit.")
 
 
-def _thumbnails(places: Places, row: Mapping[str, Any], influence: Influence) -> dict[str, Thumbnail]:
+def _thumbnails(workspace: Workspace, row: Mapping[str, Any], influence: Influence) -> dict[str, Thumbnail]:
     wanted = list(dict.fromkeys(image for moved in influence.moved for image in moved.images))
     if not wanted:
         return {}
-    records = places.lake.read_table("records", partition=row["dataset"])
+    records = workspace.lake.read_table("records", partition=row["dataset"])
     paths = dict(records.filter(pl.col("image_id").is_in(wanted)).select("image_id", "path").iter_rows())
-    root = dataset_root(places, row["dataset"])
+    root = dataset_root(workspace, row["dataset"])
     return {image: thumbnail(root / path, image, path) for image, path in paths.items()}

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assets.model_addresses import model_addresses
-from plumbline import __version__
 from plumbline.catalog.suites import Suite, all_suites
 from plumbline.errors import ConfigError
 from plumbline.provenance.checksums import write_checksums
@@ -22,7 +21,8 @@ from plumbline.provenance.export import (
 from plumbline.report.html import explanations_folder
 from plumbline.storage import Committed
 from plumbline.storage.files import csv_bytes, table_bytes
-from resources.places import Places
+from plumbline.version import __version__
+from resources.workspace import Workspace
 
 PROVENANCE, REPORT = "provenance.json", "report.html"
 _SOURCES = (
@@ -35,12 +35,12 @@ _SOURCES = (
 )
 
 
-def export_audit(places: Places, folder: Path, *, report: Path | None) -> list[str]:
+def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> list[str]:
     """Write the bundle of an audit of the past.
 
     Parameters
     ----------
-    places : Places
+    workspace : Workspace
         With the record of the audit as `past`.
     folder : Path
         Is made; must be empty if it is there.
@@ -57,7 +57,7 @@ def export_audit(places: Places, folder: Path, *, report: Path | None) -> list[s
     ConfigError
         If something lies in the folder, which would then be taken for a part of the audit.
     """
-    assert places.past is not None
+    assert workspace.past is not None
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(
             "the folder to export to is not empty", found=folder, hint="name a new one with --to"
@@ -65,15 +65,15 @@ def export_audit(places: Places, folder: Path, *, report: Path | None) -> list[s
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    _write_tables(places, partial)
-    _write_cards(places, partial)
+    _write_tables(workspace, partial)
+    _write_cards(workspace, partial)
     if report is not None:
         shutil.copyfile(report, partial / REPORT)
-        explanations = explanations_folder(places.past.audit_id)
+        explanations = explanations_folder(workspace.past.audit_id)
         if (report.parent / explanations).is_dir():
             shutil.copytree(report.parent / explanations, partial / explanations)
-    (partial / "README.md").write_text(_readme(places, report is not None), "utf-8")
-    _write_provenance(places, partial)
+    (partial / "README.md").write_text(_readme(workspace, report is not None), "utf-8")
+    _write_provenance(workspace, partial)
     write_checksums(partial)
     if folder.exists():
         folder.rmdir()
@@ -81,10 +81,10 @@ def export_audit(places: Places, folder: Path, *, report: Path | None) -> list[s
     return _files(folder)
 
 
-def _write_tables(places: Places, folder: Path) -> None:
-    lake = places.lake
+def _write_tables(workspace: Workspace, folder: Path) -> None:
+    lake = workspace.lake
     table = lake.read_table("metric_table")
-    exported = exported_table(table, model_addresses(places.audit))
+    exported = exported_table(table, model_addresses(workspace.audit))
     (folder / "metric_table.parquet").write_bytes(table_bytes(exported))
     (folder / "metric_table.csv").write_bytes(csv_bytes(exported))
     (folder / "runs.csv").write_bytes(csv_bytes(lake.read_table("provenance")))
@@ -97,10 +97,10 @@ def _outcome_suites() -> dict[str, Suite]:
     return {suite.id: suite for suite in all_suites() if suite.family == "outcomes"}
 
 
-def _write_cards(places: Places, folder: Path) -> None:
-    table = places.lake.read_table("metric_table")
+def _write_cards(workspace: Workspace, folder: Path) -> None:
+    table = workspace.lake.read_table("metric_table")
     cards = folder / "model_cards"
-    for model in (*places.audit.encoders, *places.audit.lvlms):
+    for model in (*workspace.audit.encoders, *workspace.audit.lvlms):
         rows = headline_rows(table, model)
         if not rows.height:
             continue
@@ -108,7 +108,7 @@ def _write_cards(places: Places, folder: Path) -> None:
         about = {"audit": table["audit_id"][0]}
         what = (
             "weights sha256"
-            if model in places.audit.encoders
+            if model in workspace.audit.encoders
             else "version (digest of all files that decide)"
         )
         if digests := sorted(rows["checkpoint_sha256"].drop_nulls().unique()):
@@ -116,40 +116,40 @@ def _write_cards(places: Places, folder: Path) -> None:
         (cards / f"{model}.md").write_text(model_card(model, rows, about=about), "utf-8")
 
 
-def _write_provenance(places: Places, folder: Path) -> None:
-    assert places.past is not None
-    table = places.lake.require("metric_table")
+def _write_provenance(workspace: Workspace, folder: Path) -> None:
+    assert workspace.past is not None
+    table = workspace.lake.require("metric_table")
     statement = provenance_statement(
         folder,
         _files(folder),
-        _materials(places, table),
-        audit_id=places.past.audit_id,
+        _materials(workspace, table),
+        audit_id=workspace.past.audit_id,
         version=__version__,
-        settings=places.past.settings,
-        runs=places.lake.read_table("provenance").to_dicts(),
-        made_at=places.past.made_at,
+        settings=workspace.past.settings,
+        runs=workspace.lake.read_table("provenance").to_dicts(),
+        made_at=workspace.past.made_at,
     )
     text = json.dumps(statement, indent=1, ensure_ascii=False, sort_keys=True)
     (folder / PROVENANCE).write_text(text + "\n", "utf-8")
 
 
-def _materials(places: Places, table: Committed) -> Iterator[Material]:
+def _materials(workspace: Workspace, table: Committed) -> Iterator[Material]:
     """Yield what the audit was made from, as it was recorded; nothing is read from the sources of now."""
-    assert places.past is not None
+    assert workspace.past is not None
     yield Material("lake/metric_table", {"sha256": table.sha256}, {"rows": table.rows})
-    asked = set(places.lake.read_table("metric_table")["suite_hash"])
+    asked = set(workspace.lake.read_table("metric_table")["suite_hash"])
     for suite in all_suites():
         if suite.hash in asked:
             yield Material(
                 f"prompts/{suite.id}", {"plumblinePrompts": suite.hash}, {"prompts": len(suite.texts)}
             )
-    for (name, partition), made in places.past.things.items():
+    for (name, partition), made in workspace.past.things.items():
         if name in _SOURCES:
             yield Material(f"lake/{name}/{partition}", {"sha256": made.sha256}, {"rows": made.rows})
-        yield from _sources(places, made)
+        yield from _sources(workspace, made)
 
 
-def _sources(places: Places, made: Committed) -> Iterator[Material]:
+def _sources(workspace: Workspace, made: Committed) -> Iterator[Material]:
     details = made.details
     if made.name == "records":
         digests = {"plumblineFolder": details["folder_digest"], "plumblineRecords": details["dataset_digest"]}
@@ -158,23 +158,23 @@ def _sources(places: Places, made: Committed) -> Iterator[Material]:
         )
     if made.name == "text_embeddings":
         digests = {"sha256": details["weights_sha256"], "plumblineCheckpoint": details["checkpoint"]}
-        entry = places.audit.encoders.get(made.partition)
+        entry = workspace.audit.encoders.get(made.partition)
         yield Material(f"checkpoint/{made.partition}", digests, {"address": entry.address} if entry else {})
     if made.name == "generations":
         digests = {"plumblineCheckpoint": details["version"], "plumblinePrompts": details["prompts"]}
         yield Material(f"answers/{made.partition}", digests, {"decoding": details["decoding"]})
 
 
-def _readme(places: Places, with_report: bool) -> str:
-    assert places.past is not None
+def _readme(workspace: Workspace, with_report: bool) -> str:
+    assert workspace.past is not None
     report = (
         "- `report.html`: the report, one page that works offline; `explanations/` explains numbers."
         if with_report
         else "- The report is not here: a later audit has taken its place."
     )
-    return f"""# {places.audit.title}
+    return f"""# {workspace.audit.title}
 
-Audit `{places.past.audit_id}`, made {places.past.made_at} with Plumbline {__version__}.
+Audit `{workspace.past.audit_id}`, made {workspace.past.made_at} with Plumbline {__version__}.
 
 - `metric_table.parquet`, `metric_table.csv`: every number, one row each. First the columns of CLIP_benchmark (dataset,
   model, pretrained, task, language, model_fullname), then Plumbline's; `row_id` names a row for `plumbline explain`.

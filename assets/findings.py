@@ -9,21 +9,21 @@ from upath import UPath
 
 from assets.agreement import agreement_over_models
 from assets.cells import CELL_TABLES
-from assets.currency import sort_cells
 from assets.explanation import quick_pages
 from assets.geometry import stored_geometry
 from assets.language import LANGUAGE_TABLES
 from assets.report_inputs import report_inputs
 from assets.results import OWNERS, markdown_table, materialised, same_columns
-from plumbline import __version__
+from assets.staleness import sort_cells
 from plumbline.digests import digest_json
 from plumbline.metrics.registry import metric_table as join_cells
 from plumbline.report import findings_table, render
 from plumbline.report.inputs import PROVENANCE_SCHEMA
 from plumbline.report.reading import Reading
 from plumbline.storage.files import commit_bytes
-from resources.places import Places
+from plumbline.version import __version__
 from resources.quality import Quality
+from resources.workspace import Workspace
 
 _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
 
@@ -33,30 +33,32 @@ _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
     kinds={"polars", "parquet"},
     **_SPEC | {"code_version": "2"},
 )
-def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+def metric_table(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.MaterializeResult:
     """Every number of the audit in one table: estimate, interval, p, q, n, reason, and the digests it comes from.
 
     Content only: equal data, checkpoints, prompts and settings give the same bytes. Run ids and times are in
     `provenance`. Cells whose sources have changed since, or whose dataset has not passed its checks, are left out
     and named. Where people have annotated answers, their agreement over all generative models is added.
     """
-    lake, cells = places.lake, sort_cells(places, context.instance)
+    lake, cells = workspace.lake, sort_cells(workspace, context.instance)
     if not (cells.current or cells.models):
         reasons = sorted({f"{cell.dataset}: {cell.reason}" for cell in cells.absent})
         raise dg.Failure(f"no cell of this audit has numbers. {'; '.join(reasons)}", allow_retries=False)
-    geometry = stored_geometry(places, dict.fromkeys(m for _, m, _ in cells.current))
+    geometry = stored_geometry(workspace, dict.fromkeys(m for _, m, _ in cells.current))
     parts = [*sorted(cell for _, _, cell in cells.current), *(g.identity for g in geometry)]
     parts += sorted(digest_json([identity, families]) for _, identity, families in cells.models)
-    pooled = agreement_over_models(places, [model for model, *_ in cells.models])
+    pooled = agreement_over_models(workspace, [model for model, *_ in cells.models])
     parts += [digest_json(pooled.made_of)] if pooled.made_of else []
-    audit_id = digest_json([places.audit.digest, __version__, parts])
+    audit_id = digest_json([workspace.audit.digest, __version__, parts])
     frames = [
         lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES
     ] + [found.rows for found in geometry]
     frames += [
         lake.read_table(name, partition=model) for model, _, families in cells.models for name in families
     ]
-    level = places.audit.statistics.confidence
+    level = workspace.audit.statistics.confidence
     table = join_cells([*frames, pooled.rows], audit_id=audit_id, confidence=level)
     absent = [vars(cell) for cell in (*cells.absent, *pooled.absent)]
     listed = {"current": cells.current, "models": cells.models, "absent": absent}
@@ -71,7 +73,7 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
         generative_models=len(cells.models),
         annotated_models=dg.MetadataValue.json(pooled.models),
         absent=dg.MetadataValue.json(absent),
-        findings=dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(places)))),
+        findings=dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(workspace)))),
         **{
             "dagster/column_lineage": same_columns(
                 table.drop("audit_id", "q"), *CELL_TABLES, *LANGUAGE_TABLES
@@ -81,9 +83,9 @@ def metric_table(context: dg.AssetExecutionContext, places: dg.ResourceParam[Pla
 
 
 @dg.asset(deps=["tracked_run", "tracked_answers", "metric_table"], kinds={"polars", "parquet"}, **_SPEC)
-def provenance(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Which Dagster and MLflow runs made each cell, when, on what device, and how much work it was."""
-    lake = places.lake
+    lake = workspace.lake
     frames = [pl.DataFrame(schema=PROVENANCE_SCHEMA)]
     details = lake.require("metric_table").details
     tracked = [("tracked_run", f"{dataset}|{model}", cell) for dataset, model, cell in details["current"]]
@@ -106,28 +108,30 @@ def provenance(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     **_SPEC,
 )  # fmt: skip
 def audit_report(
-    places: dg.ResourceParam[Places], quality: dg.ResourceParam[Quality]
+    workspace: dg.ResourceParam[Workspace], quality: dg.ResourceParam[Quality]
 ) -> dg.MaterializeResult:
     """The report: one HTML file that works offline, from headline findings to the provenance of every number."""
-    made = places.lake.require("metric_table")
-    table = places.lake.read_table("metric_table", made=made)
+    made = workspace.lake.require("metric_table")
+    table = workspace.lake.read_table("metric_table", made=made)
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    inputs = report_inputs(places, made, created=created)
-    page = render(table, inputs, explained=partial(quick_pages, places, table)).encode()
-    commit_bytes(UPath(places.report), page)
+    inputs = report_inputs(workspace, made, created=created)
+    page = render(table, inputs, explained=partial(quick_pages, workspace, table)).encode()
+    commit_bytes(UPath(workspace.report), page)
     quality.index()
     return dg.MaterializeResult(
         metadata={
-            "report": dg.MetadataValue.path(str(places.report)),
+            "report": dg.MetadataValue.path(str(workspace.report)),
             "bytes": len(page),
             "audit_id": made.details["audit_id"],
-            "findings": dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(places)))),
+            "findings": dg.MetadataValue.md(
+                markdown_table(findings_table(table, headline_reading(workspace)))
+            ),
         },
         data_version=dg.DataVersion(made.sha256),
     )
 
 
-def headline_reading(places: Places) -> Reading:
+def headline_reading(workspace: Workspace) -> Reading:
     """Return how the short table of findings is read: as the report, by the first scorer of the audit file."""
-    audit = places.audit
+    audit = workspace.audit
     return Reading(confidence=audit.statistics.confidence, scorers=tuple(audit.scorers))

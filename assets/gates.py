@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from assets.checks import BLOCKING_CHECKS, declared
-from resources.places import Places
+from resources.workspace import Workspace
 
 _FAILED, _NOT_RUN = "failed", "not run"
 _VERDICTS = {"FAILED": _FAILED, "EXECUTION_FAILED": "could not be evaluated"}
@@ -16,7 +16,7 @@ _passed: set[tuple[str, str, tuple[str, ...]]] = set()
 
 
 def require_passed(
-    context: dg.AssetExecutionContext, places: Places, dataset: str, *, of: tuple[str, ...]
+    context: dg.AssetExecutionContext, workspace: Workspace, dataset: str, *, of: tuple[str, ...]
 ) -> None:
     """Stop the step unless every blocking check of this dataset has passed on what is there now.
 
@@ -35,7 +35,7 @@ def require_passed(
     asked = (context.run.run_id, dataset, of)
     if asked in _passed:
         return
-    refused = failed_checks(context.instance, places, dataset, of=of)
+    refused = failed_checks(context.instance, workspace, dataset, of=of)
     if refused:
         raise dg.Failure(
             description=f"{dataset}: refused, since these checks have not passed: {', '.join(refused)}. "
@@ -73,7 +73,7 @@ class CheckNotPassed:
 
 
 def checks_not_passed(
-    instance: dg.DagsterInstance, places: Places, dataset: str, *, of: tuple[str, ...]
+    instance: dg.DagsterInstance, workspace: Workspace, dataset: str, *, of: tuple[str, ...]
 ) -> list[CheckNotPassed]:
     """Return every blocking check of these assets that has not passed for a dataset.
 
@@ -84,7 +84,7 @@ def checks_not_passed(
     # Dagster has no public call for the newest evaluation of a partitioned check; see docs/decisions.
     infos = instance.event_log_storage.get_asset_check_partition_info(keys, partition_keys=[dataset])
     by_key = {info.check_key: info for info in infos}
-    reasons = {key: _why_not(by_key.get(key), places, dataset, key) for key in keys}
+    reasons = {key: _why_not(by_key.get(key), workspace, dataset, key) for key in keys}
     return [
         CheckNotPassed(f"{key.asset_key.to_user_string()}.{key.name}", why)
         for key, why in reasons.items()
@@ -93,10 +93,10 @@ def checks_not_passed(
 
 
 def failed_checks(
-    instance: dg.DagsterInstance, places: Places, dataset: str, *, of: tuple[str, ...]
+    instance: dg.DagsterInstance, workspace: Workspace, dataset: str, *, of: tuple[str, ...]
 ) -> list[str]:
     """Return `asset.check (why)` for every blocking check of these assets that has not passed for a dataset."""
-    return [check.told for check in checks_not_passed(instance, places, dataset, of=of)]
+    return [check.told for check in checks_not_passed(instance, workspace, dataset, of=of)]
 
 
 def refusal(checks: Sequence[CheckNotPassed], *, of: str = "") -> str | None:
@@ -116,22 +116,22 @@ def refusal(checks: Sequence[CheckNotPassed], *, of: str = "") -> str | None:
     return f"refused, since checks{of and f' of {of}'} have not passed: {', '.join(told)}"
 
 
-def check_words(places: Places, dataset: str, check: CheckNotPassed) -> str:
+def check_words(workspace: Workspace, dataset: str, check: CheckNotPassed) -> str:
     """Return what a check that failed found, in the words that Dagster and the terminal showed."""
-    made = places.lake.committed("checks", partition=f"{dataset}|{check.name}")
-    return "" if made is None else str(places.lake.read_table("checks", made=made)["observed"].item())
+    made = workspace.lake.committed("checks", partition=f"{dataset}|{check.name}")
+    return "" if made is None else str(workspace.lake.read_table("checks", made=made)["observed"].item())
 
 
-def _why_not(info, places: Places, dataset: str, key: dg.AssetCheckKey) -> str | None:
+def _why_not(info, workspace: Workspace, dataset: str, key: dg.AssetCheckKey) -> str | None:
     status = info.latest_execution_status.value if info and info.latest_execution_status else None
     if status != "SUCCEEDED":
         # A planned or running evaluation is no verdict.
         return _VERDICTS.get(str(status), _NOT_RUN)
     if info.latest_target_materialization_storage_id != info.latest_materialization_storage_id:
         return "not run on the newest materialisation"
-    stored = places.lake.committed(
+    stored = workspace.lake.committed(
         "checks", partition=f"{dataset}|{key.asset_key.to_user_string()}.{key.name}"
     )
-    if stored is None or stored.details.get("declared") != declared(places, dataset):
+    if stored is None or stored.details.get("declared") != declared(workspace, dataset):
         return "not run with the ranges that the audit file declares now"
     return None

@@ -22,7 +22,7 @@ from plumbline.scorers.scoring import score_texts
 from plumbline.scorers.texts import join_scores
 from plumbline.storage import Committed
 from resources.lvlms import LvlmPool, scorer_version
-from resources.places import Places
+from resources.workspace import Workspace
 
 _ASKED = ("row_key", "image_id", "prompt", "instruction", "seed")
 _ROW_GROUP_ROWS = 10_000
@@ -42,7 +42,9 @@ _SPEC = {
 
 @dg.asset(deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"], **_SPEC)
 def generations(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], lvlms: dg.ResourceParam[LvlmPool]
+    context: dg.AssetExecutionContext,
+    workspace: dg.ResourceParam[Workspace],
+    lvlms: dg.ResourceParam[LvlmPool],
 ) -> dg.MaterializeResult:
     """Everything that one generative model answered about one slice: each prompt, instruction and seed of each image.
 
@@ -51,38 +53,38 @@ def generations(
     once for all its prompts and seeds. Refusals are answers.
     """
     model, slice_id = answers_of(context)
-    sliced, version = asked_slice(places, model, slice_id), places.lvlm_version(model)
-    require_passed(context, places, sliced.dataset, of=("records",))
-    require_within_limit(places, model, slice_id)
-    backend, decoding = lvlms.backend(model), places.audit.generation.decoding.decoding
+    sliced, version = asked_slice(workspace, model, slice_id), workspace.lvlm_version(model)
+    require_passed(context, workspace, sliced.dataset, of=("records",))
+    require_within_limit(workspace, model, slice_id)
+    backend, decoding = lvlms.backend(model), workspace.audit.generation.decoding.decoding
     asked = asked_rows(
         sliced.rows,
         sliced.entries,
         identity=backend.identity,
         decoding=decoding,
-        root=places.dataset_root(sliced.dataset),
-        sees=model not in places.audit.twins,
+        root=workspace.dataset_root(sliced.dataset),
+        sees=model not in workspace.audit.twins,
     )
     start = time.perf_counter()
     with progress_of(f"{model}, {slice_id}: generating") as progress:
         answered = generate(
-            backend, asked, decoding, GenerationStore(places.answers), shard=slice_id, progress=progress
+            backend, asked, decoding, GenerationStore(workspace.answers), shard=slice_id, progress=progress
         )
     seconds = time.perf_counter() - start
-    _require_version(places, model, version)
+    _require_version(workspace, model, version)
     frame = _described(asked, sliced.rows, answered.frame, model=model, dataset=sliced.dataset)
     work = {"generated": answered.generated, "found": answered.found}
     details = {
         "version": version,
-        **_asked_details(places, sliced, backend),
+        **_asked_details(workspace, sliced, backend),
         "sources": dict(frame["source"].value_counts().sort("source").iter_rows()),
-        "tokens_per_second": _rate(places, context.partition_key, frame, answered.generated, seconds),
+        "tokens_per_second": _rate(workspace, context.partition_key, frame, answered.generated, seconds),
         **work,
     }
-    made = _write(places, "generations", frame, partition=context.partition_key, details=details)
+    made = _write(workspace, "generations", frame, partition=context.partition_key, details=details)
     return materialised(
         made,
-        lake=places.lake,
+        lake=workspace.lake,
         frame=frame.select(_SHOWN),
         rows_per_second=answered.generated / seconds,
         # The checkpoint's own file may ask for another temperature; the audit's holds for every model.
@@ -92,12 +94,12 @@ def generations(
     )
 
 
-def _asked_details(places: Places, sliced: AskedSlice, backend: Backend) -> dict[str, Any]:
+def _asked_details(workspace: Workspace, sliced: AskedSlice, backend: Backend) -> dict[str, Any]:
     """Return of what and how a slice was asked: what its answers hold for."""
-    decoding = vars(places.audit.generation.decoding.decoding)
+    decoding = vars(workspace.audit.generation.decoding.decoding)
     return {
         "identity": backend.identity,
-        "pictured": places.lake.require("pictured_people", partition=sliced.id).sha256,
+        "pictured": workspace.lake.require("pictured_people", partition=sliced.id).sha256,
         "asked_for": asked_for(sliced),
         "prompts": prompts_hash(),
         "decoding": decoding,
@@ -107,16 +109,16 @@ def _asked_details(places: Places, sliced: AskedSlice, backend: Backend) -> dict
 
 
 def _write(
-    places: Places, name: str, frame: pl.DataFrame, *, partition: str, details: dict[str, Any]
+    workspace: Workspace, name: str, frame: pl.DataFrame, *, partition: str, details: dict[str, Any]
 ) -> Committed:
-    return places.lake.write_table(
+    return workspace.lake.write_table(
         name, frame, partition=partition, details=details, row_group_rows=_ROW_GROUP_ROWS
     )
 
 
-def _require_version(places: Places, model: str, version: str) -> None:
+def _require_version(workspace: Workspace, model: str, version: str) -> None:
     """Stop where the files are no longer those that answered: what was answered is kept under their identity."""
-    if (now := places.lvlm_version(model)) != version:
+    if (now := workspace.lvlm_version(model)) != version:
         raise CheckpointError(
             f"the checkpoint of `{model}` was replaced while it answered",
             found=f"version {now[:16]}…",
@@ -126,12 +128,12 @@ def _require_version(places: Places, model: str, version: str) -> None:
 
 
 def _rate(
-    places: Places, partition: str, frame: pl.DataFrame, generated: int, seconds: float
+    workspace: Workspace, partition: str, frame: pl.DataFrame, generated: int, seconds: float
 ) -> float | None:
     """Return new tokens a second of this run; of an earlier one where nothing was generated now."""
     if generated and (tokens := int(frame["new_tokens"].sum()) * generated / frame.height):
         return tokens / seconds
-    earlier = places.lake.committed("generations", partition=partition)
+    earlier = workspace.lake.committed("generations", partition=partition)
     return None if earlier is None else earlier.details.get("tokens_per_second")
 
 
@@ -166,7 +168,9 @@ def _described(
 
 @dg.asset(deps=["generations", "answer_words"], **_SPEC)
 def toxicity_scores(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], lvlms: dg.ResourceParam[LvlmPool]
+    context: dg.AssetExecutionContext,
+    workspace: dg.ResourceParam[Workspace],
+    lvlms: dg.ResourceParam[LvlmPool],
 ) -> dg.MaterializeResult:
     """How toxic, insulting, attacking and flirtatious each answer is, by every scorer of the audit file.
 
@@ -174,27 +178,29 @@ def toxicity_scores(
     scorer could not score keeps its row, with the reason.
     """
     model, _ = answers_of(context)
-    made = places.lake.require("generations", partition=context.partition_key)
-    texts = places.lake.read_table("generations", made=made).select("row_key", "text")
+    made = workspace.lake.require("generations", partition=context.partition_key)
+    texts = workspace.lake.read_table("generations", made=made).select("row_key", "text")
     frames, scorers = [pl.DataFrame(schema=SCORE_SCHEMA)], {}
-    for name in places.audit.scorers:
+    for name in workspace.audit.scorers:
         scorer = lvlms.scorer(name)
         with progress_of(f"{context.partition_key}: scoring by {name}") as progress:
-            scored = score_texts(scorer, [texts], places.scores / model, rows=texts.height, progress=progress)
+            scored = score_texts(
+                scorer, [texts], workspace.scores / model, rows=texts.height, progress=progress
+            )
         frames.append(join_scores(texts, scored, name).collect())
         scorers[name] = {
-            "settings": scorer_version(places, name),
+            "settings": scorer_version(workspace, name),
             "identity": scorer.identity,
             "version": scorer.version,
             "stand_in": scorer.offline_stand_in,
         }
     # A streamed join gives its rows in any order; equal content must be equal bytes.
     frame = pl.concat(frames).sort("scorer", "attribute", "row_key")
-    details = {"generations": made.sha256, "scorers": scorers, "device": places.audit.device}
-    written = _write(places, "toxicity_scores", frame, partition=context.partition_key, details=details)
+    details = {"generations": made.sha256, "scorers": scorers, "device": workspace.audit.device}
+    written = _write(workspace, "toxicity_scores", frame, partition=context.partition_key, details=details)
     means = frame.group_by("scorer", "attribute", maintain_order=True).agg(
         pl.col("score").is_nan().sum().alias("without"),
         pl.col("truncated").sum(),
         pl.col("score").fill_nan(None).mean().alias("mean"),
     )
-    return materialised(written, lake=places.lake, frame=means)
+    return materialised(written, lake=workspace.lake, frame=means)

@@ -14,11 +14,14 @@ from plumbline.generators.design import asked_rows
 from plumbline.generators.generation import GenerationStore
 from plumbline.generators.plan import CHARACTERS_OF_A_TOKEN, Plan, PlannedSlice, cost_of, published_slices
 from resources.lvlms import backend_identity
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 def plan_generation(
-    places: Places, models: Sequence[str] | None = None, *, absent: Mapping[str, DatasetSize] | None = None
+    workspace: Workspace,
+    models: Sequence[str] | None = None,
+    *,
+    absent: Mapping[str, DatasetSize] | None = None,
 ) -> Plan:
     """Plan what the audit file asks of its generative models; no model is loaded.
 
@@ -37,30 +40,32 @@ def plan_generation(
     CheckpointError
         If a model is not on this disk, and `absent` is not given.
     """
-    wanted = models or places.audit.asked_models
+    wanted = models or workspace.audit.asked_models
     if absent is None:
-        return Plan([one for model in wanted for one in _planned(places, model)])
-    return Plan([one for model in wanted for one in _planned_anywhere(places, model, absent)])
+        return Plan([one for model in wanted for one in _planned(workspace, model)])
+    return Plan([one for model in wanted for one in _planned_anywhere(workspace, model, absent)])
 
 
-def _planned_anywhere(places: Places, model: str, absent: Mapping[str, DatasetSize]) -> list[PlannedSlice]:
-    found = _planned(places, model, absent=absent)
-    for (name, dataset), entries in places.audit.designs.items():
+def _planned_anywhere(
+    workspace: Workspace, model: str, absent: Mapping[str, DatasetSize]
+) -> list[PlannedSlice]:
+    found = _planned(workspace, model, absent=absent)
+    for (name, dataset), entries in workspace.audit.designs.items():
         if name == model and dataset in absent:
             found += published_slices(
                 model,
                 dataset,
                 entries,
                 absent[dataset],
-                most_new_tokens=places.audit.generation.decoding.max_new_tokens,
-                sees=model not in places.audit.twins,
-                has_occupations="occupation" in declaration_of(places, dataset).filled,
-                endpoint=places.lvlm_entry(model).endpoint,
+                most_new_tokens=workspace.audit.generation.decoding.max_new_tokens,
+                sees=model not in workspace.audit.twins,
+                has_occupations="occupation" in declaration_of(workspace, dataset).filled,
+                endpoint=workspace.lvlm_entry(model).endpoint,
             )
     return found
 
 
-def require_within_limit(places: Places, model: str, slice_id: str) -> None:
+def require_within_limit(workspace: Workspace, model: str, slice_id: str) -> None:
     """Refuse a slice that is alone above the audit file's limit, however it is asked for.
 
     Raises
@@ -68,27 +73,27 @@ def require_within_limit(places: Places, model: str, slice_id: str) -> None:
     ConfigError
         As `Plan.require`.
     """
-    limit = places.audit.generation.limit
+    limit = workspace.audit.generation.limit
     if any(most is not None for _, most in limit):
-        Plan(_planned(places, model, only=slice_id)).require(limit)
+        Plan(_planned(workspace, model, only=slice_id)).require(limit)
 
 
 def _planned(
-    places: Places,
+    workspace: Workspace,
     model: str,
     *,
     only: str | None = None,
     absent: Mapping[str, DatasetSize] | None = None,
 ) -> list[PlannedSlice]:
-    slices = asked_slices(places, model, without=absent or ())
+    slices = asked_slices(workspace, model, without=absent or ())
     if not slices:
         return []
-    decoding, store = places.audit.generation.decoding.decoding, GenerationStore(places.answers)
+    decoding, store = workspace.audit.generation.decoding.decoding, GenerationStore(workspace.answers)
     identity, rate = (
-        _identity(places, model, anywhere=absent is not None),
-        _tokens_per_second(places, model, slices),
+        _identity(workspace, model, anywhere=absent is not None),
+        _tokens_per_second(workspace, model, slices),
     )
-    endpoint, planned = places.lvlm_entry(model).endpoint, []
+    endpoint, planned = workspace.lvlm_entry(model).endpoint, []
     for name, sliced in slices.items():
         if only not in (None, name):
             continue
@@ -97,8 +102,8 @@ def _planned(
             sliced.entries,
             identity=identity,
             decoding=decoding,
-            root=places.dataset_root(sliced.dataset),
-            sees=model not in places.audit.twins,
+            root=workspace.dataset_root(sliced.dataset),
+            sees=model not in workspace.audit.twins,
         )
         keys = pl.DataFrame({"row_key": [one.key for one in asked]}, schema={"row_key": pl.String})
         lacking = set(store.kept(identity, name).lacking(keys)["row_key"])
@@ -120,20 +125,20 @@ def _planned(
     return planned
 
 
-def _identity(places: Places, model: str, *, anywhere: bool) -> str:
+def _identity(workspace: Workspace, model: str, *, anywhere: bool) -> str:
     """Return what a model's answers are kept under; of one that is not on this disk, a name that nothing is under."""
-    address = places.lvlm_entry(model).address
+    address = workspace.lvlm_entry(model).address
     if (
         anywhere
         and address is not None
-        and not (places.checkpoint_folder(address) / TRANSFORMERS_CONFIG).is_file()
+        and not (workspace.checkpoint_folder(address) / TRANSFORMERS_CONFIG).is_file()
     ):
         return address
-    return backend_identity(places, model)
+    return backend_identity(workspace, model)
 
 
-def _tokens_per_second(places: Places, model: str, slices: Mapping[str, AskedSlice]) -> float | None:
+def _tokens_per_second(workspace: Workspace, model: str, slices: Mapping[str, AskedSlice]) -> float | None:
     """Return the mean rate of the newest runs of a model in which it generated; None where there is none."""
-    made = [places.lake.committed("generations", partition=f"{model}|{name}") for name in slices]
+    made = [workspace.lake.committed("generations", partition=f"{model}|{name}") for name in slices]
     rates = [rate for one in made if one is not None and (rate := one.details["tokens_per_second"])]
     return sum(rates) / len(rates) if rates else None

@@ -9,13 +9,13 @@ import polars as pl
 from assets.metrics import metric_settings
 from assets.partitions import ENCODERS
 from assets.results import OWNERS, materialised
-from plumbline import __version__
 from plumbline.catalog.schema import LINEAGE_COLUMNS, metric_frame, polars_schema
 from plumbline.catalog.suites import load_suite
 from plumbline.digests import digest_json
 from plumbline.metrics.text_space import GEOMETRY_SCHEMA, geometry_rows, geometry_words, prompt_embeddings
 from plumbline.storage import Committed
-from resources.places import Places
+from plumbline.version import __version__
+from resources.workspace import Workspace
 
 # Raised whenever the same embeddings would give other numbers.
 GEOMETRY_VERSION = "1"
@@ -32,7 +32,7 @@ NO_TEXT_SPACE = "this model reads a text only together with an image: it has no 
     code_version=GEOMETRY_VERSION,
 )
 def valence_geometry(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.MaterializeResult:
     """Whether a model keeps positive and negative words of one trait apart: wealthy from poor, sincere from dishonest.
 
@@ -40,10 +40,10 @@ def valence_geometry(
     across with the paper's one-sided t-test and an exact permutation test, and the words on the first three principal
     axes. Empty, with the reason, for a model without a text space (BridgeTower).
     """
-    lake, encoder = places.lake, context.partition_key
+    lake, encoder = workspace.lake, context.partition_key
     stored = lake.require("text_embeddings", partition=encoder)
-    settings, suite = metric_settings(places), load_suite("perception")
-    identity = _identity(places, encoder, stored)
+    settings, suite = metric_settings(workspace), load_suite("perception")
+    identity = _identity(workspace, encoder, stored)
     vectors = lake.read_arrays("text_embeddings", made=stored)["embedding"]
     if vectors.size:
         embedded = prompt_embeddings(suite, dict(zip(stored.details["texts"], vectors)))
@@ -67,13 +67,17 @@ class StoredGeometry:
     words: pl.DataFrame
 
 
-def stored_geometry(places: Places, encoders: Iterable[str]) -> list[StoredGeometry]:
+def stored_geometry(workspace: Workspace, encoders: Iterable[str]) -> list[StoredGeometry]:
     """Read what was measured of the text spaces; one that is of other prompts, weights or settings is left out."""
-    found, lake = [], places.lake
+    found, lake = [], workspace.lake
     for encoder in encoders:
         texts = lake.committed("text_embeddings", partition=encoder)
         made = lake.committed("valence_geometry", partition=encoder)
-        if texts is None or made is None or made.details["geometry_id"] != _identity(places, encoder, texts):
+        if (
+            texts is None
+            or made is None
+            or made.details["geometry_id"] != _identity(workspace, encoder, texts)
+        ):
             continue
         words = lake.read_table(WORDS, partition=encoder)
         found.append(
@@ -82,8 +86,8 @@ def stored_geometry(places: Places, encoders: Iterable[str]) -> list[StoredGeome
     return found
 
 
-def _identity(places: Places, encoder: str, texts: Committed) -> str:
-    confidence = metric_settings(places).confidence
+def _identity(workspace: Workspace, encoder: str, texts: Committed) -> str:
+    confidence = metric_settings(workspace).confidence
     suite = load_suite("perception").hash
     return digest_json([encoder, texts.sha256, suite, confidence, GEOMETRY_VERSION, __version__])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from assets.progress import progress_of
 from plumbline.encoders.embedding import Embedded, embed_images
 from plumbline.encoders.encoder import DualEncoder
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,20 @@ class ListedImages:
     records_sha256: str
 
 
-def listed_images(places: Places, dataset: str) -> ListedImages:
+def listed_images(workspace: Workspace, dataset: str) -> ListedImages:
     """Read the accepted images of a dataset from the lake."""
-    made = places.lake.require("records", partition=dataset)
-    records, root = places.lake.read_table("records", made=made), places.dataset_root(dataset)
+    made = workspace.lake.require("records", partition=dataset)
+    records, root = workspace.lake.read_table("records", made=made), workspace.dataset_root(dataset)
     return ListedImages([root / path for path in records["path"]], records["image_id"].to_list(), made.sha256)
 
 
-def embed_listed(places: Places, encoder: DualEncoder, dataset: str, listed: ListedImages) -> Embedded:
+def embed_listed(workspace: Workspace, encoder: DualEncoder, dataset: str, listed: ListedImages) -> Embedded:
     """Embed images through the shared cache, with progress."""
-    settings = places.engine_settings()
+    settings = workspace.engine_settings()
     if encoder.crop is None:
         # No other decoder can stand in for a preprocessing that is more than a resize and a crop.
         settings["decoder"] = "pillow"
     with progress_of(f"{dataset}: embedding") as progress:
         return embed_images(
-            encoder, listed.paths, listed.image_ids, places.shards, progress=progress, **settings
+            encoder, listed.paths, listed.image_ids, workspace.shards, progress=progress, **settings
         )

@@ -13,15 +13,15 @@ from plumbline.language.cell import LanguageSettings
 from plumbline.language.family import LanguageFamily
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from resources.lvlms import judge_of
-from resources.places import Places
+from resources.workspace import Workspace
 
 LANGUAGE_TABLES = tuple(LANGUAGE_FAMILIES)
 """The assets that hold metric rows of a generative model."""
 
 
-def language_settings(places: Places) -> LanguageSettings:
+def language_settings(workspace: Workspace) -> LanguageSettings:
     """Return the settings of the audit file; the judge, where there is one, is asked only when words are judged."""
-    audit, said = places.audit, places.audit.language
+    audit, said = workspace.audit, workspace.audit.language
     statistics = audit.statistics.model_dump(include={"seed", "resamples", "permutations", "confidence"})
     counted = said.model_dump(
         include={"min_count", "association_threshold", "log_base", "min_sets", "most_unreadable"}
@@ -29,9 +29,9 @@ def language_settings(places: Places) -> LanguageSettings:
     return LanguageSettings(
         **statistics,
         **counted,
-        dictionaries=None if said.dictionaries is None else places.user_file(said.dictionaries),
-        annotations=None if said.annotations is None else places.user_file(said.annotations),
-        judge=judge_of(places),
+        dictionaries=None if said.dictionaries is None else workspace.user_file(said.dictionaries),
+        annotations=None if said.annotations is None else workspace.user_file(said.annotations),
+        judge=judge_of(workspace),
     )
 
 
@@ -48,11 +48,13 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
         kinds={"numpy", "polars"},
         code_version=family.code_version,
     )
-    def compute(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
-        stored, lake = StoredAnswers.find(places, context.partition_key), places.lake
+    def compute(
+        context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+    ) -> dg.MaterializeResult:
+        stored, lake = StoredAnswers.find(workspace, context.partition_key), workspace.lake
         start = time.perf_counter()
         rows, tables = pl.DataFrame(schema=polars_schema()), {}
-        settings = language_settings(places)
+        settings = language_settings(workspace)
         if family.needs != "twin" or stored.twin is not None:
             found = family.compute(stored.cell(), settings=settings)
             rows, tables = found.rows, dict(found.tables)

@@ -7,12 +7,12 @@ from assets.answers_checks import ANSWER_CHECK_NAMES, ANSWER_CHECKS_TABLE
 from assets.model_addresses import lvlm_address
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.report.inputs import CHECKS_SCHEMA, LvlmSummary
-from resources.places import Places
+from resources.workspace import Workspace
 
 
-def lvlm_summary(places: Places, model: str) -> LvlmSummary:
+def lvlm_summary(workspace: Workspace, model: str) -> LvlmSummary:
     """Return what is said of one generative model."""
-    audit, stored = places.audit, StoredAnswers.find(places, model)
+    audit, stored = workspace.audit, StoredAnswers.find(workspace, model)
     entry, made = audit.lvlms[model], next(iter(stored.answers.values()))
     judge = audit.language.judge
     return LvlmSummary(
@@ -26,18 +26,18 @@ def lvlm_summary(places: Places, model: str) -> LvlmSummary:
         twin_of=audit.twins.get(model, ()),
         scorers=stored.scorers,
         judge=None if judge is None else judge.model,
-        checks=_checks(places, model, list(stored.slices)),
+        checks=_checks(workspace, model, list(stored.slices)),
         planted=entry.planted_source is not None,
     )
 
 
-def _checks(places: Places, model: str, slices: list[str]) -> pl.DataFrame:
+def _checks(workspace: Workspace, model: str, slices: list[str]) -> pl.DataFrame:
     frames = [pl.DataFrame(schema=CHECKS_SCHEMA)]
     for name in slices:
         for check in ANSWER_CHECK_NAMES:
-            made = places.lake.committed(ANSWER_CHECKS_TABLE, partition=f"{model}|{name}|{check}")
+            made = workspace.lake.committed(ANSWER_CHECKS_TABLE, partition=f"{model}|{name}|{check}")
             if made is not None:
-                row = places.lake.read_table(ANSWER_CHECKS_TABLE, made=made)
+                row = workspace.lake.read_table(ANSWER_CHECKS_TABLE, made=made)
                 frames.append(row.with_columns(pl.format("{} of {}", "check", pl.lit(name)).alias("check")))
     return pl.concat(frames)
 
@@ -49,7 +49,7 @@ def _decoding(details: dict) -> str:
     return ", ".join(told) + (f"; {', '.join(own)}: the endpoint's own" if own else "")
 
 
-def language_tables(places: Places, models: dict[str, list[str]]) -> dict[str, pl.DataFrame]:
+def language_tables(workspace: Workspace, models: dict[str, list[str]]) -> dict[str, pl.DataFrame]:
     """Return the tables beside the metric rows, of all models, each with a first column `model`.
 
     Parameters
@@ -60,7 +60,7 @@ def language_tables(places: Places, models: dict[str, list[str]]) -> dict[str, p
     tables = {}
     for family, name, schema in ((f.name, *t) for f in LANGUAGE_FAMILIES.values() for t in f.tables.items()):
         frames = [
-            places.lake.read_table(name, partition=model).select(pl.lit(model).alias("model"), pl.all())
+            workspace.lake.read_table(name, partition=model).select(pl.lit(model).alias("model"), pl.all())
             for model, families in models.items()
             if family in families
         ]

@@ -13,31 +13,31 @@ from plumbline.metrics.predictions import TASKS
 from plumbline.provenance.chain import Link, changed_files, compared
 from plumbline.provenance.explanation import prompts_asked
 from plumbline.storage import Committed
-from plumbline.world.folders import world_version
-from resources.places import PLANTED, Places
+from plumbline.world.folders import PLANTED, world_version
+from resources.workspace import Workspace
 
 
-def stored_link(places: Places, level: int, what: str, made: Committed, note: str = "") -> Link:
+def stored_link(workspace: Workspace, level: int, what: str, made: Committed, note: str = "") -> Link:
     """Return the link of something stored, whose bytes are read and compared with its manifest."""
     name = f"{made.name} {made.partition}".strip()
     try:
-        places.lake.verify(made)
+        workspace.lake.verify(made)
     except StorageError as error:
         state = "gone" if "gone" in error.what else "changed"
         return Link(level, what, name, made.sha256, state, f"{error.what}: {error.where}")
     return Link(level, what, name, made.sha256, "unchanged", note)
 
 
-def table_links(places: Places, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
+def table_links(workspace: Workspace, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
     """Yield the links of the metric table and of the family table that the row comes from."""
-    table = places.lake.require("metric_table")
-    yield stored_link(places, 0, "metric table", table, f"audit {row['audit_id'][:12]}")
+    table = workspace.lake.require("metric_table")
+    yield stored_link(workspace, 0, "metric table", table, f"audit {row['audit_id'][:12]}")
     if family is not None:
-        yield stored_link(places, 1, "table of the metric family", family, _made_by(places, row))
+        yield stored_link(workspace, 1, "table of the metric family", family, _made_by(workspace, row))
 
 
-def _made_by(places: Places, row: Mapping[str, Any]) -> str:
-    runs = places.lake.read_table("provenance")
+def _made_by(workspace: Workspace, row: Mapping[str, Any]) -> str:
+    runs = workspace.lake.read_table("provenance")
     own = runs.filter(runs["cell_id"] == row["cell_id"]).to_dicts()
     if not own:
         return "its runs are not recorded"
@@ -47,51 +47,56 @@ def _made_by(places: Places, row: Mapping[str, Any]) -> str:
 
 
 def cell_chain(
-    places: Places, row: Mapping[str, Any], family: Committed | None, verified: dict[str, Link]
+    workspace: Workspace, row: Mapping[str, Any], family: Committed | None, verified: dict[str, Link]
 ) -> Iterator[Link]:
     """Yield the chain of a row of one encoder on one dataset; `verified` keeps the links of dataset folders."""
-    stored = StoredCell.find(places, row["dataset"], row["model"])
-    yield from table_links(places, row, family)
-    yield stored_link(places, 2, "responses of the model (probe_logits)", stored.logits)
-    images = places.lake.require("image_embeddings", partition=stored.partition)
-    yield stored_link(places, 3, "image embeddings", images)
-    yield from _shards(places, images)
-    texts = places.lake.require("text_embeddings", partition=stored.model)
-    yield stored_link(places, 3, "text embeddings", texts)
+    stored = StoredCell.find(workspace, row["dataset"], row["model"])
+    yield from table_links(workspace, row, family)
+    yield stored_link(workspace, 2, "responses of the model (probe_logits)", stored.logits)
+    images = workspace.lake.require("image_embeddings", partition=stored.partition)
+    yield stored_link(workspace, 3, "image embeddings", images)
+    yield from _shards(workspace, images)
+    texts = workspace.lake.require("text_embeddings", partition=stored.model)
+    yield stored_link(workspace, 3, "text embeddings", texts)
     yield from prompt_links(row, stored.suites)
     yield from checkpoint_links(
-        places, 4, stored.model, texts.details["weights_sha256"], texts.details["checkpoint"]
+        workspace, 4, stored.model, texts.details["weights_sha256"], texts.details["checkpoint"]
     )
     if row["labeller_sha256"] is not None:
         about = stored.extended.details
-        yield stored_link(places, 2, "automatic labels (extended_records)", stored.extended)
+        yield stored_link(workspace, 2, "automatic labels (extended_records)", stored.extended)
         yield from checkpoint_links(
-            places, 3, about["labeller"], about["labeller_sha256"], about["labeller_digest"], what="labeller"
+            workspace,
+            3,
+            about["labeller"],
+            about["labeller_sha256"],
+            about["labeller_digest"],
+            what="labeller",
         )
-    yield stored_link(places, 3, "records", stored.records)
+    yield stored_link(workspace, 3, "records", stored.records)
     if stored.dataset not in verified:
-        verified[stored.dataset] = dataset_link(places, 4, stored.dataset, stored.records)
+        verified[stored.dataset] = dataset_link(workspace, 4, stored.dataset, stored.records)
     yield verified[stored.dataset]
 
 
-def text_chain(places: Places, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
+def text_chain(workspace: Workspace, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
     """Yield the chain of a row of a text space, which has no images."""
-    yield from table_links(places, row, family)
-    texts = places.lake.require("text_embeddings", partition=row["model"])
-    yield stored_link(places, 2, "text embeddings", texts)
+    yield from table_links(workspace, row, family)
+    texts = workspace.lake.require("text_embeddings", partition=row["model"])
+    yield stored_link(workspace, 2, "text embeddings", texts)
     yield from prompt_links(row, (load_suite("perception"),))
     yield from checkpoint_links(
-        places, 3, row["model"], texts.details["weights_sha256"], texts.details["checkpoint"]
+        workspace, 3, row["model"], texts.details["weights_sha256"], texts.details["checkpoint"]
     )
 
 
-def _shards(places: Places, images: Committed) -> Iterator[Link]:
+def _shards(workspace: Workspace, images: Committed) -> Iterator[Link]:
     listed = images.details.get("shards", [])
     if not listed:
         return
     lost = []
     for shard in listed:
-        found = places.shards.load(shard["key"])
+        found = workspace.shards.load(shard["key"])
         if found is None or found.sha256 != shard["sha256"]:
             lost.append(shard["key"][:12])
     note = f"{len(lost)} gone or damaged: {', '.join(lost)}" if lost else ""
@@ -126,11 +131,11 @@ def prompt_links(row: Mapping[str, Any], suites: tuple[Suite, ...]) -> Iterator[
 
 
 def checkpoint_links(
-    places: Places, level: int, model: str, weights: str, digest: str, *, what: str = "checkpoint"
+    workspace: Workspace, level: int, model: str, weights: str, digest: str, *, what: str = "checkpoint"
 ) -> Iterator[Link]:
     """Yield the checkpoint as a whole and file by file, compared with what is on disk."""
     try:
-        files = places.checkpoint(model)
+        files = workspace.checkpoint(model)
     except PlumblineError as error:
         note = error.what + (f": {error.where}" if error.where else "")
         yield Link(level, f"{what}: weights", model, weights, "gone", note)
@@ -154,20 +159,20 @@ def checkpoint_links(
     )
 
 
-def dataset_root(places: Places, dataset: str) -> Path:
+def dataset_root(workspace: Workspace, dataset: str) -> Path:
     """Return a dataset's folder as it is: a planted one that is gone is not written again."""
-    root = places.dataset_entry(dataset).root
+    root = workspace.dataset_entry(dataset).root
     if root.startswith(PLANTED):
         kind = root.removeprefix(PLANTED)
-        return places.home / "world" / f"{kind}-{world_version(kind)}" / kind
-    return places.dataset_root(dataset)
+        return workspace.home / "world" / f"{kind}-{world_version(kind)}" / kind
+    return workspace.dataset_root(dataset)
 
 
-def dataset_link(places: Places, level: int, dataset: str, records: Committed) -> Link:
+def dataset_link(workspace: Workspace, level: int, dataset: str, records: Committed) -> Link:
     """Return the link of a dataset's folder: index and every listed file, compared with what is on disk."""
     recorded, what = records.details["folder_digest"], "dataset folder: index and images"
-    reader = places.dataset_entry(dataset).open_reader()
-    root = dataset_root(places, dataset)
+    reader = workspace.dataset_entry(dataset).open_reader()
+    root = dataset_root(workspace, dataset)
     try:
         now = folder_digest(reader, root)
         index = ", ".join(reader.index_files(root)) or "the file names"
@@ -178,7 +183,7 @@ def dataset_link(places: Places, level: int, dataset: str, records: Committed) -
     state = compared(recorded, now)
     note = f"index: {index}; dataset digest {records.details['dataset_digest']}"
     if state == "changed":
-        listed = places.lake.read_table("records", made=records).select("path", "image_id")
+        listed = workspace.lake.read_table("records", made=records).select("path", "image_id")
         changed = changed_files(root, dict(listed.iter_rows()))
         note = f"{changed or 'every recorded image is as it was; the index or refused files have changed'}; {note}"
         state = "gone" if " gone: " in changed and " changed: " not in changed else state

@@ -19,7 +19,7 @@ from plumbline.encoders.pairs import ScoredSuites, score_suites
 from plumbline.errors import CheckpointError, StorageError
 from plumbline.storage import Committed
 from resources.encoders import EncoderPool
-from resources.places import Places
+from resources.workspace import Workspace
 
 Arrays = dict[str, NDArray[np.float32]]
 
@@ -35,7 +35,7 @@ Arrays = dict[str, NDArray[np.float32]]
 )
 def probe_logits(
     context: dg.AssetExecutionContext,
-    places: dg.ResourceParam[Places],
+    workspace: dg.ResourceParam[Workspace],
     encoders: dg.ResourceParam[EncoderPool],
 ) -> dg.MaterializeResult:
     """The model's answer to every image with every prompt that the audit asks of this cell.
@@ -45,21 +45,21 @@ def probe_logits(
     here, once a prompt suite.
     """
     dataset, model = cell_of(context)
-    require_passed(context, places, dataset, of=must_pass(places, dataset))
-    lake = places.lake
+    require_passed(context, workspace, dataset, of=must_pass(workspace, dataset))
+    lake = workspace.lake
     images = lake.require("image_embeddings", partition=context.partition_key)
     texts = lake.require("text_embeddings", partition=model)
     _require_together(model, images, texts)
     family = FAMILIES[texts.details["family"]]
-    suites = cell_suites(places, dataset, model, family=family)
+    suites = cell_suites(workspace, dataset, model, family=family)
     require_suites(family, suites)
     wanted = list(dict.fromkeys(text for suite in suites for text in suite.texts))
     if family.logit == "pair":
-        scored = _score(places, encoders, dataset, model, suites, images)
+        scored = _score(workspace, encoders, dataset, model, suites, images)
         arrays, work = _of_pairs(scored, suites, wanted), scored.counters()
         origin = digest_json([scored.suites[suite.id].shards for suite in suites])
     else:
-        arrays, work = _products(places, images, texts, wanted), {"forward_passes": 0}
+        arrays, work = _products(workspace, images, texts, wanted), {"forward_passes": 0}
         origin = images.details["images"]
     column = {text: i for i, text in enumerate(wanted)}
     details = {
@@ -90,7 +90,7 @@ def _require_together(model: str, images: Committed, texts: Committed) -> None:
         )
 
 
-def _products(places: Places, images: Committed, texts: Committed, wanted: list[str]) -> Arrays:
+def _products(workspace: Workspace, images: Committed, texts: Committed, wanted: list[str]) -> Arrays:
     row = {text: i for i, text in enumerate(texts.details["texts"])}
     if lacking := [text for text in wanted if text not in row]:
         raise StorageError(
@@ -99,8 +99,8 @@ def _products(places: Places, images: Committed, texts: Committed, wanted: list[
             hint="materialise `text_embeddings` of this encoder again",
         )
     rows = [row[text] for text in wanted]
-    image = read_embedded([(s["key"], s["sha256"]) for s in images.details["shards"]], places.shards)
-    text = places.lake.read_arrays("text_embeddings", made=texts)["embedding"][rows]
+    image = read_embedded([(s["key"], s["sha256"]) for s in images.details["shards"]], workspace.shards)
+    text = workspace.lake.read_arrays("text_embeddings", made=texts)["embedding"][rows]
     return {
         "raw": image @ text.T,
         "image_norm": np.linalg.norm(image, axis=1),
@@ -109,14 +109,14 @@ def _products(places: Places, images: Committed, texts: Committed, wanted: list[
 
 
 def _score(
-    places: Places,
+    workspace: Workspace,
     encoders: EncoderPool,
     dataset: str,
     model: str,
     suites: tuple[Suite, ...],
     images: Committed,
 ) -> ScoredSuites:
-    listed, encoder = listed_images(places, dataset), encoders.get(model)
+    listed, encoder = listed_images(workspace, dataset), encoders.get(model)
     stored = {name: images.details[name] for name in ("identity", "records_sha256")}
     now = {"identity": encoder.identity.digest, "records_sha256": listed.records_sha256}
     if changed := [name for name in stored if stored[name] != now[name]]:
@@ -132,10 +132,10 @@ def _score(
             listed.paths,
             listed.image_ids,
             {suite.id: suite.texts for suite in suites},
-            places.shards,
+            workspace.shards,
             progress=progress,
             # The proof that the fast decoder needs compares embeddings, and here are none.
-            **places.engine_settings() | {"decoder": "pillow"},
+            **workspace.engine_settings() | {"decoder": "pillow"},
         )
 
 

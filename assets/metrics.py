@@ -12,12 +12,12 @@ from assets.results import OWNERS, materialised
 from plumbline.catalog.schema import polars_schema
 from plumbline.metrics.family import MetricFamily, MetricSettings
 from plumbline.metrics.registry import FAMILIES
-from resources.places import Places
+from resources.workspace import Workspace
 
 
-def metric_settings(places: Places) -> MetricSettings:
+def metric_settings(workspace: Workspace) -> MetricSettings:
     """Return the statistical settings of the audit file; a labeller is assumed to err as often as it may at most."""
-    audit = places.audit
+    audit = workspace.audit
     return MetricSettings(
         **audit.statistics.model_dump(), label_error=min(audit.thresholds.label_error, 0.49)
     )
@@ -36,23 +36,25 @@ def metric_asset(family: MetricFamily) -> dg.AssetsDefinition:
         kinds={"numpy", "polars"},
         code_version=family.code_version,
     )
-    def compute(context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
-        stored = passed_cell(context, places)
+    def compute(
+        context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+    ) -> dg.MaterializeResult:
+        stored = passed_cell(context, workspace)
         start = time.perf_counter()
         frame = pl.DataFrame(schema=polars_schema())
         if stored.asks(family.suites):
-            frame = family.compute(stored.read(), settings=metric_settings(places))
+            frame = family.compute(stored.read(), settings=metric_settings(workspace))
         seconds = time.perf_counter() - start
         frame = stored.with_lineage(frame)
-        made = places.lake.write_table(
+        made = workspace.lake.write_table(
             family.name, frame, partition=stored.partition, details={"cell_id": stored.identity}
         )
         return materialised(
             made,
-            lake=places.lake,
+            lake=workspace.lake,
             frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
             seconds=seconds,
-            **draw_pictures(places, frame, asset=family.name, partition=context.partition_key),
+            **draw_pictures(workspace, frame, asset=family.name, partition=context.partition_key),
         )
 
     return compute

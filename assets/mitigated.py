@@ -32,7 +32,7 @@ from plumbline.mitigations.logit_adjustment.cells import (
     class_winners,
 )
 from plumbline.mitigations.training_rows import label_captions
-from resources.places import Places
+from resources.workspace import Workspace
 
 _JUDGES = ("outcome_metrics", "trident_metrics")
 Hits = dict[str, NDArray[np.bool_]]
@@ -54,7 +54,7 @@ Hits = dict[str, NDArray[np.bool_]]
     code_version=JUDGING_VERSION,
 )
 def mitigated_metrics(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.MaterializeResult:
     """The outcome and Trident metrics after each mitigation, on images that it was not fitted on.
 
@@ -62,7 +62,7 @@ def mitigated_metrics(
     for what the mitigation costs, zero-shot accuracy and image-text retrieval. `bias_transfer` judges them over all
     cells.
     """
-    stored, lake = passed_cell(context, places), places.lake
+    stored, lake = passed_cell(context, workspace), workspace.lake
     rows, effects = [pl.DataFrame(schema=polars_schema())], [pl.DataFrame(schema=MITIGATION_EFFECTS_SCHEMA)]
     if stored.mitigations:
         judge = _Judge(stored, stored.read())
@@ -83,7 +83,11 @@ def mitigated_metrics(
         frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
         clearest_effects=dg.MetadataValue.md(markdown_table(clear.head(20))),
         **draw_pictures(
-            places, frame, asset="mitigated_metrics", partition=context.partition_key, names=("adjustment",)
+            workspace,
+            frame,
+            asset="mitigated_metrics",
+            partition=context.partition_key,
+            names=("adjustment",),
         ),
     )
 
@@ -118,7 +122,7 @@ class _Judge:
 
     @cached_property
     def _settings(self):
-        return metric_settings(self.stored.places)
+        return metric_settings(self.stored.workspace)
 
     @cached_property
     def _rows(self) -> NDArray[np.bool_]:
@@ -126,9 +130,9 @@ class _Judge:
 
     @cached_property
     def _images(self) -> NDArray[np.float32]:
-        made = self.stored.places.lake.require("image_embeddings", partition=self.stored.partition)
+        made = self.stored.workspace.lake.require("image_embeddings", partition=self.stored.partition)
         shards = [(s["key"], s["sha256"]) for s in made.details["shards"]]
-        return read_embedded(shards, self.stored.places.shards)
+        return read_embedded(shards, self.stored.workspace.shards)
 
     def _metrics(self, cell: Cell, condition: str) -> pl.DataFrame:
         frames = [FAMILIES[name].compute(cell, settings=self._settings) for name in _JUDGES]

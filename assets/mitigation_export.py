@@ -12,11 +12,11 @@ from plumbline.errors import ConfigError
 from plumbline.metrics.paired.mitigations import IMPROVED, WORSENED
 from plumbline.mitigations.export import ExportFacts, export_mitigation
 from plumbline.mitigations.text_mitigations import FittedMitigation
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 def export_from_audit(
-    places: Places, encoder: str, dataset: str, mitigation: str, folder: Path
+    workspace: Workspace, encoder: str, dataset: str, mitigation: str, folder: Path
 ) -> list[Path]:
     """Write a mitigation that an audit fitted; return the files.
 
@@ -32,7 +32,7 @@ def export_from_audit(
     StorageError
         If it has not been fitted, or on other content than the cell has now.
     """
-    stored = _tried_on(places, encoder, dataset, mitigation)
+    stored = _tried_on(workspace, encoder, dataset, mitigation)
     fitted = read_fits(stored, mitigation)
     classes: tuple[str, ...] = ()
     probes: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ def export_from_audit(
             )
         fitted = fitted[TRIDENT]
         classes, probes = _candidates(_suite_of(stored, fitted.candidates))
-    made = places.lake.require("image_embeddings", partition=stored.partition)
+    made = workspace.lake.require("image_embeddings", partition=stored.partition)
     facts = ExportFacts(
         encoder=encoder,
         family=stored.family.name,
@@ -53,25 +53,25 @@ def export_from_audit(
         width=int(made.details.get("width", 0)),
         dataset=dataset,
         dataset_digest=stored.records.details["dataset_digest"],
-        audit=places.audit.title,
+        audit=workspace.audit.title,
         classes=classes,
         probes=probes,
-        measured=_measured(places, encoder, dataset, mitigation),
+        measured=_measured(workspace, encoder, dataset, mitigation),
     )
     return export_mitigation(fitted, facts, folder)
 
 
-def _tried_on(places: Places, encoder: str, dataset: str, mitigation: str) -> StoredCell:
+def _tried_on(workspace: Workspace, encoder: str, dataset: str, mitigation: str) -> StoredCell:
     """Return the cell; refuses one that the audit file does not have, or on which it does not try the mitigation."""
-    if (dataset, encoder) not in places.audit.cells:
-        cells = ", ".join(f"{d} {m}" for d, m in places.audit.cells)
+    if (dataset, encoder) not in workspace.audit.cells:
+        cells = ", ".join(f"{d} {m}" for d, m in workspace.audit.cells)
         raise ConfigError(
             "the audit file audits no such cell",
-            where=places.audit_path,
+            where=workspace.audit_path,
             found=f"{dataset} {encoder}",
             expected=cells,
         )
-    stored = StoredCell.find(places, dataset, encoder)
+    stored = StoredCell.find(workspace, dataset, encoder)
     if mitigation not in stored.mitigations:
         raise ConfigError(
             "this mitigation is not tried on this cell",
@@ -95,11 +95,11 @@ def _candidates(suite: Suite) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-def _measured(places: Places, encoder: str, dataset: str, mitigation: str) -> tuple[str, ...]:
+def _measured(workspace: Workspace, encoder: str, dataset: str, mitigation: str) -> tuple[str, ...]:
     """Say what the audit found to be better and worse; nothing where it has not been judged yet."""
-    if places.lake.committed("bias_transfer") is None:
+    if workspace.lake.committed("bias_transfer") is None:
         return ()
-    table = places.lake.read_table("bias_transfer").filter(
+    table = workspace.lake.read_table("bias_transfer").filter(
         (pl.col("model") == encoder)
         & (pl.col("dataset") == dataset)
         & (pl.col("condition") == mitigation)

@@ -32,7 +32,7 @@ def mitigation_files(stored: StoredCell, condition: str) -> MitigationFiles:
         curves = {f"loss/{name}": losses for name, losses in fits.losses.items()}
         return MitigationFiles({"parameters.safetensors": arrays_bytes(fits.parameters)}, curves)
     files = {f"parameters_{what}.safetensors": arrays_bytes(fit.parameters()) for what, fit in fits.items()}
-    ablated = stored.places.lake.read_table("adjustment_ablation", partition=stored.partition)
+    ablated = stored.workspace.lake.read_table("adjustment_ablation", partition=stored.partition)
     if (own := ablated.filter(pl.col("condition") == condition)).height:
         files["ablation.csv"] = csv_bytes(own)
     # One curve an adjustment of one suite: the mean over its probes and trials.

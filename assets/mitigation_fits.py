@@ -55,7 +55,7 @@ def write_text_fits(stored: StoredCell, asset: str, found: FittedTexts) -> Commi
         "fits": fits,
         "absent": dict(found.absent),
     }
-    return stored.places.lake.write_arrays(asset, arrays, partition=stored.partition, details=details)
+    return stored.workspace.lake.write_arrays(asset, arrays, partition=stored.partition, details=details)
 
 
 def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
@@ -69,7 +69,7 @@ def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
     made = require_fits(stored, asset)
     if not made.details["fits"]:
         return FittedTexts(absent=made.details["absent"])
-    arrays = stored.places.lake.read_arrays(asset, made=made)
+    arrays = stored.workspace.lake.read_arrays(asset, made=made)
     fits = {}
     for name, about in made.details["fits"].items():
         own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
@@ -92,7 +92,7 @@ def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
 
 def require_fits(stored: StoredCell, asset: str) -> Committed:
     """Return the manifest of a cell's fits; raises StorageError if they are of other content than the cell's."""
-    made = stored.places.lake.require(asset, partition=stored.partition)
+    made = stored.workspace.lake.require(asset, partition=stored.partition)
     if made.details["cell_id"] != stored.identity:
         raise StorageError(
             f"the stored `{asset}` was fitted on other inputs or settings",

@@ -7,7 +7,7 @@ import polars as pl
 
 from plumbline.report import thumbnails
 from plumbline.report.chapters import CHAPTERS
-from resources.places import Places
+from resources.workspace import Workspace
 
 # The bubble charts are left to the report: their colours need all datasets of a model.
 _OF_A_CELL = (
@@ -18,7 +18,7 @@ _SCHEMA = {"name": pl.String, "png": pl.Binary}
 
 
 def draw_pictures(
-    places: Places,
+    workspace: Workspace,
     frame: pl.DataFrame,
     *,
     asset: str,
@@ -33,7 +33,7 @@ def draw_pictures(
     # Looking for what an empty frame has to show costs as much as drawing it.
     drawn = thumbnails(frame, dataset=dataset, model=model, names=names) if frame.height else {}
     table = pl.DataFrame({"name": list(drawn), "png": list(drawn.values())}, schema=_SCHEMA)
-    places.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
+    workspace.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
     return {
         f"picture_{name}": dg.MetadataValue.md(
             f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})"
@@ -42,7 +42,7 @@ def draw_pictures(
     }
 
 
-def read_pictures(places: Places, *, assets: tuple[str, ...], partition: str) -> dict[str, bytes]:
+def read_pictures(workspace: Workspace, *, assets: tuple[str, ...], partition: str) -> dict[str, bytes]:
     """Return the pictures of a cell by name."""
-    tables = [places.lake.read_table("pictures", partition=f"{partition}|{asset}") for asset in assets]
+    tables = [workspace.lake.read_table("pictures", partition=f"{partition}|{asset}") for asset in assets]
     return dict(pl.concat(tables).iter_rows())

@@ -8,40 +8,41 @@ from assets.audit_tables import committed_of_audit, table_of_audit
 from assets.checks import BLOCKING_CHECKS, label_shares
 from assets.geometry import stored_geometry
 from assets.language_inputs import language_tables, lvlm_summary
-from plumbline import __version__
 from plumbline.catalog.suites import Suite, load_suite
 from plumbline.encoders.families import FAMILIES
 from plumbline.mitigations.logit_adjustment.fit import is_leaking
 from plumbline.report import AbsentCell, AuditSummary, DatasetSummary, EncoderSummary, ReportInputs
 from plumbline.report.inputs import CHECKS_SCHEMA, LABEL_ERRORS_SCHEMA, PLANTED_SCHEMA
 from plumbline.storage import Committed
+from plumbline.version import __version__
+from plumbline.world.folders import PLANTED
 from plumbline.world.sources import planted_rates
-from resources.places import PLANTED, Places
+from resources.workspace import Workspace
 
 # Planted datasets with the seven races in equal numbers, for which the planted rates hold as they are declared.
 _DRAWN_EVENLY = (f"{PLANTED}fairface", f"{PLANTED}folder")
 
 
-def report_inputs(places: Places, table: Committed, *, created: str) -> ReportInputs:
+def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> ReportInputs:
     """Gather everything that the report shows besides the rows of the committed metric table `table`."""
-    audit = places.audit
+    audit = workspace.audit
     datasets = [
         d
         for d in audit.datasets
-        if d in audit.used_datasets and places.lake.committed("records", partition=d)
+        if d in audit.used_datasets and workspace.lake.committed("records", partition=d)
     ]
     encoders = [
         e
         for e in audit.encoders
         if e in (*audit.used_encoders, audit.labeller)
-        and places.lake.committed("text_embeddings", partition=e)
+        and workspace.lake.committed("text_embeddings", partition=e)
     ]
     return ReportInputs(
         audit=AuditSummary(
             audit_id=table.details["audit_id"],
             title=audit.title,
             created=created,
-            config_path=places.audit_path.name,
+            config_path=workspace.audit_path.name,
             code_version=__version__,
             seed=audit.statistics.seed,
             resamples=audit.statistics.resamples,
@@ -49,54 +50,54 @@ def report_inputs(places: Places, table: Committed, *, created: str) -> ReportIn
             minimum_group=audit.statistics.min_group,
             leaking=tuple(name for name, settings in audit.mitigations.items() if is_leaking(settings)),
         ),
-        datasets=tuple(_dataset(places, dataset) for dataset in datasets),
-        encoders=tuple(_encoder(places, encoder) for encoder in encoders),
+        datasets=tuple(_dataset(workspace, dataset) for dataset in datasets),
+        encoders=tuple(_encoder(workspace, encoder) for encoder in encoders),
         absent=tuple(AbsentCell(**cell) for cell in table.details["absent"]),
-        not_tried=tuple(AbsentCell(**cell) for cell in _not_tried(places, table)),
-        provenance=places.lake.read_table("provenance"),
-        planted_truth=_planted(places),
-        geometry=_geometry(places, encoders),
-        effects=table_of_audit(places, "factor_effects", table),
-        transfer=table_of_audit(places, "bias_transfer", table),
-        lvlms=tuple(lvlm_summary(places, model) for model, *_ in table.details["models"]),
-        language=language_tables(places, {m: families for m, _, families in table.details["models"]}),
-        published=table_of_audit(places, "paper_comparison", table),
-        changes=changes_since(places, table),
-        suites=_suites(places, table, [encoder for encoder in encoders if encoder in audit.used_encoders]),
+        not_tried=tuple(AbsentCell(**cell) for cell in _not_tried(workspace, table)),
+        provenance=workspace.lake.read_table("provenance"),
+        planted_truth=_planted(workspace),
+        geometry=_geometry(workspace, encoders),
+        effects=table_of_audit(workspace, "factor_effects", table),
+        transfer=table_of_audit(workspace, "bias_transfer", table),
+        lvlms=tuple(lvlm_summary(workspace, model) for model, *_ in table.details["models"]),
+        language=language_tables(workspace, {m: families for m, _, families in table.details["models"]}),
+        published=table_of_audit(workspace, "paper_comparison", table),
+        changes=changes_since(workspace, table),
+        suites=_suites(workspace, table, [encoder for encoder in encoders if encoder in audit.used_encoders]),
     )
 
 
-def _suites(places: Places, table: Committed, encoders: list[str]) -> tuple[Suite, ...]:
+def _suites(workspace: Workspace, table: Committed, encoders: list[str]) -> tuple[Suite, ...]:
     """Return the suites that the cells of the table were asked, those of text spaces and labels included, each once."""
-    lake, found = places.lake, {}
+    lake, found = workspace.lake, {}
     for dataset, model, _ in table.details["current"]:
         # A table may be of an audit file that has changed since.
-        if (dataset, model) not in places.audit.cells:
+        if (dataset, model) not in workspace.audit.cells:
             continue
         family = FAMILIES[lake.require("text_embeddings", partition=model).details["family"]]
-        found |= {suite.hash: suite for suite in cell_suites(places, dataset, model, family=family)}
+        found |= {suite.hash: suite for suite in cell_suites(workspace, dataset, model, family=family)}
         extended = lake.committed("extended_records", partition=dataset)
         if extended and extended.details.get("labeller_sha256"):
             labels = load_suite("gender_labels")
             found[labels.hash] = labels
-    if any(geometry.words.height for geometry in stored_geometry(places, encoders)):
+    if any(geometry.words.height for geometry in stored_geometry(workspace, encoders)):
         perception = load_suite("perception")
         found[perception.hash] = perception
     return tuple(sorted(found.values(), key=lambda suite: (suite.id, suite.attribute or "", suite.hash)))
 
 
-def _not_tried(places: Places, table: Committed) -> list[dict[str, str]]:
-    made = committed_of_audit(places, "bias_transfer", table)
+def _not_tried(workspace: Workspace, table: Committed) -> list[dict[str, str]]:
+    made = committed_of_audit(workspace, "bias_transfer", table)
     return [] if made is None else made.details["absent"]
 
 
-def _geometry(places: Places, encoders: list[str]) -> pl.DataFrame | None:
-    words = [found.words for found in stored_geometry(places, encoders) if found.words.height]
+def _geometry(workspace: Workspace, encoders: list[str]) -> pl.DataFrame | None:
+    words = [found.words for found in stored_geometry(workspace, encoders) if found.words.height]
     return pl.concat(words) if words else None
 
 
-def _dataset(places: Places, dataset: str) -> DatasetSummary:
-    lake, entry = places.lake, places.dataset_entry(dataset)
+def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
+    lake, entry = workspace.lake, workspace.dataset_entry(dataset)
     made = lake.require("records", partition=dataset)
     shares = [label_shares(lake.read_table("records", made=made), entry, composite=False)]
     errors = pl.DataFrame(schema=LABEL_ERRORS_SCHEMA)
@@ -116,24 +117,24 @@ def _dataset(places: Places, dataset: str) -> DatasetSummary:
         quarantined=lake.read_table("quarantine", partition=dataset),
         label_shares=pl.concat(shares),
         label_errors=errors,
-        checks=_checks(places, dataset),
+        checks=_checks(workspace, dataset),
         planted=entry.root.startswith(PLANTED),
     )
 
 
-def _checks(places: Places, dataset: str) -> pl.DataFrame:
+def _checks(workspace: Workspace, dataset: str) -> pl.DataFrame:
     names = [f"{dataset}|{key.asset_key.to_user_string()}.{key.name}" for key in BLOCKING_CHECKS]
     frames = [
-        places.lake.read_table("checks", partition=p)
+        workspace.lake.read_table("checks", partition=p)
         for p in names
-        if places.lake.committed("checks", partition=p)
+        if workspace.lake.committed("checks", partition=p)
     ]
     return pl.concat(frames) if frames else pl.DataFrame(schema=CHECKS_SCHEMA)
 
 
-def _encoder(places: Places, encoder: str) -> EncoderSummary:
-    entry = places.audit.encoders[encoder]
-    details = places.lake.require("text_embeddings", partition=encoder).details
+def _encoder(workspace: Workspace, encoder: str) -> EncoderSummary:
+    entry = workspace.audit.encoders[encoder]
+    details = workspace.lake.require("text_embeddings", partition=encoder).details
     return EncoderSummary(
         id=encoder,
         address=entry.address,
@@ -143,13 +144,13 @@ def _encoder(places: Places, encoder: str) -> EncoderSummary:
         size=entry.factors.get("size"),
         data_amount=entry.factors.get("data_amount"),
         source=entry.factors.get("data_source"),
-        labeller=encoder == places.audit.labeller,
+        labeller=encoder == workspace.audit.labeller,
     )
 
 
-def _planted(places: Places) -> pl.DataFrame | None:
+def _planted(workspace: Workspace) -> pl.DataFrame | None:
     """Return the planted rates of the cells of the planted world, so that the report can mark the truth."""
-    audit = places.audit
+    audit = workspace.audit
     frames = [
         planted_rates(audit.encoders[model].planted_source).select(
             pl.lit(model).alias("model"), pl.lit(dataset).alias("dataset"), pl.exclude("model", "dataset")

@@ -16,7 +16,7 @@ from plumbline.config.parts import suggestion
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
 from plumbline.generators.design import chosen, pictured, slices
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class AskedSlice:
     entries: tuple[GenerateEntry, ...]
 
 
-def dataset_slices(places: Places, dataset: str) -> dict[str, pl.DataFrame]:
+def dataset_slices(workspace: Workspace, dataset: str) -> dict[str, pl.DataFrame]:
     """Return slice id -> who is pictured, of a dataset as its records are now.
 
     Raises
@@ -47,19 +47,21 @@ def dataset_slices(places: Places, dataset: str) -> dict[str, pl.DataFrame]:
     ConfigError
         If the dataset does not say who is pictured.
     """
-    made = places.lake.require("records", partition=dataset)
-    return _cut(places, dataset, made.sha256, places.audit.generation.slice_images)
+    made = workspace.lake.require("records", partition=dataset)
+    return _cut(workspace, dataset, made.sha256, workspace.audit.generation.slice_images)
 
 
 # Every step about a slice asks; reading and cutting the same records again would take longer than small steps.
 @lru_cache(maxsize=8)
-def _cut(places: Places, dataset: str, records_sha256: str, most_images: int) -> dict[str, pl.DataFrame]:
-    records = places.lake.read_table("records", partition=dataset)
-    described = pictured(records, declaration_of(places, dataset))
+def _cut(
+    workspace: Workspace, dataset: str, records_sha256: str, most_images: int
+) -> dict[str, pl.DataFrame]:
+    records = workspace.lake.read_table("records", partition=dataset)
+    described = pictured(records, declaration_of(workspace, dataset))
     return slices(described, dataset, most_images=most_images)
 
 
-def asked_slices(places: Places, model: str, *, without: Collection[str] = ()) -> dict[str, AskedSlice]:
+def asked_slices(workspace: Workspace, model: str, *, without: Collection[str] = ()) -> dict[str, AskedSlice]:
     """Return slice id -> what a model is asked, over all its datasets; slices without questions are left out.
 
     Parameters
@@ -74,10 +76,10 @@ def asked_slices(places: Places, model: str, *, without: Collection[str] = ()) -
     """
     found: dict[str, AskedSlice] = {}
     people: dict[GenerateEntry, list[pl.DataFrame]] = {}
-    for (name, dataset), entries in places.audit.designs.items():
+    for (name, dataset), entries in workspace.audit.designs.items():
         if name != model or dataset in without:
             continue
-        cut = dataset_slices(places, dataset)
+        cut = dataset_slices(workspace, dataset)
         for entry in entries:
             _require_images(entry, dataset, cut)
             people.setdefault(entry, []).extend(cut.values())
@@ -121,7 +123,7 @@ def _require_images(entry: GenerateEntry, dataset: str, cut: dict[str, pl.DataFr
     )
 
 
-def asked_slice(places: Places, model: str, slice_id: str) -> AskedSlice:
+def asked_slice(workspace: Workspace, model: str, slice_id: str) -> AskedSlice:
     """Return what a model is asked about one slice.
 
     Raises
@@ -129,7 +131,7 @@ def asked_slice(places: Places, model: str, slice_id: str) -> AskedSlice:
     ConfigError
         If the audit file does not ask it about this slice.
     """
-    asked = asked_slices(places, model)
+    asked = asked_slices(workspace, model)
     if slice_id not in asked:
         raise ConfigError(
             "the audit file does not ask this model about this slice",
@@ -146,7 +148,7 @@ def asked_for(asked: AskedSlice) -> str:
     )
 
 
-def dataset_of(places: Places, slice_id: str) -> str:
+def dataset_of(workspace: Workspace, slice_id: str) -> str:
     """Return the dataset that a slice is a part of.
 
     Raises
@@ -154,9 +156,9 @@ def dataset_of(places: Places, slice_id: str) -> str:
     ConfigError
         If it is of no dataset that the audit file asks about.
     """
-    asked = places.audit.asked_datasets
+    asked = workspace.audit.asked_datasets
     for dataset in asked:
-        if slice_id in dataset_slices(places, dataset):
+        if slice_id in dataset_slices(workspace, dataset):
             return dataset
     raise ConfigError(
         "there is no such slice of the datasets that models are asked about",
@@ -175,26 +177,26 @@ def dataset_of(places: Places, slice_id: str) -> str:
     code_version="1",
 )
 def pictured_people(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places]
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.MaterializeResult:
     """Who is pictured in one slice of a dataset: a counterfactual subset, or a numbered part of a large one.
 
     One row an image that models are asked about, with the labels that make its group (such as `Black_woman`), its
     counterfactual set, and the words in which a language model without eyes is told of it.
     """
-    dataset = dataset_of(places, context.partition_key)
-    require_passed(context, places, dataset, of=("records",))
-    frame = dataset_slices(places, dataset)[context.partition_key]
-    made = places.lake.write_table(
+    dataset = dataset_of(workspace, context.partition_key)
+    require_passed(context, workspace, dataset, of=("records",))
+    frame = dataset_slices(workspace, dataset)[context.partition_key]
+    made = workspace.lake.write_table(
         "pictured_people",
         frame,
         partition=context.partition_key,
         details={
             "dataset": dataset,
-            "dataset_digest": places.lake.require("records", partition=dataset).details["dataset_digest"],
+            "dataset_digest": workspace.lake.require("records", partition=dataset).details["dataset_digest"],
         },
     )
     groups = frame.group_by("attribute", "group").len().sort("attribute", "group")
     return materialised(
-        made, lake=places.lake, frame=frame, sets=frame["set_id"].n_unique(), groups=groups.height
+        made, lake=workspace.lake, frame=frame, sets=frame["set_id"].n_unique(), groups=groups.height
     )

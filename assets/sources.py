@@ -9,7 +9,7 @@ from assets.partitions import DATASETS, ENCODERS, LVLMS
 from plumbline.catalog.prompts import prompts_hash
 from plumbline.catalog.suites import all_suites
 from plumbline.catalog.word_lists import answer_words_digest
-from plumbline.concurrency import side_by_side
+from plumbline.concurrency import run_threads
 from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Encoder
@@ -17,7 +17,7 @@ from plumbline.encoders.folders import CheckpointFiles
 from plumbline.errors import PlumblineError
 from plumbline.mitigations.settings import words_digest
 from resources.asking_endpoints import ask_endpoints
-from resources.places import Places
+from resources.workspace import Workspace
 
 _SPEC = {"group_name": "sources"}
 
@@ -28,9 +28,9 @@ _SPEC = {"group_name": "sources"}
     description="A dataset as it lies on disk: its index and image files. Its version is the content of all of them.",
     **_SPEC,
 )
-def dataset_folder(places: dg.ResourceParam[Places]) -> dg.DataVersionsByPartition:
+def dataset_folder(workspace: dg.ResourceParam[Workspace]) -> dg.DataVersionsByPartition:
     """Digest every dataset folder."""
-    return dg.DataVersionsByPartition(dataset_versions(places))
+    return dg.DataVersionsByPartition(dataset_versions(workspace))
 
 
 @dg.observable_source_asset(
@@ -40,9 +40,9 @@ def dataset_folder(places: dg.ResourceParam[Places]) -> dg.DataVersionsByPartiti
     "and the family that reads them.",
     **_SPEC,
 )
-def encoder_checkpoint(places: dg.ResourceParam[Places]) -> dg.DataVersionsByPartition:
+def encoder_checkpoint(workspace: dg.ResourceParam[Workspace]) -> dg.DataVersionsByPartition:
     """Digest every checkpoint."""
-    return dg.DataVersionsByPartition(checkpoint_versions(places))
+    return dg.DataVersionsByPartition(checkpoint_versions(workspace))
 
 
 @dg.observable_source_asset(
@@ -62,9 +62,9 @@ def prompt_suites() -> dg.DataVersion:
     "or what an endpoint is asked for and says that it is.",
     **_SPEC,
 )
-def lvlm_checkpoint(places: dg.ResourceParam[Places]) -> dg.DataVersionsByPartition:
+def lvlm_checkpoint(workspace: dg.ResourceParam[Workspace]) -> dg.DataVersionsByPartition:
     """Digest every generative model."""
-    return dg.DataVersionsByPartition(lvlm_versions(places))
+    return dg.DataVersionsByPartition(lvlm_versions(workspace))
 
 
 @dg.observable_source_asset(
@@ -107,7 +107,7 @@ SOURCES = [
 """Everything that the graph starts from."""
 
 
-def dataset_versions(places: Places, names: Iterable[str] | None = None) -> dict[str, str]:
+def dataset_versions(workspace: Workspace, names: Iterable[str] | None = None) -> dict[str, str]:
     """Return dataset -> content digest; one that cannot be read is warned of and left out.
 
     Parameters
@@ -116,19 +116,21 @@ def dataset_versions(places: Places, names: Iterable[str] | None = None) -> dict
         Only these; by default all of the audit file.
     """
     return _versions(
-        _of(places.audit.datasets, names),
-        lambda name: folder_digest(places.dataset_entry(name).open_reader(), places.dataset_root(name)),
+        _of(workspace.audit.datasets, names),
+        lambda name: folder_digest(workspace.dataset_entry(name).open_reader(), workspace.dataset_root(name)),
     )
 
 
-def checkpoint_versions(places: Places, names: Iterable[str] | None = None) -> dict[str, str]:
+def checkpoint_versions(workspace: Workspace, names: Iterable[str] | None = None) -> dict[str, str]:
     """Return encoder -> content digest; one that is not on disk is warned of and left out."""
-    return _versions(_of(places.audit.encoders, names), lambda name: files_version(places.checkpoint(name)))
+    return _versions(
+        _of(workspace.audit.encoders, names), lambda name: files_version(workspace.checkpoint(name))
+    )
 
 
-def lvlm_versions(places: Places, names: Iterable[str] | None = None) -> dict[str, str]:
+def lvlm_versions(workspace: Workspace, names: Iterable[str] | None = None) -> dict[str, str]:
     """Return generative model -> version; one that is not on disk is warned of and left out."""
-    return _versions(_of(places.audit.lvlms, names), places.lvlm_version)
+    return _versions(_of(workspace.audit.lvlms, names), workspace.lvlm_version)
 
 
 def _of(known: Iterable[str], names: Iterable[str] | None) -> list[str]:
@@ -154,7 +156,7 @@ def prompts_version() -> str:
 def _versions(names: Iterable[str], digest: Callable[[str], str]) -> dict[str, str]:
     """Digest several sources, as many at once as there are cores; planted ones are drawn then too."""
     listed = list(names)
-    found = side_by_side([partial(_version, name, digest) for name in listed])
+    found = run_threads([partial(_version, name, digest) for name in listed])
     return {name: version for name, version in zip(listed, found) if version is not None}
 
 
@@ -166,7 +168,7 @@ def _version(name: str, digest: Callable[[str], str]) -> str | None:
         return None
 
 
-_OF_NAMES: dict[str, Callable[[Places, Iterable[str] | None], dict[str, str]]] = {
+_OF_NAMES: dict[str, Callable[[Workspace, Iterable[str] | None], dict[str, str]]] = {
     "dataset_folder": dataset_versions,
     "encoder_checkpoint": checkpoint_versions,
     "lvlm_checkpoint": lvlm_versions,
@@ -179,9 +181,9 @@ _OF_PACKAGE: dict[str, Callable[[], str]] = {
 }
 
 
-def source_names(places: Places) -> Iterator[tuple[str, str | None]]:
+def source_names(workspace: Workspace) -> Iterator[tuple[str, str | None]]:
     """Yield every (source, partition) of the audit file; texts and word lists have no partition."""
-    audit = places.audit
+    audit = workspace.audit
     for asset, names in zip(_OF_NAMES, (audit.datasets, audit.encoders, audit.lvlms)):
         for name in names:
             yield asset, name
@@ -190,7 +192,7 @@ def source_names(places: Places) -> Iterator[tuple[str, str | None]]:
 
 
 def report_sources(
-    instance: dg.DagsterInstance, places: Places, only: Collection[tuple[str, str | None]] | None = None
+    instance: dg.DagsterInstance, workspace: Workspace, only: Collection[tuple[str, str | None]] | None = None
 ) -> list[str]:
     """Report the version of every source whose content has changed since it was last reported.
 
@@ -204,14 +206,16 @@ def report_sources(
     list of str
         What was reported, as `source` or `source partition`.
     """
-    wanted = list(source_names(places)) if only is None else list(only)
+    wanted = list(source_names(workspace)) if only is None else list(only)
     if any(asset == "lvlm_checkpoint" for asset, _ in wanted):
-        ask_endpoints(places, [name for asset, name in wanted if asset == "lvlm_checkpoint" and name])
+        ask_endpoints(workspace, [name for asset, name in wanted if asset == "lvlm_checkpoint" and name])
     changed = []
     for asset in dict.fromkeys(asset for asset, _ in wanted):
         names = [name for source, name in wanted if source == asset and name is not None]
         found: dict[str | None, str]
-        found = dict(_OF_NAMES[asset](places, names)) if asset in _OF_NAMES else {None: _OF_PACKAGE[asset]()}
+        found = (
+            dict(_OF_NAMES[asset](workspace, names)) if asset in _OF_NAMES else {None: _OF_PACKAGE[asset]()}
+        )
         for partition, version in found.items():
             if _reported(instance, asset, partition) != version:
                 instance.report_runless_asset_event(

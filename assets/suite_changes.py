@@ -11,7 +11,7 @@ from plumbline.encoders.families import FAMILIES
 from plumbline.metrics.text_space import TEXT
 from plumbline.provenance.diff.tables import ChangedPrompts, StoredPrompts, changed_prompts
 from plumbline.storage import Committed
-from resources.places import Places
+from resources.workspace import Workspace
 
 _OF_TEXTS = "perception"
 """The suite whose words text spaces are measured with."""
@@ -27,7 +27,7 @@ class AskedSuites:
         Of the audit's metric table, of this cell.
     """
 
-    places: Places
+    workspace: Workspace
     dataset: str
     model: str
     rows: pl.DataFrame
@@ -45,8 +45,8 @@ class AskedSuites:
     def stored(self) -> Committed | None:
         """Return the manifest that names the prompts of this cell."""
         if self.dataset == TEXT:
-            return self.places.lake.committed("text_embeddings", partition=self.model)
-        return self.places.lake.committed("probe_logits", partition=f"{self.dataset}|{self.model}")
+            return self.workspace.lake.committed("text_embeddings", partition=self.model)
+        return self.workspace.lake.committed("probe_logits", partition=f"{self.dataset}|{self.model}")
 
     @property
     def of_today(self) -> tuple[Suite, ...]:
@@ -54,18 +54,18 @@ class AskedSuites:
         if self.dataset == TEXT:
             return (load_suite(_OF_TEXTS),)
         stored = self.stored
-        if stored is None or (self.dataset, self.model) not in self.places.audit.cells:
+        if stored is None or (self.dataset, self.model) not in self.workspace.audit.cells:
             return ()
         family = FAMILIES[stored.details["family"]]
-        return cell_suites(self.places, self.dataset, self.model, family=family)
+        return cell_suites(self.workspace, self.dataset, self.model, family=family)
 
     def prompts(self, suite: str) -> StoredPrompts:
         """Return the prompts of one suite, from what was stored or where they are still those of this version."""
         stored = self.stored
         every = () if stored is None else tuple(stored.details["texts"])
-        places = None if stored is None else stored.details.get("suites", {}).get(suite)
-        if places is not None:
-            return StoredPrompts([every[i] for i in places], every)
+        columns = None if stored is None else stored.details.get("suites", {}).get(suite)
+        if columns is not None:
+            return StoredPrompts([every[i] for i in columns], every)
         now = {each.id: each for each in self.of_today}.get(suite)
         known = now is not None and now.hash in self.hashes.get(suite, ())
         return StoredPrompts(now.texts if now is not None and known else None, every)

@@ -23,7 +23,7 @@ from plumbline.mitigations.text_mitigations import FittedMitigation, Workplace
 from plumbline.mitigations.training import KeptEpochs
 from plumbline.mitigations.training_rows import TrainingRows, is_training_row, label_captions, training_rows
 from resources.encoders import EncoderPool
-from resources.places import Places
+from resources.workspace import Workspace
 
 TEXT_METHODS = tuple(method for method in METHODS.values() if method.acts_on == "texts")
 _JUDGED = (*JUDGED, "captions")
@@ -45,10 +45,10 @@ def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
     )
     def fit(
         context: dg.AssetExecutionContext,
-        places: dg.ResourceParam[Places],
+        workspace: dg.ResourceParam[Workspace],
         encoders: dg.ResourceParam[EncoderPool],
     ) -> dg.MaterializeResult:
-        stored = passed_cell(context, places)
+        stored = passed_cell(context, workspace)
         asked = {name: s for name, s in stored.mitigations.items() if s.method == method.name}
         found = _Bench.of(stored, encoders).fit(asked) if asked else FittedTexts()
         made = write_text_fits(stored, method.name, found)
@@ -60,7 +60,7 @@ def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
         }
         return materialised(
             made,
-            lake=places.lake,
+            lake=workspace.lake,
             fits=dg.MetadataValue.json(shown),
             absent=dg.MetadataValue.json(found.absent),
             last_losses=dg.MetadataValue.json(last),
@@ -82,7 +82,7 @@ class _Bench:
 
     @classmethod
     def of(cls, stored: StoredCell, encoders: EncoderPool) -> "_Bench":
-        places, lake = stored.places, stored.places.lake
+        workspace, lake = stored.workspace, stored.workspace.lake
         encoder: Any = encoders.get(stored.model)
         made = lake.require("text_embeddings", partition=stored.model)
         embedded = lake.require("image_embeddings", partition=stored.partition)
@@ -104,12 +104,12 @@ class _Bench:
         further = [text for text in texts if text not in row]
         if further:
             row |= {text: i for i, text in enumerate(further, start=len(known))}
-            known = np.concatenate([known, embed_texts(encoder, further, places.shards).array])
+            known = np.concatenate([known, embed_texts(encoder, further, workspace.shards).array])
         return cls(
             stored=stored,
             encoder=encoder,
             records=records,
-            images=read_embedded(shards, places.shards),
+            images=read_embedded(shards, workspace.shards),
             texts=texts,
             features=known[[row[text] for text in texts]],
         )
@@ -117,7 +117,7 @@ class _Bench:
     def fit(self, asked: dict[str, MitigationSettings]) -> FittedTexts:
         """Fit every mitigation that is asked for; one that none names is left out where nothing can train it."""
         fits, features, absent = {}, {}, {}
-        named = self.stored.places.audit.mitigated[self.stored.dataset, self.stored.model]
+        named = self.stored.workspace.audit.mitigated[self.stored.dataset, self.stored.model]
         for name, settings in asked.items():
             try:
                 fitted = self._fitted(name, settings)
@@ -130,16 +130,16 @@ class _Bench:
         return FittedTexts(self.texts, self.features, fits, features, absent)
 
     def _fitted(self, name: str, settings: MitigationSettings) -> FittedMitigation:
-        places = self.stored.places
+        workspace = self.stored.workspace
         with progress_of(f"{self.stored.partition}: training {name}") as progress:
             fitted = fit_text_mitigation(
                 settings,
                 Workplace(
                     encoder=self.encoder,
-                    embed=lambda texts: embed_texts(self.encoder, texts, places.shards).array,
+                    embed=lambda texts: embed_texts(self.encoder, texts, workspace.shards).array,
                     rows=self._training_rows,
-                    seed=places.audit.statistics.seed,
-                    store=KeptEpochs(places.training),
+                    seed=workspace.audit.statistics.seed,
+                    store=KeptEpochs(workspace.training),
                     progress=progress,
                 ),
             )

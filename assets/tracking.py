@@ -17,8 +17,8 @@ from assets.tracked_numbers import BEFORE, BEFORE_TEST_ROWS, cost_metrics, headl
 from plumbline.digests import digest_json
 from plumbline.mitigations.settings import METHODS
 from plumbline.storage.files import csv_bytes, table_bytes
-from resources.places import Places
 from resources.tracking import TrackedCell, Tracking
+from resources.workspace import Workspace
 
 # Digits of a digest among the parameters.
 _SHOWN = 12
@@ -33,7 +33,9 @@ _SHOWN = 12
     code_version="2",
 )
 def tracked_run(
-    context: dg.AssetExecutionContext, places: dg.ResourceParam[Places], tracking: dg.ResourceParam[Tracking]
+    context: dg.AssetExecutionContext,
+    workspace: dg.ResourceParam[Workspace],
+    tracking: dg.ResourceParam[Tracking],
 ) -> dg.MaterializeResult:
     """The MLflow runs of this encoder on this dataset: as it is, and after each mitigation that was tried.
 
@@ -42,7 +44,7 @@ def tracked_run(
     whose content has not changed keeps its runs. If MLflow cannot be reached, the numbers are safe in the lake, this
     says so, and the next run of the cell delivers them.
     """
-    stored, lake = passed_cell(context, places), places.lake
+    stored, lake = passed_cell(context, workspace), workspace.lake
     frame = pl.concat([lake.read_table(name, partition=stored.partition) for name in CELL_TABLES])
     require_of(
         frame,
@@ -51,7 +53,7 @@ def tracked_run(
         where=stored.partition,
         hint="materialise its metrics and mitigations again",
     )
-    sent = deliver(context, places, tracking, _tracked_cells(context, stored, frame), first=BEFORE)
+    sent = deliver(context, workspace, tracking, _tracked_cells(context, stored, frame), first=BEFORE)
     made = lake.write_table("tracked_run", _provenance(context, stored, sent.run), partition=stored.partition)
     # Run ids and times are shown, but a cell whose content is the same makes nothing downstream stale.
     version = dg.DataVersion(digest_json([stored.identity, sent.run]))
@@ -60,7 +62,7 @@ def tracked_run(
 
 def _provenance(context: dg.AssetExecutionContext, stored: StoredCell, run: str | None) -> pl.DataFrame:
     # Of a family that scores pairs, the work on images is in the logits.
-    images = stored.places.lake.require("image_embeddings", partition=stored.partition)
+    images = stored.workspace.lake.require("image_embeddings", partition=stored.partition)
     work = [images.details, stored.logits.details]
     return provenance_row(
         context,
@@ -78,7 +80,7 @@ def _tracked_cells(
     context: dg.AssetExecutionContext, stored: StoredCell, frame: pl.DataFrame
 ) -> dict[str, TrackedCell]:
     """Return what is tracked, by condition: the checkpoint as it is first."""
-    effects = stored.places.lake.read_table("mitigation_effects", partition=stored.partition)
+    effects = stored.workspace.lake.read_table("mitigation_effects", partition=stored.partition)
     tried = [name for name in stored.mitigations if (frame["condition"] == name).any()]
     return {condition: _tracked(context, stored, frame, effects, condition) for condition in (BEFORE, *tried)}
 
@@ -90,7 +92,7 @@ def _tracked(
     effects: pl.DataFrame,
     condition: str,
 ) -> TrackedCell:
-    dataset, model, audit = stored.dataset, stored.model, stored.places.audit
+    dataset, model, audit = stored.dataset, stored.model, stored.workspace.audit
     logits, records, extended = stored.logits.details, stored.records.details, stored.extended.details
     conditions = (BEFORE, BEFORE_TEST_ROWS) if condition == BEFORE else (condition,)
     own = frame.filter(pl.col("condition").is_in(conditions))
@@ -111,7 +113,7 @@ def _tracked(
     curves: Mapping[str, Any] = {}
     of_texts = True
     if condition == BEFORE:
-        pictures = read_pictures(stored.places, assets=CELL_TABLES, partition=stored.partition)
+        pictures = read_pictures(stored.workspace, assets=CELL_TABLES, partition=stored.partition)
         files = {f"figures/{name}.png": png for name, png in pictures.items()}
     else:
         settings = stored.mitigations[condition]

@@ -9,7 +9,7 @@ from assets.results import OWNERS, markdown_table, materialised
 from assets.text_mitigations import TEXT_METHODS
 from plumbline.metrics.paired.mitigations import bias_transfer as transfer_of
 from plumbline.metrics.paired.mitigations import transfers, verdict_counts
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 @dg.asset(
@@ -19,21 +19,21 @@ from resources.places import Places
     kinds={"polars", "parquet"},
     code_version="1",
 )
-def bias_transfer(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
+def bias_transfer(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """What each mitigation changes on every axis, for better and for worse, on images that it was not fitted on.
 
     One row an axis (skew and parity difference by attribute and event), harm rate, Trident rate and cost (accuracy,
     retrieval): after minus before on the same images, with a paired interval, p, q and a verdict: improved, worsened,
     or no evidence. The check `no_bias_is_moved` warns where one axis improves and another worsens.
     """
-    lake, made = places.lake, places.lake.require("metric_table")
+    lake, made = workspace.lake, workspace.lake.require("metric_table")
     current = made.details["current"]
     frames = [lake.read_table("mitigation_effects", partition=f"{d}|{m}") for d, m, _ in current]
-    table = transfer_of(frames, confidence=places.audit.statistics.confidence)
+    table = transfer_of(frames, confidence=workspace.audit.statistics.confidence)
     absent = [
         {"model": m, "dataset": d, "reason": f"{name} was not tried: {reason}"}
         for d, m, _ in current
-        for name, reason in _not_tried(places, d, m)
+        for name, reason in _not_tried(workspace, d, m)
     ]
     details = {"audit_id": made.details["audit_id"], "absent": absent, "current": current}
     written = lake.write_table("bias_transfer", table, details=details)
@@ -46,8 +46,8 @@ def bias_transfer(places: dg.ResourceParam[Places]) -> dg.MaterializeResult:
     )
 
 
-def _not_tried(places: Places, dataset: str, model: str) -> list[tuple[str, str]]:
-    stored = StoredCell.find(places, dataset, model)
+def _not_tried(workspace: Workspace, dataset: str, model: str) -> list[tuple[str, str]]:
+    stored = StoredCell.find(workspace, dataset, model)
     of_texts = [
         (name, reason)
         for method in TEXT_METHODS
@@ -66,9 +66,9 @@ def _not_tried(places: Places, dataset: str, model: str) -> list[tuple[str, str]
     blocking=False,
     description="No mitigation improves one axis and worsens another axis or a harm rate of the same checkpoint.",
 )
-def no_bias_is_moved(places: dg.ResourceParam[Places]) -> dg.AssetCheckResult:
+def no_bias_is_moved(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Warn of every mitigation that moves bias in place of removing it."""
-    moved = transfers(places.lake.read_table("bias_transfer"))
+    moved = transfers(workspace.lake.read_table("bias_transfer"))
     return dg.AssetCheckResult(
         passed=moved.is_empty(),
         severity=dg.AssetCheckSeverity.WARN,

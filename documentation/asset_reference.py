@@ -6,7 +6,7 @@ from inspect import cleandoc
 
 import dagster as dg
 
-from resources.places import Places
+from resources.workspace import Workspace
 
 _OPENING = """# Assets
 
@@ -46,7 +46,7 @@ def asset_graph():
         warnings.simplefilter("ignore")
         from orchestration.definitions import build_definitions
 
-        return build_definitions(Places.standard()).resolve_asset_graph()
+        return build_definitions(Workspace.standard()).resolve_asset_graph()
 
 
 def _entry(graph, key: dg.AssetKey) -> str:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from documentation.asset_reference import asset_graph, assets_by_group, partition_of
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 PICTURE = PROJECT / "docs" / "images" / "graph.svg"
 

@@ -2,9 +2,9 @@
 
 import posixpath
 import re
-from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parent.parent
+from resources.checkout import PROJECT
+
 FILES = {
     "index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md",
     "studies.md": "studies/README.md", "benchmarks.md": "benchmarks/README.md",

@@ -21,7 +21,8 @@ import mlflow
 from PIL import Image, ImageChops
 
 from documentation.graph import draw_graph
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 IMAGES = PROJECT / "docs" / "images"
 SAMPLE = PROJECT / "docs" / "sample-report.html"
@@ -46,17 +47,17 @@ _PARTS = {
 
 def main() -> int:
     """Take every picture; return 1 where something that it takes is not there."""
-    places = Places.from_environment()
+    workspace = Workspace.from_environment()
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if browser is None or not places.report.is_file():
-        print(f"needs one of {', '.join(_BROWSERS)}, and {places.report} (make audit)", file=sys.stderr)
+    if browser is None or not workspace.report.is_file():
+        print(f"needs one of {', '.join(_BROWSERS)}, and {workspace.report} (make audit)", file=sys.stderr)
         return 1
     IMAGES.mkdir(exist_ok=True)
     draw_graph()
-    SAMPLE.write_text(_without_local_links(places.report.read_text("utf-8")), "utf-8")
+    SAMPLE.write_text(_without_local_links(workspace.report.read_text("utf-8")), "utf-8")
     print(SAMPLE)
     for chapter, top in _PARTS.items():
-        _take_chapter(browser, chapter, places.report, top)
+        _take_chapter(browser, chapter, workspace.report, top)
     servers = subprocess.Popen([sys.executable, "-m", "orchestration", "ui"], cwd=PROJECT)
     try:
         for address in (DAGSTER, MLFLOW):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, places_of, say
+from orchestration.terminal import ConfigOption, say, workspace_of
 
 
 def sample_annotations_command(
@@ -20,6 +20,6 @@ def sample_annotations_command(
     """
     from orchestration.annotation_files import write_annotation_sheets
 
-    sheets = write_annotation_sheets(places_of(config), to, seed=seed)
+    sheets = write_annotation_sheets(workspace_of(config), to, seed=seed)
     for line in (*map(str, sheets.files), *sheets.shortfalls):
         say(line)

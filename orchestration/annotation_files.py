@@ -6,7 +6,7 @@ from typing import NamedTuple
 from plumbline.errors import ConfigError
 from plumbline.language.annotation_sheets import AnnotationSheets, annotation_sheets
 from plumbline.storage.files import csv_bytes
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 class WrittenSheets(NamedTuple):
@@ -16,7 +16,7 @@ class WrittenSheets(NamedTuple):
     shortfalls: tuple[str, ...]
 
 
-def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> WrittenSheets:
+def write_annotation_sheets(workspace: Workspace, folder: Path, *, seed: int) -> WrittenSheets:
     """Write the sheets that people fill in, and the key that says where each text is from.
 
     Raises
@@ -28,8 +28,8 @@ def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> Writt
 
     from assets.answers import StoredAnswers
 
-    models = [model for model in places.audit.asked_models if model not in places.audit.twins]
-    cells = [StoredAnswers.find(places, model).cell() for model in models]
+    models = [model for model in workspace.audit.asked_models if model not in workspace.audit.twins]
+    cells = [StoredAnswers.find(workspace, model).cell() for model in models]
     if not cells or not cells[0].scorers:
         raise ConfigError(
             "there are no scored answers to annotate", expected="an audit file with `generate` and `scorers`"
@@ -37,7 +37,7 @@ def write_annotation_sheets(places: Places, folder: Path, *, seed: int) -> Writt
     drawn = annotation_sheets(
         pl.concat([cell.generations for cell in cells]),
         pl.concat([cell.scores for cell in cells]),
-        pl.concat([places.lake.read_table("word_associations", partition=model) for model in models]),
+        pl.concat([workspace.lake.read_table("word_associations", partition=model) for model in models]),
         scorer=next(iter(cells[0].scorers)),
         seed=seed,
     )

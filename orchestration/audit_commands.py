@@ -12,10 +12,10 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.terminal import ConfigOption, console, errors, places_of
+from orchestration.terminal import ConfigOption, console, errors, workspace_of
 from plumbline.config.audit import Audit
 from plumbline.errors import PlumblineError
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 def audit_command(config: ConfigOption = None) -> None:
@@ -25,14 +25,14 @@ def audit_command(config: ConfigOption = None) -> None:
     Datasets whose label balance or other quality checks fail are refused, with the reason; the rest is audited.
     Exits with 1 if any step failed.
     """
-    start, places = time.monotonic(), places_of(config)
-    audited = places.audit
-    console.print(f"[bold]{escape(audited.title)}[/]: {asked_of(audited)}, from {places.audit_path.name}")
+    start, workspace = time.monotonic(), workspace_of(config)
+    audited = workspace.audit
+    console.print(f"[bold]{escape(audited.title)}[/]: {asked_of(audited)}, from {workspace.audit_path.name}")
     from orchestration.instance import opened
     from orchestration.quick_storage import keep_engines, remember_partitions
 
     keep_engines()
-    with opened(places) as instance:
+    with opened(workspace) as instance:
         from orchestration.audit_run import AuditRun
         from orchestration.definitions import defs
         from orchestration.interrupt import interrupt_told
@@ -40,13 +40,13 @@ def audit_command(config: ConfigOption = None) -> None:
         remember_partitions(instance)
         try:
             with interrupt_told(_say_stopping):
-                outcome = AuditRun(defs, instance, places, console=console).execute()
+                outcome = AuditRun(defs, instance, workspace, console=console).execute()
         except KeyboardInterrupt:
             errors.print(
                 "Interrupted. What was computed is kept; run the same command to go on.", style="yellow"
             )
             raise typer.Exit(130) from None
-    conclude(places, outcome, seconds=time.monotonic() - start)
+    conclude(workspace, outcome, seconds=time.monotonic() - start)
     raise typer.Exit(1 if outcome.failures else 0)
 
 
@@ -62,15 +62,15 @@ def report_command(
 
     What MLflow could not take when it was audited is delivered now.
     """
-    places = places_of(config)
+    workspace = workspace_of(config)
     from orchestration.instance import audit_lock, opened
 
-    with opened(places) as instance, audit_lock(places):
+    with opened(workspace) as instance, audit_lock(workspace):
         from orchestration.definitions import defs
         from orchestration.delivery import deliver_what_is_left
         from orchestration.job_run import run_job
 
-        delivery = deliver_what_is_left(defs, instance, places)
+        delivery = deliver_what_is_left(defs, instance, workspace)
         written = run_job(defs, instance, "findings", None)
     if delivery.delivered:
         console.print(f"MLflow: {len(delivery.delivered)} cell(s) delivered")
@@ -80,10 +80,10 @@ def report_command(
     _say_reasons(delivery.failed)
     if written.failure is not None:
         raise PlumblineError("the report could not be written", found=written.failure)
-    _print_findings(places)
-    console.print(f"Report: {places.report}", soft_wrap=True, highlight=False)
+    _print_findings(workspace)
+    console.print(f"Report: {workspace.report}", soft_wrap=True, highlight=False)
     if browser:
-        webbrowser.open(places.report.as_uri())
+        webbrowser.open(workspace.report.as_uri())
 
 
 def asked_of(audit: Audit) -> str:
@@ -93,26 +93,26 @@ def asked_of(audit: Audit) -> str:
     return ", ".join(parts + ([f"generative models: {models}"] if models else []))
 
 
-def conclude(places: Places, outcome, *, seconds: float) -> None:
+def conclude(workspace: Workspace, outcome, *, seconds: float) -> None:
     """Say what an audit found, where its report is, what failed, and how much work it was."""
     if "findings" not in outcome.failures:
         if outcome.failures:
             errors.print("\nNot everything below is of this audit: some steps failed.", style="red")
-        _print_findings(places)
-        console.print(f"\nReport:  {places.report}", soft_wrap=True, highlight=False)
+        _print_findings(workspace)
+        console.print(f"\nReport:  {workspace.report}", soft_wrap=True, highlight=False)
         console.print(
-            f"Explore: {_ui_command(places)}   (Dagster and MLflow on this machine)", highlight=False
+            f"Explore: {_ui_command(workspace)}   (Dagster and MLflow on this machine)", highlight=False
         )
     say_undelivered(outcome.undelivered)
-    audited = places.audit
+    audited = workspace.audit
     work = [f"{outcome.forward_passes} forward passes"] if audited.tells_of_encoders else []
     work += [f"{outcome.generated:,} answers generated"] if audited.generate else []
     console.print(f"{', '.join(work)}, {seconds:.0f} s", style="dim", highlight=False)
     if outcome.failures:
         errors.print(f"{len(outcome.failures)} step(s) failed: {', '.join(outcome.failures)}", style="red")
-    if "findings" in outcome.failures and _is_older(places.report, seconds):
+    if "findings" in outcome.failures and _is_older(workspace.report, seconds):
         errors.print(
-            f"The report on disk is of an earlier audit, not of this one: {places.report}",
+            f"The report on disk is of an earlier audit, not of this one: {workspace.report}",
             style="red",
             soft_wrap=True,
             highlight=False,
@@ -149,19 +149,19 @@ def _say_reasons(reasons: Mapping[str, str]) -> None:
         errors.print(why, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
-def _ui_command(places: Places) -> str:
-    standard = Places.standard()
-    if places == standard:
+def _ui_command(workspace: Workspace) -> str:
+    standard = Workspace.standard()
+    if workspace == standard:
         return "make ui"
-    home = "" if places.home == standard.home else f"PLUMBLINE_HOME={places.home} "
-    return f"{home}{Path(sys.executable).parent / 'plumbline'} ui --config {places.audit_path}"
+    home = "" if workspace.home == standard.home else f"PLUMBLINE_HOME={workspace.home} "
+    return f"{home}{Path(sys.executable).parent / 'plumbline'} ui --config {workspace.audit_path}"
 
 
-def _print_findings(places: Places) -> None:
+def _print_findings(workspace: Workspace) -> None:
     from assets.findings import headline_reading
     from plumbline.report import findings_table
 
-    found = findings_table(places.lake.read_table("metric_table"), headline_reading(places))
+    found = findings_table(workspace.lake.read_table("metric_table"), headline_reading(workspace))
     if found.is_empty():
         console.print("No finding: nothing that this audit measured shows evidence of a difference.")
         return
@@ -169,7 +169,7 @@ def _print_findings(places: Places) -> None:
     for name in (
         "finding",
         "value",
-        "interval, or range over probes" if places.audit.cells else "interval",
+        "interval, or range over probes" if workspace.audit.cells else "interval",
         "q",
         "dataset | model",
         "plumbline explain",

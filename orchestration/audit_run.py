@@ -22,7 +22,7 @@ from plumbline.config.audit import Audit
 from plumbline.encoders.families import FAMILIES, require_suites
 from plumbline.errors import PlumblineError
 from resources.lvlms import require_askable
-from resources.places import Places
+from resources.workspace import Workspace
 
 # Objects until a collection of each generation: rarer than Python's own, which walks all of an audit's again and again.
 _COLLECT_AFTER = (20_000, 20, 50)
@@ -65,11 +65,16 @@ class AuditRun:
     """
 
     def __init__(
-        self, definitions: dg.Definitions, instance: dg.DagsterInstance, places: Places, *, console: Console
+        self,
+        definitions: dg.Definitions,
+        instance: dg.DagsterInstance,
+        workspace: Workspace,
+        *,
+        console: Console,
     ) -> None:
         self._definitions = definitions
         self._instance = instance
-        self._places = places
+        self._workspace = workspace
         self._console = console
         self._warnings: list[str] = []
         self.outcome = Outcome()
@@ -83,17 +88,17 @@ class AuditRun:
             Before anything runs: a checkpoint that is not on disk, another audit in this home, a GPU pool that is
             held by another run.
         """
-        if self._places.audit.watch is not None:
+        if self._workspace.audit.watch is not None:
             self._console.print(
                 f"watched folder: {find_checkpoints(self._places).told}", highlight=False, markup=False
             )
-        audit = self._places.audit
+        audit = self._workspace.audit
         self._preflight(audit)
-        with audit_lock(self._places):
+        with audit_lock(self._workspace):
             if closed := close_orphans(self._instance):
                 self._console.print(f"closed {closed} run(s) whose process was gone; finished work is kept")
-            register_partitions(self._instance, self._places)
-            report_sources(self._instance, self._places)
+            register_partitions(self._instance, self._workspace)
+            report_sources(self._instance, self._workspace)
             self._stage(
                 "read datasets" + (", label genders" if audit.labeller else ""),
                 "datasets",
@@ -116,16 +121,16 @@ class AuditRun:
         ConfigError
             If more is asked than the audit file's limit allows: before anything is generated or embedded.
         """
-        places, asked = self._places, {}
-        for model in places.audit.asked_models:
+        workspace, asked = self._workspace, {}
+        for model in workspace.audit.asked_models:
             try:
-                asked[model] = list(asked_slices(places, model))
+                asked[model] = list(asked_slices(workspace, model))
             except PlumblineError as error:
                 self._failed(f"slices of {model}", str(error))
         if asked:
             register_slices(self._instance, dict.fromkeys(s for names in asked.values() for s in names))
-            plan = plan_generation(places, list(asked))
-            plan.require(places.audit.generation.limit)
+            plan = plan_generation(workspace, list(asked))
+            plan.require(workspace.audit.generation.limit)
             self._console.print(f"to generate: {plan.told}", highlight=False)
         return asked
 
@@ -171,17 +176,17 @@ class AuditRun:
         """Refuse what could only fail later: a checkpoint that is not on disk, or cannot answer what it is asked."""
         labeller = [audit.labeller] if audit.labeller else []
         files = {
-            encoder: self._places.checkpoint(encoder)
+            encoder: self._workspace.checkpoint(encoder)
             for encoder in dict.fromkeys([*labeller, *audit.used_encoders])
         }
         for encoder in labeller:
             require_suites(files[encoder].family, [load_suite("gender_labels")])
         if audit.designs:
-            require_askable(self._places)
+            require_askable(self._workspace)
         for dataset, model in audit.cells:
             family = FAMILIES[files[model].family]
-            require_suites(family, cell_suites(self._places, dataset, model, family=family))
-            require_mitigations(self._places, dataset, model, family=family)
+            require_suites(family, cell_suites(self._workspace, dataset, model, family=family))
+            require_mitigations(self._workspace, dataset, model, family=family)
 
     def _stage(self, title: str, job: str, partitions: Iterable[str | None]) -> None:
         keys, done = list(partitions), {}
@@ -223,7 +228,7 @@ class AuditRun:
     def _weight(self, job: str, key: str | None) -> float | None:
         """Return how much work an item is beside the others of its stage; None where that is not known."""
         weigh = {"datasets": dataset_weight, "cells": cell_weight}.get(job)
-        return None if weigh is None or key is None else weigh(self._places, key)
+        return None if weigh is None or key is None else weigh(self._workspace, key)
 
     def _account(self, run: JobRun, partition: str | None) -> None:
         for asset, metadata in run.materialised:

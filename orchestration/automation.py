@@ -12,7 +12,7 @@ from orchestration.conditions import (
     UpdatedElsewhere,
     UsesAutomaticLabels,
 )
-from resources.places import Places
+from resources.workspace import Workspace
 
 _C = dg.AutomationCondition
 _JOINED = "findings"
@@ -22,14 +22,14 @@ _RECORDS = dg.AssetSelection.assets("records")
 _LABELS = dg.AssetSelection.assets("extended_records")
 
 
-def automated(places: Places, *assets: dg.AssetsDefinition) -> list[dg.AssetsDefinition]:
+def automated(workspace: Workspace, *assets: dg.AssetsDefinition) -> list[dg.AssetsDefinition]:
     """Return the assets with the automation condition of their group."""
     by_group = {
-        "slices": _of_slices(places),
-        "language": _of_language(places),
-        _JOINED: _of_findings(places),
+        "slices": _of_slices(workspace),
+        "language": _of_language(workspace),
+        _JOINED: _of_findings(workspace),
     }
-    common = _each(places)
+    common = _each(workspace)
     return [
         asset.map_asset_specs(
             lambda spec: spec.replace_attributes(
@@ -40,54 +40,54 @@ def automated(places: Places, *assets: dg.AssetsDefinition) -> list[dg.AssetsDef
     ]
 
 
-def _stale(places: Places, *more: dg.AutomationCondition) -> dg.AutomationCondition:
+def _stale(workspace: Workspace, *more: dg.AutomationCondition) -> dg.AutomationCondition:
     """Return `eager()`, looking only at what the audit file asks for: updated or new since it was last made."""
     made = _C.newly_updated() & ~_C.executed_with_root_target()
-    trigger = _C.newly_missing() | _C.any_deps_match((made | _C.will_be_requested()) & AskedFor(places))
+    trigger = _C.newly_missing() | _C.any_deps_match((made | _C.will_be_requested()) & AskedFor(workspace))
     for condition in more:
         trigger = trigger | condition
-    asked = AskedFor(places) & trigger.since_last_handled()
-    return asked & ~_C.in_progress() & ~AncestorsUnderWay() & ~AuditRunning(places)
+    asked = AskedFor(workspace) & trigger.since_last_handled()
+    return asked & ~_C.in_progress() & ~AncestorsUnderWay() & ~AuditRunning(workspace)
 
 
-def _ready(places: Places) -> dg.AutomationCondition:
-    return ~_C.any_deps_match(_C.missing() & ~_C.will_be_requested() & AskedFor(places))
+def _ready(workspace: Workspace) -> dg.AutomationCondition:
+    return ~_C.any_deps_match(_C.missing() & ~_C.will_be_requested() & AskedFor(workspace))
 
 
-def _each(places: Places) -> dg.AutomationCondition:
+def _each(workspace: Workspace) -> dg.AutomationCondition:
     """Return the condition of what is made partition by partition: once all it is made of is there and has passed.
 
     Checks of automatic labels count only where something uses these: elsewhere they warn (docs/decisions, 34).
     """
     passed = _C.all_deps_blocking_checks_passed()
-    passed_enough = passed | (~UsesAutomaticLabels(places) & passed.ignore(_LABELS))
-    return (_stale(places) & _ready(places) & passed_enough).with_label("stale")
+    passed_enough = passed | (~UsesAutomaticLabels(workspace) & passed.ignore(_LABELS))
+    return (_stale(workspace) & _ready(workspace) & passed_enough).with_label("stale")
 
 
-def _of_slices(places: Places) -> dg.AutomationCondition:
+def _of_slices(workspace: Workspace) -> dg.AutomationCondition:
     """Return the condition of slices: stale by the records of their own dataset."""
 
     def own(slice_id: str, datasets: Set[str]) -> bool:
         return any(slice_id.startswith(f"{dataset}.") for dataset in datasets)
 
-    condition = _stale(places, UpdatedElsewhere("records", own)) & _ready(places)
+    condition = _stale(workspace, UpdatedElsewhere("records", own)) & _ready(workspace)
     return condition.ignore(_RECORDS).with_label("stale slice")
 
 
-def _of_language(places: Places) -> dg.AutomationCondition:
+def _of_language(workspace: Workspace) -> dg.AutomationCondition:
     """Return the condition of what is counted over all slices: stale by its own answers or by those of its twin."""
 
     def twins(model: str, answered: Set[str]) -> bool:
-        entry = places.audit.lvlms.get(model)
+        entry = workspace.audit.lvlms.get(model)
         return entry is not None and entry.twin in {key.partition("|")[0] for key in answered}
 
-    stale = _stale(places, UpdatedElsewhere("toxicity_scores", twins))
-    return (stale & _ready(places)).ignore(_PEOPLE).with_label("stale language") & ~RunsUnderWay()
+    stale = _stale(workspace, UpdatedElsewhere("toxicity_scores", twins))
+    return (stale & _ready(workspace)).ignore(_PEOPLE).with_label("stale language") & ~RunsUnderWay()
 
 
-def _of_findings(places: Places) -> dg.AutomationCondition:
+def _of_findings(workspace: Workspace) -> dg.AutomationCondition:
     """Return the condition of what joins cells: once, after all that has become stale has been done or has failed."""
-    return _stale(places).with_label("stale findings") & ~RunsUnderWay()
+    return _stale(workspace).with_label("stale findings") & ~RunsUnderWay()
 
 
 # Declared and off: switch it on in the UI under Automation. It acts on what is observed or materialised there. One run

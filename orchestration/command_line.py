@@ -14,8 +14,8 @@ from orchestration.fetch_commands import fetch_command
 from orchestration.plan_commands import plan_command
 from orchestration.terminal import console, errors, say_warnings_plainly
 from orchestration.view_commands import status_command, ui_command
-from plumbline import __version__
 from plumbline.errors import PlumblineError
+from plumbline.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,

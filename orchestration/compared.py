@@ -15,10 +15,10 @@ from plumbline.report.changes import Changes
 from plumbline.report.html import render_changes
 from plumbline.report.listings import Listing
 from plumbline.storage.lake import NEWEST, named_audit, recorded_audits
-from resources.places import Places
+from resources.workspace import Workspace
 
 
-def compare(places: Places, old: str, new: str, *, console: Console) -> Changes:
+def compare(workspace: Workspace, old: str, new: str, *, console: Console) -> Changes:
     """Compare what two names mean: checkpoints of the newest audit if the audit file has both, else audits.
 
     Raises
@@ -28,25 +28,25 @@ def compare(places: Places, old: str, new: str, *, console: Console) -> Changes:
     StorageError
         If there is no such audit.
     """
-    models = {*places.audit.encoders, *places.audit.lvlms}
+    models = {*workspace.audit.encoders, *workspace.audit.lvlms}
     with console.status("reading") as shown:
 
         def show(text: str) -> None:
             shown.update(escape(text))
 
         if old in models and new in models:
-            audit = named_audit(places.lake, NEWEST)
-            found = compare_checkpoints(places, audit, old, new, log=show)
-            return changes_of(places, found, names=(old, new), old_audit=audit)
+            audit = named_audit(workspace.lake, NEWEST)
+            found = compare_checkpoints(workspace, audit, old, new, log=show)
+            return changes_of(workspace, found, names=(old, new), old_audit=audit)
         if old in models or new in models:
             raise ConfigError(
                 "a checkpoint is compared with a checkpoint, an audit with an audit", found=f"{old}, {new}"
             )
-        ids = [named_audit(places.lake, name) for name in (old, new)]
-        times = recorded_audits(places.lake)
-        found = compare_audits(places, *ids, log=show)
+        ids = [named_audit(workspace.lake, name) for name in (old, new)]
+        times = recorded_audits(workspace.lake)
+        found = compare_audits(workspace, *ids, log=show)
         names = [f"audit {audit[:12]} of {times[audit]}" for audit in ids]
-        return changes_of(places, found, names=(names[0], names[1]), old_audit=ids[0])
+        return changes_of(workspace, found, names=(names[0], names[1]), old_audit=ids[0])
 
 
 def print_changes(changes: Changes, *, console: Console) -> None:

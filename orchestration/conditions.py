@@ -11,7 +11,7 @@ from dagster._core.definitions.declarative_automation.automation_context import 
 from assets.slices import asked_slices
 from orchestration.instance import audit_is_running
 from plumbline.errors import PlumblineError
-from resources.places import Places
+from resources.workspace import Workspace
 
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -22,17 +22,17 @@ _UNFINISHED = [
 ]
 
 
-def asked_partitions(places: Places) -> dict[str, set[str]]:
+def asked_partitions(workspace: Workspace) -> dict[str, set[str]]:
     """Return the partitions that the audit file asks for now, by the name of their definition, such as `lvlm|slice`.
 
     The grid is not full, and a home may know partitions of other audit files. Slices are known once the records of
     their dataset are.
     """
-    audit = places.audit
+    audit = workspace.audit
     slices: dict[str, list[str]] = {}
     for model in audit.asked_models:
         try:
-            slices[model] = list(asked_slices(places, model))
+            slices[model] = list(asked_slices(workspace, model))
         except PlumblineError:
             slices[model] = []
     return {
@@ -48,14 +48,14 @@ def asked_partitions(places: Places) -> dict[str, set[str]]:
 class AskedFor(dg.AutomationCondition):
     """True for what the audit file asks for; for sources and for what has no partitions always."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
 
     def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
         """Keep the candidates that the audit file asks for."""
         found = context.candidate_subset
         if context.partitions_def is not None and context.asset_graph.get(context.key).is_materializable:
-            asked = asked_partitions(self._places)[_name(context.partitions_def)]
+            asked = asked_partitions(self._workspace)[_name(context.partitions_def)]
             found = _only(found, lambda key: key in asked)
         return dg.AutomationResult(context=context, true_subset=found)
 
@@ -63,12 +63,12 @@ class AskedFor(dg.AutomationCondition):
 class UsesAutomaticLabels(dg.AutomationCondition):
     """True for cells of datasets of which something is asked that depends on automatic gender labels."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
 
     def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
         """Keep the candidates whose dataset's automatic labels must be right."""
-        audit = self._places.audit
+        audit = self._workspace.audit
         using = {dataset for dataset in audit.used_datasets if audit.uses_automatic_labels(dataset)}
         found = _only(context.candidate_subset, lambda key: key.partition("|")[0] in using)
         return dg.AutomationResult(context=context, true_subset=found)
@@ -174,12 +174,12 @@ class RunsUnderWay(dg.AutomationCondition):
 class AuditRunning(dg.AutomationCondition):
     """True while `plumbline audit` runs in this home: it does all there is to do itself."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
 
     def evaluate(self, context: AutomationContext) -> dg.AutomationResult:
         """Return all candidates or none."""
-        found = context.candidate_subset if audit_is_running(self._places) else context.get_empty_subset()
+        found = context.candidate_subset if audit_is_running(self._workspace) else context.get_empty_subset()
         return dg.AutomationResult(context=context, true_subset=found)
 
 

@@ -33,19 +33,19 @@ from orchestration.watched_folder import watch_folder
 from resources.encoders import EncoderPool
 from resources.lvlms import LvlmPool
 from resources.no_pickles import NoPickles
-from resources.places import Places
 from resources.quality import Quality
 from resources.tracking import Tracking
+from resources.workspace import Workspace
 
 
-def build_definitions(places: Places) -> dg.Definitions:
+def build_definitions(workspace: Workspace) -> dg.Definitions:
     """Build the definitions for an audit file and a home; tests build their own."""
-    labeller = places.audit.labeller
+    labeller = workspace.audit.labeller
     labelled = [] if labeller is None else [extended_records_asset(labeller)]
     assets = [
         *SOURCES,
         *automated(
-            places,
+            workspace,
             records_and_quarantine, *labelled,
             text_embeddings, valence_geometry, image_embeddings, probe_logits, *METRIC_ASSETS,
             logit_adjustment, *TEXT_MITIGATIONS, mitigated_metrics, tracked_run,
@@ -62,14 +62,14 @@ def build_definitions(places: Places) -> dg.Definitions:
         schedules=[weekly_audit],
         executor=chosen_executor(),
         resources={
-            "places": places,
-            "encoders": EncoderPool(places),
-            "lvlms": LvlmPool(places),
-            "quality": Quality(places),
-            "tracking": Tracking(places),
+            "workspace": workspace,
+            "encoders": EncoderPool(workspace),
+            "lvlms": LvlmPool(workspace),
+            "quality": Quality(workspace),
+            "tracking": Tracking(workspace),
             "io_manager": NoPickles(),
         },
     )
 
 
-defs = build_definitions(Places.from_environment())
+defs = build_definitions(Workspace.from_environment())

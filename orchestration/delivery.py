@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.partitions import cell_key
 from orchestration.job_run import run_job
-from resources.places import Places
+from resources.workspace import Workspace
 
 _JOBS = {"tracked_run": "deliver_cell", "tracked_answers": "deliver_model"}
 
@@ -32,11 +32,11 @@ class Delivery:
 
 
 def deliver_what_is_left(
-    definitions: dg.Definitions, instance: dg.DagsterInstance, places: Places
+    definitions: dg.Definitions, instance: dg.DagsterInstance, workspace: Workspace
 ) -> Delivery:
     """Send the runs that MLflow has not got, of the cells and generative models of the audit file."""
     found = Delivery()
-    for asset, partition in _undelivered(places):
+    for asset, partition in _undelivered(workspace):
         run = run_job(definitions, instance, _JOBS[asset], partition)
         if run.failure is not None:
             found.failed[str(partition)] = run.failure
@@ -47,9 +47,9 @@ def deliver_what_is_left(
     return found
 
 
-def _undelivered(places: Places) -> Iterator[tuple[str, str]]:
+def _undelivered(workspace: Workspace) -> Iterator[tuple[str, str]]:
     """Yield asset and partition of what was tracked without MLflow."""
-    audit, lake = places.audit, places.lake
+    audit, lake = workspace.audit, workspace.lake
     partitions = [("tracked_run", cell_key(*cell)) for cell in audit.cells]
     partitions += [("tracked_answers", model) for model in audit.asked_models]
     for asset, partition in partitions:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, places_of, say
+from orchestration.terminal import ConfigOption, console, say, workspace_of
 
 # Not 0: a script that asks whether anything got worse must not take "not known" for "no". 2 is an error.
 _NOT_KNOWN = 3
@@ -29,7 +29,7 @@ def diff_command(
     """
     from orchestration.compared import compare, print_changes, write_changes
 
-    changes = compare(places_of(config), old, new, console=console)
+    changes = compare(workspace_of(config), old, new, console=console)
     print_changes(changes, console=console)
     if html is not None:
         write_changes(html, changes)

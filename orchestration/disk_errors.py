@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from plumbline.errors import PlumblineError, StorageError
-from resources.places import Places
+from resources.workspace import Workspace
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 # What SQLite asks for at once is a few pages: with less than this no database can be written.
@@ -16,7 +16,7 @@ _ROOM_BYTES = 1 << 20
 
 
 @contextmanager
-def disk_errors_named(places: Places) -> Iterator[None]:
+def disk_errors_named(workspace: Workspace) -> Iterator[None]:
     """Say what is wrong with the home's disk when something outside a step meets it, Dagster's own database too.
 
     Raises
@@ -30,7 +30,7 @@ def disk_errors_named(places: Places) -> Iterator[None]:
     except PlumblineError:
         raise
     except Exception as error:
-        if named := _named(error, places.home):
+        if named := _named(error, workspace.home):
             raise named from error
         raise
 

@@ -10,7 +10,7 @@ from dagster._config import process_config
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 
 from plumbline.errors import ConfigError
-from resources.places import PROJECT, from_checkout
+from resources.checkout import PROJECT, from_checkout
 
 VARIABLE, CONFIG_VARIABLE = "PLUMBLINE_EXECUTOR", "PLUMBLINE_EXECUTOR_CONFIG"
 IN_PROCESS = "in_process"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, places_of, working
+from orchestration.terminal import ConfigOption, console, working, workspace_of
 
 Filter = Annotated[str | None, typer.Option(help="Only rows with this in the column of that name.")]
 
@@ -46,4 +46,4 @@ def explain_command(
         "instruction": instruction, "scorer": scorer, "condition": condition, "statistic": statistic,
     }  # fmt: skip
     filters = {column: value for column, value in named.items() if value is not None}
-    explain_row(places_of(config), row, filters, audit=audit, html=html, console=console)
+    explain_row(workspace_of(config), row, filters, audit=audit, html=html, console=console)

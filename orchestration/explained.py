@@ -10,14 +10,14 @@ from assets.explanation import explain, write_page
 from orchestration.terminal import safe, working
 from plumbline.provenance.chain import STATES, damaged
 from plumbline.provenance.explanation import Explanation, change_text, estimate_text, find_row
-from resources.places import Places
+from resources.workspace import Workspace
 
 _COLOURS = {"unchanged": "green", "changed": "red", "gone": "red", "not checked": "dim"}
 _PROMPTS_SHOWN = 6
 
 
 def explain_row(
-    places: Places,
+    workspace: Workspace,
     name: str | None,
     filters: dict[str, str],
     *,
@@ -33,7 +33,7 @@ def explain_row(
         If not exactly one row is meant.
     """
     with working("reading what the number comes from, and comparing it with what is on disk …"):
-        past = places.of_audit(audit)
+        past = workspace.of_audit(audit)
         explanation = explain(past, find_row(past.lake.read_table("metric_table"), name, filters))
     print_explanation(explanation, console=console)
     if html is not None:

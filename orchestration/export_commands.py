@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, places_of, say, working
-from resources.places import Places
+from orchestration.terminal import ConfigOption, console, say, working, workspace_of
+from resources.workspace import Workspace
 
 
 def export_command(
@@ -25,22 +25,22 @@ def export_command(
     with working("reading the audit, and writing it to a folder …"):
         from assets.export import export_audit
 
-        places = places_of(config)
-        past = places.of_audit(audit)
+        workspace = workspace_of(config)
+        past = workspace.of_audit(audit)
         assert past.past is not None
         folder = (to or Path(f"audit-{past.past.audit_id[:12]}")).resolve()
-        written = list(export_audit(past, folder, report=report_of(places, past.past.audit_id)))
+        written = list(export_audit(past, folder, report=report_of(workspace, past.past.audit_id)))
     for name in written:
         say(folder / name)
 
 
-def report_of(places: Places, audit_id: str) -> Path | None:
+def report_of(workspace: Workspace, audit_id: str) -> Path | None:
     """Return the report if it is that of the audit; None if it is another's, or not there."""
     try:
-        page = places.report.read_text("utf-8")
+        page = workspace.report.read_text("utf-8")
     except FileNotFoundError:
         return None
-    return places.report if f"audit <code>{audit_id[:12]}</code>" in page else None
+    return workspace.report if f"audit <code>{audit_id[:12]}</code>" in page else None
 
 
 def verify_command(
@@ -77,6 +77,6 @@ def export_mitigation_command(
     with working("reading the mitigation, and writing it to a folder …"):
         from assets.mitigation_export import export_from_audit
 
-        written = list(export_from_audit(places_of(config), encoder, dataset, mitigation, to))
+        written = list(export_from_audit(workspace_of(config), encoder, dataset, mitigation, to))
     for path in written:
         say(path)

@@ -9,9 +9,9 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.terminal import ConfigOption, console, places_of, say
+from orchestration.terminal import ConfigOption, console, say, workspace_of
 from plumbline.errors import PlumblineError
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 def fetch_command(
@@ -44,28 +44,28 @@ def fetch_command(
     the commit of the first fetch where the address is `ARCHITECTURE/TAG` or `hf-hub:ORG/NAME@fetched`; `--newest` gets
     the newest.
     """
-    places = places_of(config)
+    workspace = workspace_of(config)
     # huggingface_hub reads the variable when it is imported: here, for the first time.
     os.environ["HF_HUB_OFFLINE"] = "0"
     from resources.fetching import fetchable, wanted
 
-    chosen = [wanted(places, name) for name in ids or ()]
+    chosen = [wanted(workspace, name) for name in ids or ()]
     if archive is not None:
         if [one.kind for one in chosen] != ["dataset"]:
             raise PlumblineError(
                 "an archive belongs to one dataset", expected="plumbline fetch ID --archive FILE"
             )
-        _extract(places, chosen[0].id, archive)
+        _extract(workspace, chosen[0].id, archive)
     elif chosen:
         for one in chosen:
-            _fetch(places, one, newest=newest)
+            _fetch(workspace, one, newest=newest)
     else:
-        _print_fetchable(places, fetchable(places))
+        _print_fetchable(workspace, fetchable(workspace))
 
 
-def _fetch(places: Places, one, *, newest: bool) -> None:
+def _fetch(workspace: Workspace, one, *, newest: bool) -> None:
     if one.kind != "dataset":
-        text = _fetch_checkpoint(places, one, newest=newest)
+        text = _fetch_checkpoint(workspace, one, newest=newest)
     elif newest:
         raise PlumblineError(
             "the address of this one names its commit", found="--newest", hint="leave it out"
@@ -74,17 +74,17 @@ def _fetch(places: Places, one, *, newest: bool) -> None:
         from plumbline.datasets.sources import obtaining
         from resources.fetching_datasets import fetch_dataset
 
-        folder = fetch_dataset(places, one.id)
-        reader = places.dataset_entry(one.id).reader
+        folder = fetch_dataset(workspace, one.id)
+        reader = workspace.dataset_entry(one.id).reader
         text = obtaining(reader).instructions(one.id) if folder is None else f"{one.id}: {folder}"
     say(text)
 
 
-def _fetch_checkpoint(places: Places, one, *, newest: bool) -> str:
+def _fetch_checkpoint(workspace: Workspace, one, *, newest: bool) -> str:
     from resources.fetching_checkpoints import fetch_checkpoint, pinned_commit
 
-    folder = fetch_checkpoint(places, one.id, kind=one.kind, newest=newest)
-    commit = pinned_commit(places, one.id, one.kind)
+    folder = fetch_checkpoint(workspace, one.id, kind=one.kind, newest=newest)
+    commit = pinned_commit(workspace, one.id, one.kind)
     if commit is None:
         return f"{one.id}: {folder}"
     return (
@@ -92,7 +92,7 @@ def _fetch_checkpoint(places: Places, one, *, newest: bool) -> str:
     )
 
 
-def _extract(places: Places, dataset: str, archive: Path) -> None:
+def _extract(workspace: Workspace, dataset: str, archive: Path) -> None:
     from resources.fetching_datasets import extract_dataset
 
     with console.status(f"{escape(archive.name)}: extracting") as shown:
@@ -100,15 +100,15 @@ def _extract(places: Places, dataset: str, archive: Path) -> None:
         def show(size: int) -> None:
             shown.update(f"{escape(archive.name)}: {size / 1e6:,.0f} MB extracted")
 
-        folder, extracted = extract_dataset(places, dataset, archive, progress=show)
+        folder, extracted = extract_dataset(workspace, dataset, archive, progress=show)
     text = f"{dataset}: {folder} ({extracted.files} files, {extracted.bytes / 1e6:,.0f} MB)"
     say(text)
 
 
-def _print_fetchable(places: Places, lines) -> None:
+def _print_fetchable(workspace: Workspace, lines) -> None:
     if not lines:
         console.print(
-            f"Everything that {places.audit_path.name} names comes with the checkout.", highlight=False
+            f"Everything that {workspace.audit_path.name} names comes with the checkout.", highlight=False
         )
         return
     table = Table("id", "kind", "comes", "there", "address or folder", box=SIMPLE_HEAD)

@@ -16,8 +16,9 @@ from orchestration.disk_errors import disk_errors_named
 from orchestration.run_processes import is_gone
 from plumbline.errors import PlumblineError
 from plumbline.storage.files import require_reachable
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
 from resources.tracking import Tracking, TrackingUnavailable
+from resources.workspace import Workspace
 
 OWNER = {"plumbline/owner": "cli"}
 _LOCK = "audit.lock"
@@ -31,28 +32,28 @@ class PoolHeld(PlumblineError):
     """A run that may be alive holds the slot that this audit needs."""
 
 
-def set_up(places: Places) -> None:
+def set_up(workspace: Workspace) -> None:
     """Make the home, link the instance's settings into it, and initialise a local tracking store once.
 
     Sets `DAGSTER_HOME`: without it Dagster keeps its runs in a folder that it deletes on exit. A `dagster.yaml`
     that someone put into the home themselves is left alone.
     """
-    require_reachable(places.lake.root)
-    places.dagster_home.mkdir(parents=True, exist_ok=True)
-    link = places.dagster_home / "dagster.yaml"
+    require_reachable(workspace.lake.root)
+    workspace.dagster_home.mkdir(parents=True, exist_ok=True)
+    link = workspace.dagster_home / "dagster.yaml"
     if link.is_symlink() or not link.exists():
-        _link(link, Path(os.path.relpath(PROJECT / "dagster.yaml", places.dagster_home)))
-    os.environ["DAGSTER_HOME"] = str(places.dagster_home)
-    os.environ["PLUMBLINE_HOME"] = str(places.home)
-    os.environ["PLUMBLINE_AUDIT"] = str(places.audit_path)
+        _link(link, Path(os.path.relpath(PROJECT / "dagster.yaml", workspace.dagster_home)))
+    os.environ["DAGSTER_HOME"] = str(workspace.dagster_home)
+    os.environ["PLUMBLINE_HOME"] = str(workspace.home)
+    os.environ["PLUMBLINE_AUDIT"] = str(workspace.audit_path)
     # Several processes that meet a fresh SQLite store at once would fail; a server needs nothing from here.
-    if places.tracking_uri.startswith("sqlite:") and not (places.home / "mlflow.db").exists():
+    if workspace.tracking_uri.startswith("sqlite:") and not (workspace.home / "mlflow.db").exists():
         with contextlib.suppress(TrackingUnavailable):
-            Tracking(places).experiment()
+            Tracking(workspace).experiment()
 
 
 @contextmanager
-def opened(places: Places) -> Iterator[dg.DagsterInstance]:
+def opened(workspace: Workspace) -> Iterator[dg.DagsterInstance]:
     """Set a home up and open its instance; a disk that is full then, or until it is closed, is named.
 
     Raises
@@ -60,8 +61,8 @@ def opened(places: Places) -> Iterator[dg.DagsterInstance]:
     StorageError
         As `disk_errors_named`.
     """
-    with disk_errors_named(places):
-        set_up(places)
+    with disk_errors_named(workspace):
+        set_up(workspace)
         with dg.DagsterInstance.get() as instance:
             yield instance
 
@@ -73,7 +74,7 @@ def _link(link: Path, target: Path) -> None:
 
 
 @contextmanager
-def audit_lock(places: Places) -> Iterator[None]:
+def audit_lock(workspace: Workspace) -> Iterator[None]:
     """Hold the home for one audit; the lock goes with the process, however it ends.
 
     Raises
@@ -81,7 +82,7 @@ def audit_lock(places: Places) -> Iterator[None]:
     AuditAlreadyRunning
         If another process holds it.
     """
-    path = places.home / _LOCK
+    path = workspace.home / _LOCK
     with path.open("w") as file:
         # One who only asks whether an audit runs holds it for a moment.
         if not any(_locked(file, wait_s) for wait_s in (0.2, 0.2, 0)):
@@ -91,10 +92,10 @@ def audit_lock(places: Places) -> Iterator[None]:
         yield
 
 
-def audit_is_running(places: Places) -> bool:
+def audit_is_running(workspace: Workspace) -> bool:
     """Return whether a process holds `audit_lock` of this home."""
     try:
-        with (places.home / _LOCK).open() as file:
+        with (workspace.home / _LOCK).open() as file:
             return not _locked(file, 0)
     except FileNotFoundError:
         return False
@@ -147,9 +148,9 @@ def close_orphans(instance: dg.DagsterInstance) -> int:
     return len(orphans)
 
 
-def register_partitions(instance: dg.DagsterInstance, places: Places) -> None:
+def register_partitions(instance: dg.DagsterInstance, workspace: Workspace) -> None:
     """Add datasets, encoders and generative models of the audit file as partitions; those of other files stay."""
-    for name, wanted in named_partitions(places.audit).items():
+    for name, wanted in named_partitions(workspace.audit).items():
         _register(instance, name, wanted)
 
 

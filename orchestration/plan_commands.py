@@ -7,14 +7,14 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.terminal import ConfigOption, console, places_of, say
+from orchestration.terminal import ConfigOption, console, say, workspace_of
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.catalog.studies import DatasetSize
 from plumbline.config.entries import Limit
 from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates
 from plumbline.errors import PlumblineError
 from plumbline.generators.plan import Plan
-from resources.places import Places
+from resources.workspace import Workspace
 
 # Nobody's measurement: what one GPU of a data centre does not fall short of with ViT-L/14 and decoding by a few cores
 # (clip-retrieval publishes 312 images/s for one A100), and round numbers for pairs and tokens.
@@ -51,23 +51,23 @@ def plan_command(
     from assets.encoder_plan import plan_encoders
     from resources.lvlms import require_readable
 
-    places = places_of(config)
-    require_readable(places)
-    absent = absent_datasets(places)
+    workspace = workspace_of(config)
+    require_readable(workspace)
+    absent = absent_datasets(workspace)
     for dataset, size in absent.items():
         say(f"{dataset}: not on this disk; {size.images:,} images as published ({size.source})")
-    _read(places, without=absent)
-    encoders = plan_encoders(places, absent)
+    _read(workspace, without=absent)
+    encoders = plan_encoders(workspace, absent)
     # A dataset is labelled too where only generative models are asked about it.
-    if encoders.cells or places.audit.tells_of_encoders:
+    if encoders.cells or workspace.audit.tells_of_encoders:
         _print_encoders(
             encoders,
             Rates(images_per_second or _IMAGES, pairs_per_second or _PAIRS),
             images_per_second,
             pairs_per_second,
         )
-    if places.audit.designs:
-        _print_generation(places, absent, tokens_per_second)
+    if workspace.audit.designs:
+        _print_generation(workspace, absent, tokens_per_second)
 
 
 def _print_encoders(
@@ -87,15 +87,15 @@ def _print_encoders(
 
 
 def _print_generation(
-    places: Places, absent: dict[str, DatasetSize], tokens_per_second: float | None
+    workspace: Workspace, absent: dict[str, DatasetSize], tokens_per_second: float | None
 ) -> None:
     from assets.generation_plan import plan_generation
 
-    plan, rate = plan_generation(places, absent=absent), tokens_per_second or _TOKENS
+    plan, rate = plan_generation(workspace, absent=absent), tokens_per_second or _TOKENS
     console.print(_slices(plan, rate))
     say(plan.told)
     if plan.to_do:
-        scores = len(places.audit.scorers) * len(SCORED_ATTRIBUTES)
+        scores = len(workspace.audit.scorers) * len(SCORED_ATTRIBUTES)
         unmeasured = (
             f", where a model has not run (~) at {rate:,.0f} new tokens/s "
             f"{_origin('--tokens-per-second', tokens_per_second)}"
@@ -106,8 +106,8 @@ def _print_generation(
             f"{_duration(plan.seconds(rate))} one model after the other{unmeasured}; "
             f"{_size(plan.bytes(scores=scores))} of disk for answers and scores"
         )
-    _say_of_limit(plan, places.audit.generation.limit)
-    plan.require(places.audit.generation.limit)
+    _say_of_limit(plan, workspace.audit.generation.limit)
+    plan.require(workspace.audit.generation.limit)
 
 
 def _say_of_limit(plan: Plan, limit: Limit) -> None:
@@ -119,26 +119,26 @@ def _say_of_limit(plan: Plan, limit: Limit) -> None:
         say("Within generation.limit of the audit file.")
 
 
-def _read(places: Places, *, without: dict[str, DatasetSize]) -> None:
+def _read(workspace: Workspace, *, without: dict[str, DatasetSize]) -> None:
     """Read the datasets that models are asked about, where that has not been done: a plan counts who is pictured."""
     from assets.dataset_size import recorded
 
-    asked = [dataset for dataset in places.audit.asked_datasets if dataset not in without]
-    unread = [dataset for dataset in asked if recorded(places, dataset) is None]
+    asked = [dataset for dataset in workspace.audit.asked_datasets if dataset not in without]
+    unread = [dataset for dataset in asked if recorded(workspace, dataset) is None]
     if not unread:
         return
     from orchestration.instance import audit_lock, opened, register_partitions
 
-    with opened(places) as instance, audit_lock(places):
+    with opened(workspace) as instance, audit_lock(workspace):
         from orchestration.definitions import defs
         from orchestration.job_run import run_job
 
-        register_partitions(instance, places)
+        register_partitions(instance, workspace)
         for dataset in unread:
             with console.status(f"{escape(dataset)}: reading"):
                 run = run_job(defs, instance, "read_dataset", dataset)
             # A check that fails refuses the audit; what is pictured is known all the same.
-            if recorded(places, dataset) is None:
+            if recorded(workspace, dataset) is None:
                 raise PlumblineError(f"the dataset `{dataset}` could not be read", found=run.failure)
 
 

@@ -5,17 +5,18 @@ import sys
 
 import dagster as dg
 
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 _SAID = 4000
 
 
 @dg.op(description="`plumbline audit` in a process of its own: every stage in its order, each cell a run.")
-def audit_everything(context: dg.OpExecutionContext, places: dg.ResourceParam[Places]) -> None:
+def audit_everything(context: dg.OpExecutionContext, workspace: dg.ResourceParam[Workspace]) -> None:
     """Run the command that a person would run."""
     # Stages follow one another, and slices are known once datasets have been read: the command knows the order.
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "orchestration", "audit", "--config", str(places.audit_path)],
+        [sys.executable, "-m", "orchestration", "audit", "--config", str(workspace.audit_path)],
         cwd=PROJECT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

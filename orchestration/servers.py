@@ -15,8 +15,9 @@ from rich.console import Console
 
 from orchestration.instance import opened, register_partitions
 from plumbline.errors import PlumblineError
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
 from resources.tracking import Tracking, TrackingUnavailable
+from resources.workspace import Workspace
 
 _LOOPBACK = "127.0.0.1"
 _STOP_S = 10.0
@@ -28,28 +29,28 @@ class PortTaken(PlumblineError):
     """A port that a server needs is in use."""
 
 
-def serve(places: Places, *, dagster_port: int, mlflow_port: int, console: Console) -> int:
+def serve(workspace: Workspace, *, dagster_port: int, mlflow_port: int, console: Console) -> int:
     """Start both servers and wait; when one ends, or on Ctrl-C, stop the other. Returns an exit code."""
-    local = places.tracking_uri.startswith("sqlite:")
+    local = workspace.tracking_uri.startswith("sqlite:")
     for port in (dagster_port, mlflow_port) if local else (dagster_port,):
         _require_free(port)
-    with opened(places) as instance:
-        register_partitions(instance, places)
+    with opened(workspace) as instance:
+        register_partitions(instance, workspace)
     commands = {"Dagster": _dagster(dagster_port)}
     pages = {"Dagster": _Pages(dagster_port, dagster_pages(dagster_port))}
     held = None
     if local:
-        commands["MLflow"] = _mlflow(places, mlflow_port)
-        page, held = _mlflow_page(places, mlflow_port)
+        commands["MLflow"] = _mlflow(workspace, mlflow_port)
+        page, held = _mlflow_page(workspace, mlflow_port)
         pages["MLflow"] = _Pages(mlflow_port, {"runs": page})
         if held is not None:
             console.print(held, style="yellow", soft_wrap=True, highlight=False, markup=False)
     else:  # A tracking server of one's own needs none beside it.
-        console.print(f"MLflow   {places.tracking_uri}")
+        console.print(f"MLflow   {workspace.tracking_uri}")
     # A script's background processes ignore SIGINT unless they ask for it.
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
-    log = places.home / "ui.log"
+    log = workspace.home / "ui.log"
     console.print(f"starting; what the servers say goes to {log}", style="dim", soft_wrap=True)
     with log.open("w") as output:
         start = {name: partial(_start, command, output) for name, command in commands.items()}
@@ -66,11 +67,11 @@ def _dagster(port: int) -> list[str]:
     return [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", _LOOPBACK, "-p", str(port)]
 
 
-def _mlflow(places: Places, port: int) -> list[str]:
+def _mlflow(workspace: Workspace, port: int) -> list[str]:
     return [
         sys.executable, "-m", "mlflow", "server", "--host", _LOOPBACK, "--port", str(port), "--workers", "1",
-        "--backend-store-uri", places.tracking_uri,
-        "--artifacts-destination", places.tracking_artifacts.as_uri(),
+        "--backend-store-uri", workspace.tracking_uri,
+        "--artifacts-destination", workspace.tracking_artifacts.as_uri(),
     ]  # fmt: skip
 
 
@@ -96,13 +97,13 @@ class _RunsPage(NamedTuple):
     held: str | None
 
 
-def _mlflow_page(places: Places, port: int) -> _RunsPage:
+def _mlflow_page(workspace: Workspace, port: int) -> _RunsPage:
     page = f"http://{_LOOPBACK}:{port}"
     try:
-        return _RunsPage(f"{page}/#/experiments/{Tracking(places).experiment()}/runs", None)
+        return _RunsPage(f"{page}/#/experiments/{Tracking(workspace).experiment()}/runs", None)
     except TrackingUnavailable as error:
         held = (
-            f"MLflow's store {places.tracking_uri} cannot be used now ({error}): end the program that holds it; "
+            f"MLflow's store {workspace.tracking_uri} cannot be used now ({error}): end the program that holds it; "
             f"Dagster works meanwhile, and MLflow is tried again every {_AGAIN_S:.0f} s until it starts."
         )
         return _RunsPage(page, held)

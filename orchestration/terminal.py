@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from resources.places import Places
+from resources.workspace import Workspace
 
 # Piped output has no width of its own: 80 columns would break every row of a table.
 console = Console(width=None if sys.stdout.isatty() else 120)
@@ -22,13 +22,13 @@ ConfigOption = Annotated[
 ]
 
 
-def places_of(config: Path | None) -> Places:
-    """Return the places of the audit file that is named; from here on no hub is asked for anything."""
+def workspace_of(config: Path | None) -> Workspace:
+    """Return the workspace of the audit file that is named; from here on no hub is asked for anything."""
     if config is not None:
         os.environ["PLUMBLINE_AUDIT"] = str(config.resolve())
     # Nothing is downloaded in the middle of a run: only `plumbline fetch` goes to a hub.
     os.environ["HF_HUB_OFFLINE"] = "1"
-    return Places.from_environment()
+    return Workspace.from_environment()
 
 
 def say_warnings_plainly() -> None:

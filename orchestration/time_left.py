@@ -7,7 +7,7 @@ from assets.asked_cells import cell_suites
 from assets.dataset_size import images_of, recorded
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import PlumblineError
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,25 @@ class Work:
         return pace * sum(self.weights[ended:])
 
 
-def dataset_weight(places: Places, dataset: str) -> float | None:
+def dataset_weight(workspace: Workspace, dataset: str) -> float | None:
     """Return how many images a dataset lists: as recorded, else as its folder does."""
     try:
-        made = recorded(places, dataset)
-        return float(made.details["listed"]) if made else float(images_of(places, dataset))
+        made = recorded(workspace, dataset)
+        return float(made.details["listed"]) if made else float(images_of(workspace, dataset))
     except (PlumblineError, OSError):
         return None
 
 
-def cell_weight(places: Places, cell: str) -> float | None:
+def cell_weight(workspace: Workspace, cell: str) -> float | None:
     """Return how much a model has to look at: the images, or image × prompt where it must see both together."""
     dataset, model = cell.split("|")
     try:
-        images, family = images_of(places, dataset), FAMILIES[places.checkpoint(model).family]
+        images, family = images_of(workspace, dataset), FAMILIES[workspace.checkpoint(model).family]
         if family.logit != "pair":
             return float(images)
-        texts = {text for suite in cell_suites(places, dataset, model, family=family) for text in suite.texts}
+        texts = {
+            text for suite in cell_suites(workspace, dataset, model, family=family) for text in suite.texts
+        }
         return float(images * len(texts))
     except (PlumblineError, OSError):
         return None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.terminal import ConfigOption, console, places_of
+from orchestration.terminal import ConfigOption, console, workspace_of
 
 
 def ui_command(
@@ -24,15 +24,15 @@ def ui_command(
     if browser:
         webbrowser.open(dagster_pages(dagster_port)["graph"])
     raise typer.Exit(
-        serve(places_of(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console)
+        serve(workspace_of(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console)
     )
 
 
 def status_command(config: ConfigOption = None) -> None:
     """Show what is there and what is not: checkpoints on disk, datasets and their checks, cells and the report."""
-    places = places_of(config)
+    workspace = workspace_of(config)
     from orchestration.instance import opened
     from orchestration.status import print_status
 
-    with opened(places) as instance:
-        print_status(places, instance, console=console)
+    with opened(workspace) as instance:
+        print_status(workspace, instance, console=console)

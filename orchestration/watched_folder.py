@@ -14,8 +14,9 @@ from plumbline.encoders.families import require_suites
 from plumbline.encoders.folders import checkpoint_contents
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.generators.folders import generator_contents
-from resources.places import Places, from_checkout
+from resources.checkout import from_checkout
 from resources.watched import keep_watched, watched_checkpoints
+from resources.workspace import Workspace
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Found:
         return "; ".join(lines) or f"{len(self.checkpoints)} checkpoint(s), all known"
 
 
-def find_checkpoints(places: Places) -> Found:
+def find_checkpoints(workspace: Workspace) -> Found:
     """Look into the watched folder and keep what is in it; without one nothing is found.
 
     Raises
@@ -52,37 +53,37 @@ def find_checkpoints(places: Places) -> Found:
     ConfigError
         If the folder is not there.
     """
-    audit, found = places.audit, Found()
+    audit, found = workspace.audit, Found()
     if audit.watch is None:
         return found
     folder = from_checkout(audit.watch.folder)
     if not folder.is_dir():
         raise ConfigError(
             "the watched folder is not there",
-            where=places.audit_path,
+            where=workspace.audit_path,
             found=str(folder),
             expected="a folder that holds a folder for each checkpoint",
         )
-    known = watched_checkpoints(places.home)
+    known = watched_checkpoints(workspace.home)
     for path in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
         name = path.name
         if known.get(name) == str(path):
             found.checkpoints[name] = str(path)
             continue
         try:
-            _require_usable(places, audit.watch, path)
+            _require_usable(workspace, audit.watch, path)
         except PlumblineError as error:
             found.refused[name] = str(error)
             continue
         found.checkpoints[name] = str(path)
         found.added.append(name)
     if found.checkpoints != known:
-        keep_watched(places.home, found.checkpoints)
+        keep_watched(workspace.home, found.checkpoints)
     return found
 
 
-def _require_usable(places: Places, watch: Watch, path: Path) -> None:
-    name, audit = path.name, places.audit
+def _require_usable(workspace: Workspace, watch: Watch, path: Path) -> None:
+    name, audit = path.name, workspace.audit
     if not SLUG.fullmatch(name):
         raise ConfigError("not an id", found=name, expected="lower-case letters, digits, `.`, `_` and `-`")
     if name in audit.encoders or name in audit.lvlms:
@@ -95,8 +96,8 @@ def _require_usable(places: Places, watch: Watch, path: Path) -> None:
         # It must answer what the other one is asked by name.
         for dataset, model in audit.cells:
             if model == watch.like:
-                require_suites(family.name, cell_suites(places, dataset, model, family=family))
-                require_mitigations(places, dataset, model, family=family)
+                require_suites(family.name, cell_suites(workspace, dataset, model, family=family))
+                require_mitigations(workspace, dataset, model, family=family)
     for each in weights:
         require_complete(each)
 
@@ -107,17 +108,19 @@ def _require_usable(places: Places, watch: Watch, path: Path) -> None:
     description="Adds checkpoints that were dropped into the watched folder of the audit file, once they are complete. "
     "What is not audited is said here with the reason.",
 )
-def watch_folder(context: dg.SensorEvaluationContext, places: dg.ResourceParam[Places]) -> dg.SensorResult:
+def watch_folder(
+    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.SensorResult:
     """Look into the watched folder."""
     try:
-        found = find_checkpoints(places)
+        found = find_checkpoints(workspace)
     except PlumblineError as error:
         return dg.SensorResult(skip_reason=dg.SkipReason(str(error)))
-    if places.audit.watch is None:
+    if workspace.audit.watch is None:
         return dg.SensorResult(skip_reason=dg.SkipReason("the audit file has no `watch`"))
     for name, why in found.refused.items():
         context.log.warning("%s is not audited: %s", name, why)
     return dg.SensorResult(
         skip_reason=dg.SkipReason(found.told),
-        dynamic_partitions_requests=new_partitions(context.instance, places),
+        dynamic_partitions_requests=new_partitions(context.instance, workspace),
     )

@@ -1,5 +1,3 @@
 """Plumbline: audits of the social bias of vision-language models. The pure library."""
 
-from importlib.metadata import version
-
-__version__ = version("plumbline")
+from plumbline.version import __version__ as __version__

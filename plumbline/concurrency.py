@@ -18,7 +18,7 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
-def side_by_side(calls: Iterable[Callable[[], Result]]) -> list[Result]:
+def run_threads(calls: Iterable[Callable[[], Result]]) -> list[Result]:
     """Return what the calls give, in their order; they run in threads, as many at once as there are cores.
 
     For work that numpy does outside Python's lock, such as drawing random numbers. The calls must share nothing that

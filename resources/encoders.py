@@ -8,7 +8,7 @@ from plumbline.checkpoints.device import Placement
 from plumbline.encoders.encoder import Encoder
 from plumbline.encoders.folders import load_encoder
 from plumbline.errors import CheckpointError
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 class EncoderPool:
@@ -16,18 +16,18 @@ class EncoderPool:
 
     Parameters
     ----------
-    places : Places
+    workspace : Workspace
         Says where checkpoints are and which device to use.
     keep : int
         How many stay loaded.
     """
 
-    def __init__(self, places: Places, *, keep: int = 2) -> None:
-        self._places, self._keep = places, keep
+    def __init__(self, workspace: Workspace, *, keep: int = 2) -> None:
+        self._workspace, self._keep = workspace, keep
         self._loaded: OrderedDict[tuple[str, Placement], Encoder] = OrderedDict()
 
     def _placement(self) -> Placement:
-        audit = self._places.audit
+        audit = self._workspace.audit
         return Placement.choose(device=audit.device, dtype=audit.engine.dtype, compiled=audit.engine.compile)
 
     def get(self, encoder: str) -> Encoder:
@@ -38,13 +38,13 @@ class EncoderPool:
         CheckpointError
             If the checkpoint is not on disk, does not load, or changes while it is being loaded.
         """
-        files = self._places.checkpoint(encoder)
+        files = self._workspace.checkpoint(encoder)
         placement = self._placement()
         key = (encoder, placement)
         held = self._loaded.get(key)
         if held is None or held.identity.weights != files.digest or held.family != files.family:
             held = load_encoder(files, placement=placement)
-            if (now := self._places.checkpoint(encoder)).digest != files.digest:
+            if (now := self._workspace.checkpoint(encoder)).digest != files.digest:
                 raise CheckpointError(
                     f"the checkpoint of `{encoder}` was replaced while it was loading",
                     where=files.folder,

@@ -7,8 +7,10 @@ from typing import Any, Literal
 from plumbline.checkpoints.addresses import parse_address
 from plumbline.datasets.sources import HUB, obtaining
 from plumbline.errors import ConfigError
+from plumbline.world.folders import PLANTED
+from resources.checkout import PROJECT
 from resources.fetched_note import NOTE
-from resources.places import PLANTED, PROJECT, Places
+from resources.workspace import Workspace
 
 Kind = Literal["encoder", "lvlm", "scorer", "dataset"]
 
@@ -31,7 +33,7 @@ class Fetchable:
     there: bool
 
 
-def wanted(places: Places, name: str) -> Wanted:
+def wanted(workspace: Workspace, name: str) -> Wanted:
     """Tell what a name on the command line means: ID, or with its part of the audit file such as `encoder:ID`.
 
     Raises
@@ -40,10 +42,10 @@ def wanted(places: Places, name: str) -> Wanted:
         If the audit file has no such id, or several parts have it.
     """
     known: dict[Kind, tuple[str, ...]] = {
-        "encoder": tuple(places.audit.encoders),
-        "lvlm": tuple(places.audit.lvlms),
-        "scorer": tuple(name for name, entry in places.audit.scorers.items() if hasattr(entry, "address")),
-        "dataset": tuple(places.audit.datasets),
+        "encoder": tuple(workspace.audit.encoders),
+        "lvlm": tuple(workspace.audit.lvlms),
+        "scorer": tuple(name for name, entry in workspace.audit.scorers.items() if hasattr(entry, "address")),
+        "dataset": tuple(workspace.audit.datasets),
     }
     prefix, _, rest = name.partition(":")
     meant = [Wanted(kind, name) for kind, ids in known.items() if name in ids]
@@ -51,24 +53,24 @@ def wanted(places: Places, name: str) -> Wanted:
     if len(meant) > 1:
         raise ConfigError(
             f"this id is {' and '.join(choice.kind for choice in meant)} in one",
-            where=places.audit_path,
+            where=workspace.audit_path,
             found=name,
             expected=" or ".join(f"{choice.kind}:{choice.id}" for choice in meant),
         )
     if not meant:
         raise ConfigError(
             "the audit file has nothing of this id that can be fetched",
-            where=places.audit_path,
+            where=workspace.audit_path,
             found=name,
             expected="; ".join(f"{kind}s: {', '.join(ids)}" for kind, ids in known.items() if ids),
         )
     return meant[0]
 
 
-def fetchable(places: Places) -> list[Fetchable]:
+def fetchable(workspace: Workspace) -> list[Fetchable]:
     """Return every checkpoint and dataset that does not come with the checkout, in the order of the audit file."""
     lines = []
-    audit = places.audit
+    audit = workspace.audit
     parts: dict[Kind, Mapping[str, Any]] = {
         "encoder": audit.encoders,
         "lvlm": audit.lvlms,
@@ -78,13 +80,13 @@ def fetchable(places: Places) -> list[Fetchable]:
         text = getattr(entry, "address", None)
         address = None if text is None else parse_address(text, project=PROJECT)
         if address is not None and address.folder is None:
-            there = (places.fetched / address.slug / NOTE).is_file()
+            there = (workspace.fetched / address.slug / NOTE).is_file()
             lines.append(Fetchable(Wanted(kind, name), address.text, "from the hub", there))
-    for dataset, entry in places.audit.datasets.items():
+    for dataset, entry in workspace.audit.datasets.items():
         if entry.root.startswith(PLANTED):
             continue
         about = obtaining(entry.reader)
         how = "from the hub" if entry.root.startswith(HUB) else f"to be asked for; licence: {about.licence}"
-        there = places.dataset_root(dataset).is_dir()
+        there = workspace.dataset_root(dataset).is_dir()
         lines.append(Fetchable(Wanted("dataset", dataset), entry.root, how, there))
     return lines

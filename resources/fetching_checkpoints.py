@@ -17,11 +17,12 @@ from plumbline.errors import CheckpointError
 from plumbline.generators.folders import generator_contents
 from plumbline.scorers.classifier import classifier_files
 from plumbline.storage.files import commit_bytes
+from resources.checkout import PROJECT
 from resources.fetched_note import CLIENT_NOTES, NOTE, file_digests, is_whole, read_note, write_note
 from resources.fetching_aside import built_aside, settle
 from resources.fetching_sources import Library, Source, library_of, source_of
 from resources.hub import asking_the_hub, writing
-from resources.places import PROJECT, Places
+from resources.workspace import Workspace
 
 Kind = Literal["encoder", "lvlm", "scorer"]
 
@@ -87,7 +88,7 @@ class _Snapshot:
 
 
 def fetch_checkpoint(
-    places: Places, encoder: str, *, kind: Kind = "encoder", newest: bool = False, hub: Any = None
+    workspace: Workspace, encoder: str, *, kind: Kind = "encoder", newest: bool = False, hub: Any = None
 ) -> Path:
     """Fetch the checkpoint of an encoder, generative model or scorer of the audit file into `.plumbline/checkpoints`.
 
@@ -121,11 +122,11 @@ def fetch_checkpoint(
         If the address is a local folder, or names its commit and `newest` is asked for, the hub cannot be reached,
         or what it gave cannot be audited.
     """
-    wanted = _wanted(places, encoder, newest, kind)
+    wanted = _wanted(workspace, encoder, newest, kind)
     if hub is None:
         import huggingface_hub as hub
 
-    folder, source = places.fetched / wanted.address.slug, source_of(wanted.address)
+    folder, source = workspace.fetched / wanted.address.slug, source_of(wanted.address)
     with writing(CheckpointError, encoder, folder):
         settle(folder)
         revision = wanted.address.revision or (None if newest else _commit_of(folder, source.repository))
@@ -144,12 +145,12 @@ def fetch_checkpoint(
     return folder
 
 
-def pinned_commit(places: Places, encoder: str, kind: Kind = "encoder") -> str | None:
+def pinned_commit(workspace: Workspace, encoder: str, kind: Kind = "encoder") -> str | None:
     """Return the commit that later fetches keep to where the address names none; None where it names one."""
-    wanted = _wanted(places, encoder, newest=False, kind=kind)
+    wanted = _wanted(workspace, encoder, newest=False, kind=kind)
     if wanted.address.revision is not None:
         return None
-    return _commit_of(places.fetched / wanted.address.slug, source_of(wanted.address).repository)
+    return _commit_of(workspace.fetched / wanted.address.slug, source_of(wanted.address).repository)
 
 
 def _commit_of(folder: Path, repository: str) -> str | None:
@@ -159,12 +160,12 @@ def _commit_of(folder: Path, repository: str) -> str | None:
     return commit if note.get("repository") == repository and isinstance(commit, str) else None
 
 
-def _wanted(places: Places, encoder: str, newest: bool, kind: Kind) -> _Wanted:
+def _wanted(workspace: Workspace, encoder: str, newest: bool, kind: Kind) -> _Wanted:
     """Return a checkpoint of the audit file; refuse one that cannot be fetched."""
-    audit = places.audit
+    audit = workspace.audit
     entry = {"encoder": audit.encoders, "lvlm": audit.lvlms, "scorer": audit.scorers}[kind].get(encoder)
     if entry is None:
-        raise CheckpointError(f"the audit file has no such {kind}", where=places.audit_path, found=encoder)
+        raise CheckpointError(f"the audit file has no such {kind}", where=workspace.audit_path, found=encoder)
     text = getattr(entry, "address", None)
     if text is None:
         raise CheckpointError(f"this {kind} has no checkpoint to fetch", found=encoder)
@@ -174,7 +175,7 @@ def _wanted(places: Places, encoder: str, newest: bool, kind: Kind) -> _Wanted:
     if newest and address.revision is not None:
         raise CheckpointError(
             f"the address of `{encoder}` names its commit, and no other is fetched",
-            where=places.audit_path,
+            where=workspace.audit_path,
             found=text,
             hint="write the newer commit into the audit file",
         )

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 from plumbline.datasets.sources import HUB, DatasetAddress, dataset_folder, obtaining, parse_dataset_address
 from plumbline.datasets.unpacking import Extracted, extract_archive
 from plumbline.errors import DatasetError
+from plumbline.world.folders import PLANTED
+from resources.checkout import from_checkout
 from resources.fetched_note import NOTE, file_digests, write_note
 from resources.fetching_aside import built_aside
 from resources.hub import asking_the_hub, writing
-from resources.places import PLANTED, Places, from_checkout
+from resources.workspace import Workspace
 
 # For a repository that obtaining.yaml does not know: tables and pictures, never a script.
 _TABLES_AND_PICTURES = ("*.parquet", "*.csv", "*.json", "*.txt", "*.jpg", "*.jpeg", "*.png", "*.webp")
@@ -23,7 +25,7 @@ class ExtractedDataset(NamedTuple):
     extracted: Extracted
 
 
-def fetch_dataset(places: Places, dataset: str, *, hub: Any = None) -> Path | None:
+def fetch_dataset(workspace: Workspace, dataset: str, *, hub: Any = None) -> Path | None:
     """Fetch a dataset whose root in the audit file is on a hub; None for one that must be asked for.
 
     Parameters
@@ -42,13 +44,13 @@ def fetch_dataset(places: Places, dataset: str, *, hub: Any = None) -> Path | No
     DatasetError
         If the dataset is planted, its address names no commit, or the hub cannot be reached or gave no file.
     """
-    entry = places.dataset_entry(dataset)
+    entry = workspace.dataset_entry(dataset)
     if entry.root.startswith(PLANTED):
         raise DatasetError("a dataset of the planted world needs no fetching", found=entry.root)
     if not entry.root.startswith(HUB):
         return None
     address = parse_dataset_address(entry.root)
-    folder = dataset_folder(address, places.home)
+    folder = dataset_folder(address, workspace.home)
     if folder.is_dir():
         return folder
     if hub is None:
@@ -72,7 +74,7 @@ def fetch_dataset(places: Places, dataset: str, *, hub: Any = None) -> Path | No
 
 
 def extract_dataset(
-    places: Places, dataset: str, archive: Path, *, progress: Callable[[int], None] | None = None
+    workspace: Workspace, dataset: str, archive: Path, *, progress: Callable[[int], None] | None = None
 ) -> ExtractedDataset:
     """Extract an archive that a person was given into the dataset's folder of the audit file.
 
@@ -81,11 +83,11 @@ def extract_dataset(
     DatasetError
         If the dataset is planted or on a hub, or the archive is refused; nothing is left behind then.
     """
-    root = places.dataset_entry(dataset).root
+    root = workspace.dataset_entry(dataset).root
     if root.startswith((PLANTED, HUB)):
         raise DatasetError(
             "an archive goes into a dataset's own folder, and this dataset has none",
-            where=places.audit_path,
+            where=workspace.audit_path,
             found=f"root: {root}",
             expected="root: the folder to extract into",
             hint=f"write that folder as `root` of `{dataset}`",

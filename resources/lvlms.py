@@ -13,7 +13,8 @@ from plumbline.language.annotation_sheets import read_annotations
 from plumbline.language.cell import Judge
 from plumbline.language.lexicons import read_dictionaries
 from plumbline.scorers.scorer import Scorer
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 if TYPE_CHECKING:
     from plumbline.generators.endpoint import EndpointBackend
@@ -25,12 +26,12 @@ class LvlmPool:
 
     Parameters
     ----------
-    places : Places
+    workspace : Workspace
         Says where checkpoints are and which device to use.
     """
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._backend: tuple[object, Backend] | None = None
         self._scorers: dict[str, tuple[object, Scorer]] = {}
 
@@ -42,12 +43,12 @@ class LvlmPool:
         CheckpointError
             If the checkpoint is not on disk, does not load, or changes while it is being loaded.
         """
-        entry, version = self._places.lvlm_entry(model), self._places.lvlm_version(model)
-        key = (model, version, entry, placement_of(self._places))
+        entry, version = self._workspace.lvlm_entry(model), self._workspace.lvlm_version(model)
+        key = (model, version, entry, placement_of(self._workspace))
         if self._backend is None or self._backend[0] != key:
             self._backend = None  # two large models at once would not fit
             self._backend = (key, self._load(model))
-            if self._places.lvlm_version(model) != version:
+            if self._workspace.lvlm_version(model) != version:
                 raise CheckpointError(
                     f"the checkpoint of `{model}` was replaced while it was loading",
                     hint="run again once the file is complete",
@@ -55,54 +56,54 @@ class LvlmPool:
         return self._backend[1]
 
     def _load(self, model: str) -> Backend:
-        entry = self._places.lvlm_entry(model)
+        entry = self._workspace.lvlm_entry(model)
         if entry.endpoint is not None:
-            return endpoint_backend(self._places, model, entry.endpoint)
+            return endpoint_backend(self._workspace, model, entry.endpoint)
         from plumbline.generators.folders import load_backend
 
-        return load_backend(self._places.lvlm_files(model), placement_of(self._places))
+        return load_backend(self._workspace.lvlm_files(model), placement_of(self._workspace))
 
     def scorer(self, name: str) -> Scorer:
         """Return a scorer of the audit file."""
-        settings = self._places.audit.scorers[name]
-        key = (scorer_version(self._places, name), placement_of(self._places))
+        settings = self._workspace.audit.scorers[name]
+        key = (scorer_version(self._workspace, name), placement_of(self._workspace))
         if name not in self._scorers or self._scorers[name][0] != key:
             loaded = settings.load(
-                project=PROJECT, fetched=self._places.fetched, placement=placement_of(self._places)
+                project=PROJECT, fetched=self._workspace.fetched, placement=placement_of(self._workspace)
             )
             self._scorers[name] = (key, loaded)
         return self._scorers[name][1]
 
 
-def judge_of(places: Places) -> Judge | None:
+def judge_of(workspace: Workspace) -> Judge | None:
     """Return the judge of stereotypes that the audit file names; None where it names none."""
-    settings = places.audit.language.judge
+    settings = workspace.audit.language.judge
     if settings is None:
         return None
     from plumbline.generators.judge import StereotypeJudge
 
-    return StereotypeJudge(settings, places.judgements)
+    return StereotypeJudge(settings, workspace.judgements)
 
 
-def endpoint_backend(places: Places, model: str, endpoint: EndpointSettings) -> EndpointBackend:
+def endpoint_backend(workspace: Workspace, model: str, endpoint: EndpointSettings) -> EndpointBackend:
     """Return a model behind an endpoint, as it last said that it is."""
     from plumbline.generators.endpoint import EndpointBackend
 
-    changed = places.endpoint_change(model)
-    return EndpointBackend(endpoint, sees=model not in places.audit.twins, changed=changed)
+    changed = workspace.endpoint_change(model)
+    return EndpointBackend(endpoint, sees=model not in workspace.audit.twins, changed=changed)
 
 
-def backend_identity(places: Places, model: str) -> str:
+def backend_identity(workspace: Workspace, model: str) -> str:
     """Return the identity that a generative model's answers are kept under; no weights are loaded."""
-    entry = places.lvlm_entry(model)
+    entry = workspace.lvlm_entry(model)
     if entry.endpoint is not None:
-        return endpoint_backend(places, model, entry.endpoint).identity
+        return endpoint_backend(workspace, model, entry.endpoint).identity
     from plumbline.generators.loaded_model import identity_from_files
 
-    return identity_from_files(places.lvlm_files(model), placement_of(places))
+    return identity_from_files(workspace.lvlm_files(model), placement_of(workspace))
 
 
-def scorer_version(places: Places, name: str) -> str:
+def scorer_version(workspace: Workspace, name: str) -> str:
     """Return the version of a scorer: its settings, and the content of the files that it reads.
 
     Raises
@@ -110,12 +111,12 @@ def scorer_version(places: Places, name: str) -> str:
     CheckpointError, ConfigError
         If a file is not there.
     """
-    settings = places.audit.scorers[name]
-    content = settings.content(project=PROJECT, fetched=places.fetched)
+    settings = workspace.audit.scorers[name]
+    content = settings.content(project=PROJECT, fetched=workspace.fetched)
     return digest_json([settings.model_dump(mode="json"), content])
 
 
-def require_askable(places: Places) -> None:
+def require_askable(workspace: Workspace) -> None:
     """Refuse what could only fail later: models, scorers and files that are not there, keys that are not set.
 
     Raises
@@ -123,20 +124,20 @@ def require_askable(places: Places) -> None:
     PlumblineError
         With what is absent.
     """
-    audit = places.audit
+    audit = workspace.audit
     endpoints = [entry.endpoint for entry in audit.lvlms.values() if entry.endpoint] + [audit.language.judge]
     keys = [endpoint.key_variable for endpoint in endpoints if endpoint]
     keys += [variable for settings in audit.scorers.values() for variable in settings.variables]
     for variable in filter(None, keys):
         read_key(variable)
     for model in audit.asked_models:
-        places.lvlm_version(model)
+        workspace.lvlm_version(model)
     for name in audit.scorers:
-        scorer_version(places, name)
-    require_readable(places)
+        scorer_version(workspace, name)
+    require_readable(workspace)
 
 
-def require_readable(places: Places) -> None:
+def require_readable(workspace: Workspace) -> None:
     """Read the dictionaries and annotations that the audit file names: a mistake in them is said before anything runs.
 
     Raises
@@ -144,13 +145,13 @@ def require_readable(places: Places) -> None:
     ConfigError
         With file and line.
     """
-    said = places.audit.language
+    said = workspace.audit.language
     if said.dictionaries is not None:
-        read_dictionaries(places.user_file(said.dictionaries))
+        read_dictionaries(workspace.user_file(said.dictionaries))
     if said.annotations is not None:
-        read_annotations(places.user_file(said.annotations))
+        read_annotations(workspace.user_file(said.annotations))
 
 
-def placement_of(places: Places) -> Placement:
+def placement_of(workspace: Workspace) -> Placement:
     """Return where and how the audit file runs generative models and scorers."""
-    return Placement.choose(device=places.audit.device, dtype=places.audit.engine.dtype)
+    return Placement.choose(device=workspace.audit.device, dtype=workspace.audit.engine.dtype)

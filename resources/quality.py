@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from plumbline.digests import digest_file
-from resources.places import Places
+from resources.workspace import Workspace
 
 # One asset for all checks: for each further one the whole project file would be written again.
 _DATASOURCE, _ASSET, _BATCH = "plumbline", "facts", "whole table"
@@ -48,8 +48,8 @@ class Validation:
 class Quality:
     """Runs validations in a file context under `.plumbline/quality`."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._opened: _Opened | None = None
 
     def validate(
@@ -92,8 +92,8 @@ class Quality:
 
         Opening takes longer than a check, so that the last one is kept while no other process has written the file.
         """
-        self._places.quality.mkdir(parents=True, exist_ok=True)
-        with (self._places.quality / "lock").open("w") as lock:
+        self._workspace.quality.mkdir(parents=True, exist_ok=True)
+        with (self._workspace.quality / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             opened, self._opened = self._opened, None
             current = opened is not None and opened.file_sha256 == self._file_sha256()
@@ -102,7 +102,7 @@ class Quality:
             self._opened = _Opened(context, self._file_sha256())
 
     def _file_sha256(self) -> str | None:
-        path = self._places.quality / "gx" / "great_expectations.yml"
+        path = self._workspace.quality / "gx" / "great_expectations.yml"
         return digest_file(path) if path.is_file() else None
 
     def _open(self) -> Any:
@@ -111,7 +111,7 @@ class Quality:
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
         _compile_templates_once()
-        context = gx.get_context(mode="file", project_root_dir=str(self._places.quality))
+        context = gx.get_context(mode="file", project_root_dir=str(self._workspace.quality))
         context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
         return context
 

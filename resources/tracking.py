@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from resources.places import Places
+from resources.workspace import Workspace
 
 # Before the first import of mlflow, which happens in functions: nothing is sent anywhere, and only warnings are said.
 for _name, _value in (
@@ -73,15 +73,15 @@ class TrackingUnavailable(Exception):
 class Tracking:
     """Writes cells to MLflow."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._failed: tuple[float, TrackingUnavailable] | None = None
 
     def client(self) -> Any:
         """Return a client of the store; set-up of a fresh SQLite store happens here, once."""
         from mlflow import MlflowClient
 
-        return MlflowClient(self._places.tracking_uri)
+        return MlflowClient(self._workspace.tracking_uri)
 
     def experiment(self) -> str:
         """Return the id of the experiment, made on first use.
@@ -96,8 +96,8 @@ class Tracking:
             found = client.get_experiment_by_name(EXPERIMENT)
             if found:
                 return str(found.experiment_id)
-            local = self._places.tracking_uri.startswith("sqlite:")
-            location = self._places.tracking_artifacts.as_uri() if local else None
+            local = self._workspace.tracking_uri.startswith("sqlite:")
+            location = self._workspace.tracking_artifacts.as_uri() if local else None
             return str(
                 client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS)
             )

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import settings
 from written_pictures import encoded, noise
 
+from resources.checkout import PROJECT
+
 # Published files that cannot lie in the repository: beside it, or where the variable says.
-REAL_DATA = Path(
-    os.environ.get("PLUMBLINE_SHARED_DATA", Path(__file__).parents[1].parent / "shared" / "data")
-)
+REAL_DATA = Path(os.environ.get("PLUMBLINE_SHARED_DATA", PROJECT.parent / "shared" / "data"))
 
 # `make test` draws the same examples every time, so that what fails there is what was changed; `make test-all` draws
 # new ones.

@@ -2,27 +2,26 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import yaml
 from typer.testing import CliRunner
 
 import plumbline
 from orchestration.command_line import app
+from resources.checkout import PROJECT
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "plumbline"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PACKAGE = PROJECT / "plumbline"
+METADATA = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))
 
 
 def test_the_version_is_that_of_the_project_file():
-    assert plumbline.__version__ == PROJECT["project"]["version"]
+    assert plumbline.__version__ == METADATA["project"]["version"]
     said = CliRunner().invoke(app, ["--version"])
     assert (said.exit_code, said.output.strip()) == (0, plumbline.__version__)
 
 
 def test_every_file_that_is_no_module_goes_into_the_wheel():
-    patterns = PROJECT["tool"]["setuptools"]["package-data"]["plumbline"]
+    patterns = METADATA["tool"]["setuptools"]["package-data"]["plumbline"]
     packed = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
     there = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert {path for path in there if path.suffix != ".py"} - packed == set()
@@ -30,7 +29,7 @@ def test_every_file_that_is_no_module_goes_into_the_wheel():
 
 
 def test_the_notice_names_every_word_list_and_its_licence():
-    notice = (ROOT / "NOTICE").read_text("utf-8")
+    notice = (PROJECT / "NOTICE").read_text("utf-8")
     data = {
         path.name for kind in ("txt", "yaml", "LICENSE") for path in (PACKAGE / "tables").glob(f"*.{kind}")
     }
@@ -40,19 +39,19 @@ def test_the_notice_names_every_word_list_and_its_licence():
 
 
 def test_the_citation_has_the_licence_and_no_second_version():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    assert citation["license"] == PROJECT["project"]["license"]
+    citation = yaml.safe_load((PROJECT / "CITATION.cff").read_text("utf-8"))
+    assert citation["license"] == METADATA["project"]["license"]
     assert "version" not in citation
 
 
 def test_ci_runs_what_a_person_runs_and_nothing_else():
-    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
+    workflow = yaml.safe_load((PROJECT / ".github/workflows/ci.yml").read_text("utf-8"))
     (job,) = workflow["jobs"].values()
     checkout, python, run = job["steps"]
     assert checkout["uses"].startswith("actions/checkout@")
     assert python["uses"].startswith("actions/setup-python@")
-    assert f">={python['with']['python-version']}" in PROJECT["project"]["requires-python"]
+    assert f">={python['with']['python-version']}" in METADATA["project"]["requires-python"]
     assert run == {"run": ".ci/run"}
     # The script is the two targets of the Makefile, so that nothing is checked there that is not checked here.
-    lines = (ROOT / ".ci/run").read_text("utf-8").splitlines()
+    lines = (PROJECT / ".ci/run").read_text("utf-8").splitlines()
     assert [line for line in lines if line.startswith("make ")] == ["make check", "make test"]

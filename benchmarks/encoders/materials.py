@@ -14,8 +14,8 @@ from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.digests import digest_bytes
 from plumbline.encoders.folders import checkpoint_files, load_encoder
+from resources.checkout import PROJECT
 
-PROJECT = Path(__file__).parents[2]
 PLANTED = PROJECT / "plumbline" / "world" / "checkpoints"
 PHOTOGRAPH_SIZE = (500, 375)
 Images = tuple[list[Path], list[str]]

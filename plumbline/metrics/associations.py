@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr
 
 from plumbline.catalog.schema import Row, metric_frame
-from plumbline.concurrency import side_by_side
+from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
 from plumbline.metrics.family import Measure, MetricFamily, MetricSettings, MetricTraits
@@ -461,7 +461,7 @@ def association_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
             parts += _perception_parts(cell, logits, order, settings)
         elif logits.suite.family == "markedness":
             parts += markedness_parts(cell, logits, order, settings)
-    return metric_frame(list(chain.from_iterable(side_by_side(parts))))
+    return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
 def _perception_parts(

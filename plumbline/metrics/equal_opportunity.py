@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
-from plumbline.concurrency import side_by_side
+from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, base_row, estimate_columns
 from plumbline.metrics.disparities import Outcomes, parity_differences
@@ -178,7 +178,7 @@ def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFr
             )
             seen = WithinClasses(crossed, np.where(right, 0, 1), np.array([[1, 0]]), sets, len(names))
             parts.append(partial(_attribute_rows, cell, logits.suite, groups.names, seen, settings))
-    return metric_frame(list(chain.from_iterable(side_by_side(parts))))
+    return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
 def _attribute_rows(

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
-from plumbline.concurrency import side_by_side
+from plumbline.concurrency import run_threads
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
@@ -263,7 +263,7 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     if {event.suite for event in tasks} == set(TASKS) and all(own is labels[0] for own in labels):
         for group in attribute_groups(labels[0]):
             parts.append(partial(_mean_of_tasks_rows, cell, tasks, group, sets, settings))
-    rows = list(chain.from_iterable(side_by_side(parts)))
+    rows = list(chain.from_iterable(run_threads(parts)))
     return metric_frame(rows)
 
 
@@ -459,7 +459,7 @@ def caption_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
         parts.append(partial(_overall_rows, cell, event, sets, settings))
         for code, scene in enumerate(event.scenes.names):
             parts.append(partial(_scene_rows, cell, event, code, scene, sets, settings))
-    return metric_frame(list(chain.from_iterable(side_by_side(parts))))
+    return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
 def caption_events(cell: Cell) -> Iterator[CaptionEvent]:

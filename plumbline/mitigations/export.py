@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline import __version__
 from plumbline.digests import canonical_json
 from plumbline.encoders.families import require
 from plumbline.errors import MetricError
@@ -19,6 +18,7 @@ from plumbline.mitigations.bias_prompts import NOTHING_LEFT
 from plumbline.mitigations.logit_adjustment.fit import LogitAdjustment
 from plumbline.mitigations.settings import METHODS, Method
 from plumbline.mitigations.text_mitigations import FittedMitigation
+from plumbline.version import __version__
 
 EXAMPLE_FAMILIES = ("open_clip", "clip")
 """The families of encoders that there is an example for."""

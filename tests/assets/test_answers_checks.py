@@ -6,8 +6,8 @@ import pytest
 
 from assets.answers_checks import ANSWER_CHECKS, ANSWER_CHECKS_TABLE, furthest
 from assets.partitions import ANSWERS, answers_key
-from resources.places import Places
 from resources.quality import Quality
+from resources.workspace import Workspace
 
 [COMPLETE] = [check for check in ANSWER_CHECKS if next(iter(check.check_keys)).name == "complete_sets"]
 KEY = answers_key("model", "faces.race_gender")
@@ -33,8 +33,8 @@ def test_complete_sets_says_how_many_may_be_incomplete_and_how_many_are(tmp_path
     (tmp_path / "audit.yaml").write_text(
         f'{{"labeller": "e", "encoders": {encoders}, "datasets": {{}}, "audit": []}}'
     )
-    places = Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
-    places.lake.write_table(
+    workspace = Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+    workspace.lake.write_table(
         "pictured_people", people(sets=20, incomplete=incomplete), partition="faces.race_gender"
     )
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
@@ -44,12 +44,12 @@ def test_complete_sets_says_how_many_may_be_incomplete_and_how_many_are(tmp_path
             [generations, COMPLETE],
             instance=instance,
             partition_key=KEY,
-            resources={"places": places, "quality": Quality(places)},
+            resources={"workspace": workspace, "quality": Quality(workspace)},
         )
     [evaluation] = result.get_asset_check_evaluations()
     told = f"lowest: {1 - incomplete / 20:.4g} of subset race_gender, sets 20"
     assert (evaluation.passed, evaluation.description) == (passed, told)
-    row = places.lake.read_table(ANSWER_CHECKS_TABLE, partition=f"{KEY}|generations.complete_sets")
+    row = workspace.lake.read_table(ANSWER_CHECKS_TABLE, partition=f"{KEY}|generations.complete_sets")
     assert row["observed"].item() == told and row["passed"].item() == passed
     assert "at least 95% of the counterfactual sets" in row["expected"].item()
 

@@ -38,7 +38,7 @@ def test_a_caption_that_is_embedded_for_another_suite_is_among_the_texts(monkeyp
     monkeypatch.setattr(text_mitigations, "read_embedded", lambda shards, store: np.zeros((3, 4)))
     monkeypatch.setattr(text_mitigations, "prompts_of", lambda stored: ("a photo of a thief",))
     stored = SimpleNamespace(
-        places=SimpleNamespace(lake=Lake(), shards=None), model="m", partition="d|m", extended=None
+        workspace=SimpleNamespace(lake=Lake(), shards=None), model="m", partition="d|m", extended=None
     )
     encoder = SimpleNamespace(identity=SimpleNamespace(digest="same"))
     bench = text_mitigations._Bench.of(stored, SimpleNamespace(get=lambda model: encoder))

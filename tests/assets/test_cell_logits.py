@@ -20,7 +20,7 @@ COSINE = np.array([[0.6, 0.8], [1.0, 0.0]])
 
 def read(family, scale=10.0):
     stored = SimpleNamespace(details={"family": family, "logit_scale": scale})
-    cell = StoredCell(places=None, dataset="d", model="m", records=None, extended=None, logits=stored)
+    cell = StoredCell(workspace=None, dataset="d", model="m", records=None, extended=None, logits=stored)
     arrays = {
         "raw": IMAGES @ TEXTS.T,
         "image_norm": np.linalg.norm(IMAGES, axis=1),
@@ -69,7 +69,9 @@ def test_a_labeller_must_embed(family):
 @pytest.mark.parametrize("family", ["owlv2", "bridgetower"])
 def test_a_control_without_a_shared_space_has_no_spread_of_images(family, monkeypatch):
     """Only embeddings have cosines between images: what such a family stores of a dataset is not asked for."""
-    monkeypatch.setattr(cells, "declaration_of", lambda places, dataset: SimpleNamespace(base_attribute=None))
+    monkeypatch.setattr(
+        cells, "declaration_of", lambda workspace, dataset: SimpleNamespace(base_attribute=None)
+    )
     stored = SimpleNamespace(details={"family": family, "images": "a digest of pairs"})
-    cell = StoredCell(places=None, dataset="d", model="m", records=None, extended=None, logits=stored)
+    cell = StoredCell(workspace=None, dataset="d", model="m", records=None, extended=None, logits=stored)
     assert cell._control_images() is None

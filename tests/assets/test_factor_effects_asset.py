@@ -36,7 +36,7 @@ def cell(dataset, model):
 
 
 @pytest.fixture
-def places(tmp_path):
+def workspace(tmp_path):
     lake = Lake(UPath(tmp_path))
     encoders = {
         name: EncoderEntry(address=f"local-dir:checkpoints/{name}", factors=factors)
@@ -49,7 +49,7 @@ def places(tmp_path):
 
 
 @pytest.fixture
-def run(places, monkeypatch):
+def run(workspace, monkeypatch):
     """Return the run of the asset over given current cells: the table, its manifest and the cells that were read."""
 
     def materialise(*current):
@@ -61,12 +61,12 @@ def run(places, monkeypatch):
 
         listed = [(dataset, model, f"{dataset}-{model}") for dataset, model in current]
         details = {"audit_id": "a" * 64, "current": listed}
-        places.lake.write_table("metric_table", pl.DataFrame({"value": [1.0]}), details=details)
+        workspace.lake.write_table("metric_table", pl.DataFrame({"value": [1.0]}), details=details)
         monkeypatch.setattr(effects, "StoredCell", SimpleNamespace(find=find))
-        result = effects.factor_effects(places=places)
-        made = places.lake.require("factor_effects")
+        result = effects.factor_effects(workspace=workspace)
+        made = workspace.lake.require("factor_effects")
         assert result.data_version.value == made.sha256
-        return places.lake.read_table("factor_effects"), made, read
+        return workspace.lake.read_table("factor_effects"), made, read
 
     return materialise
 

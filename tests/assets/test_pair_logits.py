@@ -24,7 +24,7 @@ def committed(identity, records="r" * 64):
 )
 def test_what_changed_since_the_images_were_listed_is_refused(monkeypatch, identity, records, said):
     listed = SimpleNamespace(paths=[], image_ids=[], records_sha256=records)
-    monkeypatch.setattr(logits, "listed_images", lambda places, dataset: listed)
+    monkeypatch.setattr(logits, "listed_images", lambda workspace, dataset: listed)
     encoders = SimpleNamespace(get=lambda model: SimpleNamespace(identity=identity))
     with pytest.raises(CheckpointError, match=said):
         logits._score(None, encoders, "d", "m", (), committed(IDENTITY))

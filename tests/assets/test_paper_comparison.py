@@ -9,7 +9,7 @@ from plumbline.catalog.schema import metric_frame
 from plumbline.errors import StorageError
 from plumbline.metrics.paired.factors import EFFECT_SCHEMA
 from plumbline.report.comparison import COMPARISON_SCHEMA
-from resources.places import Places
+from resources.workspace import Workspace
 
 AUDIT = """
 labeller: b32
@@ -36,32 +36,32 @@ EFFECT = {
 
 
 @pytest.fixture
-def places(tmp_path):
+def workspace(tmp_path):
     (tmp_path / "audit.yaml").write_text(AUDIT)
-    return Places(tmp_path / "audit.yaml", tmp_path / "home")
+    return Workspace(tmp_path / "audit.yaml", tmp_path / "home")
 
 
-def materialise(places):
-    made = dg.materialize([paper_comparison], resources={"places": places})
+def materialise(workspace):
+    made = dg.materialize([paper_comparison], resources={"workspace": workspace})
     assert made.success
-    return places.lake.read_table("paper_comparison"), made.asset_materializations_for_node(
+    return workspace.lake.read_table("paper_comparison"), made.asset_materializations_for_node(
         "paper_comparison"
     )[0].metadata
 
 
-def store(places, *rows, effects=None, effects_of="one"):
-    places.lake.write_table("metric_table", metric_frame(list(rows)), details={"audit_id": "one"})
+def store(workspace, *rows, effects=None, effects_of="one"):
+    workspace.lake.write_table("metric_table", metric_frame(list(rows)), details={"audit_id": "one"})
     if effects is not None:
         frame = pl.DataFrame(effects, schema=EFFECT_SCHEMA)
-        places.lake.write_table("factor_effects", frame, details={"audit_id": effects_of})
+        workspace.lake.write_table("factor_effects", frame, details={"audit_id": effects_of})
 
 
-def test_real_data_is_compared_and_the_planted_copy_of_its_layout_is_not(places):
+def test_real_data_is_compared_and_the_planted_copy_of_its_layout_is_not(workspace):
     store(
-        places,
+        workspace,
         *(SKEW | {"model": m, "dataset": d} for m in ("b32", "l14", "mine") for d in ("faces", "planted")),
     )
-    table, metadata = materialise(places)
+    table, metadata = materialise(workspace)
     assert table.select("model", "dataset", "published", "within").rows() == [
         ("l14", "faces", 0.23, False),
         ("b32", "faces", 1.19, True),
@@ -70,33 +70,35 @@ def test_real_data_is_compared_and_the_planted_copy_of_its_layout_is_not(places)
     assert "Fair" in metadata["differences"].value and "clip-l14-400m" in metadata["fits"].value
 
 
-def test_the_planted_world_gives_an_empty_table_with_its_columns(places):
-    store(places, SKEW | {"model": "mine", "dataset": "planted"})
-    table, metadata = materialise(places)
+def test_the_planted_world_gives_an_empty_table_with_its_columns(workspace):
+    store(workspace, SKEW | {"model": "mine", "dataset": "planted"})
+    table, metadata = materialise(workspace)
     assert table.is_empty() and table.columns == list(COMPARISON_SCHEMA)
     assert metadata["dagster/row_count"].value == 0
 
 
-def test_effects_of_the_same_audit_are_compared_and_those_of_an_earlier_one_are_not(places):
-    store(places, SKEW | {"model": "b32", "dataset": "faces"}, effects=[EFFECT])
-    table, _ = materialise(places)
+def test_effects_of_the_same_audit_are_compared_and_those_of_an_earlier_one_are_not(workspace):
+    store(workspace, SKEW | {"model": "b32", "dataset": "faces"}, effects=[EFFECT])
+    table, _ = materialise(workspace)
     assert table.select("model", "reference_model", "published", "within").rows() == [
         ("b32", None, 1.19, True),
         ("b32", "l14", 0.96, False),
     ]
-    store(places, SKEW | {"model": "b32", "dataset": "faces"}, effects=[EFFECT], effects_of="an earlier one")
-    assert materialise(places)[0]["reference_model"].to_list() == [None]
+    store(
+        workspace, SKEW | {"model": "b32", "dataset": "faces"}, effects=[EFFECT], effects_of="an earlier one"
+    )
+    assert materialise(workspace)[0]["reference_model"].to_list() == [None]
 
 
-def test_it_is_stored_with_what_it_was_made_from_and_again_alike(places):
-    store(places, SKEW | {"model": "b32", "dataset": "faces"})
-    materialise(places)
-    first = places.lake.require("paper_comparison")
-    assert first.details == {"audit_id": "one", "metric_table": places.lake.require("metric_table").sha256}
-    materialise(places)
-    assert places.lake.require("paper_comparison").sha256 == first.sha256
+def test_it_is_stored_with_what_it_was_made_from_and_again_alike(workspace):
+    store(workspace, SKEW | {"model": "b32", "dataset": "faces"})
+    materialise(workspace)
+    first = workspace.lake.require("paper_comparison")
+    assert first.details == {"audit_id": "one", "metric_table": workspace.lake.require("metric_table").sha256}
+    materialise(workspace)
+    assert workspace.lake.require("paper_comparison").sha256 == first.sha256
 
 
-def test_without_a_metric_table_it_says_what_to_do_first(places):
+def test_without_a_metric_table_it_says_what_to_do_first(workspace):
     with pytest.raises(StorageError, match="materialise `metric_table`"):
-        materialise(places)
+        materialise(workspace)

@@ -13,13 +13,13 @@ from plumbline.catalog.studies import published_sizes
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets.records import RECORD_SCHEMA
 from plumbline.errors import CheckpointError, ConfigError
-from resources.places import Places
+from resources.workspace import Workspace
 
 MAP = {"index": "people.csv", "path": "photo", "columns": {"gender": "sex", "race": "origin"}}
 CELLS = [{"suites": ["crime"], "mitigations": []}]
 
 
-def places(folder, **parts):
+def workspace(folder, **parts):
     staff = folder / "staff"
     staff.mkdir(exist_ok=True)
     rows = "".join(f"{n}.jpg,man,here\n" for n in range(3))
@@ -34,10 +34,10 @@ def places(folder, **parts):
         "audit": CELLS,
     }
     (folder / "audit.yaml").write_text(json.dumps(audit | parts))
-    return Places(folder / "audit.yaml", folder / "home")
+    return Workspace(folder / "audit.yaml", folder / "home")
 
 
-def record(places, dataset, **columns):
+def record(workspace, dataset, **columns):
     rows = {
         "path": ["a.jpg", "b.jpg"],
         "image_id": ["a", "b"],
@@ -48,20 +48,21 @@ def record(places, dataset, **columns):
     whole = frame.with_columns(
         pl.lit(None, pl.String).alias(c) for c in RECORD_SCHEMA if c not in frame.columns
     )
-    details = {"dataset_digest": "d", "read_as": places.dataset_entry(dataset).read_as}
-    return places.lake.write_table(
+    details = {"dataset_digest": "d", "read_as": workspace.dataset_entry(dataset).read_as}
+    return workspace.lake.write_table(
         "records", whole.select(list(RECORD_SCHEMA)), partition=dataset, details=details
     )
 
 
-def planned(places):
+def planned(workspace):
     return {
-        (cell.dataset, cell.encoder): cell for cell in plan_encoders(places, absent_datasets(places)).cells
+        (cell.dataset, cell.encoder): cell
+        for cell in plan_encoders(workspace, absent_datasets(workspace)).cells
     }
 
 
 def test_images_are_counted_as_read_as_listed_or_as_published(tmp_path):
-    home = places(tmp_path)
+    home = workspace(tmp_path)
     assert list(absent_datasets(home)) == ["faces"]
     listed = images_of(home, "staff")
     assert listed == 4, "a path that leaves the folder is refused when images are read"
@@ -75,12 +76,12 @@ def test_images_are_counted_as_read_as_listed_or_as_published(tmp_path):
 def test_a_folder_below_the_home_folder_is_here(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     staff = {"reader": "folder", "root": "~/staff", "map": MAP}
-    assert absent_datasets(places(tmp_path, datasets={"staff": staff})) == {}
+    assert absent_datasets(workspace(tmp_path, datasets={"staff": staff})) == {}
 
 
 def test_what_was_read_under_the_same_name_from_another_folder_is_not_counted(tmp_path):
     """The planted world and a study may share a home, and both have a `fairface`."""
-    home = places(tmp_path)
+    home = workspace(tmp_path)
     record(home, "staff")
     record(home, "faces")
     moved = {
@@ -91,7 +92,7 @@ def test_what_was_read_under_the_same_name_from_another_folder_is_not_counted(tm
         },
         "faces": {"reader": "fairface", "root": str(tmp_path / "elsewhere")},
     }
-    again = places(tmp_path, datasets=moved)
+    again = workspace(tmp_path, datasets=moved)
     assert list(absent_datasets(again)) == ["faces"]
     assert {key[0]: cell.images for key, cell in planned(again).items()} == {"staff": 4, "faces": 97_698}
 
@@ -99,11 +100,11 @@ def test_what_was_read_under_the_same_name_from_another_folder_is_not_counted(tm
 def test_a_dataset_that_is_nowhere_and_of_no_study_has_no_size(tmp_path):
     gone = {"staff": {"reader": "folder", "root": str(tmp_path / "gone"), "map": MAP}}
     with pytest.raises(ConfigError, match="nobody has published how large it is"):
-        absent_datasets(places(tmp_path, datasets=gone))
+        absent_datasets(workspace(tmp_path, datasets=gone))
 
 
 def test_images_that_went_through_an_encoder_do_not_go_again(tmp_path):
-    home = places(tmp_path)
+    home = workspace(tmp_path)
     made = record(home, "staff")
     index = pl.DataFrame({"image_id": ["a", "b"]})
     details = {"records_sha256": "of other records"}
@@ -116,7 +117,7 @@ def test_images_that_went_through_an_encoder_do_not_go_again(tmp_path):
 
 
 def test_what_earlier_runs_wrote_of_a_cell_is_not_counted_as_disk(tmp_path):
-    home = places(tmp_path)
+    home = workspace(tmp_path)
     made = record(home, "staff")
     before = planned(home)["staff", "b32"]
     assert (before.has_records, before.has_index, before.has_logits) == (True, False, False)
@@ -137,7 +138,7 @@ def test_what_earlier_runs_wrote_of_a_cell_is_not_counted_as_disk(tmp_path):
 def test_images_that_were_labelled_are_not_counted_again(tmp_path):
     asked = [{"encoders": ["other"], "suites": ["crime"], "mitigations": []}]
     address = "ViT-B-32-quickgelu/openai"
-    home = places(
+    home = workspace(
         tmp_path, audit=asked, encoders={"b32": {"address": address}, "other": {"address": "RN50/openai"}}
     )
     made = record(home, "staff")
@@ -158,7 +159,7 @@ def test_one_checkpoint_embeds_once_and_another_family_of_it_again(tmp_path):
         "released": {"address": address, "family": "owlvit"},
     }
     asked = [{"encoders": ["owl", "worded", "released"], "suites": ["crime"], "mitigations": []}]
-    found = planned(places(tmp_path, encoders=encoders, audit=asked))
+    found = planned(workspace(tmp_path, encoders=encoders, audit=asked))
     counts = {
         encoder: cell.images_to_embed for (dataset, encoder), cell in found.items() if dataset == "staff"
     }
@@ -178,7 +179,7 @@ def generative(folder):
         "seeds": [0],
     }
     lvlms = {"llava": {"address": "hf-hub:llava-hf/llava-1.5-7b-hf@fetched"}}
-    return places(folder, datasets=datasets, audit=[], lvlms=lvlms, generate=[entry])
+    return workspace(folder, datasets=datasets, audit=[], lvlms=lvlms, generate=[entry])
 
 
 def test_answers_about_data_that_is_here_and_data_that_is_not_are_planned_together(tmp_path):
@@ -196,7 +197,7 @@ def test_prompts_are_planned_where_the_absent_dataset_has_what_they_name(reader,
     datasets = {"absent": {"reader": reader, "root": str(tmp_path / "absent")}}
     entry = {"datasets": ["absent"], "prompts": ["hiring"], "seeds": [0]}
     lvlms = {"llava": {"address": "hf-hub:llava-hf/llava-1.5-7b-hf@fetched"}}
-    home = places(tmp_path, datasets=datasets, audit=[], lvlms=lvlms, generate=[entry])
+    home = workspace(tmp_path, datasets=datasets, audit=[], lvlms=lvlms, generate=[entry])
     if is_planned:
         assert plan_generation(home, absent=absent_datasets(home)).to_do == published_sizes()[reader].images
     else:

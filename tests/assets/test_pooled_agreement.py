@@ -7,12 +7,12 @@ import pytest
 
 from assets import answers, findings, language
 from assets.answers import StoredAnswers
-from assets.currency import Currency
 from assets.slices import AskedSlice
+from assets.staleness import Staleness
 from plumbline.catalog.schema import GENERATION_SCHEMA, SCORE_SCHEMA, metric_frame
 from plumbline.errors import ScoringError
 from plumbline.report import AbsentCell
-from resources.places import Places
+from resources.workspace import Workspace
 
 AUDIT = """
 labeller: b32
@@ -35,9 +35,9 @@ WORD = "race_gender/Black_woman/sassy"
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch):
+def workspace(tmp_path, monkeypatch):
     """Return a home with the answers of two models and of a language model; half of the scores are 0.3 and above."""
-    found = Places(tmp_path / "audit.yaml", tmp_path / "home")
+    found = Workspace(tmp_path / "audit.yaml", tmp_path / "home")
     say(found, annotations=tmp_path / "sheet.csv")
     people = pl.DataFrame(
         {
@@ -56,16 +56,16 @@ def places(tmp_path, monkeypatch):
     for model in MODELS:
         store(found, model, people, pictured.sha256)
     asked = {SLICE: AskedSlice(SLICE, "social", people, ())}
-    monkeypatch.setattr(answers, "asked_slices", lambda places, model: asked)
+    monkeypatch.setattr(answers, "asked_slices", lambda workspace, model: asked)
     return found
 
 
-def say(places, **language):
+def say(workspace, **language):
     quoted = ", ".join(f'{name}: "{value}"' for name, value in language.items())
-    places.audit_path.write_text(AUDIT.format(language="{" + quoted + "}"))
+    workspace.audit_path.write_text(AUDIT.format(language="{" + quoted + "}"))
 
 
-def store(places, model, people, pictured):
+def store(workspace, model, people, pictured):
     keys = [f"{model}/{i}" for i in range(people.height)]
     same = {
         "model": model, "dataset": "social", "prompt": "personality", "instruction": "none", "seed": 0,
@@ -76,7 +76,7 @@ def store(places, model, people, pictured):
     )
     said = said.select(list(GENERATION_SCHEMA)).cast(pl.Schema(GENERATION_SCHEMA))
     details = {"pictured": pictured, "prompts": "p" * 64, "version": f"version of {model}"}
-    made = places.lake.write_table("generations", said, partition=f"{model}|{SLICE}", details=details)
+    made = workspace.lake.write_table("generations", said, partition=f"{model}|{SLICE}", details=details)
     scores = pl.DataFrame(
         {
             "row_key": keys, "scorer": "offline", "attribute": "toxicity", "score": np.arange(TEXTS) / 10,
@@ -84,13 +84,13 @@ def store(places, model, people, pictured):
         }
     ).select(list(SCORE_SCHEMA))  # fmt: skip
     scorers = {"offline": {"stand_in": True, "identity": "s" * 64, "settings": "x"}}
-    places.lake.write_table(
+    workspace.lake.write_table(
         "toxicity_scores", scores, partition=f"{model}|{SLICE}",
         details={"generations": made.sha256, "scorers": scorers},
     )  # fmt: skip
 
 
-def annotate(places, *, disagreeing=0, models=("llava", "gemma"), words=()):
+def annotate(workspace, *, disagreeing=0, models=("llava", "gemma"), words=()):
     """Write a sheet of both models' texts: annotators say what the score says, one of them not of the first few."""
     lines = [
         ("personality", f"{model}/{i}", who, int((i >= 3) != (who == 0 and i < disagreeing)))
@@ -100,28 +100,28 @@ def annotate(places, *, disagreeing=0, models=("llava", "gemma"), words=()):
     ]
     lines += [("judge", word, who, 1) for word in words for who in range(ANNOTATORS)]
     frame = pl.DataFrame(lines, schema=["sheet", "text_id", "annotator", "label"], orient="row")
-    frame.write_csv(places.audit_path.with_name("sheet.csv"))
+    frame.write_csv(workspace.audit_path.with_name("sheet.csv"))
 
 
 @pytest.fixture
-def table(places, monkeypatch):
+def table(workspace, monkeypatch):
     """Return the making of the metric table over the models that are current; gives its rows, manifest, metadata."""
 
     def make(*current):
         listed = []
         for model in current:
-            stored = StoredAnswers.find(places, model)
+            stored = StoredAnswers.find(workspace, model)
             row = {"metric": "refusal_rate", "definition": "paper", "model": model, "dataset": "social",
                    "condition": "before", "statistic": "estimate", "value": 0.0}  # fmt: skip
             rows = stored.with_lineage(metric_frame([row]))
-            places.lake.write_table("refusals_and_lengths", rows, partition=model)
+            workspace.lake.write_table("refusals_and_lengths", rows, partition=model)
             listed.append((model, stored.identity, ["refusals_and_lengths"]))
         away = AbsentCell(model="elsewhere", dataset="social", reason="was not asked")
-        monkeypatch.setattr(findings, "sort_cells", lambda *_: Currency([], [away], listed))
-        result = dg.materialize([findings.metric_table], resources={"places": places})
+        monkeypatch.setattr(findings, "sort_cells", lambda *_: Staleness([], [away], listed))
+        result = dg.materialize([findings.metric_table], resources={"workspace": workspace})
         metadata = result.asset_materializations_for_node("metric_table")[0].metadata
-        made = places.lake.require("metric_table")
-        return places.lake.read_table("metric_table", made=made), made, metadata
+        made = workspace.lake.require("metric_table")
+        return workspace.lake.read_table("metric_table", made=made), made, metadata
 
     return make
 
@@ -130,8 +130,8 @@ def over_all(frame):
     return frame.filter(model="all models")
 
 
-def test_a_sheet_of_two_models_is_told_over_both(places, table):
-    annotate(places, disagreeing=1)
+def test_a_sheet_of_two_models_is_told_over_both(workspace, table):
+    annotate(workspace, disagreeing=1)
     frame, made, metadata = table(*MODELS)
     rows = {row["definition"]: row for row in over_all(frame).to_dicts()}
     assert set(rows) == {"annotators", "annotators_and_score"}
@@ -148,12 +148,12 @@ def test_a_sheet_of_two_models_is_told_over_both(places, table):
     # A language model that saw no image is none of those that the sheets are drawn over.
     assert set(made.details["pooled"]["models"]) == {"llava", "gemma"}
     assert metadata["annotated_models"].value == ["llava", "gemma"]
-    digest = places.lake.require("generations", partition=f"gemma|{SLICE}").sha256
+    digest = workspace.lake.require("generations", partition=f"gemma|{SLICE}").sha256
     assert made.details["pooled"]["answers"]["gemma"] == {SLICE: digest}
 
 
-def test_the_texts_of_a_model_without_numbers_are_counted_as_strangers(places, table):
-    annotate(places)
+def test_the_texts_of_a_model_without_numbers_are_counted_as_strangers(workspace, table):
+    annotate(workspace)
     frame, made, _ = table("llava")
     (row,) = over_all(frame).filter(definition="annotators").to_dicts()
     assert row["n"] == 6 and "6 of 12 texts left out: of no answer of this audit (18 labels)" in row["reason"]
@@ -163,11 +163,11 @@ def test_the_texts_of_a_model_without_numbers_are_counted_as_strangers(places, t
     ]
 
 
-def test_another_sheet_gives_other_rows_and_the_same_one_the_same_bytes(places, table):
-    annotate(places)
+def test_another_sheet_gives_other_rows_and_the_same_one_the_same_bytes(workspace, table):
+    annotate(workspace)
     first, made, _ = table("llava", "gemma")
     assert table("llava", "gemma")[1] == made
-    annotate(places, disagreeing=2)
+    annotate(workspace, disagreeing=2)
     second, changed, _ = table("llava", "gemma")
     assert changed.details["pooled"]["sheet"] != made.details["pooled"]["sheet"]
     assert changed.details["audit_id"] != made.details["audit_id"]
@@ -176,17 +176,17 @@ def test_another_sheet_gives_other_rows_and_the_same_one_the_same_bytes(places, 
     assert set(over_all(first)["cell_id"]).isdisjoint(over_all(second)["cell_id"])
 
 
-def test_without_annotations_there_is_nothing_and_nothing_is_amiss(places, table):
-    say(places)
+def test_without_annotations_there_is_nothing_and_nothing_is_amiss(workspace, table):
+    say(workspace)
     frame, made, metadata = table("llava", "gemma")
     assert over_all(frame).is_empty() and set(frame["model"]) == {"llava", "gemma"}
     assert made.details["pooled"] == {} and metadata["annotated_models"].value == []
     assert [cell["model"] for cell in made.details["absent"]] == ["elsewhere"]
 
 
-def test_a_sheet_that_cannot_be_read_costs_no_other_number(places, table):
-    annotate(places)
-    say(places, annotations=places.audit_path)
+def test_a_sheet_that_cannot_be_read_costs_no_other_number(workspace, table):
+    annotate(workspace)
+    say(workspace, annotations=workspace.audit_path)
     frame, made, _ = table("llava")
     assert over_all(frame).is_empty() and frame.height == 1 and made.details["pooled"] == {}
     absent = {cell["model"]: cell for cell in made.details["absent"]}
@@ -194,15 +194,15 @@ def test_a_sheet_that_cannot_be_read_costs_no_other_number(places, table):
     assert "lack a column" in absent["all models"]["reason"]
 
 
-def test_neither_does_a_judge_that_does_not_answer(places, table, monkeypatch):
+def test_neither_does_a_judge_that_does_not_answer(workspace, table, monkeypatch):
     def judge(group, words):
         raise ScoringError("the judge does not answer")
 
-    annotate(places, words=[WORD])
-    monkeypatch.setattr(language, "judge_of", lambda places: judge)
+    annotate(workspace, words=[WORD])
+    monkeypatch.setattr(language, "judge_of", lambda workspace: judge)
     frame, made, _ = table("llava")
     assert over_all(frame).is_empty() and frame.height == 1
     assert made.details["absent"][-1]["reason"] == "the judge does not answer"
-    monkeypatch.setattr(language, "judge_of", lambda places: lambda group, words: words)
+    monkeypatch.setattr(language, "judge_of", lambda workspace: lambda group, words: words)
     (recall,) = over_all(table("llava")[0]).filter(metric="judge_recall").to_dicts()
     assert (recall["value"], recall["n"]) == (1, 1)

@@ -27,7 +27,7 @@ def run(lake, array, **statistics):
     lake.write_arrays("text_embeddings", {"embedding": array}, partition=ENCODER, details=details)
     audit = SimpleNamespace(statistics=Statistics(**statistics), thresholds=Thresholds())
     context = dg.build_asset_context(partition_key=ENCODER)
-    return valence_geometry(context, places=SimpleNamespace(lake=lake, audit=audit))
+    return valence_geometry(context, workspace=SimpleNamespace(lake=lake, audit=audit))
 
 
 def vectors(seed=0):

@@ -21,9 +21,10 @@ from plumbline.catalog.studies import published_designs
 from plumbline.catalog.suites import all_texts
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
+from resources.checkout import PROJECT
 
 PAPER = (
-    Path(os.environ.get("PLUMBLINE_SHARED_DATA", Path(__file__).parents[2].parent / "shared" / "data")).parent
+    Path(os.environ.get("PLUMBLINE_SHARED_DATA", PROJECT.parent / "shared" / "data")).parent
     / "papers"
     / "lvlm-counterfactuals.md"
 )

@@ -9,8 +9,9 @@ import pytest
 from plumbline.catalog import suites
 from plumbline.catalog.suites import PUBLISHED, read_suite_file
 from plumbline.errors import ConfigError
+from resources.checkout import PROJECT
 
-PAGE = Path(__file__).parents[2] / "docs" / "inputs.md"
+PAGE = PROJECT / "docs" / "inputs.md"
 JOBS = re.search(r"```text\n(id: jobs\n.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[1]
 
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,8 +11,9 @@ from plumbline.datasets import reader_names
 from plumbline.errors import ConfigError
 from plumbline.mitigations.settings import METHODS
 from plumbline.world.folders import KINDS
+from resources.checkout import PROJECT
 
-SHIPPED = Path(__file__).parents[2] / "audit.yaml"
+SHIPPED = PROJECT / "audit.yaml"
 
 
 def write(tmp_path, **changes):

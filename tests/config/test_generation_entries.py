@@ -1,14 +1,13 @@
 """The audit file on generation: designs, and every mistake with line, key, found and expected."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from plumbline.config.file import read_audit
 from plumbline.errors import ConfigError
+from resources.checkout import PROJECT
 
-SHIPPED = Path(__file__).parents[2] / "audit.yaml"
+SHIPPED = PROJECT / "audit.yaml"
 
 
 def write(tmp_path, **changes):

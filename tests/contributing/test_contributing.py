@@ -6,11 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from resources.checkout import PROJECT
+
 SOURCES = ("plumbline", "assets", "resources", "orchestration")
 SECTIONS = {
     "dataset_reader": "Add a dataset reader",
@@ -27,7 +27,7 @@ _ROW = re.compile(r"# a row of (\w+) in (plumbline/[\w/]+\.py)")
 
 def blocks(heading):
     """Return the path and text of a section's new file, and the registry, its name and the row."""
-    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    page = (PROJECT / "CONTRIBUTING.md").read_text("utf-8")
     file, row = _BLOCK.findall(page.split(f"\n### {heading}\n")[1].split("\n### ")[0])
     first, _, content = file.partition("\n")
     place, _, line = row.partition("\n")
@@ -52,7 +52,7 @@ def copy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("copy")
     for name in SOURCES:
         left = shutil.ignore_patterns("__pycache__", "checkpoints")
-        shutil.copytree(ROOT / name, folder / name, ignore=left)
+        shutil.copytree(PROJECT / name, folder / name, ignore=left)
     for heading in SECTIONS.values():
         path, content, registry, name, row = blocks(heading)
         assert not (folder / path).exists()
@@ -71,7 +71,7 @@ def run(*command, cwd):
 @pytest.fixture(scope="module")
 def found(copy):
     """What the proofs found, all in one process: its imports are most of the time."""
-    run(sys.executable, ROOT / "tests" / "contributing" / "proofs.py", copy, cwd=copy)
+    run(sys.executable, PROJECT / "tests" / "contributing" / "proofs.py", copy, cwd=copy)
     return json.loads((copy / "found.json").read_text("utf-8"))
 
 
@@ -82,6 +82,6 @@ def test_what_the_page_adds_works(proof, found):
 
 def test_the_new_files_pass_the_checks_of_the_project(copy):
     files = [blocks(heading)[0] for heading in SECTIONS.values()]
-    settings = ("--config", ROOT / "pyproject.toml", "--no-cache")
+    settings = ("--config", PROJECT / "pyproject.toml", "--no-cache")
     run(sys.executable, "-m", "ruff", "check", *settings, *files, cwd=copy)
     run(sys.executable, "-m", "ruff", "format", "--check", *settings, *files, cwd=copy)

@@ -1,14 +1,14 @@
 """The page on limits says of every dataset what `plumbline fetch` says of it, and no more."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from plumbline.datasets import reader_names
 from plumbline.datasets.sources import obtaining
+from resources.checkout import PROJECT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
+PAGE = (PROJECT / "docs" / "limits.md").read_text("utf-8")
 ROWS = {
     row[0]: row[1:]
     for row in re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)

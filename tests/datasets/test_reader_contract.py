@@ -22,8 +22,9 @@ from plumbline.datasets import (
 )
 from plumbline.datasets.folder import ColumnMap
 from plumbline.world import folders
+from resources.checkout import PROJECT
 
-DATASHEET = Path(__file__).parents[2] / "docs" / "datasheet.md"
+DATASHEET = PROJECT / "docs" / "datasheet.md"
 # Kinds that are another form of a dataset that has a reader already.
 READER_OF = {"socialcounterfactuals_parquet": "socialcounterfactuals"}
 

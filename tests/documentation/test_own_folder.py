@@ -13,7 +13,7 @@ from orchestration.command_line import app
 from plumbline.catalog.suites import suite_names
 from plumbline.config.file import read_audit
 from plumbline.datasets import ingest
-from resources.places import Places
+from resources.workspace import Workspace
 
 FOLDER, CHECKPOINT = "/data/staff", "/data/my-clip"
 PLANTED = PROJECT / "plumbline/world/checkpoints/small-bazaar-3k"
@@ -24,7 +24,7 @@ PEOPLE = 24
 
 @pytest.fixture
 def own(tmp_path, jpeg, monkeypatch):
-    """Return the places of the block as it is printed, but for its two paths, beside the folder that it describes."""
+    """Return the workspace of the printed block, but for its two paths, beside the folder that it describes."""
     (block,) = (b for b in blocks(PROJECT / "README.md") if b.language == "yaml" and FOLDER in b.text)
     assert CHECKPOINT in block.text
     folder = tmp_path / "staff"
@@ -40,7 +40,7 @@ def own(tmp_path, jpeg, monkeypatch):
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PLUMBLINE_AUDIT", "audit.yaml")  # what the option replaces, and a later test has back
     monkeypatch.setattr(terminal.console, "width", 200)
-    return Places(audit_path=path, home=tmp_path / "home")
+    return Workspace(audit_path=path, home=tmp_path / "home")
 
 
 def test_the_block_is_read_and_says_what_is_audited(own):

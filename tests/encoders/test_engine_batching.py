@@ -16,9 +16,9 @@ from plumbline.encoders.embedding import embed_images, embed_texts
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import EncodingError
 from plumbline.storage import ShardCache
+from resources.checkout import PROJECT
 
 N, SHARD, BATCH = 23, 12, 8
-PROJECT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import io
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,9 +28,10 @@ from plumbline.encoders.images import (
 from plumbline.encoders.torch_encoder import grey_levels
 from plumbline.errors import EncodingError, ImageRejected
 from plumbline.storage import ShardCache
+from resources.checkout import PROJECT
 
 SIZE = 64
-PROJECT = Path(__file__).parents[2]
+
 ORIENTATION = 0x0112
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from plumbline.encoders.plan import EncoderPlan, PlannedCell, Rates, architecture_summary
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 RATES = Rates(images_per_second=50, pairs_per_second=10)
 

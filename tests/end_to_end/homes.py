@@ -10,7 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 AUDIT = {
     "title": "A small audit of the planted world",
@@ -42,15 +43,15 @@ class Home:
     folder: Path
 
     @property
-    def places(self) -> Places:
-        return Places(audit_path=self.folder / "audit.yaml", home=self.folder / "home")
+    def workspace(self) -> Workspace:
+        return Workspace(audit_path=self.folder / "audit.yaml", home=self.folder / "home")
 
     @property
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
-            "PLUMBLINE_AUDIT": str(self.places.audit_path),
-            "PLUMBLINE_HOME": str(self.places.home),
+            "PLUMBLINE_AUDIT": str(self.workspace.audit_path),
+            "PLUMBLINE_HOME": str(self.workspace.home),
             "COLUMNS": "200",
         }
 
@@ -68,11 +69,11 @@ class Home:
 
     def shards(self) -> list[int]:
         """Forward passes behind each committed shard, of images and of texts."""
-        manifests = self.places.home.glob("lake/embeddings/*/*.json")
+        manifests = self.workspace.home.glob("lake/embeddings/*/*.json")
         return [json.loads(path.read_text())["details"]["batches"] for path in manifests]
 
     def table_sha256(self) -> str:
-        return self.places.lake.require("metric_table").sha256
+        return self.workspace.lake.require("metric_table").sha256
 
 
 def make_home(folder: Path, **changes) -> Home:

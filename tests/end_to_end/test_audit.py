@@ -18,14 +18,14 @@ from plumbline.metrics.registry import METRICS
 def test_an_audit_ends_with_findings_and_the_path_of_a_report(audited):
     home, code, output = audited
     assert code == 0, output
-    assert "Findings" in output and str(home.places.report) in output
-    page = home.places.report.read_text("utf-8")
+    assert "Findings" in output and str(home.workspace.report) in output
+    page = home.workspace.report.read_text("utf-8")
     assert page.lower().startswith("<!doctype html>") and "<script" not in page.lower()
 
 
 def test_every_row_carries_its_lineage(audited):
     home, _, _ = audited
-    table = home.places.lake.read_table("metric_table")
+    table = home.workspace.lake.read_table("metric_table")
     assert table.columns == METRIC_SCHEMA.names
     for column in ("cell_id", "audit_id", "checkpoint_sha256", "suite_hash"):
         assert table[column].null_count() == 0, column
@@ -36,13 +36,13 @@ def test_every_row_carries_its_lineage(audited):
     assert set(table["metric"]) <= {*METRICS, "macro_accuracy_gain"}, "a metric that declares nothing"
     mixed = table.filter(pl.col("suite") == "trident_mixed")
     assert mixed.height and mixed["labeller_sha256"].null_count() == 0
-    weights = {m: home.places.checkpoint(m).weights_sha256 for m in of_cells["model"].unique()}
+    weights = {m: home.workspace.checkpoint(m).weights_sha256 for m in of_cells["model"].unique()}
     assert dict(of_cells.select("model", "checkpoint_sha256").unique().iter_rows()) == weights
 
 
 def test_nothing_is_estimated_without_n_and_undefined_has_a_reason(audited):
     home, _, _ = audited
-    table = home.places.lake.read_table("metric_table")
+    table = home.workspace.lake.read_table("metric_table")
     assert table["n"].null_count() == 0
     undefined = table.filter(pl.col("value").is_nan() | pl.col("value").is_null())
     assert undefined["reason"].null_count() == 0
@@ -56,7 +56,7 @@ def test_nothing_is_estimated_without_n_and_undefined_has_a_reason(audited):
 
 def test_the_planted_crime_association_shows_and_the_control_does_not(audited):
     home, _, _ = audited
-    skew = home.places.lake.read_table("metric_table").filter(
+    skew = home.workspace.lake.read_table("metric_table").filter(
         (pl.col("metric") == "max_skew")
         & (pl.col("definition") == "mean_over_pairs")
         & (pl.col("suite") == "crime")
@@ -70,7 +70,7 @@ def test_the_planted_crime_association_shows_and_the_control_does_not(audited):
 
 def test_the_adjustment_raises_macro_accuracy_on_test_rows(audited):
     home, _, _ = audited
-    gain = home.places.lake.read_table("metric_table").filter(
+    gain = home.workspace.lake.read_table("metric_table").filter(
         (pl.col("metric") == "macro_accuracy_gain")
         & (pl.col("suite") == "trident")
         & (pl.col("condition") == "logit_adjustment")
@@ -84,11 +84,11 @@ def test_the_adjustment_raises_macro_accuracy_on_test_rows(audited):
 
 def test_quarantined_files_are_listed_with_reasons(audited):
     home, _, _ = audited
-    quarantine = home.places.lake.read_table("quarantine", partition="fairface")
-    records = home.places.lake.require("records", partition="fairface")
+    quarantine = home.workspace.lake.read_table("quarantine", partition="fairface")
+    records = home.workspace.lake.require("records", partition="fairface")
     assert records.rows + quarantine.height == records.details["listed"]
     assert quarantine["code"].n_unique() >= 6
-    page = home.places.report.read_text("utf-8")
+    page = home.workspace.report.read_text("utf-8")
     assert all(path in page for path in quarantine["path"] if ".." not in path)
 
 
@@ -99,7 +99,7 @@ def test_a_second_audit_does_no_forward_pass_and_changes_no_byte(audited):
     assert code == 0, output
     assert forward_passes(first) > 0 and forward_passes(output) == 0
     assert home.table_sha256() == before
-    provenance = home.places.lake.read_table("provenance")
+    provenance = home.workspace.lake.read_table("provenance")
     assert provenance["forward_passes"].to_list() == [0, 0]
     assert provenance["mlflow_run"].null_count() == 0
 
@@ -108,7 +108,7 @@ def test_one_mlflow_run_a_cell_and_condition_linked_both_ways(audited):
     from mlflow import MlflowClient
 
     home, _, _ = audited
-    client = MlflowClient(home.places.tracking_uri)
+    client = MlflowClient(home.workspace.tracking_uri)
     experiment = client.get_experiment_by_name("plumbline")
     runs = client.search_runs([experiment.experiment_id])
     assert (
@@ -121,7 +121,7 @@ def test_one_mlflow_run_a_cell_and_condition_linked_both_ways(audited):
         assert named.startswith(f"{asked['encoder']}__fairface {condition} ")
         assert asked["suite.crime"] == load_suite("crime").hash[:12] and named.endswith(asked["cell_id"][:8])
     runs = [run for run in runs if run.data.tags["plumbline.condition"] == "before"]
-    provenance = home.places.lake.read_table("provenance")
+    provenance = home.workspace.lake.read_table("provenance")
     assert {run.info.run_id for run in runs} == set(provenance["mlflow_run"])
     for run in runs:
         assert run.data.metrics and run.data.params["dataset"] == "fairface"
@@ -153,7 +153,7 @@ def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, tmp_path
     assert forward_passes(output) == sum(total) - sum(done)
     assert home.table_sha256() == undisturbed.table_sha256()
 
-    monkeypatch.setenv("DAGSTER_HOME", str(home.places.dagster_home))
+    monkeypatch.setenv("DAGSTER_HOME", str(home.workspace.dagster_home))
     with dg.DagsterInstance.get() as instance:
         live = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING], tags=OWNER)
         assert instance.get_runs(filters=live) == []
@@ -172,15 +172,15 @@ def test_a_dataset_out_of_balance_is_refused_and_the_others_are_not(tmp_path):
     assert code == 1
     assert "label_balance failed" in output
     assert "refused, since these checks have not passed: records.label_balance" in output
-    assert not home.places.lake.committed("image_embeddings", partition="lopsided|small-bazaar-3k")
+    assert not home.workspace.lake.committed("image_embeddings", partition="lopsided|small-bazaar-3k")
     assert "of an earlier audit" not in output, "there is no report"
 
     # A report of another audit is there, and this one writes none.
-    home.places.report.write_text("an earlier audit's")
-    os.utime(home.places.report, (0, 0))
+    home.workspace.report.write_text("an earlier audit's")
+    os.utime(home.workspace.report, (0, 0))
     code, output = home.run("audit")
     last = output.splitlines()[-1]
-    assert code == 1 and "of an earlier audit, not of this one" in last and str(home.places.report) in last
+    assert code == 1 and "of an earlier audit, not of this one" in last and str(home.workspace.report) in last
 
     _, output = home.run("status")
     words = "lopsided: check records.label_balance failed: age_group"
@@ -206,4 +206,4 @@ def test_a_checkpoint_that_is_not_on_disk_is_an_error_before_anything_runs(tmp_p
     code, output = home.run("audit")
     assert code == 2
     assert "plumbline fetch clip-b32" in output and "Traceback" not in output
-    assert not (home.places.home / "lake").exists()
+    assert not (home.workspace.home / "lake").exists()

@@ -7,7 +7,7 @@ import pytest
 from homes import make_home
 
 from plumbline.storage.lake import recorded_audits
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 CHECKPOINTS = PROJECT / "plumbline" / "world" / "checkpoints"
 
@@ -38,7 +38,7 @@ def replaced(tmp_path_factory):
 def test_the_second_audit_names_what_got_worse_first(replaced):
     home, (code, output) = replaced
     assert code == 0, output
-    lake = home.places.lake
+    lake = home.workspace.lake
     table = lake.read_table("audit_diff")
     assert set(table["model_new"]) == {"mine"}, "the other checkpoint is the same, and compared with nothing"
     crime = table.filter(
@@ -50,7 +50,7 @@ def test_the_second_audit_names_what_got_worse_first(replaced):
     assert lake.require("audit_diff").details["causes"]["fairface|mine"] == ["the checkpoint"]
     flips = lake.read_table("audit_flips")
     assert flips.height > 50 and set(flips["model_new"]) == {"mine"}
-    page = home.places.report.read_text("utf-8")
+    page = home.workspace.report.read_text("utf-8")
     assert page.index("worse than before by more than is allowed") < page.index("Headline findings</h2>")
     assert page.count('src="data:image/jpeg;base64,') >= 5
 
@@ -59,7 +59,7 @@ def test_the_check_on_regressions_fails_and_says_which(replaced, monkeypatch):
     import dagster as dg
 
     home, _ = replaced
-    monkeypatch.setenv("DAGSTER_HOME", str(home.places.dagster_home))
+    monkeypatch.setenv("DAGSTER_HOME", str(home.workspace.dagster_home))
     with dg.DagsterInstance.get() as instance:
         found = instance.event_log_storage.get_asset_check_execution_history(
             dg.AssetCheckKey(dg.AssetKey("audit_diff"), "no_regression"), limit=2
@@ -86,7 +86,7 @@ def test_the_command_compares_audits_and_checkpoints(replaced, tmp_path):
 def test_a_name_that_is_none_is_refused_with_those_there_are(replaced):
     home, _ = replaced
     code, output = home.run("diff", "nothing-such", "newest")
-    newest = next(iter(recorded_audits(home.places.lake)))
+    newest = next(iter(recorded_audits(home.workspace.lake)))
     assert code == 2 and newest[:12] in output
     code, output = home.run("diff", "mine", "newest")
     assert code == 2 and "a checkpoint is compared with a checkpoint" in output
@@ -94,7 +94,7 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(replaced):
 
 def test_data_of_the_older_audit_that_was_deleted_is_noticed(replaced):
     home, _ = replaced
-    lake = home.places.lake
+    lake = home.workspace.lake
     old = list(recorded_audits(lake))[1]
     rows = lake.read_table("audit_record", partition=old)
     row = rows.filter(pl.col("name") == "probe_logits", pl.col("partition") == "fairface|mine").row(

@@ -28,15 +28,15 @@ def test_its_labels_block_only_what_uses_them(tmp_path, monkeypatch):
     code, output = home.run("audit")
     assert code == 0, output
     assert f"warning: check label_error: {ERROR}" in output and REMEDY in " ".join(output.split())
-    assert home.places.lake.committed("outcome_metrics", partition=f"faces|{MODEL}")
-    page = home.places.report.read_text("utf-8")
+    assert home.workspace.lake.committed("outcome_metrics", partition=f"faces|{MODEL}")
+    page = home.workspace.report.read_text("utf-8")
     # Nothing is declared of the balance of this dataset.
     assert "nothing is declared of it, so that nothing was checked" in page
     assert "expectations met over 0 rows" not in page and ">not asked for<" in page
 
-    content = yaml.safe_load(home.places.audit_path.read_text())
+    content = yaml.safe_load(home.workspace.audit_path.read_text())
     content["audit"] = [{"suites": ["crime", "trident"]}]
-    home.places.audit_path.write_text(yaml.safe_dump(content))
+    home.workspace.audit_path.write_text(yaml.safe_dump(content))
     code, output = home.run("audit")
     assert code == 1, output
     assert f"check label_error failed: {ERROR}" in output and REMEDY in " ".join(output.split())
@@ -44,7 +44,7 @@ def test_its_labels_block_only_what_uses_them(tmp_path, monkeypatch):
     last = output.splitlines()[-1]
     assert "The report on disk is of an earlier audit, not of this one" in last
 
-    monkeypatch.setenv("DAGSTER_HOME", str(home.places.dagster_home))
+    monkeypatch.setenv("DAGSTER_HOME", str(home.workspace.dagster_home))
     with dg.DagsterInstance.get() as instance:
         balance = dg.AssetCheckKey(dg.AssetKey("records"), "label_balance")
         [found] = instance.event_log_storage.get_asset_check_execution_history(balance, limit=1)

@@ -14,7 +14,7 @@ import pytest
 from homes import make_home
 
 from plumbline.storage.lake import recorded_audits
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 CHECKPOINTS = PROJECT / "plumbline" / "world" / "checkpoints"
 LONGEST_S = 1200
@@ -31,7 +31,7 @@ class Daemon:
 
     def __init__(self, home) -> None:
         self.home = home
-        self._environment = home.environment | {"DAGSTER_HOME": str(home.places.dagster_home)}
+        self._environment = home.environment | {"DAGSTER_HOME": str(home.workspace.dagster_home)}
         self._log = home.folder / "daemon.log"
         on = self._command("dagster", "sensor", "start", "--start-all", "-w", "workspace.yaml")
         subprocess.run(on, cwd=PROJECT, env=self._environment, check=True, capture_output=True)
@@ -83,7 +83,7 @@ def home(tmp_path, monkeypatch):
     (tmp_path / "dropped").mkdir()
     code, output = home.run("audit")
     assert code == 0, output
-    monkeypatch.setenv("DAGSTER_HOME", str(home.places.dagster_home))
+    monkeypatch.setenv("DAGSTER_HOME", str(home.workspace.dagster_home))
     return home
 
 
@@ -100,7 +100,7 @@ def at_rest(instance):
 def mlflow_runs(home, cell):
     """MLflow runs of a cell, over all audits."""
     dataset, model = cell.split("|")
-    client = mlflow.MlflowClient(home.places.tracking_uri)
+    client = mlflow.MlflowClient(home.workspace.tracking_uri)
     experiments = [found.experiment_id for found in client.search_experiments()]
     return client.search_runs(
         experiments, f"params.encoder = '{model}' and params.dataset = '{dataset}'", max_results=50
@@ -109,7 +109,7 @@ def mlflow_runs(home, cell):
 
 @pytest.mark.slow
 def test_a_replaced_checkpoint_is_audited_again_alone_and_a_dropped_one_is_added(home):
-    lake = home.places.lake
+    lake = home.workspace.lake
     with dg.DagsterInstance.get() as instance, Daemon(home) as daemon:
         daemon.wait_for("the first look", lambda: finished(instance, "observe_sources"))
         (first,) = recorded_audits(lake)

@@ -14,7 +14,7 @@ import yaml
 from unwell import RAN
 
 from orchestration.run_processes import is_gone
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 UNWELL = Path(__file__).with_name("unwell.py")
 FINISHED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}

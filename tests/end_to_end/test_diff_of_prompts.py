@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from homes import make_home
 
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 # Two audits in processes of their own; what they tell is tested piece by piece in tests/provenance and tests/assets.
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def home(tmp_path_factory):
 
 
 def test_the_word_is_the_cause_and_the_suite_is_not_compared(home):
-    lake = home.places.lake
+    lake = home.workspace.lake
     details, table = lake.require("audit_diff").details, lake.read_table("audit_diff")
     assert details["causes"] == {"fairface|small-control-3k": [ADDED]}, "the text space is as it was"
     assert details["not_compared"] == [UNKNOWN] and details["absent"] == []
@@ -63,8 +63,8 @@ def test_the_command_does_not_say_that_all_is_well(home, command):
 
 
 def test_report_and_check_say_it_too(home, monkeypatch):
-    assert UNKNOWN in home.places.report.read_text("utf-8")
-    monkeypatch.setenv("DAGSTER_HOME", str(home.places.dagster_home))
+    assert UNKNOWN in home.workspace.report.read_text("utf-8")
+    monkeypatch.setenv("DAGSTER_HOME", str(home.workspace.dagster_home))
     with dg.DagsterInstance.get() as instance:
         newest, first = (
             record.event.dagster_event.event_specific_data

@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from assets.partitions import cell_key
 from orchestration.instance import PoolHeld, audit_lock, close_orphans
 from orchestration.job_run import run_job
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 MODEL = "small-control-3k"
 SMALL = {
@@ -90,16 +90,16 @@ def test_what_mlflow_could_not_take_is_delivered_by_the_next(command, tmp_path, 
     assert code == 0, output
     assert output.count("MLflow could not be written for 1 cell(s)") == 1 and "Traceback" not in output
     numbers = home.table_sha256()
-    assert home.places.lake.read_table("provenance")["mlflow_run"].to_list() == [None]
+    assert home.workspace.lake.read_table("provenance")["mlflow_run"].to_list() == [None]
 
     for _ in range(2):
         code, output = home.run(command)
         assert code == 0 and "MLflow could not" not in output, output
         assert command == "report" or forward_passes(output) == 0
         assert home.table_sha256() == numbers
-        client = MlflowClient(home.places.tracking_uri)
+        client = MlflowClient(home.workspace.tracking_uri)
         [run] = client.search_runs([client.get_experiment_by_name("plumbline").experiment_id])
-        assert home.places.lake.read_table("provenance")["mlflow_run"].to_list() == [run.info.run_id]
+        assert home.workspace.lake.read_table("provenance")["mlflow_run"].to_list() == [run.info.run_id]
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_a_full_disk_is_named_and_the_next_audit_goes_on(tmp_path, small_disk, f
     assert remount("size=300m")
     code, output = home.run("audit")
     assert code == 0, output
-    lake = home.places.lake
+    lake = home.workspace.lake
     for made in lake.all_committed(without=("embeddings", "training")):
         lake.verify(made)
     assert not list(disk.rglob("*.tmp"))
@@ -129,12 +129,12 @@ def test_a_full_disk_is_named_and_the_next_audit_goes_on(tmp_path, small_disk, f
 
 def test_a_second_audit_of_a_home_is_refused_before_it_touches_anything(tmp_path):
     home = make_home(tmp_path, **SMALL)
-    home.places.home.mkdir()
-    with audit_lock(home.places):
+    home.workspace.home.mkdir()
+    with audit_lock(home.workspace):
         code, output = home.run("audit")
     assert code == 2 and "another audit is running in this home" in output, output
     assert "PLUMBLINE_HOME" in output and "Traceback" not in output
-    assert not (home.places.home / "lake").exists()
+    assert not (home.workspace.home / "lake").exists()
 
 
 @pytest.mark.slow
@@ -152,14 +152,14 @@ def test_writers_of_one_cell_at_the_same_time_leave_one_whole_result(tmp_path):
     code, output = home.run("audit")
     assert code == 0 and forward_passes(output) == 0, output
     assert home.table_sha256() == numbers
-    client = MlflowClient(home.places.tracking_uri)
+    client = MlflowClient(home.workspace.tracking_uri)
     assert len(client.search_runs([client.get_experiment_by_name("plumbline").experiment_id])) == 1
-    for made in home.places.lake.all_committed(without=("embeddings", "training")):
-        home.places.lake.verify(made)
+    for made in home.workspace.lake.all_committed(without=("embeddings", "training")):
+        home.workspace.lake.verify(made)
 
 
 def _daemon(home) -> dict[str, str]:
-    return {**os.environ, **home.environment, "DAGSTER_HOME": str(home.places.dagster_home)}
+    return {**os.environ, **home.environment, "DAGSTER_HOME": str(home.workspace.dagster_home)}
 
 
 _WRITER = f"""

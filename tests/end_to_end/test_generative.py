@@ -42,14 +42,14 @@ def generative_home(folder, lvlms, *, design=DESIGN, **changes):
 
 
 def answers(home, model="model"):
-    lake = home.places.lake
+    lake = home.workspace.lake
     return lake.read_table("generations", partition=f"{model}|faces.race_gender")
 
 
 def everything_written(home):
     """Every byte below the home, but for the pictures of the planted world and the encoder's cache."""
-    for path in sorted(home.places.home.rglob("*")):
-        if path.is_file() and "world" not in path.relative_to(home.places.home).parts[:1]:
+    for path in sorted(home.workspace.home.rglob("*")):
+        if path.is_file() and "world" not in path.relative_to(home.workspace.home).parts[:1]:
             yield path, path.read_bytes()
 
 
@@ -78,13 +78,13 @@ def test_an_endpoint_is_audited_to_the_end(poisoned):
     frame = answers(home)
     assert frame.height == 2 * 2 * 12 * 2 * 2 * 2
     assert set(frame["finish_reason"]) == {"stop", "refusal"}
-    table = home.places.lake.read_table("metric_table")
+    table = home.workspace.lake.read_table("metric_table")
     assert {"max_toxicity", "max_toxicity_change", "rating", "refusal_rate", "competence_words"} <= set(
         table["metric"]
     )
     assert table["scorer_id"].drop_nulls().n_unique() == 1
     assert set(table.filter(pl.col("scorer").is_not_null())["scorer"]) == {"offline"}
-    assert home.places.report.is_file()
+    assert home.workspace.report.is_file()
 
 
 def test_a_key_is_in_nothing_that_is_written_or_said(poisoned):
@@ -96,7 +96,7 @@ def test_a_key_is_in_nothing_that_is_written_or_said(poisoned):
 
 def test_generated_text_is_hostile_wherever_it_is_shown(poisoned):
     home, *_ = poisoned
-    page = home.places.report.read_text("utf-8")
+    page = home.workspace.report.read_text("utf-8")
     assert "<script>alert(1)" not in page and "\x1b[31m" not in page and "\u202e" not in page
     for path, data in everything_written(home):
         if path.suffix == ".csv":
@@ -141,10 +141,10 @@ def test_a_plan_above_its_limit_is_refused_before_anything_is_asked(poisoned):
     limited.write_text(yaml.safe_dump({**audit, "lvlms": other, "generation": {"limit": {"rows": 10}}}))
     code, output = home.run("plan", "--config", str(limited))
     assert code == 2 and re.search(r"rows: \d+ \(limit 10\)", output), output
-    before = home.places.lake.require("generations", partition="model|faces.race_gender")
+    before = home.workspace.lake.require("generations", partition="model|faces.race_gender")
     code, output = home.run("audit", "--config", str(limited))
     assert code == 2 and "(limit 10)" in output and len(server.sent) == asked
-    assert home.places.lake.require("generations", partition="model|faces.race_gender") == before
+    assert home.workspace.lake.require("generations", partition="model|faces.race_gender") == before
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def shipped(tmp_path_factory):
 
 
 def _kill_while_it_generates(home):
-    parts, process = home.places.answers, home.start("audit")
+    parts, process = home.workspace.answers, home.start("audit")
     try:
         deadline = time.monotonic() + 200
         while not list(parts.rglob("*.parquet")) and time.monotonic() < deadline:
@@ -173,11 +173,11 @@ def _kill_while_it_generates(home):
         process.send_signal(signal.SIGKILL)
         process.communicate()
     assert list(parts.rglob("*.parquet"))
-    assert home.places.lake.committed("generations", partition="model|faces.race_gender") is None
+    assert home.workspace.lake.committed("generations", partition="model|faces.race_gender") is None
 
 
 def test_a_local_model_and_its_language_model_are_audited(shipped):
-    table = shipped.places.lake.read_table("metric_table")
+    table = shipped.workspace.lake.read_table("metric_table")
     twin = table.filter(pl.col("metric") == "max_toxicity_over_llm")
     assert set(twin["model"]) == {"model"} and twin["value"].is_not_nan().all()
     assert {"describe", "hiring"}.isdisjoint(answers(shipped, "twin")["prompt"])
@@ -185,13 +185,13 @@ def test_a_local_model_and_its_language_model_are_audited(shipped):
 
 def test_a_killed_audit_goes_on_and_ends_with_the_bytes_of_an_undisturbed_one(shipped):
     key = "model|faces.race_gender"
-    resumed = shipped.places.lake.require("generations", partition=key)
+    resumed = shipped.workspace.lake.require("generations", partition=key)
     assert resumed.details["found"] > 0 and resumed.details["generated"] > 0
     table = shipped.table_sha256()
-    shutil.rmtree(shipped.places.answers)
+    shutil.rmtree(shipped.workspace.answers)
     code, output = shipped.run("audit")
     assert code == 0, output
-    undisturbed = shipped.places.lake.require("generations", partition=key)
+    undisturbed = shipped.workspace.lake.require("generations", partition=key)
     assert undisturbed.details["found"] == 0
     assert undisturbed.sha256 == resumed.sha256
     assert shipped.table_sha256() == table
@@ -200,7 +200,7 @@ def test_a_killed_audit_goes_on_and_ends_with_the_bytes_of_an_undisturbed_one(sh
 def test_mlflow_has_a_run_for_the_model_and_one_for_each_instruction(shipped):
     from resources.tracking import Tracking
 
-    tracking = Tracking(shipped.places)
+    tracking = Tracking(shipped.workspace)
     runs = tracking.client().search_runs([tracking.experiment()])
     by_instruction = {
         run.data.tags["plumbline.instruction"]: run for run in runs if run.data.params["lvlm"] == "model"

@@ -41,26 +41,27 @@ def test_a_number_is_followed_to_its_sources_and_the_report_links_it(audited, tm
     assert SOUND in told and "One image is left out at a time" in told
     page = (tmp_path / "page.html").read_text("utf-8")
     assert (
-        home.places.checkpoint("small-bazaar-3k").weights_sha256 in page and "data:image/jpeg;base64," in page
+        home.workspace.checkpoint("small-bazaar-3k").weights_sha256 in page
+        and "data:image/jpeg;base64," in page
     )
-    report = home.places.report.read_text("utf-8")
-    table = home.places.lake.read_table("metric_table")
+    report = home.workspace.report.read_text("utf-8")
+    table = home.workspace.lake.read_table("metric_table")
     names = row_ids(table)
     told_rows = [name for name in names if f"plumbline explain {name}" in report]
     assert told_rows
-    pages = list((home.places.home / "explanations").rglob("*.html"))
+    pages = list((home.workspace.home / "explanations").rglob("*.html"))
     assert pages and all(f'href="explanations/{p.parent.name}/{p.name}"' in report for p in pages)
 
 
 def test_whatever_is_deleted_upstream_is_noticed_and_said(copied):
-    places, lake = copied.places, copied.places.lake
-    root = places.dataset_root("fairface")
+    workspace, lake = copied.workspace, copied.workspace.lake
+    root = workspace.dataset_root("fairface")
     image = lake.read_table("records", partition="fairface").row(5, named=True)["path"]
     (root / image).unlink()
     texts = lake.require("text_embeddings", partition="small-bazaar-3k")
     (lake.folder("text_embeddings", "small-bazaar-3k") / f"{texts.sha256}.safetensors").unlink()
     for shard in lake.require("image_embeddings", partition="fairface|small-bazaar-3k").details["shards"][:1]:
-        for path in places.home.glob(f"lake/embeddings/*/{shard['sha256']}.safetensors"):
+        for path in workspace.home.glob(f"lake/embeddings/*/{shard['sha256']}.safetensors"):
             path.unlink()
     code, told = copied.run("explain", *SKEW)
     assert code == 0 and SOUND not in told, told
@@ -70,15 +71,17 @@ def test_whatever_is_deleted_upstream_is_noticed_and_said(copied):
 
 
 def test_missing_answers_of_the_model_leave_an_explanation_that_says_so(copied):
-    lake = copied.places.lake
+    lake = copied.workspace.lake
     logits = lake.require("probe_logits", partition="fairface|small-bazaar-3k")
     (lake.folder("probe_logits", "fairface|small-bazaar-3k") / f"{logits.sha256}.safetensors").unlink()
-    shutil.rmtree(copied.places.home / "world")
+    shutil.rmtree(copied.workspace.home / "world")
     code, told = copied.run("explain", *SKEW)
     flat = " ".join(told.split())
     assert code == 0 and "gone: responses of the model" in flat and "gone: dataset folder" in flat, told
     assert "Not available: what it would be computed from cannot be read" in flat
-    assert not (copied.places.home / "world").exists(), "a planted folder that is gone is not written again"
+    assert not (copied.workspace.home / "world").exists(), (
+        "a planted folder that is gone is not written again"
+    )
 
 
 def test_an_audit_is_exported_and_verified(audited, tmp_path):
@@ -87,14 +90,14 @@ def test_an_audit_is_exported_and_verified(audited, tmp_path):
     code, told = home.run("export", "--to", str(folder))
     assert code == 0, told
     table = pl.read_parquet(folder / "metric_table.parquet")
-    stored = home.places.lake.read_table("metric_table")
+    stored = home.workspace.lake.read_table("metric_table")
     assert table.height == stored.height and table["value"].equals(stored["value"])
     assert pl.read_csv(folder / "metric_table.csv", infer_schema_length=None).height == stored.height
     statement = json.loads((folder / "provenance.json").read_text())
     made_from = {
         m["name"]: m["digest"] for m in statement["predicate"]["buildDefinition"]["resolvedDependencies"]
     }
-    weights = home.places.checkpoint("small-bazaar-3k").weights_sha256
+    weights = home.workspace.checkpoint("small-bazaar-3k").weights_sha256
     assert made_from["checkpoint/small-bazaar-3k"]["sha256"] == weights
     assert "dataset/fairface" in made_from and "prompts/crime" in made_from
     subjects = {s["name"] for s in statement["subject"]}
@@ -118,7 +121,7 @@ def test_an_audit_is_exported_and_verified(audited, tmp_path):
 
 def test_the_past_is_named_or_refused(audited):
     home, _, _ = audited
-    newest = home.places.of_audit("newest").past.audit_id
-    assert home.places.of_audit(newest[:8]).past.audit_id == newest
+    newest = home.workspace.of_audit("newest").past.audit_id
+    assert home.workspace.of_audit(newest[:8]).past.audit_id == newest
     code, told = home.run("explain", *SKEW, "--audit", "newest~1")
     assert code == 2 and "there is no such audit" in told

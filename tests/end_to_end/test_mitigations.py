@@ -17,7 +17,7 @@ from assets.text_mitigations import TEXT_METHODS
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import ConfigError
 from plumbline.metrics.paired.mitigations import TRANSFER_SCHEMA, VERDICTS
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 MODEL, DATASET = "small-bazaar-3k", "visitors"
 PARTITION = f"{DATASET}|{MODEL}"
@@ -60,12 +60,12 @@ def mitigated(tmp_path_factory):
 
 
 def stored(home):
-    return StoredCell.find(home.places, DATASET, MODEL)
+    return StoredCell.find(home.workspace, DATASET, MODEL)
 
 
 def test_no_judged_image_was_fitted_on(mitigated):
     cell = stored(mitigated)
-    records = mitigated.places.lake.read_table("extended_records", partition=DATASET)
+    records = mitigated.workspace.lake.read_table("extended_records", partition=DATASET)
     train = set(records.filter(split="train")["image_id"])
     assert train and len(train) < records.height
     trained = [fit for m in TEXT_METHODS for fit in read_text_fits(cell, m.name).fits.values()]
@@ -73,7 +73,7 @@ def test_no_judged_image_was_fitted_on(mitigated):
     for fit in trained:
         assert set(fit.train_ids) <= train
     assert sum(bool(fit.train_ids) for fit in trained) == 2, "a projection of prompts sees no image"
-    effects = mitigated.places.lake.read_table("mitigation_effects", partition=PARTITION)
+    effects = mitigated.workspace.lake.read_table("mitigation_effects", partition=PARTITION)
     judged = records.height - len(train)
     of_texts = effects.filter(pl.col("method") != "logit_adjustment")
     assert of_texts["n"].max() <= judged
@@ -85,7 +85,7 @@ def test_no_judged_image_was_fitted_on(mitigated):
 
 
 def test_every_mitigation_is_judged_on_bias_harm_and_cost(mitigated):
-    table = mitigated.places.lake.read_table("bias_transfer").filter(dataset=DATASET)
+    table = mitigated.workspace.lake.read_table("bias_transfer").filter(dataset=DATASET)
     assert dict(table.schema) == dict(pl.Schema(TRANSFER_SCHEMA)) and set(table["verdict"]) <= set(VERDICTS)
     assert set(table["condition"]) == set(MITIGATIONS)
     for name in ("projection", "array", "neutral"):
@@ -105,7 +105,7 @@ def test_every_mitigation_is_judged_on_bias_harm_and_cost(mitigated):
 
 
 def test_metric_rows_after_stand_beside_those_before(mitigated):
-    table = mitigated.places.lake.read_table("metric_table").filter(dataset=DATASET)
+    table = mitigated.workspace.lake.read_table("metric_table").filter(dataset=DATASET)
     key = [
         "metric",
         "definition",
@@ -125,14 +125,14 @@ def test_metric_rows_after_stand_beside_those_before(mitigated):
         assert own["cell_id"].null_count() == 0
     composite = table.filter(condition="ala-composite")
     assert set(composite.filter(metric="macro_accuracy_gain")["suite"]) == {"trident_composite"}
-    ablation = mitigated.places.lake.read_table("adjustment_ablation", partition=PARTITION)
+    ablation = mitigated.workspace.lake.read_table("adjustment_ablation", partition=PARTITION)
     assert set(ablation["condition"]) == {"ala-additive"} and ablation["per_class"].n_unique() == 6 + 1
 
 
 def test_before_and_after_are_runs_that_can_be_compared(mitigated):
     from mlflow import MlflowClient
 
-    client = MlflowClient(mitigated.places.tracking_uri)
+    client = MlflowClient(mitigated.workspace.tracking_uri)
     experiment = client.get_experiment_by_name("plumbline").experiment_id
     found = client.search_runs([experiment], f"params.dataset = '{DATASET}'")
     runs = {run.data.tags["plumbline.condition"]: run for run in found}
@@ -152,7 +152,7 @@ def test_before_and_after_are_runs_that_can_be_compared(mitigated):
 
 
 def test_moved_bias_is_a_warning_and_blocks_nothing(mitigated, monkeypatch):
-    monkeypatch.setenv("DAGSTER_HOME", str(mitigated.places.dagster_home))
+    monkeypatch.setenv("DAGSTER_HOME", str(mitigated.workspace.dagster_home))
     with dg.DagsterInstance.get() as instance:
         key = dg.AssetCheckKey(dg.AssetKey("bias_transfer"), "no_bias_is_moved")
         (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
@@ -160,20 +160,20 @@ def test_moved_bias_is_a_warning_and_blocks_nothing(mitigated, monkeypatch):
     assert evaluation.severity == dg.AssetCheckSeverity.WARN and not evaluation.blocking
     moved = "improve one axis and worsen another" in evaluation.description
     assert evaluation.passed == (not moved)
-    assert mitigated.places.report.is_file()
+    assert mitigated.workspace.report.is_file()
 
 
 @pytest.mark.slow
 def test_a_second_audit_trains_nothing_and_changes_no_byte(mitigated):
     before = mitigated.table_sha256()
-    transfer = mitigated.places.lake.require("bias_transfer").sha256
-    epochs = {p: p.stat().st_mtime_ns for p in mitigated.places.home.glob("lake/training/*/*")}
+    transfer = mitigated.workspace.lake.require("bias_transfer").sha256
+    epochs = {p: p.stat().st_mtime_ns for p in mitigated.workspace.home.glob("lake/training/*/*")}
     assert len(epochs) >= 4, "two trainings, each with data and manifest"
     code, output = mitigated.run("audit")
     assert code == 0, output
     assert mitigated.table_sha256() == before
-    assert mitigated.places.lake.require("bias_transfer").sha256 == transfer
-    assert {p: p.stat().st_mtime_ns for p in mitigated.places.home.glob("lake/training/*/*")} == epochs
+    assert mitigated.workspace.lake.require("bias_transfer").sha256 == transfer
+    assert {p: p.stat().st_mtime_ns for p in mitigated.workspace.home.glob("lake/training/*/*")} == epochs
 
 
 @pytest.mark.parametrize("name", ["ala", "array"])
@@ -182,8 +182,8 @@ def test_an_export_runs_without_plumbline(mitigated, tmp_path, name):
     assert code == 0, output
     readme = (tmp_path / name / "README.md").read_text()
     assert MODEL in readme and DATASET in readme
-    root = mitigated.places.dataset_root(DATASET)
-    image = root / mitigated.places.lake.read_table("records", partition=DATASET)["path"][0]
+    root = mitigated.workspace.dataset_root(DATASET)
+    image = root / mitigated.workspace.lake.read_table("records", partition=DATASET)["path"][0]
     # Only here: this machine's torchvision may lack the operators that its import asks for.
     operators = (PROJECT / "plumbline/checkpoints/loading.py").read_text()
     call = "import runpy, sys\nrunpy.run_path(sys.argv.pop(1), run_name='__main__')\n"
@@ -205,13 +205,13 @@ def test_an_export_of_what_was_not_tried_is_refused(mitigated, tmp_path):
 
 def test_a_dataset_without_a_training_split_leaves_out_what_must_be_trained(mitigated):
     home = mitigated
-    details = home.places.lake.require("bias_transfer").details
+    details = home.workspace.lake.require("bias_transfer").details
     left_out = dict(row["reason"].split(": ", 1) for row in details["absent"] if row["dataset"] == "pata")
     for name in ("array", "neutral"):
         assert "no rows to train on" in left_out[f"{name} was not tried"]
     assert "says who is pictured" in left_out["ala of communion was not tried"]
-    assert "neutral was not tried" in home.places.report.read_text("utf-8")
-    tried = home.places.lake.read_table("bias_transfer").filter(dataset="pata")
+    assert "neutral was not tried" in home.workspace.report.read_text("utf-8")
+    tried = home.workspace.lake.read_table("bias_transfer").filter(dataset="pata")
     assert set(tried["condition"]) == {"projection"}
 
 
@@ -227,15 +227,15 @@ def test_what_cannot_be_tried_is_refused(tmp_path, model, suites, mitigation, sa
     home = make_home(
         tmp_path, **HOME | {"encoders": {MODEL: AUDIT["encoders"][MODEL], "owl": OWL}, "audit": [entry]}
     )
-    family = FAMILIES[home.places.checkpoint(model).family]
+    family = FAMILIES[home.workspace.checkpoint(model).family]
     with pytest.raises(ConfigError, match=said):
-        require_mitigations(home.places, DATASET, model, family=family)
+        require_mitigations(home.workspace, DATASET, model, family=family)
 
 
 @pytest.mark.slow
 def test_a_named_mitigation_that_cannot_be_trained_fails_and_says_why(mitigated):
-    content = yaml.safe_load(mitigated.places.audit_path.read_text())
+    content = yaml.safe_load(mitigated.workspace.audit_path.read_text())
     content["audit"][1]["mitigations"] = ["neutral"]
-    mitigated.places.audit_path.write_text(yaml.safe_dump(content))
+    mitigated.workspace.audit_path.write_text(yaml.safe_dump(content))
     code, output = mitigated.run("audit")
     assert code == 1 and "no rows to train on" in output, output

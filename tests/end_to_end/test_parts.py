@@ -9,7 +9,7 @@ from homes import AUDIT, make_home
 
 from assets.tracked_numbers import headline_metrics
 from plumbline.metrics.registry import METRICS
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 MODEL = "small-control-3k"
 UTKFACE = {"reader": "utkface", "root": "planted:utkface"}
@@ -41,9 +41,9 @@ def test_an_audit_of_some_suites_has_a_report(tmp_path, suites, metrics):
     home = home_of(tmp_path / "home", audit=[{"suites": suites}])
     code, output = home.run("audit")
     assert code == 0, output
-    table = home.places.lake.read_table("metric_table")
+    table = home.workspace.lake.read_table("metric_table")
     assert metrics <= set(table["metric"]) <= {*METRICS, "macro_accuracy_gain"}
-    assert home.places.report.is_file()
+    assert home.workspace.report.is_file()
 
 
 def test_what_changed_since_is_no_longer_current(tmp_path):
@@ -63,15 +63,15 @@ def test_what_changed_since_is_no_longer_current(tmp_path):
     assert code == 0 and "0 of 1 cells are current" in output
     assert "out of date: checkpoint, labeller changed" in output
 
-    content = yaml.safe_load(home.places.audit_path.read_text())
+    content = yaml.safe_load(home.workspace.audit_path.read_text())
     content["datasets"]["utkface"]["balance"] = {"race": [0.5, 0.6]}
-    home.places.audit_path.write_text(yaml.safe_dump(content))
+    home.workspace.audit_path.write_text(yaml.safe_dump(content))
     assert "refused, since checks have not passed" in home.run("status")[1]
 
 
 def test_every_headline_number_has_a_key_of_its_own(audited):
     home, _, _ = audited
-    lake, partition = home.places.lake, "fairface|small-bazaar-3k"
+    lake, partition = home.workspace.lake, "fairface|small-bazaar-3k"
     names = ("outcome_metrics", "trident_metrics", "mitigated_metrics")
     frame = pl.concat([lake.read_table(name, partition=partition) for name in names])
     headlines = headline_metrics(frame)

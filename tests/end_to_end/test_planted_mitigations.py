@@ -18,8 +18,8 @@ from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
 from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
 from plumbline.mitigations.text_mitigations import Workplace
 from plumbline.mitigations.training_rows import is_training_row, training_rows
+from resources.checkout import PROJECT
 from resources.encoders import EncoderPool
-from resources.places import PROJECT
 
 pytestmark = pytest.mark.slow
 
@@ -37,11 +37,11 @@ FITTED = {
 @pytest.fixture(scope="module")
 def world(audited, one_thread):
     """Return the planted FairFace through one checkpoint: cell, images, encoder."""
-    places = audited[0].places
-    stored = StoredCell.find(places, "fairface", MODEL)
-    made = places.lake.require("image_embeddings", partition=stored.partition)
-    images = read_embedded([(s["key"], s["sha256"]) for s in made.details["shards"]], places.shards)
-    return stored.read(), images, EncoderPool(places).get(MODEL)
+    workspace = audited[0].workspace
+    stored = StoredCell.find(workspace, "fairface", MODEL)
+    made = workspace.lake.require("image_embeddings", partition=stored.partition)
+    images = read_embedded([(s["key"], s["sha256"]) for s in made.details["shards"]], workspace.shards)
+    return stored.read(), images, EncoderPool(workspace).get(MODEL)
 
 
 @pytest.fixture(scope="module")

@@ -29,25 +29,27 @@ def tried(tmp_path_factory):
         },
         encoders={MODEL: {"address": f"local-dir:plumbline/world/checkpoints/{MODEL}"}},
     )
-    places = home.places
-    definitions = build_definitions(places)
+    workspace = home.workspace
+    definitions = build_definitions(workspace)
     with dg.DagsterInstance.ephemeral() as instance:
-        register_partitions(instance, places)
-        report_sources(instance, places)
+        register_partitions(instance, workspace)
+        report_sources(instance, workspace)
         before = dg.evaluate_automation_conditions(definitions, instance)
         run_job(definitions, instance, "encoders", MODEL)
         reasons = {name: run_job(definitions, instance, "datasets", name)[1] for name in ("lopsided", "even")}
-        yield definitions, instance, before.cursor, reasons, places
+        yield definitions, instance, before.cursor, reasons, workspace
 
 
 def test_the_blocking_check_stops_what_is_downstream_in_its_own_run(tried):
-    _, instance, _, reasons, places = tried
+    _, instance, _, reasons, workspace = tried
     assert reasons["even"] is None
     assert "label_balance failed" in reasons["lopsided"]
-    assert failed_checks(instance, places, "even", of=("records", "extended_records")) == []
-    assert failed_checks(instance, places, "lopsided", of=("records",)) == ["records.label_balance (failed)"]
+    assert failed_checks(instance, workspace, "even", of=("records", "extended_records")) == []
+    assert failed_checks(instance, workspace, "lopsided", of=("records",)) == [
+        "records.label_balance (failed)"
+    ]
     assert "extended_records.label_error (not run)" in failed_checks(
-        instance, places, "lopsided", of=("extended_records",)
+        instance, workspace, "lopsided", of=("extended_records",)
     )
 
 
@@ -67,20 +69,20 @@ def test_a_cell_run_started_by_hand_is_refused_with_the_reason(tried):
 
 
 def test_a_verdict_on_older_records_opens_nothing(tried):
-    _, instance, _, _, places = tried
-    assert failed_checks(instance, places, "even", of=("records",)) == []
+    _, instance, _, _, workspace = tried
+    assert failed_checks(instance, workspace, "even", of=("records",)) == []
     newer = dg.AssetMaterialization("records", partition="even")
     instance.report_runless_asset_event(newer)
-    refused = failed_checks(instance, places, "even", of=("records",))
+    refused = failed_checks(instance, workspace, "even", of=("records",))
     assert len(refused) == 4 and all("not run on the newest materialisation" in reason for reason in refused)
 
 
 def test_a_verdict_on_other_ranges_opens_nothing(tried):
-    _, instance, _, _, places = tried
-    before = failed_checks(instance, places, "even", of=("extended_records",))
+    _, instance, _, _, workspace = tried
+    before = failed_checks(instance, workspace, "even", of=("extended_records",))
     assert before == []
-    text = places.audit_path.read_text()
-    places.audit_path.write_text(text.replace("- 0.1\n", "- 0.11\n", 1))
-    after = failed_checks(instance, places, "even", of=("extended_records",))
-    places.audit_path.write_text(text)
+    text = workspace.audit_path.read_text()
+    workspace.audit_path.write_text(text.replace("- 0.1\n", "- 0.11\n", 1))
+    after = failed_checks(instance, workspace, "even", of=("extended_records",))
+    workspace.audit_path.write_text(text)
     assert after and all("ranges that the audit file declares now" in reason for reason in after)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from resources.checkout import PROJECT
+
 _RUNNING = re.compile(r"Uvicorn running on http://127\.0\.0\.1:(\d+)")
 
 # Two things that a machine with a GPU has and this one may not: torchvision's image extension, which a CPU-only torch
@@ -47,7 +49,7 @@ def serving_checkpoint(folder: Path) -> Iterator[str]:
         stderr=subprocess.STDOUT,
         text=True,
         env=environment,
-        cwd=Path(__file__).parents[2],
+        cwd=PROJECT,
     )
     assert process.stdout is not None
     said = []

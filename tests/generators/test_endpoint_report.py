@@ -10,7 +10,7 @@ from plumbline.generators.endpoint import EndpointReport, ask_what_it_is
 from resources.asking_endpoints import ask_endpoints
 from resources.endpoints import changed_endpoint, keep_report
 from resources.lvlms import backend_identity
-from resources.places import Places
+from resources.workspace import Workspace
 
 ENTRY = {"id": MODEL, "object": "model", "created": 1, "owned_by": "vllm", "root": "/models/first"}
 
@@ -59,7 +59,7 @@ def test_only_what_was_never_seen_is_a_change(tmp_path):
 
 
 @pytest.fixture
-def places(tmp_path):
+def workspace(tmp_path):
     """Return a function from an address and settings to a home with one endpoint."""
 
     def build(url, **more):
@@ -70,15 +70,15 @@ def places(tmp_path):
             "lvlms": {"served": {"endpoint": {"urls": [url], "model": MODEL, **more}}},
         }
         (tmp_path / "audit.yaml").write_text(yaml.safe_dump(audit))
-        return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path)
+        return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path)
 
     return build
 
 
-def test_a_change_is_another_version_and_asks_everything_anew(places, caplog):
+def test_a_change_is_another_version_and_asks_everything_anew(workspace, caplog):
     fingerprint = ["fp_1"]
     with serving(lambda sent: completion("Hi", system_fingerprint=fingerprint[0])) as server:
-        home = places(server.url)
+        home = workspace(server.url)
 
         def looked_at():
             ask_endpoints(home, ["served"])
@@ -94,8 +94,8 @@ def test_a_change_is_another_version_and_asks_everything_anew(places, caplog):
         assert "served did not say what it is" in caplog.text
 
 
-def test_one_that_is_not_followed_is_never_asked(places):
+def test_one_that_is_not_followed_is_never_asked(workspace):
     with serving(lambda sent: completion("Hi")) as server:
-        home = places(server.url, follow=False)
+        home = workspace(server.url, follow=False)
         ask_endpoints(home, ["served"])
         assert not server.sent

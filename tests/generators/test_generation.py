@@ -23,6 +23,7 @@ from plumbline.generators import generation
 from plumbline.generators.backend import Answer, Asked, Decoding, Question, Subject, row_key
 from plumbline.generators.folders import generator_files, load_backend
 from plumbline.generators.generation import ANSWER_SCHEMA, GenerationStore, generate
+from resources.checkout import PROJECT
 
 DECODING = Decoding(max_new_tokens=12)
 
@@ -262,7 +263,7 @@ def killed_at(row, folder):
     code = (
         f"from test_generation import *; generate_and_die(__import__('pathlib').Path({str(folder)!r}), {row})"
     )
-    paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
+    paths = os.pathsep.join([str(Path(__file__).parent), str(PROJECT)])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     return subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode
 

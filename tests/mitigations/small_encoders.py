@@ -6,8 +6,9 @@ import numpy as np
 
 from plumbline.checkpoints.device import Placement
 from plumbline.encoders.folders import checkpoint_files, load_encoder
+from resources.checkout import PROJECT
 
-BAZAAR = Path(__file__).parents[2] / "plumbline/world/checkpoints/small-bazaar-3k"
+BAZAAR = PROJECT / "plumbline/world/checkpoints/small-bazaar-3k"
 
 
 def load(folder):

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from small_encoders import BAZAAR, load
 
-from plumbline import __version__
 from plumbline.errors import ConfigError, MetricError
 from plumbline.mitigations import LogitAdjustment, apply_logit_adjustment, fit_logit_adjustment
 from plumbline.mitigations.bias_prompts import BiasPromptsSettings, apply_bias_prompts, fit_bias_prompts
@@ -24,8 +22,8 @@ from plumbline.mitigations.prompt_array import apply_prompt_array
 from plumbline.mitigations.saner import apply_saner, specific_pattern
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.statistics.seeds import generator
+from plumbline.version import __version__
 
-ROOT = Path(__file__).parents[2]
 FAMILIES = ("open_clip", "clip")
 TEXTS = ["a photo of a thief", "a photo of a hero", "a photo of a female doctor"]
 CLASSES, PROBES = ("a photo of a White", "a photo of a Black"), ("a photo of a thief", "a photo of a hero")

@@ -12,7 +12,7 @@ from dagster._core.events import AssetMaterializationPlannedData
 from assets.checks import BLOCKING_CHECKS
 from assets.partitions import answers_key, cell_key
 from orchestration.definitions import build_definitions
-from resources.places import Places
+from resources.workspace import Workspace
 
 AUDIT = {
     "labeller": "labels",
@@ -52,10 +52,10 @@ class LivingHome:
         (folder / "home").mkdir()
         self.path = folder / "audit.yaml"
         self.write({**AUDIT, **changes})
-        self.places = Places(audit_path=self.path, home=folder / "home")
+        self.workspace = Workspace(audit_path=self.path, home=folder / "home")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.definitions = build_definitions(self.places)
+            self.definitions = build_definitions(self.workspace)
         self.graph = self.definitions.resolve_asset_graph()
         # An audit of generative models alone labels nobody.
         datasets = [dg.AssetKey(name) for name in ("records", "extended_records", "quarantine")]
@@ -73,7 +73,7 @@ class LivingHome:
 
     def _audit(self) -> None:
         """Register what there is, partitions of another audit file too, and say that all of it has been made."""
-        audit = self.places.audit
+        audit = self.workspace.audit
         for name, keys in (
             ("dataset", [*audit.datasets, "of-another-file"]),
             ("encoder", [*audit.encoders, "of-another-file"]),
@@ -95,7 +95,7 @@ class LivingHome:
         assert self.tick() == {}
 
     def everything(self) -> dict[str, set[str | None]]:
-        audit = self.places.audit
+        audit = self.workspace.audit
         models = {model for model, _ in audit.designs}
         asked = {
             "dataset": {*(d for d, _ in audit.cells), *(d for _, d in audit.designs)},

@@ -17,7 +17,9 @@ LANGUAGE = {"max_toxicity", "words", "llm_twin", "tracked_answers"}
 @pytest.fixture(autouse=True)
 def known_slices(monkeypatch):
     """Let the dataset of the generative models have two slices: there is no lake to read them from."""
-    monkeypatch.setattr("orchestration.conditions.asked_slices", lambda places, model: dict.fromkeys(SLICES))
+    monkeypatch.setattr(
+        "orchestration.conditions.asked_slices", lambda workspace, model: dict.fromkeys(SLICES)
+    )
 
 
 @pytest.fixture
@@ -238,7 +240,7 @@ def test_what_is_observed_again_and_is_the_same_starts_nothing(home):
 def test_while_an_audit_runs_the_daemon_asks_for_nothing(home):
     from orchestration.instance import audit_lock
 
-    with audit_lock(home.places):
+    with audit_lock(home.workspace):
         home.observe("encoder_checkpoint", "old")
         assert home.tick() == {}
     assert joined(home.follow())["tracked_run"] == {"one|old", "two|old"}
@@ -248,7 +250,7 @@ def test_while_an_audit_runs_the_daemon_asks_for_nothing(home):
 def test_what_an_audit_has_done_itself_is_not_done_again(home):
     from orchestration.instance import audit_lock
 
-    with audit_lock(home.places):
+    with audit_lock(home.workspace):
         home.observe("encoder_checkpoint", "old")
         home.tick()
         home.make({"text_embeddings": {"old"}, "valence_geometry": {"old"}, "image_embeddings": {"one|old"}})

@@ -10,7 +10,7 @@ from orchestration.audit_commands import say_failed_deliveries, say_undelivered
 from orchestration.delivery import Delivery, deliver_what_is_left
 from orchestration.jobs import JOBS
 from plumbline.errors import StorageError
-from resources.places import Places
+from resources.workspace import Workspace
 
 ENTRIES = {
     "labeller": "mine",
@@ -27,23 +27,23 @@ ENTRIES = {
 
 
 @pytest.fixture
-def places(tmp_path):
+def workspace(tmp_path):
     (tmp_path / "audit.yaml").write_text(yaml.safe_dump(ENTRIES))
-    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+    return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
 
 
-def tracked(places, name, partition, run):
+def tracked(workspace, name, partition, run):
     table = pl.DataFrame({"mlflow_run": pl.Series([run], dtype=pl.String)})
-    places.lake.write_table(name, table, partition=partition)
+    workspace.lake.write_table(name, table, partition=partition)
 
 
-def definitions_of(places, asked, *, down):
+def definitions_of(workspace, asked, *, down):
     """The two assets, which say that they were asked and write what MLflow would have given them."""
 
     def deliver(context, name):
         asked.append((name, str(context.partition_key)))
         if down is None:
-            tracked(places, name, str(context.partition_key), "r1")
+            tracked(workspace, name, str(context.partition_key), "r1")
         state = "written" if down is None else f"not delivered: {down}"
         return dg.MaterializeResult(metadata={"tracking": state})
 
@@ -61,26 +61,26 @@ def definitions_of(places, asked, *, down):
 
 
 @pytest.mark.parametrize("down", [None, "OperationalError: database is locked"])
-def test_only_what_mlflow_has_not_got_is_sent(places, tmp_path, down):
-    tracked(places, "tracked_run", cell_key("one", "mine"), None)
-    tracked(places, "tracked_run", cell_key("two", "mine"), "r0")
-    tracked(places, "tracked_answers", "seer", None)
+def test_only_what_mlflow_has_not_got_is_sent(workspace, tmp_path, down):
+    tracked(workspace, "tracked_run", cell_key("one", "mine"), None)
+    tracked(workspace, "tracked_run", cell_key("two", "mine"), "r0")
+    tracked(workspace, "tracked_answers", "seer", None)
     asked: list = []
-    definitions = definitions_of(places, asked, down=down)
+    definitions = definitions_of(workspace, asked, down=down)
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         for name, keys in (("dataset", ["one", "two"]), ("encoder", ["mine"]), ("lvlm", ["seer"])):
             instance.add_dynamic_partitions(name, keys)
-        found = deliver_what_is_left(definitions, instance, places)
+        found = deliver_what_is_left(definitions, instance, workspace)
         assert asked == [("tracked_run", "one|mine"), ("tracked_answers", "seer")]
         if down is None:
             assert found == Delivery(delivered=["one|mine", "seer"])
-            assert deliver_what_is_left(definitions, instance, places) == Delivery()
+            assert deliver_what_is_left(definitions, instance, workspace) == Delivery()
         else:
             assert found == Delivery(refused=dict.fromkeys(["one|mine", "seer"], f"not delivered: {down}"))
 
 
-def test_a_step_that_fails_before_it_sends_anything_is_not_mlflows_fault(places, tmp_path):
-    tracked(places, "tracked_answers", "seer", None)
+def test_a_step_that_fails_before_it_sends_anything_is_not_mlflows_fault(workspace, tmp_path):
+    tracked(workspace, "tracked_answers", "seer", None)
 
     @dg.asset(partitions_def=LVLMS)
     def tracked_answers():
@@ -89,7 +89,7 @@ def test_a_step_that_fails_before_it_sends_anything_is_not_mlflows_fault(places,
     definitions = dg.Definitions([tracked_answers], jobs=[JOBS["deliver_model"]])
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         instance.add_dynamic_partitions("lvlm", ["seer"])
-        found = deliver_what_is_left(definitions, instance, places)
+        found = deliver_what_is_left(definitions, instance, workspace)
     assert found == Delivery(failed={"seer": "the metrics of this model were computed on other answers"})
 
 
@@ -101,6 +101,6 @@ def test_what_is_said_of_a_delivery_names_who_is_at_fault(capsys):
     assert "1 cell(s) could not be sent to MLflow" in said and "MLflow could not be written" not in said
 
 
-def test_a_home_without_cells_has_nothing_to_send(places, tmp_path):
+def test_a_home_without_cells_has_nothing_to_send(workspace, tmp_path):
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
-        assert deliver_what_is_left(dg.Definitions(), instance, places) == Delivery()
+        assert deliver_what_is_left(dg.Definitions(), instance, workspace) == Delivery()

@@ -9,14 +9,14 @@ import pytest
 from orchestration import disk_errors
 from orchestration.disk_errors import disk_errors_named
 from plumbline.errors import ConfigError, StorageError
-from resources.places import Places
+from resources.workspace import Workspace
 
 ROOM = namedtuple("Room", "free")
 
 
 @pytest.fixture
-def places(tmp_path):
-    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+def workspace(tmp_path):
+    return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
 
 
 def of_sqlite(code: int, name: str) -> sqlite3.OperationalError:
@@ -25,8 +25,8 @@ def of_sqlite(code: int, name: str) -> sqlite3.OperationalError:
     return error
 
 
-def named(places, error: BaseException) -> StorageError:
-    with pytest.raises(StorageError) as said, disk_errors_named(places):
+def named(workspace, error: BaseException) -> StorageError:
+    with pytest.raises(StorageError) as said, disk_errors_named(workspace):
         try:
             raise error
         except type(error) as cause:
@@ -45,16 +45,16 @@ def named(places, error: BaseException) -> StorageError:
         (of_sqlite(sqlite3.SQLITE_IOERR_SHMSIZE, "SQLITE_IOERR_SHMSIZE"), 4096),
     ],
 )
-def test_a_disk_that_is_full_is_called_so(places, monkeypatch, error, free):
+def test_a_disk_that_is_full_is_called_so(workspace, monkeypatch, error, free):
     monkeypatch.setattr(disk_errors.shutil, "disk_usage", lambda _: ROOM(free))
-    said = str(named(places, error))
-    assert "the disk is full" in said and "free some space" in said and str(places.home) in said
+    said = str(named(workspace, error))
+    assert "the disk is full" in said and "free some space" in said and str(workspace.home) in said
 
 
 @pytest.mark.parametrize("name", ["SQLITE_IOERR_READ", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_LOCK"])
-def test_another_failure_of_a_database_is_not_called_a_full_disk(places, monkeypatch, name):
+def test_another_failure_of_a_database_is_not_called_a_full_disk(workspace, monkeypatch, name):
     monkeypatch.setattr(disk_errors.shutil, "disk_usage", lambda _: ROOM(1 << 30))
-    said = str(named(places, of_sqlite(getattr(sqlite3, name), name)))
+    said = str(named(workspace, of_sqlite(getattr(sqlite3, name), name)))
     assert "disk is full" not in said and "free some space" not in said
     assert "could not be read or written" in said and name in said and "what is finished is kept" in said
 
@@ -69,14 +69,14 @@ def test_another_failure_of_a_database_is_not_called_a_full_disk(places, monkeyp
         ConfigError("the audit file asks for nothing"),
     ],
 )
-def test_what_is_no_matter_of_the_disk_is_left_as_it_is(places, error):
-    with pytest.raises(type(error)) as said, disk_errors_named(places):
+def test_what_is_no_matter_of_the_disk_is_left_as_it_is(workspace, error):
+    with pytest.raises(type(error)) as said, disk_errors_named(workspace):
         raise error
     assert said.value is error
 
 
-def test_the_room_of_a_home_that_is_not_there_yet_is_that_of_its_disk(places, monkeypatch):
+def test_the_room_of_a_home_that_is_not_there_yet_is_that_of_its_disk(workspace, monkeypatch):
     asked = []
     monkeypatch.setattr(disk_errors.shutil, "disk_usage", lambda path: asked.append(path) or ROOM(0))
-    named(places, of_sqlite(sqlite3.SQLITE_IOERR_WRITE, "SQLITE_IOERR_WRITE"))
-    assert asked == [places.home.parent]
+    named(workspace, of_sqlite(sqlite3.SQLITE_IOERR_WRITE, "SQLITE_IOERR_WRITE"))
+    assert asked == [workspace.home.parent]

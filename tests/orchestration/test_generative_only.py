@@ -12,7 +12,7 @@ from orchestration.audit_commands import asked_of, conclude
 from orchestration.audit_run import Outcome
 from orchestration.status import print_status
 from plumbline.catalog.schema import metric_frame
-from resources.places import Places
+from resources.workspace import Workspace
 
 ENTRIES = {
     "datasets": {"people": {"reader": "socialcounterfactuals", "root": "nowhere/at/all"}},
@@ -27,32 +27,32 @@ ROW = {
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch):
+def workspace(tmp_path, monkeypatch):
     for name in ("PLUMBLINE_HOME", "PLUMBLINE_AUDIT", "DAGSTER_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr(terminal.console, "width", 200)
     (tmp_path / "audit.yaml").write_text(yaml.safe_dump(ENTRIES))
-    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "PLUMBLINE_HOME")
+    return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "PLUMBLINE_HOME")
 
 
-def test_the_end_of_an_audit_tells_of_answers_alone(places, capsys):
+def test_the_end_of_an_audit_tells_of_answers_alone(workspace, capsys):
     worst = {"group": "Black_woman", "value": 0.9, "ci_low": 0.8, "ci_high": 0.95, "p": 0.001, "q": 0.001}
     least = {"group": "White_man", "value": 0.1, "ci_low": 0.05, "ci_high": 0.2, "p": 0.001, "q": 0.001}
-    places.lake.write_table("metric_table", metric_frame([ROW | worst, ROW | least]))
-    conclude(places, Outcome(generated=1234), seconds=7)
+    workspace.lake.write_table("metric_table", metric_frame([ROW | worst, ROW | least]))
+    conclude(workspace, Outcome(generated=1234), seconds=7)
     told = capsys.readouterr().out
     assert "1,234 answers generated, 7 s" in told and "forward passes" not in told
     assert "Findings, the strongest" in told and "interval" in told and "probes" not in told
 
 
-def test_the_beginning_names_no_encoders(places):
-    assert asked_of(places.audit) == "generative models: 1"
+def test_the_beginning_names_no_encoders(workspace):
+    assert asked_of(workspace.audit) == "generative models: 1"
 
 
-def test_status_counts_no_cells(places, tmp_path):
+def test_status_counts_no_cells(workspace, tmp_path):
     said = Console(file=io.StringIO(), width=200)
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
-        print_status(places, instance, console=said)
+        print_status(workspace, instance, console=said)
     told = said.file.getvalue()
     assert "0 of 1 generative models have numbers" in told and "cells are current" not in told

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from orchestration.definitions import build_definitions
-from resources.places import Places
+from resources.workspace import Workspace
 
 GRAPH = Path(__file__).parent / "graph.txt"
 
@@ -16,7 +16,7 @@ GRAPH = Path(__file__).parent / "graph.txt"
 def definitions():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return build_definitions(Places.from_environment())
+        return build_definitions(Workspace.from_environment())
 
 
 def drawn(definitions):

@@ -6,7 +6,8 @@ import pytest
 
 from orchestration.instance import AuditAlreadyRunning, audit_is_running, audit_lock, opened
 from plumbline.errors import StorageError
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
@@ -19,22 +20,22 @@ def _environment(monkeypatch):
 @pytest.mark.parametrize("room", ["nr_inodes=1", "size=4k", "size=200k"], ids=["files", "nothing", "little"])
 def test_a_disk_that_is_full_before_anything_starts_is_named(small_disk, room):
     disk, remount = small_disk
-    places = Places(audit_path=PROJECT / "audit.yaml", home=disk / "home")
+    workspace = Workspace(audit_path=PROJECT / "audit.yaml", home=disk / "home")
     assert remount(room)
-    with pytest.raises(StorageError) as said, opened(places):
+    with pytest.raises(StorageError) as said, opened(workspace):
         pass
-    assert str(said.value).startswith("the disk is full") and str(places.home) in str(said.value)
+    assert str(said.value).startswith("the disk is full") and str(workspace.home) in str(said.value)
     assert "free some space" in str(said.value)
     # What was half made there is no hindrance.
     assert remount("size=20m", "nr_inodes=1000")
-    with opened(places) as instance:
+    with opened(workspace) as instance:
         instance.add_dynamic_partitions("dataset", ["one"])
         assert instance.get_dynamic_partitions("dataset") == ["one"]
 
 
 @pytest.fixture
 def home(tmp_path):
-    return Places(audit_path=PROJECT / "audit.yaml", home=tmp_path)
+    return Workspace(audit_path=PROJECT / "audit.yaml", home=tmp_path)
 
 
 def test_one_who_only_asks_whether_an_audit_runs_stops_none(home, monkeypatch):

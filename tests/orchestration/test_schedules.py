@@ -11,19 +11,20 @@ from dagster._utils.schedules import is_valid_cron_string, schedule_execution_ti
 
 from orchestration import schedules
 from orchestration.definitions import build_definitions
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 
 @pytest.fixture
-def places(tmp_path):
-    return Places(audit_path=tmp_path / "mine.yaml", home=tmp_path / "home")
+def workspace(tmp_path):
+    return Workspace(audit_path=tmp_path / "mine.yaml", home=tmp_path / "home")
 
 
 @pytest.fixture(scope="module")
 def schedule():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return build_definitions(Places.from_environment()).resolve_schedule_def("weekly_audit")
+        return build_definitions(Workspace.from_environment()).resolve_schedule_def("weekly_audit")
 
 
 def test_it_is_off_until_someone_switches_it_on(schedule):
@@ -38,7 +39,7 @@ def test_it_is_due_each_sunday_at_three(schedule):
     assert due == ["Sunday 2026-11-22 03:00", "Sunday 2026-11-29 03:00"]
 
 
-def test_it_asks_for_one_run_of_everything(schedule, places, monkeypatch):
+def test_it_asks_for_one_run_of_everything(schedule, workspace, monkeypatch):
     context = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 11, 22, 3, tzinfo=UTC))
     [request] = schedule.evaluate_tick(context).run_requests
     assert schedule.job_name == "full_audit" and not request.asset_selection and not request.partition_key
@@ -50,14 +51,14 @@ def test_it_asks_for_one_run_of_everything(schedule, places, monkeypatch):
         return subprocess.CompletedProcess(command, 0, stdout="Report: here")
 
     monkeypatch.setattr(schedules.subprocess, "run", run)
-    assert schedules.full_audit.execute_in_process(resources={"places": places}).success
-    command = [sys.executable, "-m", "orchestration", "audit", "--config", str(places.audit_path)]
+    assert schedules.full_audit.execute_in_process(resources={"workspace": workspace}).success
+    command = [sys.executable, "-m", "orchestration", "audit", "--config", str(workspace.audit_path)]
     assert asked == [(command, PROJECT)]
 
 
-def test_an_audit_that_fails_fails_the_run_with_what_it_said(places):
-    places.audit_path.write_text("labellr: x\n")
-    result = schedules.full_audit.execute_in_process(resources={"places": places}, raise_on_error=False)
+def test_an_audit_that_fails_fails_the_run_with_what_it_said(workspace):
+    workspace.audit_path.write_text("labellr: x\n")
+    result = schedules.full_audit.execute_in_process(resources={"workspace": workspace}, raise_on_error=False)
     [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     said = failure.user_failure_data.description
     assert "the audit ended with code 2" in said and "labellr" in said and "mine.yaml" in said

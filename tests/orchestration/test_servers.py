@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from orchestration import servers
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 _SERVES = """
 import socket, sys, time
@@ -39,12 +40,12 @@ if not tried.exists():
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch):
+def workspace(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     for name in ("DAGSTER_HOME", "PLUMBLINE_HOME", "PLUMBLINE_AUDIT"):
         monkeypatch.setenv(name, "")
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield Places(audit_path=PROJECT / "audit.yaml", home=tmp_path)
+    yield Workspace(audit_path=PROJECT / "audit.yaml", home=tmp_path)
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -55,8 +56,8 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def test_both_servers_start_though_the_store_is_locked(places, monkeypatch):
-    dagster_port, mlflow_port, tried = free_port(), free_port(), places.home / "tried"
+def test_both_servers_start_though_the_store_is_locked(workspace, monkeypatch):
+    dagster_port, mlflow_port, tried = free_port(), free_port(), workspace.home / "tried"
     commands = {
         "_dagster": [sys.executable, "-c", _DAGSTER, str(dagster_port), str(mlflow_port)],
         "_mlflow": [sys.executable, "-c", _MLFLOW, str(mlflow_port), str(tried)],
@@ -67,9 +68,9 @@ def test_both_servers_start_though_the_store_is_locked(places, monkeypatch):
     # As SQLAlchemy opens it; its own is 5 s.
     monkeypatch.setattr(sqlite3.dbapi2, "connect", partial(sqlite3.connect, timeout=0.1))
     said = Console(file=io.StringIO(), width=80)
-    with contextlib.closing(sqlite3.connect(places.home / "mlflow.db", isolation_level=None)) as other:
+    with contextlib.closing(sqlite3.connect(workspace.home / "mlflow.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        code = servers.serve(places, dagster_port=dagster_port, mlflow_port=mlflow_port, console=said)
+        code = servers.serve(workspace, dagster_port=dagster_port, mlflow_port=mlflow_port, console=said)
     lines = said.file.getvalue().splitlines()
     assert code == 1 and lines[-1].startswith("Dagster ended with code 0")
     [locked] = [line for line in lines if "locked" in line]
@@ -82,7 +83,7 @@ def test_both_servers_start_though_the_store_is_locked(places, monkeypatch):
     assert tried.exists()
 
 
-def test_a_server_that_ends_by_itself_ends_the_other(places, monkeypatch):
+def test_a_server_that_ends_by_itself_ends_the_other(workspace, monkeypatch):
     ports = {"dagster_port": free_port(), "mlflow_port": free_port()}
     monkeypatch.setattr(
         servers, "_dagster", lambda _: [sys.executable, "-c", _SERVES, str(ports["dagster_port"])]
@@ -90,6 +91,6 @@ def test_a_server_that_ends_by_itself_ends_the_other(places, monkeypatch):
     monkeypatch.setattr(servers, "_mlflow", lambda *_: [sys.executable, "-c", "raise SystemExit(3)"])
     monkeypatch.setattr(servers, "_mlflow_page", lambda *_: ("http://here", None))
     said = Console(file=io.StringIO(), width=80)
-    assert servers.serve(places, **ports, console=said) == 1
+    assert servers.serve(workspace, **ports, console=said) == 1
     assert "MLflow ended with code 3" in said.file.getvalue()
     assert servers._answers(ports["dagster_port"]) is False

@@ -7,18 +7,19 @@ import dagster as dg
 import pytest
 import yaml
 
+from orchestration.fingerprints import folder_fingerprint, source_fingerprints
 from orchestration.observing import watch_sources
-from orchestration.stamps import folder_stamp, source_stamps
 from orchestration.watched_folder import find_checkpoints, watch_folder
 from plumbline.errors import ConfigError
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 TINY = PROJECT / "plumbline" / "world" / "checkpoints"
 WEIGHTS = "open_clip_model.safetensors"
 
 
 @pytest.fixture
-def places(tmp_path):
+def workspace(tmp_path):
     """Return a home whose audit file watches a folder."""
     (tmp_path / "dropped").mkdir()
     (tmp_path / "home").mkdir()
@@ -42,7 +43,7 @@ def places(tmp_path):
     }
     path = tmp_path / "audit.yaml"
     path.write_text(yaml.safe_dump(audit))
-    return Places(audit_path=path, home=tmp_path / "home")
+    return Workspace(audit_path=path, home=tmp_path / "home")
 
 
 @pytest.fixture
@@ -51,14 +52,16 @@ def instance(tmp_path):
         yield found
 
 
-def drop(places, name, *, like="small-atlas-3k"):
-    folder = places.home.parent / "dropped" / name
+def drop(workspace, name, *, like="small-atlas-3k"):
+    folder = workspace.home.parent / "dropped" / name
     shutil.copytree(TINY / like, folder)
     return folder
 
 
-def look(sensor, places, instance, *, cursor=None):
-    with dg.build_sensor_context(instance=instance, cursor=cursor, resources={"places": places}) as context:
+def look(sensor, workspace, instance, *, cursor=None):
+    with dg.build_sensor_context(
+        instance=instance, cursor=cursor, resources={"workspace": workspace}
+    ) as context:
         return sensor(context)
 
 
@@ -69,29 +72,29 @@ def added(result):
     }
 
 
-def test_a_dropped_checkpoint_is_audited_like_the_one_that_is_named(places, instance):
-    folder = drop(places, "fresh-7")
-    result = look(watch_folder, places, instance)
+def test_a_dropped_checkpoint_is_audited_like_the_one_that_is_named(workspace, instance):
+    folder = drop(workspace, "fresh-7")
+    result = look(watch_folder, workspace, instance)
     assert result.skip_reason.skip_message == "fresh-7 is audited now"
     assert "fresh-7" in added(result)["encoder"]
-    audit = places.audit
+    audit = workspace.audit
     assert audit.cells["one", "fresh-7"] == audit.cells["one", "known"] == ("crime", "perception")
     assert audit.cells["people", "fresh-7"] == ("crime",)
-    assert places.checkpoint("fresh-7").folder == folder
+    assert workspace.checkpoint("fresh-7").folder == folder
     assert audit.encoders["fresh-7"].factors == {}, "they are facts of the other one"
-    assert "1 checkpoint(s), all known" in look(watch_folder, places, instance).skip_reason.skip_message
+    assert "1 checkpoint(s), all known" in look(watch_folder, workspace, instance).skip_reason.skip_message
 
 
-def test_a_checkpoint_that_is_still_being_copied_waits(places, instance):
-    folder = drop(places, "fresh")
+def test_a_checkpoint_that_is_still_being_copied_waits(workspace, instance):
+    folder = drop(workspace, "fresh")
     whole = (folder / WEIGHTS).read_bytes()
     for part in (whole[:4], whole[:500], whole[:-1]):
         (folder / WEIGHTS).write_bytes(part)
-        result = look(watch_folder, places, instance)
+        result = look(watch_folder, workspace, instance)
         assert "fresh is not audited: the weights are not complete" in result.skip_reason.skip_message
-        assert "fresh" not in places.audit.encoders
+        assert "fresh" not in workspace.audit.encoders
     (folder / WEIGHTS).write_bytes(whole)
-    assert look(watch_folder, places, instance).skip_reason.skip_message == "fresh is audited now"
+    assert look(watch_folder, workspace, instance).skip_reason.skip_message == "fresh is audited now"
 
 
 @pytest.mark.parametrize(
@@ -103,19 +106,21 @@ def test_a_checkpoint_that_is_still_being_copied_waits(places, instance):
         ("pairs", "bridgetower-bazaar-3k", "perception"),
     ],
 )
-def test_what_cannot_be_audited_is_said_with_the_reason(places, instance, name, like, why):
-    drop(places, name, like=like)
-    result = look(watch_folder, places, instance)
+def test_what_cannot_be_audited_is_said_with_the_reason(workspace, instance, name, like, why):
+    drop(workspace, name, like=like)
+    result = look(watch_folder, workspace, instance)
     assert result.skip_reason.skip_message.startswith(f"{name} is not audited: ")
     assert why in result.skip_reason.skip_message
-    assert set(places.audit.encoders) == {"known", "mine"}
+    assert set(workspace.audit.encoders) == {"known", "mine"}
 
 
-def test_a_folder_that_is_not_there_is_said_by_the_sensor_and_refused_by_an_audit(places, instance):
-    (places.home.parent / "dropped").rmdir()
-    assert "the watched folder is not there" in look(watch_folder, places, instance).skip_reason.skip_message
+def test_a_folder_that_is_not_there_is_said_by_the_sensor_and_refused_by_an_audit(workspace, instance):
+    (workspace.home.parent / "dropped").rmdir()
+    assert (
+        "the watched folder is not there" in look(watch_folder, workspace, instance).skip_reason.skip_message
+    )
     with pytest.raises(ConfigError, match="the watched folder is not there"):
-        find_checkpoints(places)
+        find_checkpoints(workspace)
 
 
 @pytest.mark.parametrize(
@@ -126,80 +131,83 @@ def test_a_folder_that_is_not_there_is_said_by_the_sensor_and_refused_by_an_audi
         ({"folder": "x", "like": "known", "every": 3}, r"key watch\.every\n"),
     ],
 )
-def test_a_mistake_in_the_audit_file_is_said_with_its_key(places, watch, said):
-    audit = yaml.safe_load(places.audit_path.read_text())
-    places.audit_path.write_text(yaml.safe_dump(audit | {"watch": watch}))
+def test_a_mistake_in_the_audit_file_is_said_with_its_key(workspace, watch, said):
+    audit = yaml.safe_load(workspace.audit_path.read_text())
+    workspace.audit_path.write_text(yaml.safe_dump(audit | {"watch": watch}))
     with pytest.raises(ConfigError, match=said):
-        places.audit  # noqa: B018
+        workspace.audit  # noqa: B018
 
 
-def test_a_checkpoint_that_is_taken_away_is_no_longer_audited(places):
-    folder = drop(places, "fresh")
-    find_checkpoints(places)
-    assert "fresh" in places.audit.encoders
+def test_a_checkpoint_that_is_taken_away_is_no_longer_audited(workspace):
+    folder = drop(workspace, "fresh")
+    find_checkpoints(workspace)
+    assert "fresh" in workspace.audit.encoders
     shutil.rmtree(folder)
-    assert "fresh" not in places.audit.encoders
+    assert "fresh" not in workspace.audit.encoders
 
 
-def test_the_digest_of_the_audit_is_of_what_is_audited_not_of_the_folder(places):
-    before = places.audit.digest
-    drop(places, "fresh")
-    assert places.audit.digest == before
-    find_checkpoints(places)
-    assert places.audit.digest != before
+def test_the_digest_of_the_audit_is_of_what_is_audited_not_of_the_folder(workspace):
+    before = workspace.audit.digest
+    drop(workspace, "fresh")
+    assert workspace.audit.digest == before
+    find_checkpoints(workspace)
+    assert workspace.audit.digest != before
 
 
-def test_a_source_is_read_once_it_has_been_seen_twice_the_same(places, instance):
-    first = look(watch_sources, places, instance)
+def test_a_source_is_read_once_it_has_been_seen_twice_the_same(workspace, instance):
+    first = look(watch_sources, workspace, instance)
     assert not first.run_requests
-    second = look(watch_sources, places, instance, cursor=first.cursor)
+    second = look(watch_sources, workspace, instance, cursor=first.cursor)
     (request,) = second.run_requests
     read = request.run_config["ops"]["read_sources"]["config"]["sources"]
-    assert set(read) == set(source_stamps(places))
-    third = look(watch_sources, places, instance, cursor=second.cursor)
+    assert set(read) == set(source_fingerprints(workspace))
+    third = look(watch_sources, workspace, instance, cursor=second.cursor)
     assert not third.run_requests
 
-    weights = places.home.parent / "mine" / WEIGHTS
+    weights = workspace.home.parent / "mine" / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:-1])
-    writing = look(watch_sources, places, instance, cursor=third.cursor)
+    writing = look(watch_sources, workspace, instance, cursor=third.cursor)
     assert not writing.run_requests
     weights.write_bytes(weights.read_bytes() + b"x")
-    still = look(watch_sources, places, instance, cursor=writing.cursor)
+    still = look(watch_sources, workspace, instance, cursor=writing.cursor)
     assert not still.run_requests
-    done = look(watch_sources, places, instance, cursor=still.cursor)
+    done = look(watch_sources, workspace, instance, cursor=still.cursor)
     (request,) = done.run_requests
     assert request.run_config["ops"]["read_sources"]["config"]["sources"] == ["encoder_checkpoint mine"]
     assert (
         json.loads(done.cursor)["encoder_checkpoint mine"]["seen"]
-        == source_stamps(places)["encoder_checkpoint mine"]
+        == source_fingerprints(workspace)["encoder_checkpoint mine"]
     )
 
 
-def test_partitions_that_the_audit_file_names_are_registered_by_the_look(places, instance):
+def test_partitions_that_the_audit_file_names_are_registered_by_the_look(workspace, instance):
     instance.add_dynamic_partitions("encoder", ["known"])
-    assert added(look(watch_sources, places, instance)) == {"dataset": ["one", "people"], "encoder": ["mine"]}
+    assert added(look(watch_sources, workspace, instance)) == {
+        "dataset": ["one", "people"],
+        "encoder": ["mine"],
+    }
 
 
 def test_a_stamp_sees_what_size_and_name_do_not_tell(tmp_path):
     (tmp_path / "inside").mkdir()
     file = tmp_path / "inside" / "a"
     file.write_bytes(b"one")
-    before = folder_stamp(tmp_path)
-    assert folder_stamp(tmp_path) == before
+    before = folder_fingerprint(tmp_path)
+    assert folder_fingerprint(tmp_path) == before
     other = tmp_path / "b"
     other.write_bytes(b"two")
     other.replace(file)
-    assert folder_stamp(tmp_path) != before
+    assert folder_fingerprint(tmp_path) != before
 
 
-def test_the_job_reports_only_what_has_changed(places, instance):
+def test_the_job_reports_only_what_has_changed(workspace, instance):
     from orchestration.observing import observe_sources
 
     def observed():
         config = {"sources": ["encoder_checkpoint mine", "prompt_suites"]}
         result = observe_sources.execute_in_process(
             instance=instance,
-            resources={"places": places},
+            resources={"workspace": workspace},
             run_config={"ops": {"read_sources": {"config": config}}},
         )
         assert result.success
@@ -212,5 +220,5 @@ def test_the_job_reports_only_what_has_changed(places, instance):
 
     assert observed() == [1, 1, 0]
     assert observed() == [1, 1, 0]
-    shutil.copy(TINY / "small-bazaar-3k" / WEIGHTS, places.home.parent / "mine" / WEIGHTS)
+    shutil.copy(TINY / "small-bazaar-3k" / WEIGHTS, workspace.home.parent / "mine" / WEIGHTS)
     assert observed() == [2, 1, 0]

@@ -12,14 +12,15 @@ from assets.sources import files_version
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets import ingest
 from plumbline.storage import Committed
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 CHECKPOINT = PROJECT / "plumbline/world/checkpoints/small-control-3k"
 
 
 @pytest.fixture
-def places(tmp_path):
-    """Return places with a checkpoint and a dataset of three images, all of them in a folder of the test."""
+def workspace(tmp_path):
+    """Return a workspace with a checkpoint and a dataset of three images, all of them in a folder of the test."""
     shutil.copytree(CHECKPOINT, tmp_path / "clip")
     (tmp_path / "faces").mkdir()
     for number in range(3):
@@ -35,38 +36,38 @@ def places(tmp_path):
         "audit": [{"suites": ["crime"]}],
     }
     (tmp_path / "audit.yaml").write_text(yaml.safe_dump(audit))
-    return Places(tmp_path / "audit.yaml", tmp_path / "home")
+    return Workspace(tmp_path / "audit.yaml", tmp_path / "home")
 
 
 def states(links):
     return [link.state for link in links]
 
 
-def test_a_checkpoint_is_compared_file_by_file(places, tmp_path):
-    files = places.checkpoint("clip")
+def test_a_checkpoint_is_compared_file_by_file(workspace, tmp_path):
+    files = workspace.checkpoint("clip")
     recorded = (files.weights_sha256, files_version(files))
-    links = list(checkpoint_links(places, 4, "clip", *recorded))
+    links = list(checkpoint_links(workspace, 4, "clip", *recorded))
     assert states(links) == ["unchanged", "unchanged"] and len(links[1].texts) >= 3
     assert any(files.weights_sha256 in text for text in links[1].texts)
     tokenizer = tmp_path / "clip" / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text() + "\n")
-    assert states(checkpoint_links(places, 4, "clip", *recorded)) == ["unchanged", "changed"]
+    assert states(checkpoint_links(workspace, 4, "clip", *recorded)) == ["unchanged", "changed"]
     with files.weights.open("ab") as weights:
         weights.write(b"\0")
-    assert states(checkpoint_links(places, 4, "clip", *recorded)) == ["changed", "changed"]
+    assert states(checkpoint_links(workspace, 4, "clip", *recorded)) == ["changed", "changed"]
     shutil.rmtree(tmp_path / "clip")
-    links = list(checkpoint_links(places, 4, "clip", *recorded))
+    links = list(checkpoint_links(workspace, 4, "clip", *recorded))
     assert states(links) == ["gone"] and "not on this disk" in links[0].note
 
 
-def test_a_dataset_folder_names_what_is_gone_or_changed(places, tmp_path):
+def test_a_dataset_folder_names_what_is_gone_or_changed(workspace, tmp_path):
     faces = tmp_path / "faces"
-    found = ingest(places.dataset_entry("faces").open_reader(), faces, dataset="faces")
+    found = ingest(workspace.dataset_entry("faces").open_reader(), faces, dataset="faces")
     details = {"folder_digest": found.folder_digest, "dataset_digest": "d" * 64}
-    records = places.lake.write_table("records", found.records, partition="faces", details=details)
+    records = workspace.lake.write_table("records", found.records, partition="faces", details=details)
 
     def link():
-        return dataset_link(places, 4, "faces", records)
+        return dataset_link(workspace, 4, "faces", records)
 
     assert link().state == "unchanged" and "index.csv" in link().note
     (faces / "1.png").unlink()
@@ -78,25 +79,25 @@ def test_a_dataset_folder_names_what_is_gone_or_changed(places, tmp_path):
     assert link().state == "gone"
 
 
-def test_a_changed_index_is_told_from_changed_images(places, tmp_path):
+def test_a_changed_index_is_told_from_changed_images(workspace, tmp_path):
     faces = tmp_path / "faces"
-    found = ingest(places.dataset_entry("faces").open_reader(), faces, dataset="faces")
+    found = ingest(workspace.dataset_entry("faces").open_reader(), faces, dataset="faces")
     details = {"folder_digest": found.folder_digest, "dataset_digest": "d" * 64}
-    records = places.lake.write_table("records", found.records, partition="faces", details=details)
+    records = workspace.lake.write_table("records", found.records, partition="faces", details=details)
     (faces / "index.csv").write_text("file,sex\n0.png,F\n1.png,F\n2.png,M\n")
-    link = dataset_link(places, 4, "faces", records)
+    link = dataset_link(workspace, 4, "faces", records)
     assert link.state == "changed" and link.note.startswith("every recorded image is as it was; the index")
 
 
-def test_a_shard_that_is_gone_or_damaged_is_named(places):
+def test_a_shard_that_is_gone_or_damaged_is_named(workspace):
     kept = [
-        places.shards.commit(key * 64, {"x": np.arange(3.0) + i}, details={}) for i, key in enumerate("ab")
+        workspace.shards.commit(key * 64, {"x": np.arange(3.0) + i}, details={}) for i, key in enumerate("ab")
     ]
     listed = {"shards": [{"key": shard.key, "sha256": shard.sha256} for shard in kept]}
     images = Committed("image_embeddings", "faces|clip", "table", "c" * 64, 6, 1, listed)
-    assert states(_shards(places, images)) == ["unchanged"]
-    next(places.home.glob(f"lake/embeddings/*/{kept[1].sha256}.safetensors")).write_bytes(b"torn")
-    (link,) = _shards(places, images)
+    assert states(_shards(workspace, images)) == ["unchanged"]
+    next(workspace.home.glob(f"lake/embeddings/*/{kept[1].sha256}.safetensors")).write_bytes(b"torn")
+    (link,) = _shards(workspace, images)
     assert link.state == "gone" and link.note.startswith("1 gone or damaged: bbbbbbbbbbbb")
 
 

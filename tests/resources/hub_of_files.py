@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import torch
 
-from resources.places import Places
+from resources.workspace import Workspace
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HUB_ADDRESS = f"hf-hub:o/n@{COMMIT}"
@@ -71,13 +71,13 @@ class Hub:
                 (Path(local_dir) / name).write_bytes(content)
 
 
-def places(tmp_path, address, **entry):
+def workspace(tmp_path, address, **entry):
     tmp_path.mkdir(exist_ok=True)
     encoders = {"e": {"address": address, **entry}}
     (tmp_path / "audit.yaml").write_text(
         json.dumps({"labeller": "e", "datasets": {}, "encoders": encoders, "audit": []})
     )
-    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path)
+    return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path)
 
 
 def pickled(content) -> bytes:
@@ -90,8 +90,8 @@ def contents(folder: Path) -> list[str]:
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 
-def generative(tmp_path, **parts) -> Places:
+def generative(tmp_path, **parts) -> Workspace:
     tmp_path.mkdir(exist_ok=True)
     audit = {"labeller": "e", "datasets": {}, "encoders": {"e": {"address": "local-dir:x"}}, **parts}
     (tmp_path / "audit.yaml").write_text(json.dumps(audit))
-    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path)
+    return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path)

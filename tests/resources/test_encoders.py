@@ -6,15 +6,16 @@ import pytest
 import yaml
 
 from plumbline.errors import CheckpointError
+from resources.checkout import PROJECT
 from resources.encoders import EncoderPool
-from resources.places import PROJECT, Places
+from resources.workspace import Workspace
 
 SHIPPED = PROJECT / "plumbline" / "world" / "checkpoints"
 WEIGHTS = "open_clip_model.safetensors"
 
 
 @pytest.fixture
-def places(tmp_path):
+def workspace(tmp_path):
     """Three ids; two name folders with the same content."""
     for name in ("a", "b"):
         shutil.copytree(SHIPPED / "small-bazaar-3k", tmp_path / name)
@@ -25,21 +26,21 @@ def places(tmp_path):
     }
     audit = {"labeller": "a", "datasets": {}, "encoders": encoders, "audit": [], "device": "cpu"}
     (tmp_path / "audit.yaml").write_text(yaml.safe_dump(audit))
-    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path)
+    return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path)
 
 
-def test_a_model_is_loaded_once(places):
-    pool = EncoderPool(places)
+def test_a_model_is_loaded_once(workspace):
+    pool = EncoderPool(workspace)
     assert pool.get("a") is pool.get("a")
 
 
-def test_names_do_not_make_identity(places):
-    pool = EncoderPool(places)
+def test_names_do_not_make_identity(workspace):
+    pool = EncoderPool(workspace)
     assert pool.get("a").identity == pool.get("b").identity != pool.get("c").identity
 
 
-def test_a_checkpoint_replaced_under_the_same_name_is_noticed(places, tmp_path):
-    pool = EncoderPool(places)
+def test_a_checkpoint_replaced_under_the_same_name_is_noticed(workspace, tmp_path):
+    pool = EncoderPool(workspace)
     before = pool.get("a")
     shutil.copyfile(SHIPPED / "small-atlas-3k" / WEIGHTS, tmp_path / "a" / WEIGHTS)
     after = pool.get("a")
@@ -47,7 +48,7 @@ def test_a_checkpoint_replaced_under_the_same_name_is_noticed(places, tmp_path):
     assert after.weights_sha256 == pool.get("c").weights_sha256 != before.weights_sha256
 
 
-def test_a_checkpoint_replaced_while_loading_stops_the_run(places, tmp_path, monkeypatch):
+def test_a_checkpoint_replaced_while_loading_stops_the_run(workspace, tmp_path, monkeypatch):
     from resources import encoders
 
     load = encoders.load_encoder
@@ -59,20 +60,20 @@ def test_a_checkpoint_replaced_while_loading_stops_the_run(places, tmp_path, mon
 
     monkeypatch.setattr(encoders, "load_encoder", load_and_replace)
     with pytest.raises(CheckpointError, match="replaced while it was loading"):
-        EncoderPool(places).get("a")
+        EncoderPool(workspace).get("a")
 
 
-def test_an_edit_of_how_models_run_is_seen(places):
-    pool = EncoderPool(places)
+def test_an_edit_of_how_models_run_is_seen(workspace):
+    pool = EncoderPool(workspace)
     before = pool.get("a")
-    audit = yaml.safe_load(places.audit_path.read_text()) | {"engine": {"dtype": "bfloat16"}}
-    places.audit_path.write_text(yaml.safe_dump(audit))
+    audit = yaml.safe_load(workspace.audit_path.read_text()) | {"engine": {"dtype": "bfloat16"}}
+    workspace.audit_path.write_text(yaml.safe_dump(audit))
     assert pool.get("a") is not before
     assert pool.get("a").identity.dtype == "bfloat16"
 
 
-def test_only_the_most_recent_stay_in_memory(places):
-    pool = EncoderPool(places, keep=1)
+def test_only_the_most_recent_stay_in_memory(workspace):
+    pool = EncoderPool(workspace, keep=1)
     first = pool.get("a")
     pool.get("c")
     assert pool.get("a") is not first

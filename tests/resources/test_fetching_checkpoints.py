@@ -19,13 +19,13 @@ from hub_of_files import (
     contents,
     generative,
     pickled,
-    places,
+    workspace,
 )
 
 from plumbline.digests import digest_bytes
 from plumbline.errors import CheckpointError
+from resources.checkout import PROJECT
 from resources.fetching_checkpoints import fetch_checkpoint
-from resources.places import PROJECT
 
 
 def test_a_hub_checkpoint_comes_at_its_revision_with_digests_and_without_pickles(tmp_path):
@@ -35,7 +35,7 @@ def test_a_hub_checkpoint_comes_at_its_revision_with_digests_and_without_pickles
         "pytorch_model.bin": b"pickle",
         "evil.py": b"import os",
     }
-    hub, home = Hub(files), places(tmp_path, f"hf-hub:org/name@{COMMIT}")
+    hub, home = Hub(files), workspace(tmp_path, f"hf-hub:org/name@{COMMIT}")
     folder = fetch_checkpoint(home, "e", hub=hub)
     assert hub.asked == [("org/name", COMMIT), ("org/name", COMMIT, None)]
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -52,7 +52,7 @@ def test_a_hub_checkpoint_comes_at_its_revision_with_digests_and_without_pickles
 
 def test_a_tag_of_open_clip_becomes_a_local_folder_with_its_own_preprocessing(tmp_path):
     hub = Hub({"open_clip_model.safetensors": b"w"})
-    folder = fetch_checkpoint(places(tmp_path, "ViT-B-32-quickgelu/openai"), "e", hub=hub)
+    folder = fetch_checkpoint(workspace(tmp_path, "ViT-B-32-quickgelu/openai"), "e", hub=hub)
     config = json.loads((folder / "open_clip_config.json").read_text())
     assert hub.asked[0][0] == "timm/vit_base_patch32_clip_224.openai"
     assert config["model_cfg"]["quick_gelu"] is True
@@ -61,12 +61,12 @@ def test_a_tag_of_open_clip_becomes_a_local_folder_with_its_own_preprocessing(tm
 
 def test_weights_of_another_activation_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="ViT-B-32-quickgelu/openai"):
-        fetch_checkpoint(places(tmp_path, "ViT-B-32/openai"), "e", hub=Hub({}))
+        fetch_checkpoint(workspace(tmp_path, "ViT-B-32/openai"), "e", hub=Hub({}))
 
 
 def test_a_repository_without_safetensors_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="no safetensors weights, and none that can be converted"):
-        fetch_checkpoint(places(tmp_path, HUB_ADDRESS), "e", hub=Hub({"open_clip_config.json": b"{}"}))
+        fetch_checkpoint(workspace(tmp_path, HUB_ADDRESS), "e", hub=Hub({"open_clip_config.json": b"{}"}))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_repository_without_safetensors_is_refused(tmp_path):
     ],
 )
 def test_what_could_not_be_loaded_from_disk_is_said_when_it_is_fetched(tmp_path, files, said):
-    home = places(tmp_path, HUB_ADDRESS)
+    home = workspace(tmp_path, HUB_ADDRESS)
     with pytest.raises(CheckpointError, match=said):
         fetch_checkpoint(home, "e", hub=Hub(files))
     assert not list(home.fetched.glob("*/fetched.json"))
@@ -103,7 +103,7 @@ def test_what_could_not_be_loaded_from_disk_is_said_when_it_is_fetched(tmp_path,
 
 def test_an_unreachable_hub_is_a_clear_error_of_the_command_line(tmp_path):
     """With the real client, which the command line lets go online, and a port at which nobody listens."""
-    home = places(tmp_path, HUB_ADDRESS)
+    home = workspace(tmp_path, HUB_ADDRESS)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         environment = {
@@ -127,7 +127,7 @@ def test_an_unreachable_hub_is_a_clear_error_of_the_command_line(tmp_path):
 @pytest.mark.parametrize("error", [OSError("no route to host"), RuntimeError("xet: no route to host")])
 def test_a_hub_that_breaks_off_is_a_clear_error(tmp_path, error):
     with pytest.raises(CheckpointError, match=r"did not give[\s\S]*no route to host"):
-        fetch_checkpoint(places(tmp_path, HUB_ADDRESS), "e", hub=Hub({}, error=error))
+        fetch_checkpoint(workspace(tmp_path, HUB_ADDRESS), "e", hub=Hub({}, error=error))
 
 
 def test_a_full_disk_is_not_the_hubs_fault(tmp_path):
@@ -135,7 +135,7 @@ def test_a_full_disk_is_not_the_hubs_fault(tmp_path):
     with pytest.raises(
         CheckpointError, match=r"could not be written[\s\S]*where: +/[\s\S]*checkpoints[\s\S]*free some"
     ):
-        fetch_checkpoint(places(tmp_path, HUB_ADDRESS), "e", hub=Hub({}, error=error))
+        fetch_checkpoint(workspace(tmp_path, HUB_ADDRESS), "e", hub=Hub({}, error=error))
 
 
 @pytest.mark.parametrize(
@@ -143,11 +143,11 @@ def test_a_full_disk_is_not_the_hubs_fault(tmp_path):
 )
 def test_what_cannot_be_fetched_says_so(tmp_path, address, said):
     with pytest.raises(CheckpointError, match=said):
-        fetch_checkpoint(places(tmp_path, address), "e", hub=Hub({}))
+        fetch_checkpoint(workspace(tmp_path, address), "e", hub=Hub({}))
 
 
 def test_a_transformers_repository_gives_settings_and_safetensors_only(tmp_path):
-    home = places(tmp_path, HUB_ADDRESS)
+    home = workspace(tmp_path, HUB_ADDRESS)
     hub = Hub(CLIP | {"model.safetensors": b"w", "pytorch_model.bin": b"pickle"})
     assert contents(fetch_checkpoint(home, "e", hub=hub)) == KEPT
     assert "pytorch_model.bin" not in hub.given
@@ -161,9 +161,9 @@ def test_a_family_named_in_the_audit_file_decides_where_both_libraries_are_there
         "open_clip_model.safetensors": b"o",
     }
     assert "open_clip_model.safetensors" in contents(
-        fetch_checkpoint(places(tmp_path / "a", HUB_ADDRESS), "e", hub=Hub(both))
+        fetch_checkpoint(workspace(tmp_path / "a", HUB_ADDRESS), "e", hub=Hub(both))
     )
-    named = places(tmp_path / "b", HUB_ADDRESS, family="clip")
+    named = workspace(tmp_path / "b", HUB_ADDRESS, family="clip")
     assert contents(fetch_checkpoint(named, "e", hub=Hub(both))) == KEPT
 
 
@@ -173,12 +173,12 @@ def test_encoders_of_both_libraries_share_a_folder_of_one_address(tmp_path):
         "open_clip_config.json": b"{}",
         "open_clip_model.safetensors": b"o",
     }
-    folder = fetch_checkpoint(places(tmp_path, HUB_ADDRESS, family="clip"), "e", hub=Hub(both))
-    assert fetch_checkpoint(places(tmp_path, HUB_ADDRESS), "e", hub=Hub(both)) == folder
-    assert places(tmp_path, HUB_ADDRESS).checkpoint("e").family == "open_clip"
-    assert places(tmp_path, HUB_ADDRESS, family="clip").checkpoint("e").family == "clip"
+    folder = fetch_checkpoint(workspace(tmp_path, HUB_ADDRESS, family="clip"), "e", hub=Hub(both))
+    assert fetch_checkpoint(workspace(tmp_path, HUB_ADDRESS), "e", hub=Hub(both)) == folder
+    assert workspace(tmp_path, HUB_ADDRESS).checkpoint("e").family == "open_clip"
+    assert workspace(tmp_path, HUB_ADDRESS, family="clip").checkpoint("e").family == "clip"
     again = Hub(both)
-    fetch_checkpoint(places(tmp_path, HUB_ADDRESS, family="clip"), "e", hub=again)
+    fetch_checkpoint(workspace(tmp_path, HUB_ADDRESS, family="clip"), "e", hub=again)
     assert again.given == []
     assert json.loads((folder / "fetched.json").read_text())["converted"]["to"]["name"] == "model.safetensors"
 

@@ -16,9 +16,10 @@ from plumbline.datasets import reader_names
 from plumbline.datasets.sources import dataset_folder, obtaining, parse_dataset_address
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError, DatasetError
+from resources.checkout import PROJECT
 from resources.fetching import Wanted, fetchable, wanted
 from resources.fetching_datasets import extract_dataset, fetch_dataset
-from resources.places import PROJECT, Places
+from resources.workspace import Workspace
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ADDRESS = f"hf-hub:datasets/Intel/SocialCounterfactuals@{COMMIT}"
@@ -49,16 +50,16 @@ class Hub:
                     raise OSError("connection reset")
 
 
-def places(tmp_path, roots: dict[str, str], *, reader="socialcounterfactuals", encoders=()):
+def workspace(tmp_path, roots: dict[str, str], *, reader="socialcounterfactuals", encoders=()):
     datasets = {name: {"reader": reader, "root": root} for name, root in roots.items()}
     addresses = {name: {"address": f"hf-hub:o/n@{COMMIT}"} for name in ("labeller", *encoders)}
     content = {"labeller": "labeller", "datasets": datasets, "encoders": addresses, "audit": []}
     (tmp_path / "audit.yaml").write_text(json.dumps(content))
-    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+    return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
 
 
 def test_a_hub_dataset_comes_at_its_revision_with_the_files_that_its_reader_reads(tmp_path):
-    home, hub = places(tmp_path, {"d": ADDRESS}), Hub(FILES)
+    home, hub = workspace(tmp_path, {"d": ADDRESS}), Hub(FILES)
     folder = fetch_dataset(home, "d", hub=hub)
     assert hub.asked == [("Intel/SocialCounterfactuals", "dataset", COMMIT)]
     assert folder == dataset_folder(ADDRESS, home.home)
@@ -73,7 +74,7 @@ def test_a_hub_dataset_comes_at_its_revision_with_the_files_that_its_reader_read
 
 
 def test_another_repository_gives_tables_and_pictures_and_never_code(tmp_path):
-    home = places(tmp_path, {"d": f"hf-hub:datasets/o/n@{COMMIT}"})
+    home = workspace(tmp_path, {"d": f"hf-hub:datasets/o/n@{COMMIT}"})
     folder = fetch_dataset(home, "d", hub=Hub(FILES))
     assert contents(folder) == ["captions.csv", "data/train-00000-of-00001.parquet"]
     note = json.loads(folder.with_name(f"{folder.name}.fetched.json").read_text())
@@ -81,7 +82,7 @@ def test_another_repository_gives_tables_and_pictures_and_never_code(tmp_path):
 
 
 def test_half_a_download_is_never_taken_for_the_dataset_and_is_gone_on_with(tmp_path):
-    home = places(tmp_path, {"d": ADDRESS})
+    home = workspace(tmp_path, {"d": ADDRESS})
     with pytest.raises(DatasetError, match=r"did not give `d`[\s\S]*connection reset[\s\S]*resumes"):
         fetch_dataset(home, "d", hub=Hub(FILES, breaks=True))
     assert not dataset_folder(ADDRESS, home.home).exists()
@@ -90,7 +91,7 @@ def test_half_a_download_is_never_taken_for_the_dataset_and_is_gone_on_with(tmp_
 
 
 def test_a_repository_without_a_wanted_file_is_refused(tmp_path):
-    home = places(tmp_path, {"d": ADDRESS})
+    home = workspace(tmp_path, {"d": ADDRESS})
     with pytest.raises(DatasetError, match="none of the wanted files"):
         fetch_dataset(home, "d", hub=Hub({"load.py": b"import os"}))
     assert not dataset_folder(ADDRESS, home.home).exists()
@@ -122,7 +123,7 @@ def test_the_folder_of_an_address_lies_below_the_home(tmp_path):
 
 def test_a_planted_dataset_needs_no_fetching(tmp_path):
     with pytest.raises(DatasetError, match="needs no fetching"):
-        fetch_dataset(places(tmp_path, {"d": "planted:fairface"}), "d", hub=Hub({}))
+        fetch_dataset(workspace(tmp_path, {"d": "planted:fairface"}), "d", hub=Hub({}))
 
 
 @pytest.mark.parametrize("reader", reader_names())
@@ -139,13 +140,13 @@ def test_an_unknown_reader_is_an_error():
 
 @pytest.mark.parametrize("reader", ["celeba", "utkface", "idenprof", "pata", "causalface", "neutral"])
 def test_what_must_be_asked_for_is_never_downloaded(reader, tmp_path):
-    home = places(tmp_path, {"d": "faces"}, reader=reader)
+    home = workspace(tmp_path, {"d": "faces"}, reader=reader)
     assert fetch_dataset(home, "d", hub=None) is None
     assert obtaining(reader).hub is None
 
 
 def test_an_archive_goes_into_the_folder_that_the_audit_file_names(tmp_path):
-    home = places(tmp_path, {"d": str(tmp_path / "faces")}, reader="utkface")
+    home = workspace(tmp_path, {"d": str(tmp_path / "faces")}, reader="utkface")
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("UTKFace/1_0_0_1.jpg", b"x")
     folder, extracted = extract_dataset(home, "d", tmp_path / "a.zip")
@@ -156,11 +157,11 @@ def test_an_archive_goes_into_the_folder_that_the_audit_file_names(tmp_path):
 @pytest.mark.parametrize("root", ["planted:utkface", ADDRESS])
 def test_an_archive_needs_a_folder_of_its_own(root, tmp_path):
     with pytest.raises(DatasetError, match="own folder"):
-        extract_dataset(places(tmp_path, {"d": root}), "d", tmp_path / "a.zip")
+        extract_dataset(workspace(tmp_path, {"d": root}), "d", tmp_path / "a.zip")
 
 
 def test_a_name_is_an_encoder_or_a_dataset_and_both_is_said(tmp_path):
-    home = places(tmp_path, {"d": "x", "both": "x"}, encoders=["e", "both"])
+    home = workspace(tmp_path, {"d": "x", "both": "x"}, encoders=["e", "both"])
     assert wanted(home, "d") == wanted(home, "dataset:d") == Wanted("dataset", "d")
     assert wanted(home, "e") == wanted(home, "encoder:e") == Wanted("encoder", "e")
     assert wanted(home, "dataset:both") == Wanted("dataset", "both")
@@ -172,7 +173,7 @@ def test_a_name_is_an_encoder_or_a_dataset_and_both_is_said(tmp_path):
 
 
 def test_the_list_tells_what_is_there_and_how_the_rest_comes(tmp_path):
-    home = places(tmp_path, {"hub": ADDRESS, "own": "faces", "world": "planted:fairface"}, encoders=["e"])
+    home = workspace(tmp_path, {"hub": ADDRESS, "own": "faces", "world": "planted:fairface"}, encoders=["e"])
     fetch_dataset(home, "hub", hub=Hub(FILES))
     lines = {line.wanted.id: line for line in fetchable(home)}
     assert list(lines) == ["labeller", "e", "hub", "own"]
@@ -180,7 +181,7 @@ def test_the_list_tells_what_is_there_and_how_the_rest_comes(tmp_path):
     assert lines["own"].how == "to be asked for; licence: MIT"
 
 
-def command(home: Places, *arguments: str) -> subprocess.CompletedProcess:
+def command(home: Workspace, *arguments: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, "PLUMBLINE_AUDIT": str(home.audit_path), "PLUMBLINE_HOME": str(home.home)}
     return subprocess.run(
         [sys.executable, "-m", "orchestration", "fetch", *arguments],
@@ -192,7 +193,7 @@ def command(home: Places, *arguments: str) -> subprocess.CompletedProcess:
 def command_here(monkeypatch, capsys):
     """Return what `command` does, in this process: that it also works in one of its own takes one start to show."""
 
-    def run(home: Places, *arguments: str) -> subprocess.CompletedProcess:
+    def run(home: Workspace, *arguments: str) -> subprocess.CompletedProcess:
         monkeypatch.setenv("PLUMBLINE_AUDIT", str(home.audit_path))
         monkeypatch.setenv("PLUMBLINE_HOME", str(home.home))
         monkeypatch.setattr(sys, "argv", ["plumbline", "fetch", *arguments])
@@ -204,7 +205,7 @@ def command_here(monkeypatch, capsys):
 
 
 def test_the_command_lists_explains_and_extracts(tmp_path, command_here):
-    home = places(tmp_path, {"faces": str(tmp_path / "faces")}, reader="celeba")
+    home = workspace(tmp_path, {"faces": str(tmp_path / "faces")}, reader="celeba")
     listed = command(home)
     assert listed.returncode == 0 and "to be asked for" in listed.stdout, listed.stderr
     explained = command_here(home, "faces")

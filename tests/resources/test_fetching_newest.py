@@ -16,7 +16,7 @@ from hub_of_files import (
     Hub,
     contents,
     generative,
-    places,
+    workspace,
 )
 
 from plumbline.errors import CheckpointError
@@ -25,7 +25,7 @@ from resources.fetching_checkpoints import fetch_checkpoint, pinned_commit
 
 
 def test_a_tag_keeps_the_commit_of_its_first_fetch_until_the_newest_is_asked_for(tmp_path):
-    home, later = places(tmp_path, "ViT-B-32-quickgelu/openai"), "f" * 40
+    home, later = workspace(tmp_path, "ViT-B-32-quickgelu/openai"), "f" * 40
     folder = fetch_checkpoint(home, "e", hub=Hub({"open_clip_model.safetensors": b"w", "vocab.json": b"{}"}))
     assert pinned_commit(home, "e") == COMMIT
 
@@ -52,7 +52,7 @@ def test_a_tag_keeps_the_commit_of_its_first_fetch_until_the_newest_is_asked_for
 
 
 def fetched_tag(tmp_path):
-    home = places(tmp_path, TAG)
+    home = workspace(tmp_path, TAG)
     return home, fetch_checkpoint(home, "e", hub=Hub(EARLIER_FILES))
 
 
@@ -142,7 +142,7 @@ def test_the_fetch_after_a_kill_has_one_commit_whole_with_its_pin(tmp_path, step
 
 
 def test_what_a_cut_first_fetch_left_is_no_part_of_the_next_commit(tmp_path, monkeypatch):
-    home = places(tmp_path, TAG)
+    home = workspace(tmp_path, TAG)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(fetching_checkpoints, "locate", breaking(None, interrupt, after=False))
         fetch_checkpoint(home, "e", hub=Hub(EARLIER_FILES))
@@ -184,7 +184,7 @@ def test_a_hub_address_of_the_first_fetch_keeps_to_its_commit(kind, part, tmp_pa
     files = {"encoder": {"open_clip_config.json": b"{}", **EARLIER_FILES}, "lvlm": LLAVA, "scorer": ROBERTA}[
         kind
     ]
-    home = generative(tmp_path, **part) if part else places(tmp_path, "hf-hub:org/name@fetched")
+    home = generative(tmp_path, **part) if part else workspace(tmp_path, "hf-hub:org/name@fetched")
     name = "m" if part else "e"
     folder = fetch_checkpoint(home, name, kind=kind, hub=Hub(files))
     again = Hub(files, newest=LATER)
@@ -200,7 +200,7 @@ def test_a_hub_address_of_the_first_fetch_keeps_to_its_commit(kind, part, tmp_pa
 
 
 def test_an_address_with_a_commit_has_no_newest(tmp_path):
-    home = places(tmp_path, HUB_ADDRESS)
+    home = workspace(tmp_path, HUB_ADDRESS)
     with pytest.raises(CheckpointError, match="names its commit, and no other is fetched"):
         fetch_checkpoint(home, "e", newest=True, hub=Hub({}))
     assert pinned_commit(home, "e") is None

@@ -5,13 +5,13 @@ import yaml
 
 from plumbline.errors import ConfigError
 from resources.lvlms import require_askable
-from resources.places import Places
+from resources.workspace import Workspace
 
 HEADER = "sheet,text_id,group,text,annotator,label\n"
 
 
 @pytest.fixture
-def places(tmp_path):
+def workspace(tmp_path):
     entries = {
         "labeller": "mine",
         "datasets": {"people": {"reader": "socialcounterfactuals", "root": "nowhere"}},
@@ -29,30 +29,30 @@ def places(tmp_path):
         f"word,{poles}\nkind,1,0,0,0\ncold,0,1,0,0\nable,0,0,1,0\nlost,0,0,0,1\n"
     )
     (tmp_path / "labels.csv").write_text(f"{HEADER}personality,k1,,a text,ann,1\n")
-    return Places(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+    return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
 
 
-def test_files_without_a_mistake_are_no_hindrance(places):
-    require_askable(places)
+def test_files_without_a_mistake_are_no_hindrance(workspace):
+    require_askable(workspace)
 
 
-def test_a_label_that_is_none_is_said_with_its_line(places):
-    path = places.audit_path.parent / "labels.csv"
+def test_a_label_that_is_none_is_said_with_its_line(workspace):
+    path = workspace.audit_path.parent / "labels.csv"
     path.write_text(f"{HEADER}personality,k1,,a text,ann,1\npersonality,k2,,a text,ann,yes\n")
     with pytest.raises(ConfigError) as said:
-        require_askable(places)
+        require_askable(workspace)
     assert f"{path}, line 3, column label" in str(said.value)
     assert said.value.found == "yes" and said.value.expected == "0 (no) or 1 (yes)"
 
 
-def test_a_dictionary_with_a_mistake_is_said_with_its_line(places):
-    path = places.audit_path.parent / "words.csv"
+def test_a_dictionary_with_a_mistake_is_said_with_its_line(workspace):
+    path = workspace.audit_path.parent / "words.csv"
     path.write_text(path.read_text().replace("cold,0", "cold,many"))
     with pytest.raises(ConfigError, match=r"words\.csv, line 3"):
-        require_askable(places)
+        require_askable(workspace)
 
 
-def test_a_file_that_is_not_there_is_said(places):
-    (places.audit_path.parent / "labels.csv").unlink()
+def test_a_file_that_is_not_there_is_said(workspace):
+    (workspace.audit_path.parent / "labels.csv").unlink()
     with pytest.raises(ConfigError, match="is not there"):
-        require_askable(places)
+        require_askable(workspace)

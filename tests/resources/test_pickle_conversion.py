@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 import torch
-from hub_of_files import CLIP, HUB_ADDRESS, KEPT, Hub, contents, pickled, places
+from hub_of_files import CLIP, HUB_ADDRESS, KEPT, Hub, contents, pickled, workspace
 from safetensors.torch import load_file
 
 from plumbline.checkpoints import conversion as bin_conversion
 from plumbline.checkpoints.conversion import convert_to_safetensors
 from plumbline.digests import digest_bytes
 from plumbline.errors import CheckpointError
+from resources.checkout import PROJECT
 from resources.fetching_checkpoints import fetch_checkpoint
-from resources.places import PROJECT
 
 
 def test_a_pickle_is_converted_once_with_both_digests_and_kept_nowhere(tmp_path):
     tied = torch.arange(6.0).reshape(2, 3)
     weights = {"a": tied, "b": tied, "turned": tied.t(), "half": torch.ones(2, dtype=torch.bfloat16)}
-    home, bin_file = places(tmp_path, HUB_ADDRESS), pickled(weights)
+    home, bin_file = workspace(tmp_path, HUB_ADDRESS), pickled(weights)
     hub = Hub(CLIP | {"pytorch_model.bin": bin_file})
     folder = fetch_checkpoint(home, "e", hub=hub)
     assert contents(home.fetched) == [f"{folder.name}/{name}" for name in KEPT]
@@ -45,7 +45,7 @@ def test_a_pickle_is_converted_once_with_both_digests_and_kept_nowhere(tmp_path)
 def test_an_open_clip_training_checkpoint_is_unwrapped(tmp_path):
     state = {"epoch": 3, "name": "run", "state_dict": {"module.logit_scale": torch.tensor(4.6)}}
     hub = Hub({"open_clip_config.json": b"{}", "open_clip_pytorch_model.bin": pickled(state)})
-    folder = fetch_checkpoint(places(tmp_path, HUB_ADDRESS), "e", hub=hub)
+    folder = fetch_checkpoint(workspace(tmp_path, HUB_ADDRESS), "e", hub=hub)
     assert contents(folder) == ["fetched.json", "open_clip_config.json", "open_clip_model.safetensors"]
     assert load_file(folder / "open_clip_model.safetensors") == {"logit_scale": torch.tensor(4.6)}
 
@@ -61,7 +61,7 @@ class Hostile:
 
 
 def test_a_hostile_pickle_is_refused_and_nothing_of_it_runs(tmp_path):
-    mark, home = tmp_path / "ran", places(tmp_path, HUB_ADDRESS)
+    mark, home = tmp_path / "ran", workspace(tmp_path, HUB_ADDRESS)
     hostile = pickled({"a": torch.ones(2), "b": Hostile(mark)})
     with pytest.raises(CheckpointError, match=r"not converted to safetensors[\s\S]*system"):
         fetch_checkpoint(home, "e", hub=Hub(CLIP | {"pytorch_model.bin": hostile}))

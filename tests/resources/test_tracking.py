@@ -7,8 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
 from resources.tracking import CELL_TAG, EXPERIMENT, TrackedCell, Tracking, TrackingUnavailable
+from resources.workspace import Workspace
 
 CELL = TrackedCell(
     cell="c1",
@@ -23,7 +24,7 @@ CELL = TrackedCell(
 @pytest.fixture
 def tracking(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    return Tracking(Places(audit_path=PROJECT / "audit.yaml", home=tmp_path))
+    return Tracking(Workspace(audit_path=PROJECT / "audit.yaml", home=tmp_path))
 
 
 def test_a_cell_is_written_once_and_found_again(tracking):

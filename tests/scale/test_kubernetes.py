@@ -15,7 +15,7 @@ from dagster_postgres import DagsterPostgresStorage
 from homes import make_home
 
 from orchestration.definitions import build_definitions
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 FOLDER = PROJECT / "deploy" / "kubernetes"
 DOCUMENTS = list(yaml.safe_load_all((FOLDER / "plumbline.yaml").read_text()))

@@ -23,15 +23,15 @@ ROWS = {"key": pl.String, "score": pl.Float64}
 
 
 @pytest.fixture
-def places(s3, monkeypatch, tmp_path):
-    """Return the places of an audit file with an S3 address, a prefix of its own for each test."""
+def workspace(s3, monkeypatch, tmp_path):
+    """Return the workspace of an audit file with an S3 address, a prefix of its own for each test."""
     for name, value in s3.items():
         monkeypatch.setenv(name, value)
-    return make_home(tmp_path, storage={"root": f"s3://audits/{tmp_path.name}"}).places
+    return make_home(tmp_path, storage={"root": f"s3://audits/{tmp_path.name}"}).workspace
 
 
-def test_tables_and_arrays_are_those_of_a_disk(places, tmp_path):
-    local, lake = Lake(UPath(tmp_path / "lake")), places.lake
+def test_tables_and_arrays_are_those_of_a_disk(workspace, tmp_path):
+    local, lake = Lake(UPath(tmp_path / "lake")), workspace.lake
     arrays = {"dot": np.arange(6, dtype=np.float32).reshape(2, 3)}
     assert lake.write_table("t", FRAME, partition="d|e") == local.write_table("t", FRAME, partition="d|e")
     assert lake.write_arrays("x", arrays) == local.write_arrays("x", arrays)
@@ -43,8 +43,8 @@ def test_tables_and_arrays_are_those_of_a_disk(places, tmp_path):
     assert [each.name for each in lake.all_committed(without={"x"})] == ["t"]
 
 
-def test_damaged_and_missing_data_are_noticed(places):
-    lake = places.lake
+def test_damaged_and_missing_data_are_noticed(workspace):
+    lake = workspace.lake
     made = lake.write_table("t", FRAME)
     data = lake.folder("t") / f"{made.sha256}.parquet"
     data.write_bytes(b"PAR1 something else PAR1")
@@ -56,8 +56,8 @@ def test_damaged_and_missing_data_are_noticed(places):
     assert lake.committed("never made") is None
 
 
-def test_shards_are_found_again_and_damaged_ones_are_not(places):
-    cache = places.shards
+def test_shards_are_found_again_and_damaged_ones_are_not(workspace):
+    cache = workspace.shards
     made = cache.commit("ab12", {"x": np.ones(3)}, details={"batches": 1})
     assert cache.is_listed("ab12")
     assert ShardCache(cache.root).load("ab12").sha256 == made.sha256
@@ -66,9 +66,9 @@ def test_shards_are_found_again_and_damaged_ones_are_not(places):
     assert not cache.is_listed("ab13")
 
 
-def test_kept_rows_are_found_again_and_damaged_parts_are_removed(places):
+def test_kept_rows_are_found_again_and_damaged_parts_are_removed(workspace):
     def opened():
-        return KeptRows(places.scores / "scorer", ROWS, key="key")
+        return KeptRows(workspace.scores / "scorer", ROWS, key="key")
 
     first = pl.DataFrame({"key": ["a", "b"], "score": [0.1, 0.2]})
     second = pl.DataFrame({"key": ["b", "c"], "score": [0.9, 0.3]})
@@ -78,22 +78,22 @@ def test_kept_rows_are_found_again_and_damaged_parts_are_removed(places):
     assert (len(again), again.parts, again.damaged) == (3, 2, 0)
     high = again.scan().filter(pl.col("score") > 0.15).sort("key")
     assert high.select("key").collect()["key"].to_list() == ["b", "c"]
-    some = next(iter((places.scores / "scorer").glob("*.parquet")))
+    some = next(iter((workspace.scores / "scorer").glob("*.parquet")))
     some.write_bytes(b"no")
     assert opened().damaged == 1
     assert len(opened()) < 3
 
 
-def test_judgements_are_found_again(places):
-    kept = Judgements(places.judgements, "judge")
+def test_judgements_are_found_again(workspace):
+    kept = Judgements(workspace.judgements, "judge")
     judged = Judged(("kind",), runs=1, unreadable=0, invented=0)
     assert kept.find("man", ["kind", "tall"]) is None
     kept.keep("man", ["kind", "tall"], judged, [])
-    assert Judgements(places.judgements, "judge").find("man", ["kind", "tall"]) == judged
+    assert Judgements(workspace.judgements, "judge").find("man", ["kind", "tall"]) == judged
 
 
-def test_an_audit_of_the_past_is_found_by_its_record(places):
-    lake = places.lake
+def test_an_audit_of_the_past_is_found_by_its_record(workspace):
+    lake = workspace.lake
     assert recorded_audits(lake) == {}
     old = lake.write_table("t", FRAME)
     write_record(lake, [old], audit_id="a" * 64, made_at="2026-01-01T00:00:00+00:00", settings={"title": "t"})
@@ -104,9 +104,9 @@ def test_an_audit_of_the_past_is_found_by_its_record(places):
     assert then.read_table("t").equals(FRAME)
 
 
-def test_what_another_process_writes_is_seen_at_once(places, s3):
+def test_what_another_process_writes_is_seen_at_once(workspace, s3):
     """A client that remembers what it listed would go on without the other machine's rows."""
-    folder = places.scores / "scorer"
+    folder = workspace.scores / "scorer"
     kept = KeptRows(folder, ROWS, key="key")
     kept.keep(pl.DataFrame({"key": ["a"], "score": [0.1]}))
     assert len(list(folder.glob("*.parquet"))) == 1
@@ -119,18 +119,18 @@ def test_what_another_process_writes_is_seen_at_once(places, s3):
     assert len(KeptRows(folder, ROWS, key="key")) == 2
 
 
-def test_a_put_replaces_whole_and_lists_once(places):
-    path = places.lake.root / "one" / "manifest.json"
+def test_a_put_replaces_whole_and_lists_once(workspace):
+    path = workspace.lake.root / "one" / "manifest.json"
     for number in range(3):
         commit_bytes(path, json.dumps(number).encode())
     assert path.read_text() == "2"
     assert [each.name for each in path.parent.iterdir()] == ["manifest.json"]
 
 
-def test_a_store_that_cannot_be_written_or_reached_is_said(places, monkeypatch):
+def test_a_store_that_cannot_be_written_or_reached_is_said(workspace, monkeypatch):
     with pytest.raises(StorageError, match="could not be written"):
         commit_bytes(UPath("s3://no-such-bucket/x"), b"1")
-    require_reachable(places.lake.root)
+    require_reachable(workspace.lake.root)
     nobody = UPath(
         "s3://audits/x",
         client_kwargs={"endpoint_url": "http://127.0.0.1:9"},

@@ -14,7 +14,7 @@ from homes import make_home
 from upath import UPath
 
 from plumbline.storage import Lake
-from resources.places import PROJECT
+from resources.checkout import PROJECT
 
 DOCUMENT = (PROJECT / "docs" / "scale.md").read_text("utf-8")
 PORT = "8786"
@@ -76,24 +76,24 @@ def test_a_scaled_audit_has_the_metric_table_of_one_machine(audit, s3, cluster, 
         monkeypatch.setenv(name, value)
     storage = yaml.safe_load(snippet("yaml", "storage:"))["storage"]
     storage["root"] += f"/{tmp_path.name}"
-    shards = yaml.safe_load(alone.places.audit_path.read_text("utf-8"))["storage"]
+    shards = yaml.safe_load(alone.workspace.audit_path.read_text("utf-8"))["storage"]
     scaled = make_home(tmp_path / "scaled", **{**audit, "storage": {**shards, **storage}})
     cluster(scaled.environment)
     assert audited(scaled) == expected
-    assert not (scaled.places.home / "lake").exists()
+    assert not (scaled.workspace.home / "lake").exists()
     made = {each.name: each for each in Lake(UPath(storage["root"])).all_committed()}
     assert {"records", "image_embeddings", "probe_logits", "metric_table"} <= set(made)
-    assert {path.suffix for path in scaled.places.shards.root.rglob("*.*")} == {".json", ".safetensors"}
+    assert {path.suffix for path in scaled.workspace.shards.root.rglob("*.*")} == {".json", ".safetensors"}
 
 
 def test_a_model_behind_the_endpoints_of_the_document_is_the_same_behind_one(tmp_path):
     lvlms = yaml.safe_load(snippet("yaml", "lvlms:"))["lvlms"]
-    several = make_home(tmp_path / "several", lvlms=lvlms).places
+    several = make_home(tmp_path / "several", lvlms=lvlms).workspace
     assert len(several.lvlm_entry("llava").endpoint.urls) == 2
     lvlms["llava"]["endpoint"]["urls"] = ["https://gpu-1:8000/v1"]
-    one = make_home(tmp_path / "one", lvlms=lvlms).places
+    one = make_home(tmp_path / "one", lvlms=lvlms).workspace
     assert several.lvlm_version("llava") == one.lvlm_version("llava")
     lvlms["llava"]["endpoint"]["model"] = "another"
-    assert make_home(tmp_path / "another", lvlms=lvlms).places.lvlm_version("llava") != one.lvlm_version(
+    assert make_home(tmp_path / "another", lvlms=lvlms).workspace.lvlm_version("llava") != one.lvlm_version(
         "llava"
     )

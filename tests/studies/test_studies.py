@@ -13,7 +13,8 @@ from plumbline.catalog.studies import published_designs, published_sizes, recogn
 from plumbline.config.file import read_audit
 from plumbline.encoders.families import require_suites
 from plumbline.encoders.plan import architecture_summary
-from resources.places import PROJECT, Places
+from resources.checkout import PROJECT
+from resources.workspace import Workspace
 
 FOLDER = PROJECT / "studies"
 PAPERS = {
@@ -57,15 +58,15 @@ def test_there_is_a_study_for_every_paper_whose_numbers_are_known_and_each_is_te
 
 @names
 def test_a_study_is_whole_in_itself_and_asks_what_its_models_can_answer(name, tmp_path):
-    audit, places = study(name), Places(FOLDER / f"{name}.yaml", tmp_path)
+    audit, workspace = study(name), Workspace(FOLDER / f"{name}.yaml", tmp_path)
     assert audit.cells or audit.designs
     for dataset, encoder in audit.cells:
         entry = audit.encoders[encoder]
         family = architecture_summary(
-            encoder, entry.address, places.checkpoint_folder(entry.address), family=entry.family
+            encoder, entry.address, workspace.checkpoint_folder(entry.address), family=entry.family
         ).family
-        require_suites(family, cell_suites(places, dataset, encoder, family=family))
-        require_mitigations(places, dataset, encoder, family=family)
+        require_suites(family, cell_suites(workspace, dataset, encoder, family=family))
+        require_mitigations(workspace, dataset, encoder, family=family)
     assert {entry.reader for entry in audit.datasets.values()} <= set(published_sizes())
     # An id that nothing is asked of is a slip.
     used = {dataset for dataset, _ in (*audit.cells, *((d, m) for m, d in audit.designs))}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
-from plumbline.concurrency import side_by_side
+from plumbline.concurrency import run_threads
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
 from plumbline.metrics.confounds.slopes import (
     ConfoundFit,
@@ -387,7 +387,7 @@ def confound_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
         parts += [partial(line_rows, cell, faces, dimension, settings) for dimension in faces.dimensions]
         parts.append(partial(level_rows, cell, faces, settings))
         parts.append(partial(change_rows, cell, faces, settings))
-    return metric_frame(list(chain.from_iterable(side_by_side(parts))))
+    return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
 # --- The confound family: what pose, lighting, a smile and age do to what a model sees in a face.

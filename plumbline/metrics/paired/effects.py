@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from plumbline.catalog.schema import Row
-from plumbline.concurrency import side_by_side
+from plumbline.concurrency import run_threads
 from plumbline.digests import digest_bytes, digest_json
 from plumbline.metrics.disparities import skew_sums, undefined_pairs_reason
 from plumbline.metrics.family import MetricSettings
@@ -423,7 +423,7 @@ def paired_rows(
         with images, and for anything else without an image.
     """
     task = partial(_view_rows, answers, pairs=pairs, named=named, settings=settings, names=names)
-    found = chain.from_iterable(side_by_side([partial(task, view) for view in _views(comparisons)]))
+    found = chain.from_iterable(run_threads([partial(task, view) for view in _views(comparisons)]))
     ordered = sorted(found, key=lambda each: each[0])
     return [(pair, row) for (pair, _), row in ordered]
 

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
-from plumbline.concurrency import side_by_side
+from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
 from plumbline.metrics.family import MetricFamily, MetricSettings, MetricTraits
@@ -550,11 +550,11 @@ def ranking_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
         for groups in attribute_groups(prompts.records)
         if groups.attribute in AUDITED_ATTRIBUTES
     ]
-    rankings = [each for each in side_by_side(prepared) if each is not None]
+    rankings = [each for each in run_threads(prepared) if each is not None]
     parts: list[Callable[[], list[Row]]] = []
     for ranking in rankings:
         parts += [partial(_top_rows, ranking), partial(_whole_rows, ranking)]
-    return metric_frame(list(chain.from_iterable(side_by_side(parts))))
+    return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
 def _ranking(

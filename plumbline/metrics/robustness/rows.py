@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
-from plumbline.concurrency import side_by_side
+from plumbline.concurrency import run_threads
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
 from plumbline.metrics.family import Measure, MetricFamily, MetricSettings, MetricTraits
 from plumbline.metrics.robustness.calibration import Calibration, calibration, mass_differences
@@ -107,7 +107,7 @@ def robustness_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
             parts.append(partial(_shift_rows, cell, task, settings))
         if task.poles.definition == DEFAULT:
             parts.append(partial(_calibration_rows, cell, task, settings))
-    return metric_frame(list(chain.from_iterable(side_by_side(parts))))
+    return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
 def tested_tasks(cell: Cell) -> Iterator[TestedTask]:

@@ -1,4 +1,4 @@
-"""The audit file in force and the places where its inputs and results live."""
+"""The audit file in force, and where its inputs and results lie."""
 
 from __future__ import annotations
 
@@ -23,19 +23,14 @@ from plumbline.errors import ConfigError
 from plumbline.storage import Lake, ShardCache
 from plumbline.storage.lake import AuditRecord, RecordedLake, named_audit, read_record
 from plumbline.world.folders import PLANTED, ensure
+from resources.checkout import PROJECT, from_checkout
 from resources.endpoints import changed_endpoint
 from resources.watched import watched_checkpoints
 
 if TYPE_CHECKING:
     from plumbline.generators.folders import GeneratorFiles
 
-PROJECT = Path(__file__).resolve().parent.parent
 _OF_AN_ENDPOINT = ("model", "send_seed", "send_top_k", "defaults")
-
-
-def from_checkout(path: str) -> Path:
-    """Return where a path that the user names leads: a relative one starts at the checkout, `~` is the home folder."""
-    return (PROJECT / Path(path).expanduser()).resolve()
 
 
 @lru_cache(maxsize=4)
@@ -56,8 +51,8 @@ def _as_it_was(record: AuditRecord) -> Audit:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where things are. Relative paths of the audit file start at the checkout.
+class Workspace:
+    """The audit file in force, and where its inputs and results lie; relative paths start at the checkout.
 
     Attributes
     ----------
@@ -74,7 +69,7 @@ class Places:
     past: AuditRecord | None = None
 
     @classmethod
-    def from_environment(cls) -> Places:
+    def from_environment(cls) -> Workspace:
         """Read `PLUMBLINE_AUDIT` (default `audit.yaml`) and `PLUMBLINE_HOME` (default `.plumbline`)."""
         return cls(
             audit_path=from_checkout(os.environ.get("PLUMBLINE_AUDIT", "audit.yaml")),
@@ -82,12 +77,12 @@ class Places:
         )
 
     @classmethod
-    def standard(cls) -> Places:
-        """Return the places of the checkout itself: `audit.yaml` and `.plumbline`."""
+    def standard(cls) -> Workspace:
+        """Return the workspace of the checkout itself: `audit.yaml` and `.plumbline`."""
         return cls(audit_path=PROJECT / "audit.yaml", home=PROJECT / ".plumbline")
 
-    def of_audit(self, audit: str) -> Places:
-        """Return the places as they were for a recorded audit: its id, its start, `newest` or `newest~1`."""
+    def of_audit(self, audit: str) -> Workspace:
+        """Return the workspace as it was for a recorded audit: its id, its start, `newest` or `newest~1`."""
         return replace(self, past=read_record(self.lake, named_audit(self.lake, audit)))
 
     @property

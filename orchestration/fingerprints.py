@@ -12,29 +12,30 @@ from assets.lineage import dataset_root
 from assets.sources import source_names
 from plumbline.digests import digest_json, digest_sequence
 from plumbline.errors import PlumblineError
-from resources.places import PLANTED, Places
+from plumbline.world.folders import PLANTED
+from resources.workspace import Workspace
 
 _ENDPOINT_S = 3600
 """An endpoint is asked once an hour what it is: that costs a token."""
 
 
-def source_stamps(places: Places) -> dict[str, str]:
-    """Return a stamp for every source of the audit file, by `source` or `source partition`.
+def source_fingerprints(workspace: Workspace) -> dict[str, str]:
+    """Return a fingerprint for every source of the audit file, by `source` or `source partition`.
 
-    A stamp is a digest of names, sizes, times and inodes of all files: one that differs says only that the source
+    A fingerprint is a digest of names, sizes, times and inodes of all files: one that differs says only that the source
     has to be read. A source whose place is not known is left out.
     """
     found = {}
-    for asset, partition in source_names(places):
+    for asset, partition in source_names(workspace):
         try:
-            found[" ".join(filter(None, (asset, partition)))] = _stamp(places, asset, partition)[:16]
+            found[" ".join(filter(None, (asset, partition)))] = _fingerprint(workspace, asset, partition)[:16]
         except PlumblineError:
             continue
     return found
 
 
-def folder_stamp(folder: Path) -> str:
-    """Return the stamp of a folder with all that is in it; of one that is not there that of an empty one."""
+def folder_fingerprint(folder: Path) -> str:
+    """Return the fingerprint of a folder with all that is in it; of one that is not there that of an empty one."""
     return digest_sequence(sorted(_entries(folder, ""))) if folder.is_dir() else digest_sequence([])
 
 
@@ -51,14 +52,14 @@ def _entries(folder: Path, inside: str) -> Iterator[str]:
                 yield f"{name} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
 
 
-def _stamp(places: Places, asset: str, partition: str | None) -> str:
+def _fingerprint(workspace: Workspace, asset: str, partition: str | None) -> str:
     if partition is None:
-        return folder_stamp(Path(str(files("plumbline.catalog"))))
-    if asset == "lvlm_checkpoint" and (endpoint := places.lvlm_entry(partition).endpoint) is not None:
+        return folder_fingerprint(Path(str(files("plumbline.catalog"))))
+    if asset == "lvlm_checkpoint" and (endpoint := workspace.lvlm_entry(partition).endpoint) is not None:
         hour = int(time.time()) // _ENDPOINT_S if endpoint.follow else None
         return digest_json([endpoint.model_dump(mode="json"), hour])
-    place = _place(places, asset, partition)
-    return digest_json([place.entry, folder_stamp(place.folder)])
+    place = _place(workspace, asset, partition)
+    return digest_json([place.entry, folder_fingerprint(place.folder)])
 
 
 class _Place(NamedTuple):
@@ -68,15 +69,15 @@ class _Place(NamedTuple):
     entry: object
 
 
-def _place(places: Places, asset: str, partition: str) -> _Place:
+def _place(workspace: Workspace, asset: str, partition: str) -> _Place:
     if asset == "dataset_folder":
         # Of a planted one that is not there yet nothing is written here: that takes longer than a look may.
-        entry, folder = places.dataset_entry(partition), dataset_root(places, partition)
+        entry, folder = workspace.dataset_entry(partition), dataset_root(workspace, partition)
         if entry.root.startswith(PLANTED):
             return _Place(folder.parent, entry.root)
         return _Place(folder, entry.model_dump(mode="json"))
     if asset == "encoder_checkpoint":
-        entry = places.audit.encoders[partition]
-        return _Place(places.checkpoint_folder(entry.address), entry.model_dump(mode="json"))
-    address = places.lvlm_entry(partition).address
-    return _Place(places.checkpoint_folder(str(address)), address)
+        entry = workspace.audit.encoders[partition]
+        return _Place(workspace.checkpoint_folder(entry.address), entry.model_dump(mode="json"))
+    address = workspace.lvlm_entry(partition).address
+    return _Place(workspace.checkpoint_folder(str(address)), address)

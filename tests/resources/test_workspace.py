@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from resources.places import PROJECT, Places, from_checkout
+from resources.checkout import PROJECT, from_checkout
+from resources.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,6 @@ def test_storage_and_the_environment_name_places_in_the_same_way(tmp_path, monke
     monkeypatch.setenv("PLUMBLINE_HOME", "~/home")
     monkeypatch.setenv("PLUMBLINE_AUDIT", "~/audit.yaml")
     (tmp_path / "audit.yaml").write_text("datasets: {}\nstorage: {root: ~/results}\n")
-    places = Places.from_environment()
-    assert (places.audit_path, places.home) == (tmp_path / "audit.yaml", tmp_path / "home")
-    assert Path(str(places.answers)) == tmp_path / "results" / "answers"
+    workspace = Workspace.from_environment()
+    assert (workspace.audit_path, workspace.home) == (tmp_path / "audit.yaml", tmp_path / "home")
+    assert Path(str(workspace.answers)) == tmp_path / "results" / "answers"

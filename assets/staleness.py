@@ -18,7 +18,7 @@ from plumbline.catalog.suites import load_suite
 from plumbline.errors import PlumblineError
 from plumbline.report import AbsentCell
 from resources.lvlms import backend_identity, scorer_version
-from resources.places import Places
+from resources.workspace import Workspace
 
 
 class CurrentCell(NamedTuple):
@@ -38,7 +38,7 @@ class CurrentModel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Currency:
+class Staleness:
     """The audited cells and generative models, sorted.
 
     Attributes
@@ -56,40 +56,40 @@ class Currency:
     models: list[CurrentModel] = field(default_factory=list)
 
 
-def sort_cells(places: Places, instance: dg.DagsterInstance) -> Currency:
+def sort_cells(workspace: Workspace, instance: dg.DagsterInstance) -> Staleness:
     """Compare what is stored of every audited cell with its sources as they are on disk now."""
-    datasets, checkpoints = dataset_versions(places), checkpoint_versions(places)
+    datasets, checkpoints = dataset_versions(workspace), checkpoint_versions(workspace)
     current, absent = [], []
-    for dataset, model in places.audit.cells:
+    for dataset, model in workspace.audit.cells:
         try:
-            checks = checks_not_passed(instance, places, dataset, of=must_pass(places, dataset))
+            checks = checks_not_passed(instance, workspace, dataset, of=must_pass(workspace, dataset))
             if refused := refusal(checks):
                 raise PlumblineError(refused)
-            if places.lake.committed("probe_logits", partition=f"{dataset}|{model}") is None:
+            if workspace.lake.committed("probe_logits", partition=f"{dataset}|{model}") is None:
                 raise PlumblineError(NOT_AUDITED)
-            stored = StoredCell.find(places, dataset, model)
+            stored = StoredCell.find(workspace, dataset, model)
             _require_todays(stored, datasets, checkpoints)
             current.append(CurrentCell(dataset, model, stored.identity))
         except PlumblineError as error:
             absent.append(AbsentCell(model=model, dataset=dataset, reason=error.what))
-    answered = _sort_models(places, instance, datasets)
-    return Currency(current, [*absent, *answered.absent], answered.models)
+    answered = _sort_models(workspace, instance, datasets)
+    return Staleness(current, [*absent, *answered.absent], answered.models)
 
 
-def _sort_models(places: Places, instance: dg.DagsterInstance, datasets: dict[str, str]) -> Currency:
+def _sort_models(workspace: Workspace, instance: dg.DagsterInstance, datasets: dict[str, str]) -> Staleness:
     """Compare what is stored of every generative model with its sources as they are now; of no encoder."""
     asked: dict[str, list[str]] = {}
-    for model, dataset in places.audit.designs:
+    for model, dataset in workspace.audit.designs:
         asked.setdefault(model, []).append(dataset)
-    versions = lvlm_versions(places) if asked else {}
-    found = Currency([], [])
+    versions = lvlm_versions(workspace) if asked else {}
+    found = Staleness([], [])
     for model, about in asked.items():
         try:
             for dataset in about:
-                checks = checks_not_passed(instance, places, dataset, of=("records",))
+                checks = checks_not_passed(instance, workspace, dataset, of=("records",))
                 if refused := refusal(checks, of=dataset):
                     raise PlumblineError(refused)
-            stored = StoredAnswers.find(places, model)
+            stored = StoredAnswers.find(workspace, model)
             _require_todays_answers(stored, datasets, versions)
             families = _current_families(stored)
             if families:
@@ -104,13 +104,13 @@ def _sort_models(places: Places, instance: dg.DagsterInstance, datasets: dict[st
 def _require_todays_answers(
     stored: StoredAnswers, datasets: dict[str, str], versions: dict[str, str]
 ) -> None:
-    places, lake = stored.places, stored.places.lake
-    identity = backend_identity(places, stored.model)
-    scorers = {name: scorer_version(places, name) for name in places.audit.scorers}
+    workspace, lake = stored.workspace, stored.workspace.lake
+    identity = backend_identity(workspace, stored.model)
+    scorers = {name: scorer_version(workspace, name) for name in workspace.audit.scorers}
     pairs: dict[str, tuple[object, object]] = {"checkpoint": (stored.version, versions.get(stored.model))}
     for name, made in stored.answers.items():
         records = lake.require("records", partition=stored.slices[name].dataset).details
-        today = _records_today(places, stored.slices[name].dataset, records, datasets)
+        today = _records_today(workspace, stored.slices[name].dataset, records, datasets)
         pairs |= {f"{what} of {name}": pair for what, pair in today.items()}
         pairs[f"engine of {name}"] = (made.details["identity"], identity)
         pairs[f"people of {name}"] = (
@@ -120,7 +120,7 @@ def _require_todays_answers(
         pairs[f"prompts of {name}"] = (made.details["prompts"], prompts_hash())
         pairs[f"decoding of {name}"] = (
             made.details["decoding"],
-            places.audit.generation.decoding.model_dump(),
+            workspace.audit.generation.decoding.model_dump(),
         )
         pairs[f"questions of {name}"] = (
             made.details["asked_for"],
@@ -133,32 +133,32 @@ def _require_todays_answers(
 
 def _current_families(stored: StoredAnswers) -> list[str]:
     """Return the families that were computed from what is stored now."""
-    found = {name: stored.places.lake.committed(name, partition=stored.model) for name in LANGUAGE_TABLES}
+    found = {name: stored.workspace.lake.committed(name, partition=stored.model) for name in LANGUAGE_TABLES}
     return [n for n, made in found.items() if made and made.details["cell_id"] == stored.identity]
 
 
 def _require_todays(stored: StoredCell, datasets: dict[str, str], checkpoints: dict[str, str]) -> None:
-    places, records, labels = stored.places, stored.records.details, stored.extended.details
-    labeller = places.audit.labeller
+    workspace, records, labels = stored.workspace, stored.records.details, stored.extended.details
+    labeller = workspace.audit.labeller
     pairs = {
-        **_records_today(places, stored.dataset, records, datasets),
+        **_records_today(workspace, stored.dataset, records, datasets),
         "checkpoint": (stored.logits.details["checkpoint"], checkpoints.get(stored.model)),
         "labeller": (labels["labeller_digest"], checkpoints.get(labeller)),
         "prompts of the labeller": (labels["suite_hash"], load_suite("gender_labels").hash),
-        "engine": (stored.logits.details["engine"], places.declared_engine),
-        "engine of the labeller": (labels.get("engine"), places.declared_engine),
+        "engine": (stored.logits.details["engine"], workspace.declared_engine),
+        "engine of the labeller": (labels.get("engine"), workspace.declared_engine),
     }
     for name in CELL_TABLES:
-        made = places.lake.require(name, partition=stored.partition)
+        made = workspace.lake.require(name, partition=stored.partition)
         pairs[name] = (made.details["cell_id"], stored.identity)
     _require_equal(pairs)
 
 
 def _records_today(
-    places: Places, dataset: str, records: Mapping[str, Any], datasets: dict[str, str]
+    workspace: Workspace, dataset: str, records: Mapping[str, Any], datasets: dict[str, str]
 ) -> dict[str, tuple[object, object]]:
     """Return what records were read from and how, then and now."""
-    entry = places.dataset_entry(dataset)
+    entry = workspace.dataset_entry(dataset)
     return {
         "dataset folder": (records["folder_digest"], datasets.get(dataset)),
         "reader": (records["reader"], entry.reader),
