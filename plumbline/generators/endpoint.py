@@ -1,4 +1,4 @@
-"""Images as endpoints take them: data URLs that every decoder reads as the pixels that Plumbline sees."""
+"""Generation through OpenAI-compatible endpoints: images as they take them, what is asked, what they say they are."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from plumbline.digests import digest_bytes, digest_json
 from plumbline.errors import GenerationError, ImageRejected
 from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.http.chat import ChatClient, ChatReply, ChatRequest
+from plumbline.http.client import MalformedReply, exchange, open_http, read_json
 from plumbline.http.keys import EndpointKey, read_key
 from plumbline.http.settings import EndpointSettings
-from plumbline.http.transport import open_client
 from plumbline.images.decoding import decode, read_image_file, suffix_of
 
 ENCODING_VERSION = 1
@@ -103,7 +103,7 @@ def _data_url(kind: str, data: bytes) -> str:
     return f"data:{_MEDIA[kind]};base64,{base64.b64encode(data).decode()}"
 
 
-# --- Generation through OpenAI-compatible endpoints.
+# Questions and answers.
 
 ENDPOINT_VERSION = 1
 """Part of the identity: raise it with any change of how a question is put to an endpoint."""
@@ -215,7 +215,7 @@ class EndpointBackend:
         sent = {name: values[name] for name in self.sent}
         sent[self.settings.length_field] = sent.pop("max_new_tokens")
         if "top_k" in sent:
-            sent["extra_body"] = {"top_k": sent.pop("top_k") or _NO_TOP_K}
+            sent["top_k"] = sent["top_k"] or _NO_TOP_K
         return sent
 
 
@@ -238,8 +238,7 @@ def _answer(reply: ChatReply) -> Answer:
     return Answer(reply.text, reply.finish_reason, reply.prompt_tokens, reply.new_tokens, reply.source)
 
 
-# --- What an endpoint says that it is: its entry in `/models`, and the model and fingerprint of an answer
-# of one token.
+# What an endpoint says that it is: its entry in `/models`, and model and fingerprint of an answer of one token.
 
 # vLLM writes the time of the request into `created`.
 _STABLE = ("id", "root", "parent", "owned_by")
@@ -290,16 +289,16 @@ def ask_what_it_is(settings: EndpointSettings) -> EndpointReport:
 
 async def _listed(settings: EndpointSettings, key: EndpointKey) -> dict[str, str]:
     """Return the model's entry at the first address that has one; many endpoints list nothing."""
-    import openai
+    import httpx2
 
+    headers = ChatClient(settings).authorization(key)
     for url in settings.urls:
-        async with open_client(url, key, timeout_s=settings.timeout_s) as client:
+        async with open_http(url, timeout_s=settings.timeout_s) as http:
             try:
-                listed = await client.models.list()
-            except (openai.OpenAIError, ValueError):
+                listed = read_json((await exchange(http, "/models", headers=headers)).body).get("data")
+            except (httpx2.HTTPError, OSError, MalformedReply):
                 continue
-        for model in listed.data:
-            if model.id == settings.model:
-                said: dict[str, Any] = model.model_dump()
-                return {name: str(said[name])[:200] for name in _STABLE if said.get(name) is not None}
+        for model in listed if isinstance(listed, list) else ():
+            if isinstance(model, dict) and model.get("id") == settings.model:
+                return {name: str(model[name])[:200] for name in _STABLE if model.get(name) is not None}
     return {}

@@ -14,7 +14,7 @@ SECRET_LENGTH = 16
 """Shorter values, such as the `EMPTY` that local servers are given, are no secrets: texts may hold them by chance."""
 
 _KEY = re.compile(r"[\x21-\x7e]+")
-_LIBRARIES = ("openai", "httpx2", "httpcore2", "stamina")
+_LIBRARIES = ("httpx2", "httpcore2", "stamina")
 # Their modules are loaded with the first request, and their debug records show headers.
 _LATE_LOGGERS = tuple(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))
 
@@ -101,7 +101,7 @@ _scrubbing = _Scrubbing()
 
 def _scrub_logs(key: EndpointKey) -> None:
     # A logger's filter does not see the records of those below it, so each of them needs it.
-    import openai  # noqa: F401  (makes the loggers)
+    import httpx2  # noqa: F401  (makes the loggers)
 
     _scrubbing.add(key)
     names = [name for name in logging.Logger.manager.loggerDict if name.split(".")[0] in _LIBRARIES]

@@ -1,12 +1,13 @@
-"""Faults of an endpoint, how long to wait after one, and what the log says of it."""
+"""Faults of an endpoint: what each means, how long to wait after one, at which rate to ask, and what the log says."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-import threading
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -26,7 +27,7 @@ _SAID_LENGTH = 500
 
 
 @dataclass(eq=False)
-class ChatFault(Exception):
+class EndpointFault(Exception):
     """A request without an answer.
 
     Attributes
@@ -66,7 +67,7 @@ def fault_of_status(
     key: EndpointKey,
     key_variable: str | None,
     now: float,
-) -> ChatFault:
+) -> EndpointFault:
     """Return what an HTTP status other than 200 means.
 
     Parameters
@@ -80,11 +81,11 @@ def fault_of_status(
     """
     what = f"HTTP {int(status)}{_said(body, key)}"
     if status == HTTPStatus.TOO_MANY_REQUESTS and _error_code(body) in _NO_CREDIT:
-        return ChatFault(
+        return EndpointFault(
             "endpoint", what, "the account behind the key has no credit left: add some, and run again"
         )
     if status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return ChatFault(
+        return EndpointFault(
             "passing",
             what,
             "wait until the endpoint works, and run again; a lower `concurrency` may be needed",
@@ -94,7 +95,7 @@ def fault_of_status(
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         target = on_one_line(key.scrub(headers.get("location", "")))
         hint = "redirects are not followed, since the key would travel along: write the final address into `urls`"
-        return ChatFault("endpoint", f"{what}, a redirect to {target}", hint)
+        return EndpointFault("endpoint", f"{what}, a redirect to {target}", hint)
     named = f"the environment variable {key_variable}" if key_variable else "`key_variable`, which names none"
     hints = {
         HTTPStatus.UNAUTHORIZED: f"the key is missing or wrong: correct {named}",
@@ -103,12 +104,12 @@ def fault_of_status(
         HTTPStatus.METHOD_NOT_ALLOWED: "this path takes no chat completions: correct `urls`, which often end in /v1",
     }
     if status in hints:
-        return ChatFault("endpoint", what, hints[HTTPStatus(status)])
+        return EndpointFault("endpoint", what, hints[HTTPStatus(status)])
     hint = (
         "the endpoint refuses the request itself: read what it says; it may not take images, a seed "
         "(`send_seed: false`), or call the length otherwise (`length_field`)"
     )
-    return ChatFault("request", what, hint)
+    return EndpointFault("request", what, hint)
 
 
 def _pause(headers: Mapping[str, str], now: float) -> float | None:
@@ -158,17 +159,64 @@ def on_one_line(text: str) -> str:
     return " ".join(shown.split())[:_SAID_LENGTH]
 
 
-# --- What is said of requests that are tried again: a line a while for each address, not one for each
-# attempt.
+# Waiting.
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time and waiting, so that tests need not wait.
+
+    Attributes
+    ----------
+    monotonic, wall : callable
+        Seconds that never go back, and seconds since 1970.
+    sleep : callable
+        Awaited with seconds.
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+class RateLimiter:
+    """Lets at most so many requests through a second, evenly, and none while resting.
+
+    Parameters
+    ----------
+    clock : Clock
+    per_second : float
+        By default no limit.
+    """
+
+    def __init__(self, clock: Clock, per_second: float = math.inf) -> None:
+        self._clock = clock
+        self._interval = 1.0 / per_second
+        self._next = self._resting_until = clock.monotonic()
+
+    async def wait(self) -> None:
+        """Return when it is this request's turn."""
+        turn = max(self._next, self._clock.monotonic())
+        self._next = turn + self._interval
+        while (left := max(turn, self._resting_until) - self._clock.monotonic()) > 0:
+            await self._clock.sleep(left)
+
+    def rest(self, seconds: float) -> None:
+        """Let no request through for so long, those that wait for their turn included."""
+        self._resting_until = max(self._resting_until, self._clock.monotonic() + seconds)
+        self._next = max(self._next, self._resting_until)
+
+
+# What the log says.
 
 EVERY_S = 30.0
-"""Between two lines about the same address, for it has many slots that all fail at once."""
+"""Between two lines about the same address: its many slots all fail at once."""
 
 _log = logging.getLogger(__name__)
 
 
 class RetryNotes:
-    """Tells of faults that are tried again.
+    """Logs faults that are tried again.
 
     Parameters
     ----------
@@ -180,8 +228,8 @@ class RetryNotes:
         self._monotonic = monotonic
         self._due: dict[str, float] = {}
 
-    def tell(self, url: str, fault: ChatFault, *, attempt: int, attempts: int, wait_s: float) -> None:
-        """Say which attempt failed and when the next is, unless this address was told of a moment ago.
+    def tell(self, url: str, fault: EndpointFault, *, attempt: int, attempts: int, wait_s: float) -> None:
+        """Log which attempt failed and when the next is, at most every `EVERY_S` for each address.
 
         Parameters
         ----------
@@ -199,59 +247,3 @@ class RetryNotes:
         _log.warning(
             "%s: attempt %d of %d failed: %s; the next in about %.0f s", url, attempt, attempts, fault, wait
         )
-
-
-def silence_stamina() -> None:
-    """Let stamina itself report nothing: its lines name neither the address nor the wait."""
-    from stamina.instrumentation import set_on_retry_hooks
-
-    set_on_retry_hooks([])
-
-
-# --- Keeping to a rate, also across threads, and resting when told to.
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Time and waiting, so that tests need not wait.
-
-    Attributes
-    ----------
-    monotonic, wall : callable
-        Seconds that never go back, and seconds since 1970.
-    sleep : callable
-        Called with seconds.
-    """
-
-    monotonic: Callable[[], float] = time.monotonic
-    wall: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
-
-
-class Pace:
-    """Lets at most so many callers through a second, evenly, and none while resting.
-
-    Parameters
-    ----------
-    per_second : float
-    clock : Clock
-    """
-
-    def __init__(self, per_second: float, clock: Clock) -> None:
-        self.clock = clock
-        self._apart = 1.0 / per_second
-        self._next = clock.monotonic()
-        self._lock = threading.Lock()
-
-    def wait(self) -> None:
-        """Return when it is this caller's turn."""
-        with self._lock:
-            turn = max(self._next, self.clock.monotonic())
-            self._next = turn + self._apart
-        while (left := turn - self.clock.monotonic()) > 0:
-            self.clock.sleep(left)
-
-    def rest(self, seconds: float) -> None:
-        """Let nobody else through for so long; those who already have their turn are not held."""
-        with self._lock:
-            self._next = max(self._next, self.clock.monotonic() + seconds)

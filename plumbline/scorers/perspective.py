@@ -1,39 +1,31 @@
-"""What the audit file says of a scorer: its settings, which know what they read and how it is loaded."""
+"""The Perspective API as a scorer of texts, for those who still have access: its end was announced for 2026.
+
+Whoever has none compares with the study by scores that were made while it lasted (`plumbline.scorers.stored`), or
+scores anew with a classifier on disk.
+"""
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import stamina
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from plumbline.digests import digest_json
-from plumbline.errors import ScoringError
-from plumbline.http.keys import EndpointKey, read_key
-from plumbline.http.retries import (
-    ChatFault,
-    Clock,
-    Pace,
-    RetryNotes,
-    fault_of_status,
-    on_one_line,
-    silence_stamina,
-)
-from plumbline.http.settings import is_loopback
+from plumbline.errors import GenerationError, ScoringError
+from plumbline.http.client import EndpointClient, MalformedReply, Response, read_json
+from plumbline.http.keys import EndpointKey
+from plumbline.http.retries import Clock
+from plumbline.http.settings import EndpointSettings
 from plumbline.scorers.scorer import Scored, ScorerSettings
 
 if TYPE_CHECKING:
-    import httpx2
-
     from plumbline.checkpoints.device import Placement
     from plumbline.scorers.scorer import Scorer
 
@@ -72,8 +64,6 @@ class PerspectiveSettings(ScorerSettings):
         return PerspectiveScorer(self)
 
 
-# --- One query of the Perspective API: what is sent, what comes back, and when it is tried again.
-
 URL = "https://commentanalyzer.googleapis.com/v1alpha1/comments:analyze"
 NAMES = {
     "toxicity": "TOXICITY",
@@ -87,9 +77,7 @@ MOST_BYTES = 20_480
 """Of a text in UTF-8; the API refuses a longer one."""
 
 MOST_ATTEMPTS = 8
-WAITS = {"wait_initial": 1.0, "wait_max": 60.0, "wait_jitter": 1.0}
-TIMEOUT_S = 30.0
-MOST_REPLY_BYTES = 1 << 20
+TIMEOUT_S = 60.0
 
 # What the API says of a text itself; anything else is about the query.
 _UNSCORABLE = {
@@ -97,100 +85,6 @@ _UNSCORABLE = {
     "COMMENT_EMPTY": "the Perspective API finds this text empty",
     "COMMENT_TOO_LONG": "the Perspective API finds this text too long",
 }
-
-
-class PerspectiveCall:
-    """An open connection; a context.
-
-    Parameters
-    ----------
-    url : str
-    key : EndpointKey
-        Sent in a header, since addresses end up in logs.
-    pace : Pace
-        Shared by all threads that use this call.
-    """
-
-    def __init__(self, url: str, key: EndpointKey, pace: Pace) -> None:
-        self._url, self._key, self._pace = url, key, pace
-        self._notes = RetryNotes(pace.clock.monotonic)
-        silence_stamina()
-        # Redirects are not followed, since the key would travel along.
-        import httpx2
-
-        self._client = httpx2.Client(
-            timeout=TIMEOUT_S, follow_redirects=False, trust_env=not is_loopback(url)
-        )
-
-    def __enter__(self) -> PerspectiveCall:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    def scored(self, text: str) -> Scored | ChatFault:
-        """Return the score of a text that is not empty, or what was wrong with the last attempt."""
-        cut = text.encode()[:MOST_BYTES].decode("utf-8", "ignore")
-        try:
-            for attempt in stamina.retry_context(
-                on=self._again, attempts=MOST_ATTEMPTS, timeout=None, **WAITS
-            ):
-                with attempt:
-                    self._pace.wait()
-                    return self._told(cut, attempt, truncated=cut != text)
-        except ChatFault as fault:
-            return fault
-        raise AssertionError("every attempt returns or raises")
-
-    def _told(self, text: str, attempt: stamina.Attempt, *, truncated: bool) -> Scored:
-        try:
-            return self._once(text, truncated=truncated)
-        except ChatFault as fault:
-            wait = float(attempt.next_wait)
-            self._notes.tell(self._url, fault, attempt=attempt.num, attempts=MOST_ATTEMPTS, wait_s=wait)
-            raise
-
-    def _again(self, error: Exception) -> bool | float:
-        if not isinstance(error, ChatFault) or error.kind != "passing":
-            return False
-        if error.pause_s is None:
-            return True
-        # Kept by all threads, not by this one alone.
-        self._pace.rest(error.pause_s)
-        return 0.0
-
-    def _once(self, text: str, *, truncated: bool) -> Scored:
-        # Raised out here: what the library raises holds the request with its headers.
-        outcome = self._outcome(text)
-        if isinstance(outcome, ChatFault):
-            raise outcome
-        status, headers, body = outcome
-        content = _json(body)
-        if status == HTTPStatus.OK:
-            return Scored(_scores(content), truncated)
-        if (reason := _unscorable(content)) is not None:
-            return Scored(dict.fromkeys(NAMES, float("nan")), truncated, reason)
-        now = self._pace.clock.wall()
-        raise fault_of_status(status, headers, body, key=self._key, key_variable=None, now=now)
-
-    def _outcome(self, text: str) -> tuple[int, httpx2.Headers, bytes] | ChatFault:
-        key = (self._key.authorization or "").removeprefix("Bearer ")
-        # What comes back packed could be a thousand times as large unpacked.
-        headers = {"X-Goog-Api-Key": key, "Accept-Encoding": "identity"}
-        until = self._pace.clock.monotonic() + 2 * TIMEOUT_S
-        import httpx2
-
-        body = b""
-        try:
-            with self._client.stream("POST", self._url, json=request_body(text), headers=headers) as response:
-                for piece in response.iter_raw():
-                    body += piece
-                    if len(body) > MOST_REPLY_BYTES or self._pace.clock.monotonic() > until:
-                        return ChatFault("passing", "the reply has no end")
-                return response.status_code, response.headers, body
-        except httpx2.TransportError as error:
-            said = on_one_line(self._key.scrub(str(error)))
-            return ChatFault("passing", f"{type(error).__name__}{f': {said}' if said else ''}")
 
 
 def request_body(text: str) -> dict[str, Any]:
@@ -203,14 +97,38 @@ def request_body(text: str) -> dict[str, Any]:
     }
 
 
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
+@dataclass(frozen=True)
+class _Comment:
+    """One text to score."""
+
+    text: str
+    where: str = "a text"
+
+    @property
+    def cut(self) -> str:
+        """Return as much of it as the API takes."""
+        return self.text.encode()[:MOST_BYTES].decode("utf-8", "ignore")
 
 
-def _scores(content: Any) -> dict[str, float]:
+class _PerspectiveClient(EndpointClient[_Comment, Scored]):
+    wanted = "answer of the Perspective API"
+
+    def authorization(self, key: EndpointKey) -> Mapping[str, str]:
+        # In a header, since addresses end up in logs.
+        return {"X-Goog-Api-Key": (key.authorization or "").removeprefix("Bearer ")}
+
+    def body(self, request: _Comment) -> Mapping[str, Any]:
+        return request_body(request.cut)
+
+    def read(self, request: _Comment, response: Response, key: EndpointKey) -> Scored | None:
+        truncated = request.cut != request.text
+        if response.status == HTTPStatus.OK:
+            return Scored(_scores(read_json(response.body)), truncated)
+        reason = _unscorable(response.body)
+        return None if reason is None else Scored(dict.fromkeys(NAMES, float("nan")), truncated, reason)
+
+
+def _scores(content: Mapping[str, Any]) -> dict[str, float]:
     try:
         scores = {
             attribute: content["attributeScores"][name]["summaryScore"]["value"]
@@ -220,28 +138,22 @@ def _scores(content: Any) -> dict[str, float]:
             return {attribute: float(score) for attribute, score in scores.items()}
     except (KeyError, TypeError):
         pass
-    raise ChatFault("passing", "the reply holds no scores from 0 to 1 of the attributes that were asked for")
+    raise MalformedReply("it holds no scores from 0 to 1 of the attributes that were asked for")
 
 
-def _unscorable(content: Any) -> str | None:
+def _unscorable(body: bytes) -> str | None:
     """Return why this text has no score, None where the error is about something else."""
     try:
-        kinds = [detail.get("errorType") for detail in content["error"]["details"]]
-    except (KeyError, TypeError, AttributeError):
+        kinds = [detail.get("errorType") for detail in read_json(body)["error"]["details"]]
+    except (MalformedReply, KeyError, TypeError, AttributeError):
         return None
     return next((_UNSCORABLE[kind] for kind in kinds if isinstance(kind, str) and kind in _UNSCORABLE), None)
 
 
-# --- The Perspective API as a scorer of texts, for those who still have access: its end was announced for
-# 2026.
-#
-# Whoever has none compares with the study by scores that were made while it lasted
-# (`plumbline.scorers.stored`), or scores anew with a classifier on disk.
-
 _CODE = 1
 """Raised whenever the same answers would give a text another score."""
 
-_MOST_THREADS = 32
+_MOST_AT_ONCE = 32
 
 EMPTY = "the text is empty, which the Perspective API does not score"
 
@@ -283,56 +195,38 @@ class PerspectiveScorer:
         Raises
         ------
         ScoringError
-            If the API does not answer or refuses a query; after the scores of the others that were under way.
+            If the API does not answer or refuses a query; after the scores that had come.
         ConfigError
             If the environment holds no key.
         """
-        key = read_key(self._settings.key_variable)
         full = [i for i, text in enumerate(texts) if text.strip()]
         for i in sorted(set(range(len(texts))) - set(full)):
             yield i, Scored(dict.fromkeys(self.attributes, float("nan")), reason=EMPTY)
+        try:
+            for i, scored in self._client().ask_all([_Comment(texts[i]) for i in full]):
+                yield full[i], scored
+        except GenerationError as error:
+            variable = self._settings.key_variable
+            raise ScoringError(
+                "the Perspective API did not score a text",
+                where=self._url,
+                found=error.found,
+                hint=f"run again: what was scored is kept. Where the key is refused, correct the environment variable "
+                f"{variable} or ask for access. Is the API still there? Its end was announced for 2026, and scorers of "
+                "kind `stored` or `classifier` do without it",
+            ) from error
+
+    def _client(self) -> _PerspectiveClient:
+        base, slash, path = self._url.rpartition("/")
         per_second = self._settings.queries_per_second
-        pace = Pace(per_second, self._clock)
-        threads = min(_MOST_THREADS, math.ceil(per_second))
-        with (
-            PerspectiveCall(self._url, key, pace) as call,
-            ThreadPoolExecutor(threads, "perspective") as pool,
-        ):
-            stop = threading.Event()
-            waiting = {pool.submit(self._answer, call, texts[i], stop): i for i in full}
-            try:
-                yield from _finished(waiting)
-            finally:
-                stop.set()
-
-    def _answer(self, call: PerspectiveCall, text: str, stop: threading.Event) -> Scored | None:
-        """Return the score of a text, None where another text has ended the call before this one was begun."""
-        fault = None if stop.is_set() else call.scored(text)
-        if not isinstance(fault, ChatFault):
-            return fault
-        stop.set()
-        raise ScoringError(
-            "the Perspective API did not score a text",
-            where=self._url,
-            found=fault.what,
-            hint=self._hint(fault),
+        settings = EndpointSettings(
+            urls=(base,),
+            model="perspective",
+            key_variable=self._settings.key_variable,
+            concurrency=min(_MOST_AT_ONCE, math.ceil(per_second)),
+            timeout_s=TIMEOUT_S,
+            attempts=MOST_ATTEMPTS,
         )
-
-    def _hint(self, fault: ChatFault) -> str:
-        without = "its end was announced for 2026, and scorers of kind `stored` or `classifier` do without it"
-        if fault.kind == "passing":
-            return f"run again: what was scored is kept. Is the API still there? {without}"
-        return f"correct the environment variable {self._settings.key_variable}, or ask for access; {without}"
-
-
-def _finished(waiting: Mapping[Future[Scored | None], int]) -> Iterator[tuple[int, Scored]]:
-    """Yield what is scored as it comes; an error is raised when all has ended."""
-    failed: BaseException | None = None
-    for future in as_completed(waiting):
-        error = future.exception()
-        failed = failed or error
-        scored = None if error else future.result()
-        if scored is not None:
-            yield waiting[future], scored
-    if failed is not None:
-        raise failed
+        client = _PerspectiveClient(settings, per_second=per_second, clock=self._clock)
+        client.path = slash + path
+        return client

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
-from plumbline.http.chat import ChatClient, ChatRequest, Clock
+from plumbline.http.chat import ChatClient, ChatRequest
+from plumbline.http.retries import Clock
 from plumbline.http.settings import EndpointSettings
 
 DECODING = Decoding(max_new_tokens=16)

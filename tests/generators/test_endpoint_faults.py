@@ -11,9 +11,8 @@ from endpoint_doubles import FakeClock, ask, settings
 from fault_server import Reply, Sent, completion, error, serving
 
 from plumbline.errors import GenerationError
-from plumbline.http.chat import Clock
-from plumbline.http.retries import LONGEST_PAUSE_S
-from plumbline.http.transport import MOST_REPLY_BYTES
+from plumbline.http.client import MOST_REPLY_BYTES
+from plumbline.http.retries import LONGEST_PAUSE_S, Clock
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 _WALL = 1_800_000_000.0

@@ -10,7 +10,7 @@ from fault_server import Reply, completion, error, serving
 
 from plumbline.errors import GenerationError
 from plumbline.http.chat import ChatClient
-from plumbline.http.retries import EVERY_S, ChatFault, RetryNotes
+from plumbline.http.retries import EVERY_S, EndpointFault, RetryNotes
 
 
 @pytest.fixture(autouse=True)
@@ -50,10 +50,10 @@ def test_a_pause_that_is_asked_for_is_the_wait(caplog):
 def test_it_is_told_again_after_a_while_and_of_every_address(caplog):
     now = [0.0]
     notes = RetryNotes(lambda: now[0])
-    fault = ChatFault("passing", "no connection")
+    fault = EndpointFault("passing", "no connection")
     for attempt, url, at in ((1, "a", 0), (2, "a", 1), (1, "b", 2), (3, "a", EVERY_S), (4, "b", EVERY_S + 2)):
         now[0] = at
         notes.tell(url, fault, attempt=attempt, attempts=4, wait_s=2.0)
-    notes.tell("c", ChatFault("request", "HTTP 400"), attempt=1, attempts=4, wait_s=2.0)
+    notes.tell("c", EndpointFault("request", "HTTP 400"), attempt=1, attempts=4, wait_s=2.0)
     told = [line.partition(" failed")[0] for line in said(caplog)]
     assert told == ["a: attempt 1 of 4", "b: attempt 1 of 4", "a: attempt 3 of 4"]

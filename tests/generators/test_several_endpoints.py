@@ -9,7 +9,8 @@ from endpoint_doubles import FakeClock, ask, request, settings
 from fault_server import Reply, Sent, closed_port, completion, error, serving
 
 from plumbline.errors import GenerationError
-from plumbline.http.chat import SET_ASIDE_S, ChatClient
+from plumbline.http.chat import ChatClient
+from plumbline.http.client import SET_ASIDE_S
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 

@@ -1,5 +1,6 @@
 """A Perspective API on loopback that answers, or fails, as a test tells it; and a clock on which nobody waits."""
 
+import asyncio
 import json
 import threading
 from contextlib import contextmanager
@@ -18,9 +19,10 @@ class FakeClock:
     def __init__(self, wall=1_800_000_000.0):
         self.passed, self.slept, self._wall = 0.0, [], wall
 
-    def _sleep(self, seconds):
+    async def _sleep(self, seconds):
         self.slept.append(seconds)
         self.passed += seconds
+        await asyncio.sleep(0)
 
     @property
     def clock(self):

@@ -53,7 +53,7 @@ def test_the_offline_scorer_needs_neither_torch_nor_a_client():
     code = (
         "import sys; from plumbline.scorers.offline import OfflineScorer;"
         "import plumbline.scorers.scoring, plumbline.scorers.kinds;"
-        "OfflineScorer(); print([m for m in ('torch', 'transformers', 'openai', 'httpx2') if m in sys.modules])"
+        "OfflineScorer(); print([m for m in ('torch', 'transformers', 'httpx2') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
