@@ -15,8 +15,8 @@ from assets.results import OWNERS, markdown_table, materialised
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell
 from plumbline.mitigations import LogitAdjustment, fit_cell
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
 from plumbline.mitigations.logit_adjustment.cells import NotAdjustable, outcome_adjustment
-from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
 from plumbline.mitigations.logit_adjustment.rows import ABLATION_SCHEMA, ablation
 from plumbline.mitigations.settings import METHODS
 from resources.workspace import Workspace
@@ -135,7 +135,7 @@ def _fit(cell: Cell, settings: LogitAdjustmentSettings, seed: int) -> _Fits:
         if isinstance(adjusted, NotAdjustable):
             absent[name] = adjusted.reason
         else:
-            fits[name] = adjusted.fit
+            fits[name] = adjusted
     return _Fits(fits, absent)
 
 

@@ -226,7 +226,7 @@ class _Judge:
 
     def _answers(self, fit: LogitAdjustment | None) -> TridentAnswers | None:
         # The composite tests have other candidates than the ones before the adjustment that it is paired with.
-        if fit is None or fit.candidates == "composite":
+        if fit is None or fit.settings.candidates == "composite":
             return None
         return TridentAnswers(
             winner=adjusted_winners(self.cell, fit), class_winner=class_winners(self.cell, fit)

@@ -12,7 +12,7 @@ from assets.adjustments import read_adjustments
 from assets.cells import StoredCell
 from assets.mitigation_fits import read_text_fits
 from plumbline.mitigations import LogitAdjustment
-from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.storage.files import arrays_bytes, csv_bytes
 

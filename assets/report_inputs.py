@@ -10,7 +10,6 @@ from assets.geometry import stored_geometry
 from assets.language_inputs import language_tables, lvlm_summary
 from plumbline.catalog.suites import Suite, load_suite
 from plumbline.encoders.families import FAMILIES
-from plumbline.mitigations.logit_adjustment.fit import is_leaking
 from plumbline.report import AbsentCell, AuditSummary, DatasetSummary, EncoderSummary, ReportInputs
 from plumbline.report.inputs import CHECKS_SCHEMA, LABEL_ERRORS_SCHEMA, PLANTED_SCHEMA
 from plumbline.storage import Committed
@@ -48,7 +47,7 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
             resamples=audit.statistics.resamples,
             confidence=audit.statistics.confidence,
             minimum_group=audit.statistics.min_group,
-            leaking=tuple(name for name, settings in audit.mitigations.items() if is_leaking(settings)),
+            leaking=tuple(name for name, settings in audit.mitigations.items() if settings.leaking),
         ),
         datasets=tuple(_dataset(workspace, dataset) for dataset in datasets),
         encoders=tuple(_encoder(workspace, encoder) for encoder in encoders),

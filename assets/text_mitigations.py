@@ -19,8 +19,8 @@ from plumbline.encoders.encoder import DualEncoder
 from plumbline.errors import CheckpointError, EncodingError, MetricError, StorageError
 from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
 from plumbline.mitigations.settings import METHODS, Method, MitigationSettings
-from plumbline.mitigations.text_mitigations import FittedMitigation, Workplace
-from plumbline.mitigations.training import KeptEpochs
+from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation
+from plumbline.mitigations.training import TrainingCheckpoints
 from plumbline.mitigations.training_rows import TrainingRows, is_training_row, label_captions, training_rows
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
@@ -134,12 +134,12 @@ class _Bench:
         with progress_of(f"{self.stored.partition}: training {name}") as progress:
             fitted = fit_text_mitigation(
                 settings,
-                Workplace(
+                FitContext(
                     encoder=self.encoder,
                     embed=lambda texts: embed_texts(self.encoder, texts, workspace.shards).array,
                     rows=self._training_rows,
                     seed=workspace.audit.statistics.seed,
-                    store=KeptEpochs(workspace.training),
+                    store=TrainingCheckpoints(workspace.training),
                     progress=progress,
                 ),
             )

@@ -17,6 +17,11 @@ WORDS: dict[str, str] = {
     "small_group": "small group: {n} images, fewer than {min_group}",
     "small_groups": "fewer than {min_group} images in {groups}",
     "empty_groups": "{empty} of {groups} groups empty, left out",
+    # logit adjustments
+    "leaking": "leaking: test labels had a say in these factors",
+    "constant_test_images": "no interval: the test images do not vary",
+    "one_trial": "one trial has no spread",
+    "halved_classes": "{smaller} of {classes} classes have fewer than 2N images and gave half",
     "text": "{text}",
 }
 """Code -> its words, as a format string over the parameters; lists are joined by commas."""

@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.statistics.contest import IMAGES, Peer, Row, timed, warmed
 from plumbline.mitigations import LogitAdjustment, fit_logit_adjustment
-from plumbline.mitigations.logit_adjustment.fit import macro_accuracy, winners_by_trial
+from plumbline.mitigations.logit_adjustment.adjustment import macro_accuracy, winners_by_trial
 
 CLASSES, PROBES, TRIALS, EPOCHS, RATE = 7, 15, 3, 20, 0.01
 PART = 5

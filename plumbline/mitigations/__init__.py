@@ -1,11 +1,11 @@
 """Mitigations: each is fitted on rows that evaluation never sees, and applied to what a model gives."""
 
-from plumbline.mitigations.logit_adjustment.cells import fit_cell
-from plumbline.mitigations.logit_adjustment.fit import (
+from plumbline.mitigations.logit_adjustment.adjustment import (
     LogitAdjustment,
     apply_logit_adjustment,
     fit_logit_adjustment,
 )
+from plumbline.mitigations.logit_adjustment.cells import fit_cell
 from plumbline.mitigations.logit_adjustment.rows import adjustment_rows
 
 __all__ = [

@@ -15,9 +15,9 @@ from plumbline.errors import EncodingError, MetricError
 from plumbline.mitigations.settings import METHODS, Attribute
 from plumbline.mitigations.text_mitigations import (
     EmbedTexts,
+    FitContext,
     FittedMitigation,
     TextMitigationSettings,
-    Workplace,
 )
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ class BiasPromptsSettings(TextMitigationSettings):
         default="calibrated", description="released: three difference vectors, no calibration"
     )
 
-    def fit(self, work: Workplace) -> FittedMitigation:
+    def fit(self, context: FitContext) -> FittedMitigation:
         """See `TextMitigationSettings`."""
-        return fit_bias_prompts(work.embed, self, encoder_digest=work.encoder.identity.digest)
+        return fit_bias_prompts(context.embed, self, encoder_digest=context.encoder.identity.digest)
 
     @staticmethod
     def apply(

@@ -15,7 +15,7 @@ from plumbline.digests import canonical_json
 from plumbline.encoders.families import require
 from plumbline.errors import MetricError
 from plumbline.mitigations.bias_prompts import NOTHING_LEFT
-from plumbline.mitigations.logit_adjustment.fit import LogitAdjustment
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustment
 from plumbline.mitigations.settings import METHODS, Method
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.version import __version__

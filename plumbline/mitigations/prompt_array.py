@@ -17,7 +17,7 @@ from plumbline.encoders.encoder import PromptedEncoder
 from plumbline.encoders.families import require
 from plumbline.errors import MetricError
 from plumbline.mitigations.settings import METHODS, Attribute
-from plumbline.mitigations.text_mitigations import FittedMitigation, TextMitigationSettings, Workplace
+from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
 from plumbline.mitigations.training import (
     Arrays,
     EpochStore,
@@ -57,11 +57,11 @@ class PromptArraySettings(TextMitigationSettings):
         description="released: 16 vectors, their mean added to the text feature, a hinge",
     )
 
-    def fit(self, work: Workplace) -> FittedMitigation:
+    def fit(self, context: FitContext) -> FittedMitigation:
         """See `TextMitigationSettings`."""
         return fit_prompt_array(
-            cast("PromptedEncoder", work.encoder), work.rows(self.attribute), self,
-            seed=work.seed, store=work.store, progress=work.progress,
+            cast("PromptedEncoder", context.encoder), context.rows(self.attribute), self,
+            seed=context.seed, store=context.store, progress=context.progress,
         )  # fmt: skip
 
     @staticmethod

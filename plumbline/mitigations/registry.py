@@ -13,14 +13,21 @@ from pydantic import Field
 
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.errors import MetricError
-from plumbline.imports import import_class
 from plumbline.mitigations.bias_prompts import BiasPromptsSettings
-from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
-from plumbline.mitigations.settings import METHODS, MitigationSettings
-from plumbline.mitigations.text_mitigations import FittedMitigation, TextMitigationSettings, Workplace
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
+from plumbline.mitigations.prompt_array import PromptArraySettings
+from plumbline.mitigations.saner import SanerSettings
+from plumbline.mitigations.settings import MitigationSettings
+from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
 
 SETTINGS: dict[str, type[MitigationSettings]] = {
-    name: import_class(method.settings, below="plumbline.mitigations") for name, method in METHODS.items()
+    settings.model_fields["method"].default: settings
+    for settings in (
+        LogitAdjustmentSettings,
+        BiasPromptsSettings,
+        PromptArraySettings,
+        SanerSettings,
+    )
 }
 """Method -> its settings."""
 
@@ -37,11 +44,7 @@ DEFAULT_MITIGATIONS: dict[str, AnyMitigation] = {
 """What an audit tries when its file names no mitigations: what needs no training."""
 
 
-# --- The mitigations that act on text features, behind one interface: fitted from settings, applied to
-# texts.
-
-
-def fit_text_mitigation(settings: MitigationSettings, work: Workplace) -> FittedMitigation:
+def fit_text_mitigation(settings: MitigationSettings, context: FitContext) -> FittedMitigation:
     """Fit a mitigation of texts; see `TextMitigationSettings.fit`.
 
     Raises
@@ -51,7 +54,7 @@ def fit_text_mitigation(settings: MitigationSettings, work: Workplace) -> Fitted
     """
     if not isinstance(settings, TextMitigationSettings):
         raise _not_of_texts(settings.method)
-    return settings.fit(work)
+    return settings.fit(context)
 
 
 def apply_text_mitigation(

@@ -19,7 +19,7 @@ from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require
 from plumbline.errors import MetricError
 from plumbline.mitigations.settings import METHODS, Attribute
-from plumbline.mitigations.text_mitigations import FittedMitigation, TextMitigationSettings, Workplace
+from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
 from plumbline.mitigations.training import (
     Arrays,
     EpochStore,
@@ -55,11 +55,11 @@ class SanerSettings(TextMitigationSettings):
         default="trained", description="released: Adam 1e-4, 2 epochs, seven variants, one caption"
     )
 
-    def fit(self, work: Workplace) -> FittedMitigation:
+    def fit(self, context: FitContext) -> FittedMitigation:
         """See `TextMitigationSettings`."""
         return fit_saner(
-            work.encoder, work.rows(self.attribute), self,
-            seed=work.seed, store=work.store, progress=work.progress,
+            context.encoder, context.rows(self.attribute), self,
+            seed=context.seed, store=context.store, progress=context.progress,
         )  # fmt: skip
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What can be set of each mitigation, as the audit file says it; defaults are the published settings."""
+"""What every mitigation is: its settings, what it is called, acts on and asks of an encoder, and how it is told."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ class MitigationSettings(Part):
 
     method: str
 
+    @property
+    def leaking(self) -> bool:
+        """Return whether what is fitted so has seen the labels that it is judged by."""
+        return False
 
-# --- The mitigations: what each one is called, acts on and asks of an encoder, and how it is told.
 
 _SPACE = frozenset({Capability.EMBED_IMAGES, Capability.EMBED_TEXTS})
 
@@ -42,9 +45,6 @@ class Method:
         Whether it needs a training split.
     version : str
         Raised whenever the same inputs would be fitted or applied otherwise.
-    settings : str
-        `module:Class` below `plumbline.mitigations`: what the audit file may set. That class fits and applies a method
-        that acts on texts.
     takes : str
         What it takes to use it, a sentence without its full stop.
     works : str
@@ -59,7 +59,6 @@ class Method:
     needs: frozenset[Capability]
     trains: bool
     version: str
-    settings: str
     takes: str
     works: str
     about: str = ""
@@ -70,7 +69,6 @@ METHODS: dict[str, Method] = {
     for method in (
         Method(
             "logit_adjustment", "Logit adjustment", "logits", frozenset({Capability.LOGITS}), False, "2",
-            settings="logit_adjustment.fit:LogitAdjustmentSettings",
             takes="It acts on the logits: it needs the list of candidate labels and some labelled images of each",
             works="One factor per candidate, fitted on a few images a class, chosen on these only, judged on all "
             "others; mean and standard deviation over trials. Where the fit lets test accuracy into the choice, as the "
@@ -78,7 +76,6 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "bias_prompts", "Bias Prompts", "texts", _SPACE, False, "1",
-            settings="bias_prompts:BiasPromptsSettings",
             takes="It acts on the features of texts: it needs neither labels nor training",
             works="Text features are projected off the directions of prompts that name a group, calibrated so that "
             "pairs of prompts that differ in the group alone coincide (Chuang et al. 2023); nothing is trained on "
@@ -90,7 +87,6 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "prompt_array", "Prompt Array", "texts", _SPACE | {Capability.TEXT_GRADIENTS}, True, "1",
-            settings="prompt_array:PromptArraySettings",
             takes="It acts on texts, so that using it needs no labels; its training needs faces labelled by group and "
             "gradients through the text encoder",
             works="Tokens before the words of every text are learned against an adversary that guesses the group from "
@@ -103,7 +99,6 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "saner", "SANER", "texts", _SPACE, True, "1",
-            settings="saner:SanerSettings",
             takes="It acts on the features of texts that name no group, so that using it needs no labels; its training "
             "needs images with captions",
             works="A small layer on the features of texts that name no group is trained until each is as near to its "

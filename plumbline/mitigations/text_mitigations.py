@@ -52,7 +52,7 @@ EmbedTexts = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Workplace:
+class FitContext:
     """What fitting a mitigation of texts may use.
 
     Attributes
@@ -79,7 +79,7 @@ class Workplace:
 class TextMitigationSettings(MitigationSettings):
     """Settings of a mitigation that acts on texts, which know how it is fitted and applied."""
 
-    def fit(self, work: Workplace) -> FittedMitigation:
+    def fit(self, context: FitContext) -> FittedMitigation:
         """Fit the mitigation with these settings.
 
         Raises

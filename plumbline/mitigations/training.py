@@ -186,16 +186,16 @@ def train(
 
 
 @dataclass(frozen=True)
-class KeptEpochs:
+class TrainingCheckpoints:
     """Implements `plumbline.mitigations.training.EpochStore` over a cache of arrays."""
 
     cache: ShardCache
 
     def load(self, key: str) -> Arrays | None:
-        """Return the state after the last finished epoch, or None where nothing whole was kept."""
-        kept = self.cache.load(key)
-        return None if kept is None else kept.arrays
+        """Return the state after the last finished epoch, or None where nothing whole was saved."""
+        stored = self.cache.load(key)
+        return None if stored is None else stored.arrays
 
     def save(self, key: str, state: Arrays) -> None:
-        """Replace what was kept; a reader sees the old state or the new one, never a mix."""
+        """Replace what was saved; a reader sees the old state or the new one, never a mix."""
         self.cache.commit(key, state, details={"epochs": int(state["epochs"])})

@@ -128,13 +128,13 @@ def mitigation(folder):
     from plumbline.checkpoints.device import Placement
     from plumbline.encoders.folders import checkpoint_files, load_encoder
     from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
-    from plumbline.mitigations.text_mitigations import Workplace
+    from plumbline.mitigations.text_mitigations import FitContext
 
     write_clip(folder / "mine")
     files = checkpoint_files("mine", "local-dir:mine", project=folder, fetched=folder)
     encoder = load_encoder(files, Placement())
     audit = _audit(folder, mitigations={"less": {"method": "contrast", "attribute": "race"}})
-    work = Workplace(encoder=encoder, embed=encoder.embed_texts, rows=lambda attribute: None, seed=1)
+    work = FitContext(encoder=encoder, embed=encoder.embed_texts, rows=lambda attribute: None, seed=1)
     fitted = fit_text_mitigation(audit.mitigations["less"], work)
     texts = ["a photo of a thief", "a photo of a hero"]
     before = encoder.embed_texts(texts)

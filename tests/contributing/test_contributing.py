@@ -26,13 +26,16 @@ _ROW = re.compile(r"# a row of (\w+) in (plumbline/[\w/]+\.py)")
 
 
 def blocks(heading):
-    """Return the path and text of a section's new file, and the registry, its name and the row."""
+    """Return the path and text of a section's new file, and its rows: registry, its name and the row."""
     page = (PROJECT / "CONTRIBUTING.md").read_text("utf-8")
-    file, row = _BLOCK.findall(page.split(f"\n### {heading}\n")[1].split("\n### ")[0])
+    file, *rows = _BLOCK.findall(page.split(f"\n### {heading}\n")[1].split("\n### ")[0])
     first, _, content = file.partition("\n")
-    place, _, line = row.partition("\n")
-    name, registry = _ROW.fullmatch(place).groups()
-    return _FILE.fullmatch(first)[1], content, registry, name, line
+    parts = (row.partition("\n") for row in rows)
+    return (
+        _FILE.fullmatch(first)[1],
+        content,
+        [(*_ROW.fullmatch(place).groups(), line) for place, _, line in parts],
+    )
 
 
 def with_row(source, name, row):
@@ -54,11 +57,12 @@ def copy(tmp_path_factory):
         left = shutil.ignore_patterns("__pycache__", "checkpoints")
         shutil.copytree(PROJECT / name, folder / name, ignore=left)
     for heading in SECTIONS.values():
-        path, content, registry, name, row = blocks(heading)
+        path, content, rows = blocks(heading)
         assert not (folder / path).exists()
         (folder / path).write_text(content, "utf-8")
-        source = (folder / registry).read_text("utf-8")
-        (folder / registry).write_text(with_row(source, name, row), "utf-8")
+        for name, registry, row in rows:
+            source = (folder / registry).read_text("utf-8")
+            (folder / registry).write_text(with_row(source, name, row), "utf-8")
     return folder
 
 

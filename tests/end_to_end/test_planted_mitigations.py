@@ -13,10 +13,10 @@ from plumbline.metrics import MetricSettings
 from plumbline.metrics.cell import SuiteLogits
 from plumbline.metrics.paired.mitigations import bias_transfer, mitigated_cell, mitigation_effects
 from plumbline.mitigations.bias_prompts import BiasPromptsSettings
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
 from plumbline.mitigations.logit_adjustment.cells import outcome_adjustment
-from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
 from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
-from plumbline.mitigations.text_mitigations import Workplace
+from plumbline.mitigations.text_mitigations import FitContext
 from plumbline.mitigations.training_rows import is_training_row, training_rows
 from resources.checkout import PROJECT
 from resources.encoders import EncoderPool
@@ -51,7 +51,7 @@ def transfer(world):
     rows = ~is_training_row(cell.records)
     texts = tuple(dict.fromkeys(text for each in cell.logits.values() for text in each.suite.texts))
     features = encoder.embed_texts(texts)
-    work = Workplace(
+    work = FitContext(
         encoder=encoder,
         embed=encoder.embed_texts,
         rows=lambda attribute: training_rows(cell.records, images, attribute=attribute),

@@ -8,8 +8,8 @@ from probed_cells import make_cell
 
 from plumbline.errors import MetricError
 from plumbline.mitigations import fit_cell
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
 from plumbline.mitigations.logit_adjustment.cells import adjusted_winners, class_winners
-from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
 
 
 @pytest.mark.parametrize("candidates", ["single", "composite"])

@@ -8,14 +8,14 @@ import pytest
 from probed_cells import make_cell
 
 from plumbline.mitigations import adjustment_rows, fit_cell
-from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
 from plumbline.mitigations.logit_adjustment.rows import (
     ABLATION_SCHEMA,
-    LEAKING,
     LEARNING_RATES,
     PER_CLASS,
     ablation,
 )
+from plumbline.reasons import WORDS
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_every_value_gives_what_a_fit_of_its_own_gives(settings):
         np.testing.assert_allclose(own["ci_high"], mean["ci_high"].fill_null(np.nan), atol=1e-12)
         assert own["n"].to_list() == mean["n"].to_list()
         assert set(own["n_train"]) == {fit.train_rows.shape[1]}
-    leaking = found["reason"].fill_null("").str.starts_with(LEAKING)
+    leaking = found["reason"].fill_null("").str.starts_with(WORDS["leaking"])
     assert leaking.all() if settings.selection == "released" else not leaking.any()
 
 

@@ -12,9 +12,10 @@ from plumbline.catalog.suites import load_suite
 from plumbline.errors import MetricError
 from plumbline.metrics import SuiteLogits
 from plumbline.mitigations import adjustment_rows, apply_logit_adjustment, fit_cell
-from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
-from plumbline.mitigations.logit_adjustment.rows import LEAKING
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
+from plumbline.reasons import WORDS
 
+LEAKING = WORDS["leaking"]
 SETTINGS = LogitAdjustmentSettings(per_class=8, epochs=25, learning_rate=0.02)
 
 
@@ -61,7 +62,7 @@ def trials(cell, fit, *, probe, adjusted, view="trident"):
             z = dot[row, [*range(classes), classes + i]].astype(float)
             if adjusted:
                 factors = fit.factors[i, trial]
-                z = z + factors if fit.mode == "additive" else z * factors
+                z = z + factors if fit.settings.mode == "additive" else z * factors
             label = f"{race}_{gender}" if composite else race
             group = race if view == "trident" else f"{race}_{gender}"
             seen.setdefault(group, []).append((int(z.argmax()), suite.class_labels.index(label)))
@@ -139,7 +140,7 @@ def test_rows_whose_factors_leak_say_so(audited):
     assert said.sum() == rows["condition"].is_in(["leaking", "fewer-leaking"]).sum() > 0
     small = rows.filter(said & rows["reason"].str.contains("small group"))
     assert small.height and small["reason"][0].startswith(f"{LEAKING}; small group")
-    assert [name for name, fit in fits.items() if fit.leaking] == ["leaking", "fewer-leaking"]
+    assert [name for name, fit in fits.items() if fit.settings.leaking] == ["leaking", "fewer-leaking"]
 
 
 def test_training_images_are_labelled_images_that_the_filter_keeps(audited):
@@ -155,7 +156,7 @@ def test_training_images_are_labelled_images_that_the_filter_keeps(audited):
 def test_composite_candidates_have_a_factor_each_and_images_of_every_group(audited):
     cell, fits, _ = audited
     fit = fits["composite"]
-    assert fit.factors.shape == (15, 3, 15) and fit.n_classes == 14 and fit.candidates == "composite"
+    assert fit.factors.shape == (15, 3, 15) and fit.n_classes == 14 and fit.settings.candidates == "composite"
     for train in fit.train_rows:
         labels = [f"{cell.records['race'][r]}_{cell.records['auto_gender'][r]}" for r in train.tolist()]
         assert {label: labels.count(label) for label in labels} == dict.fromkeys(COMPOSITE.class_labels, 6)

@@ -13,7 +13,7 @@ from safetensors.numpy import load, save
 
 from plumbline.errors import MetricError
 from plumbline.mitigations import LogitAdjustment, apply_logit_adjustment, fit_logit_adjustment
-from plumbline.mitigations.logit_adjustment.fit import learn, winners_by_trial
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings, learn, winners_by_trial
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "logit_adjustment.json").read_text())
 
@@ -88,7 +88,7 @@ def test_the_released_rule_lets_test_accuracy_choose_the_epoch():
     settings = {"n_classes": 3, "per_class": 5, "trials": 3, "epochs": 15, "learning_rate": 0.02, "seed": 2}
     fitted = fit_logit_adjustment(logits, labels, selection="released", **settings)
     clean = fit_logit_adjustment(logits, labels, **settings)
-    assert fitted.leaking and not clean.leaking
+    assert fitted.settings.leaking and not clean.settings.leaking
     np.testing.assert_array_equal(fitted.train_rows, clean.train_rows)
     for trial, train in enumerate(fitted.train_rows):
         path, _ = released_loop(logits, labels, train, n_classes=3, epochs=15, learning_rate=0.02)
@@ -197,10 +197,10 @@ def test_winners_by_trial_are_those_of_the_adjusted_logits():
 def test_trials_with_learning_rates_of_their_own_are_descents_of_their_own():
     logits, labels = draw(seed=9, probes=2)
     train = np.array([[0, 4, 8, 9, 13], [0, 4, 8, 9, 13], [1, 2, 3, 4, 5]])
-    common = {"n_classes": 3, "mode": "multiplicative", "epochs": 7, "selection": "train_loss"}
-    together = learn(logits, labels, train, learning_rate=np.array([0.01, 0.1, 0.03]), **common)
+    common = {"n_classes": 3, "settings": LogitAdjustmentSettings(epochs=7)}
+    together = learn(logits, labels, train, learning_rates=np.array([0.01, 0.1, 0.03]), **common)
     for trial, rate in enumerate((0.01, 0.1, 0.03)):
-        alone = learn(logits, labels, train[[trial]], learning_rate=rate, **common)
+        alone = learn(logits, labels, train[[trial]], learning_rates=np.array([rate]), **common)
         np.testing.assert_allclose(together.factors[:, trial], alone.factors[:, 0], rtol=1e-12)
         np.testing.assert_array_equal(together.chosen[:, trial], alone.chosen[:, 0])
 
@@ -224,8 +224,8 @@ def test_parameters_survive_safetensors():
     restored = LogitAdjustment.from_parameters(stored, fitted.metadata())
     np.testing.assert_array_equal(restored.factors, fitted.factors)
     assert restored.metadata() == fitted.metadata() and restored.metadata()["leaking"] == "true"
-    composite = replace(fitted, candidates="composite")
-    assert LogitAdjustment.from_parameters(stored, composite.metadata()).candidates == "composite"
+    composite = replace(fitted, settings=fitted.settings.model_copy(update={"candidates": "composite"}))
+    assert LogitAdjustment.from_parameters(stored, composite.metadata()).settings == composite.settings
     with pytest.raises(MetricError):
         LogitAdjustment.from_parameters({}, fitted.metadata())
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plumbline.errors import MetricError
-from plumbline.mitigations.logit_adjustment.fit import LogitAdjustmentSettings
+from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
 from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
 from plumbline.mitigations.text_mitigations import FittedMitigation
 

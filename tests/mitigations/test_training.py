@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from upath import UPath
 
-from plumbline.mitigations.training import KeptEpochs, train
+from plumbline.mitigations.training import TrainingCheckpoints, train
 from plumbline.storage import ShardCache
 
 
@@ -34,7 +34,7 @@ SETTINGS = {"rows": 23, "batch": 5, "epochs": 4, "seed": 3, "key": "ab" * 32}
 
 @pytest.fixture
 def store(tmp_path):
-    return KeptEpochs(ShardCache(UPath(tmp_path)))
+    return TrainingCheckpoints(ShardCache(UPath(tmp_path)))
 
 
 def test_an_interrupted_training_goes_on_to_the_same_end(store):

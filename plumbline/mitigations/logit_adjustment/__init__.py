@@ -1,1 +1,1 @@
-"""Adaptive logit adjustment: fit, the cells it is applied to, and its rows."""
+"""Adaptive Logit Adjustment: `adjustment` (what it is and how it is fitted), `cells` (of what), `rows` (judged)."""

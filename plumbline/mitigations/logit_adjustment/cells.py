@@ -1,4 +1,4 @@
-"""Logit adjustment on a whole cell: which one-probe tests it has, and factors for all of them."""
+"""Logit adjustments of a cell: of its one-probe tests, and of outcome suites whose candidates say who is pictured."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.suites import Suite
 from plumbline.errors import MetricError
-from plumbline.mitigations.logit_adjustment.fit import (
+from plumbline.mitigations.logit_adjustment.adjustment import (
     Candidates,
     LogitAdjustment,
     LogitAdjustmentSettings,
-    adjust,
     fit_logit_adjustment,
 )
 from plumbline.statistics.groups import Groups, label_codes
@@ -87,9 +86,19 @@ class ProbeTests:
     responses: NDArray[np.float32]
 
     @property
-    def labelled(self) -> NDArray[np.int64]:
+    def labelled_rows(self) -> NDArray[np.int64]:
         """Return the rows that have a class."""
         return np.flatnonzero(self.classes.codes >= 0)
+
+    @property
+    def adjustable(self) -> bool:
+        """Return whether a class has the two images that fitting and judging take."""
+        return int(np.bincount(self.classes.codes[self.labelled_rows]).max()) > 1
+
+    def labelled(self) -> ProbeTests:
+        """Return the tests of the rows that have a class."""
+        rows, codes = self.labelled_rows, self.classes.codes
+        return ProbeTests(self.suite, replace(self.classes, codes=codes[rows]), self.responses[:, rows])
 
 
 def probe_tests(cell: AuditedCell, candidates: Candidates = "single") -> ProbeTests | None:
@@ -150,17 +159,17 @@ def fit_cell(cell: AuditedCell, settings: LogitAdjustmentSettings, *, seed: int)
         such logits, no labels for them, or no class with the two images that fitting and judging take.
     """
     tests = probe_tests(cell, settings.candidates)
-    if tests is None or np.bincount(tests.classes.codes[tests.labelled]).max() < 2:
+    if tests is None or not tests.adjustable:
         return None
-    rows = tests.labelled
+    known, rows = tests.labelled(), tests.labelled_rows
     fitted = fit_logit_adjustment(
-        tests.responses[:, rows],
-        tests.classes.codes[rows],
-        n_classes=len(tests.classes.names),
+        known.responses,
+        known.classes.codes,
+        n_classes=len(known.classes.names),
         seed=seed,
-        **settings.of_fit,
+        **settings.model_dump(),
     )
-    return replace(fitted, train_rows=rows[fitted.train_rows], candidates=settings.candidates)
+    return replace(fitted, train_rows=rows[fitted.train_rows])
 
 
 def _by_probe(logits: ProbeLogits) -> NDArray[np.float32]:
@@ -171,138 +180,6 @@ def _by_probe(logits: ProbeLogits) -> NDArray[np.float32]:
     classes = np.broadcast_to(answers[None, :, :c], (probes, len(answers), c))
     return np.concatenate([classes, answers[:, c:].T[..., None]], axis=-1)
 
-
-# --- Logit adjustment of an outcome suite: where people are candidates too, their labels teach the
-# factors.
-#
-# Beyond the paper, which adjusts the Trident probes alone: the crime suite's demographic candidates are
-# classes as the Trident labels are, so the same factors take back the images that a crime word had won.
-
-# What a dataset calls a race -> what the demographic candidates call it, where lower case does not match.
-_RACES = {
-    "latino_hispanic": "latino",
-    "hispanic": "latino",
-    "eastasian": "east asian",
-    "caucasian": "white",
-}
-
-
-@dataclass(frozen=True)
-class OutcomeAdjustment:
-    """An adjusted outcome suite: its first trial is the one that is judged.
-
-    Attributes
-    ----------
-    fit : LogitAdjustment
-        Factors (t, m) in the order of the suite's candidates; `train_rows` are rows of the cell's records,
-        and `n_classes` counts the demographic candidates.
-    logits : (n, m) float64
-        Every image's logits, adjusted with the first trial's factors.
-    train_rows : (k,) int64
-        Rows that the first trial was fitted on; all others may be judged.
-    labels : tuple of str
-        The demographic candidates that some image was fitted on as. The others never are the right answer, so
-        the fit can only take from them.
-    """
-
-    fit: LogitAdjustment
-    logits: NDArray[np.float64]
-    train_rows: NDArray[np.int64]
-    labels: tuple[str, ...]
-
-
-class NotAdjustable(NamedTuple):
-    """Why an outcome suite of a cell cannot be adjusted."""
-
-    reason: str
-
-
-def demographic_labels(records: pl.DataFrame) -> pl.Series:
-    """Return each image's race and gender in the words of demographic candidates, such as `latino woman`.
-
-    Null where a label is missing. The words are the dataset's own, lower-cased, but for `hispanic` (and
-    FairFace's `Latino_Hispanic`), `eastasian` and `caucasian`, which are `latino`, `east asian` and `white`.
-    A word that no candidate has, such as UTKFace's `Asian`, stays and matches none.
-    """
-    race = pl.col("race").cast(pl.String).str.to_lowercase().replace(_RACES)
-    gender = pl.col("gender").cast(pl.String).str.to_lowercase()
-    return records.select(pl.concat_str(race, gender, separator=" ").alias("label"))["label"]
-
-
-def outcome_adjustment(
-    cell: AuditedCell, suite: str, settings: LogitAdjustmentSettings, *, seed: int
-) -> OutcomeAdjustment | NotAdjustable:
-    """Fit a factor for every candidate of an outcome suite on who is pictured, and adjust the logits.
-
-    Minimises the cross-entropy of softmax(z ⊙ α) on race × gender over all candidates of the suite, the
-    harmful ones included, as `fit_logit_adjustment` does for the Trident classes. z is the checkpoint's logit
-    scale times the cosine: these suites rank by cosine, but a softmax over cosines, which differ by
-    hundredths, is almost flat whatever the factors, and only the scale that the model was trained with makes
-    it the model's own probability. Without cosines z is the family's logit. Images that the audit's filter
-    drops for this suite, that lack a label or that no candidate names are not fitted on.
-    `settings.candidates` is about the Trident suites and has no say.
-
-    Parameters
-    ----------
-    suite : str
-        Id of a suite that the cell may have logits for.
-
-    Returns
-    -------
-    OutcomeAdjustment or NotAdjustable
-        Not adjustable: no logits, no class candidates (communion, agency, the pooled crime suite), no labels,
-        or no candidate with the two images that fitting and judging take.
-    """
-    logits = cell.logits.get(suite)
-    if logits is None:
-        return NotAdjustable(f"the cell has no logits of the suite `{suite}`")
-    classes = logits.suite.columns("demographic")
-    if not classes:
-        return NotAdjustable(f"no candidate of the suite `{suite}` says who is pictured")
-    if not {"race", "gender"} <= set(cell.records.columns):
-        return NotAdjustable("the dataset has no labels of race and gender")
-    names = tuple(logits.suite.candidates[i].id for i in classes)
-    codes = np.where(cell.rows(suite), label_codes(demographic_labels(cell.records), names), -1)
-    sizes = np.bincount(codes[codes >= 0], minlength=len(names))
-    if sizes.max() < 2:
-        return NotAdjustable("fewer than two images carry the label of any demographic candidate")
-    fit = _fitted(_scaled(logits), classes, codes, settings, seed)
-    learned = tuple(name for name, size in zip(names, sizes) if size > 1)
-    return OutcomeAdjustment(fit, adjusted_outcomes(cell, suite, fit), fit.train_rows[0], learned)
-
-
-def adjusted_outcomes(cell: AuditedCell, suite: str, fit: LogitAdjustment) -> NDArray[np.float64]:
-    """Return the (n, m) logits of an outcome suite, adjusted with the first trial's factors of its fit."""
-    return adjust(_scaled(cell.logits[suite]), fit.factors[0], fit.mode)
-
-
-def _scaled(logits: ProbeLogits) -> NDArray[np.float64]:
-    if logits.cosine is None:
-        return logits.logits.astype(np.float64)
-    return logits.logit_scale * logits.cosine.astype(np.float64)
-
-
-def _fitted(
-    z: NDArray[np.float64],
-    classes: list[int],
-    codes: NDArray[np.int64],
-    settings: LogitAdjustmentSettings,
-    seed: int,
-) -> LogitAdjustment:
-    """Fit with the classes first, as `fit_logit_adjustment` wants; return factors in the suite's order."""
-    order = np.array([*classes, *(i for i in range(z.shape[1]) if i not in classes)])
-    rows = np.flatnonzero(codes >= 0)
-    fit = fit_logit_adjustment(
-        z[rows][:, order],
-        codes[rows],
-        n_classes=len(classes),
-        seed=seed,
-        **settings.of_fit,
-    )
-    return replace(fit, factors=fit.factors[:, np.argsort(order)], train_rows=rows[fit.train_rows])
-
-
-# --- What each one-probe test answers with an adjustment's first trial, to compare with those before.
 
 JUDGED_TRIAL = 0
 """Image-by-image comparisons need one set of factors and one set of test rows: the first trial's."""
@@ -344,6 +221,97 @@ def class_winners(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[np.
 
 
 def _adjusted(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[np.float64]:
-    responses = required_tests(cell, adjustment.candidates).responses.astype(np.float64)
-    adjustment.check_fits(responses)
-    return adjust(responses, adjustment.factors[:, JUDGED_TRIAL], adjustment.mode)
+    tests = required_tests(cell, adjustment.settings.candidates)
+    return adjustment.adjust(tests.responses, trial=JUDGED_TRIAL)
+
+
+# --- Outcome suites. Beyond the paper, which adjusts the Trident probes alone: the crime suite's demographic
+# candidates are classes as the Trident labels are, so the same factors take back the images that a crime word had won.
+
+# What a dataset calls a race -> what the demographic candidates call it, where lower case does not match.
+_RACES = {
+    "latino_hispanic": "latino",
+    "hispanic": "latino",
+    "eastasian": "east asian",
+    "caucasian": "white",
+}
+
+
+class NotAdjustable(NamedTuple):
+    """Why an outcome suite of a cell cannot be adjusted."""
+
+    reason: str
+
+
+def demographic_labels(records: pl.DataFrame) -> pl.Series:
+    """Return each image's race and gender in the words of demographic candidates, such as `latino woman`.
+
+    Null where a label is missing. The words are the dataset's own, lower-cased, but for `hispanic` (and
+    FairFace's `Latino_Hispanic`), `eastasian` and `caucasian`, which are `latino`, `east asian` and `white`.
+    A word that no candidate has, such as UTKFace's `Asian`, stays and matches none.
+    """
+    race = pl.col("race").cast(pl.String).str.to_lowercase().replace(_RACES)
+    gender = pl.col("gender").cast(pl.String).str.to_lowercase()
+    return records.select(pl.concat_str(race, gender, separator=" ").alias("label"))["label"]
+
+
+def outcome_adjustment(
+    cell: AuditedCell, suite: str, settings: LogitAdjustmentSettings, *, seed: int
+) -> LogitAdjustment | NotAdjustable:
+    """Fit a factor for every candidate of an outcome suite on who is pictured.
+
+    Minimises the cross-entropy of softmax(z ⊙ α) on race × gender over all candidates of the suite, the
+    harmful ones included, as `fit_logit_adjustment` does for the Trident classes. z is the checkpoint's logit
+    scale times the cosine: these suites rank by cosine, but a softmax over cosines, which differ by
+    hundredths, is almost flat whatever the factors, and only the scale that the model was trained with makes
+    it the model's own probability. Without cosines z is the family's logit. Images that the audit's filter
+    drops for this suite, that lack a label or that no candidate names are not fitted on; a candidate without
+    such an image never is the right answer, so the fit can only take from it. `settings.candidates` is about
+    the Trident suites and has no say.
+
+    Parameters
+    ----------
+    suite : str
+        Id of a suite that the cell may have logits for.
+
+    Returns
+    -------
+    LogitAdjustment or NotAdjustable
+        Factors (t, m) in the order of the suite's candidates; `train_rows` are rows of the cell's records, and
+        `n_classes` counts the demographic candidates. Not adjustable: no logits, no class candidates (communion,
+        agency, the pooled crime suite), no labels, or no candidate with the two images that fitting and judging take.
+    """
+    logits = cell.logits.get(suite)
+    if logits is None:
+        return NotAdjustable(f"the cell has no logits of the suite `{suite}`")
+    classes = logits.suite.columns("demographic")
+    if not classes:
+        return NotAdjustable(f"no candidate of the suite `{suite}` says who is pictured")
+    if not {"race", "gender"} <= set(cell.records.columns):
+        return NotAdjustable("the dataset has no labels of race and gender")
+    names = tuple(logits.suite.candidates[i].id for i in classes)
+    codes = np.where(cell.rows(suite), label_codes(demographic_labels(cell.records), names), -1)
+    if np.bincount(codes[codes >= 0], minlength=len(names)).max() < 2:
+        return NotAdjustable("fewer than two images carry the label of any demographic candidate")
+    z, rows = _scaled(logits), np.flatnonzero(codes >= 0)
+    # `fit_logit_adjustment` wants the classes first.
+    order = np.array([*classes, *(i for i in range(z.shape[1]) if i not in classes)])
+    fit = fit_logit_adjustment(
+        z[rows][:, order],
+        codes[rows],
+        n_classes=len(classes),
+        seed=seed,
+        **settings.model_dump(exclude={"candidates"}),
+    )
+    return replace(fit, factors=fit.factors[:, np.argsort(order)], train_rows=rows[fit.train_rows])
+
+
+def adjusted_outcomes(cell: AuditedCell, suite: str, fit: LogitAdjustment) -> NDArray[np.float64]:
+    """Return the (n, m) logits of an outcome suite, adjusted with the first trial's factors of its fit."""
+    return fit.adjust(_scaled(cell.logits[suite]), trial=JUDGED_TRIAL)
+
+
+def _scaled(logits: ProbeLogits) -> NDArray[np.float64]:
+    if logits.cosine is None:
+        return logits.logits.astype(np.float64)
+    return logits.logit_scale * logits.cosine.astype(np.float64)

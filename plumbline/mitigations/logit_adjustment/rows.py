@@ -1,9 +1,10 @@
-"""What is said of one-probe tests on test rows: accuracy, what was gained, P(class → probe), over trials."""
+"""Metric rows of a cell before and after its logit adjustments, judged on images that no trial was fitted on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,15 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from plumbline.catalog.schema import Row, Schema, metric_frame
-from plumbline.catalog.suites import Suite
+from plumbline.mitigations.logit_adjustment.adjustment import (
+    LogitAdjustment,
+    LogitAdjustmentSettings,
+    adjust,
+    drawn_rows,
+    held_out_rows,
+    learn,
+    winners_by_trial,
+)
 from plumbline.mitigations.logit_adjustment.cells import (
     SUITES,
     AuditedCell,
@@ -19,23 +28,81 @@ from plumbline.mitigations.logit_adjustment.cells import (
     probe_tests,
     required_tests,
 )
-from plumbline.mitigations.logit_adjustment.fit import (
-    LogitAdjustment,
-    LogitAdjustmentSettings,
-    adjust,
-    drawn_rows,
-    is_leaking,
-    learn,
-    rows_left,
-    winners_by_trial,
-)
+from plumbline.reasons import Reason, in_words, joined, reason
 from plumbline.statistics.counts import shares
+from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.groups import Groups, mixed_groups
 from plumbline.statistics.intervals import wilson
-from plumbline.statistics.reasons import group_size_reason, joined
+from plumbline.statistics.reasons import group_size_reason
 
 DEFINITION = "test_rows"
-LEAKING = "leaking: test labels had a say in these factors"
+
+
+# --- The number: a macro mean over groups of test images, its mean and standard deviation over trials.
+
+
+class TrialMeans(NamedTuple):
+    """Means over groups of means over a group's test rows.
+
+    Attributes
+    ----------
+    each : (p, t) float64
+        Of each trial.
+    mean : EstimateArray
+        (p,) means over trials, with a normal interval over test images, the factors taken as given.
+    """
+
+    each: NDArray[np.float64]
+    mean: EstimateArray
+
+
+def macro_means(
+    values: NDArray[np.float64],
+    test: NDArray[np.bool_],
+    groups: Groups,
+    *,
+    confidence: float,
+    bounds: tuple[float, float],
+) -> TrialMeans:
+    """Average values image by image: over the test rows of a group, then over the groups that are not empty.
+
+    The mean is a sum of group means, so an image moves it by its residual over its group's size; the trials
+    share most of their test images, which therefore are added up image by image before squaring.
+
+    Parameters
+    ----------
+    values : (p, t, n) float64
+    test : (t, n) bool
+    bounds : tuple of float
+        Least and greatest possible value: the ends of the interval stay within. They are nan where the test images
+        do not vary.
+    """
+    member = groups.codes == np.arange(len(groups.names))[:, None]
+    inside = member[None] & test[:, None, :]
+    size = inside.sum(axis=-1)
+    filled = (size > 0).sum(axis=1)
+    weight = inside / np.maximum(size, 1)[..., None]
+    means = np.einsum("ptn,tgn->ptg", values, weight, optimize=True)
+    each = means.sum(axis=-1) / filled
+    expected = np.einsum("ptg,tgn->ptn", means, inside.astype(np.float64), optimize=True)
+    share = weight.sum(axis=1) / filled[:, None]
+    residual = ((values - expected) * share).mean(axis=1)
+    freedom = np.maximum(member.sum(axis=1), 2)
+    scale = (member * (freedom / (freedom - 1))[:, None]).sum(axis=0)
+    error = np.sqrt((residual**2 * scale).sum(axis=-1))
+    mean, half = each.mean(axis=1), ndtri((1 + confidence) / 2) * error
+    low, high = (np.where(error > 0, np.clip(mean + side * half, *bounds), np.nan) for side in (-1, 1))
+    return TrialMeans(each, EstimateArray(mean, low, high))
+
+
+def spread(trials: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the standard deviation over trials, axis 1 (ddof 1); nan of one trial."""
+    if trials.shape[1] < 2:
+        return np.full((len(trials), *trials.shape[2:]), np.nan)
+    return np.asarray(trials.std(axis=1, ddof=1))
+
+
+# --- The rows.
 
 
 @dataclass(frozen=True)
@@ -68,185 +135,6 @@ class Judged:
     def correct(self) -> NDArray[np.float64]:
         """Return (p, t, n) 1 where the top-1 is the class."""
         return (self.winner == self.right).astype(np.float64)
-
-
-@dataclass(frozen=True)
-class MacroMeans:
-    """Means over groups of means over a group's test rows.
-
-    Attributes
-    ----------
-    values : (p, t) float64
-        Of each trial.
-    value, error, ci_low, ci_high : (p,) float64
-        Mean over trials, its standard error over test images with the factors taken as given, and a normal
-        interval clipped to what is possible; nan ends where the test images do not vary.
-    """
-
-    values: NDArray[np.float64]
-    value: NDArray[np.float64]
-    error: NDArray[np.float64]
-    ci_low: NDArray[np.float64]
-    ci_high: NDArray[np.float64]
-
-    @property
-    def spread(self) -> NDArray[np.float64]:
-        """Return the (p,) standard deviation over trials (ddof 1); nan of one trial."""
-        if self.values.shape[1] < 2:
-            return np.full(len(self.values), np.nan)
-        return np.asarray(self.values.std(axis=1, ddof=1))
-
-
-def macro_means(
-    values: NDArray[np.float64],
-    test: NDArray[np.bool_],
-    groups: Groups,
-    *,
-    confidence: float,
-    bounds: tuple[float, float],
-) -> MacroMeans:
-    """Average values image by image: over the test rows of a group, then over the groups that are not empty.
-
-    Parameters
-    ----------
-    values : (p, t, n) float64
-    test : (t, n) bool
-    bounds : tuple of float
-        Least and greatest possible value: the ends of the interval stay within.
-    """
-    each, error = _means_and_errors(values, test, groups)
-    mean, half = each.mean(axis=1), ndtri((1 + confidence) / 2) * error
-    low, high = (np.where(error > 0, np.clip(mean + side * half, *bounds), np.nan) for side in (-1, 1))
-    return MacroMeans(each, mean, error, low, high)
-
-
-def _means_and_errors(
-    values: NDArray[np.float64], test: NDArray[np.bool_], groups: Groups
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean over non-empty groups (p, t), and the standard error (p,) of its mean over trials.
-
-    The mean is a sum of group means, so an image moves it by its residual over its group's size; the trials
-    share most of their test images, which therefore are added up image by image before squaring.
-    """
-    member = groups.codes == np.arange(len(groups.names))[:, None]
-    inside = member[None] & test[:, None, :]
-    size = inside.sum(axis=-1)
-    filled = (size > 0).sum(axis=1)
-    weight = inside / np.maximum(size, 1)[..., None]
-    means = np.einsum("ptn,tgn->ptg", values, weight, optimize=True)
-    expected = np.einsum("ptg,tgn->ptn", means, inside.astype(np.float64), optimize=True)
-    share = weight.sum(axis=1) / filled[:, None]
-    residual = ((values - expected) * share).mean(axis=1)
-    freedom = np.maximum(member.sum(axis=1), 2)
-    scale = (member * (freedom / (freedom - 1))[:, None]).sum(axis=0)
-    return means.sum(axis=-1) / filled, np.sqrt((residual**2 * scale).sum(axis=-1))
-
-
-@dataclass(frozen=True)
-class AdjustmentEstimates:
-    """Makes the metric rows of one suite, its images seen by groups.
-
-    Attributes
-    ----------
-    model, dataset, suite : str
-        As the rows say them.
-    source : Suite
-        The candidates.
-    groups : Groups
-        The classes, or the classes crossed with automatic gender labels.
-    confidence : float
-    min_group : int
-        A group with fewer test rows is called small.
-    """
-
-    model: str
-    dataset: str
-    suite: str
-    source: Suite
-    groups: Groups
-    confidence: float
-    min_group: int
-
-    def of(self, judged: Judged) -> list[Row]:
-        """Return the macro accuracy and probe rate rows of one condition."""
-        return self._macro("macro_accuracy", judged, judged.correct, (0.0, 1.0)) + self._rates(judged)
-
-    def gains(self, before: Judged, after: Judged) -> list[Row]:
-        """Return the rows of the macro accuracy gained, image by image on the same test rows."""
-        gained = after.correct - before.correct
-        return self._macro("macro_accuracy_gain", replace(after, definition=DEFINITION), gained, (-1.0, 1.0))
-
-    def _macro(
-        self, metric: str, judged: Judged, values: NDArray[np.float64], bounds: tuple[float, float]
-    ) -> list[Row]:
-        found = macro_means(values, judged.test, self.groups, confidence=self.confidence, bounds=bounds)
-        n = round(float((judged.test & (self.groups.codes >= 0)).sum(axis=1).mean()))
-        rows = []
-        for i, probe in enumerate(self._probes):
-            common = self._common(metric, judged, probe=probe, n=n)
-            mean: Row = {"statistic": "mean", "value": float(found.value[i])}
-            if found.error[i] > 0:
-                mean |= {"ci_low": float(found.ci_low[i]), "ci_high": float(found.ci_high[i])}
-                reason = None
-            else:
-                reason = "no interval: the test images do not vary"
-            rows.append(common | mean | {"reason": _reasons(judged, reason)})
-            rows.append(common | _spread(judged, found.values[i]))
-        return rows
-
-    def _rates(self, judged: Judged) -> list[Row]:
-        became = (judged.winner == len(self.source.class_labels)).astype(np.float64)
-        of_group = self.groups.codes == np.arange(len(self.groups.names))[:, None]
-        member = of_group[None] & judged.test[:, None, :]
-        size = member.sum(axis=-1)
-        count = np.einsum("ptn,tgn->ptg", became, member.astype(np.float64), optimize=True)
-        rate = shares(count, size)
-        n = np.rint(size.mean(axis=0)).astype(np.int64)
-        mean = rate.mean(axis=1)
-        low, high = wilson(np.nan_to_num(mean) * n, n, confidence=self.confidence)
-        rows = []
-        for i, probe in enumerate(self._probes):
-            for g, group in enumerate(self.groups.names):
-                common = self._common("probe_rate", judged, probe=probe, group=group, n=int(n[g]))
-                ends = {"value": mean[i, g], "ci_low": low[i, g], "ci_high": high[i, g]}
-                reason = _reasons(judged, group_size_reason(int(n[g]), self.min_group))
-                rows.append(common | {"statistic": "mean", "reason": reason} | ends)
-                rows.append(common | _spread(judged, rate[i, :, g]))
-        return rows
-
-    @property
-    def _probes(self) -> list[str]:
-        return [probe.id for probe in self.source.probes]
-
-    def _common(self, metric: str, judged: Judged, **columns: object) -> Row:
-        row: Row = {
-            "metric": metric,
-            "definition": judged.definition,
-            "model": self.model,
-            "dataset": self.dataset,
-            "suite": self.suite,
-            "suite_hash": self.source.hash,
-            "attribute": self.groups.attribute,
-            "condition": judged.condition,
-        }
-        return row | columns
-
-
-def _spread(judged: Judged, trials: NDArray[np.float64]) -> Row:
-    """Return the standard deviation over trials; it has no interval of its own."""
-    if len(trials) < 2:
-        reason = _reasons(judged, "one trial has no spread")
-        return {"statistic": "sd", "value": float("nan"), "reason": reason}
-    return {"statistic": "sd", "value": float(trials.std(ddof=1)), "reason": _reasons(judged, None)}
-
-
-def _reasons(judged: Judged, reason: str | None) -> str | None:
-    """Return what must be known of a row, that its factors leak first."""
-    return joined(LEAKING if judged.leaking else None, reason)
-
-
-# --- Metric rows of a cell before and after its logit adjustments, on images that they were not fitted
-# on.
 
 
 def adjustment_rows(
@@ -291,27 +179,25 @@ def adjustment_rows(
     """
     rows: list[Row] = []
     for candidates in SUITES:
-        fits = {name: fit for name, fit in adjustments.items() if fit.candidates == candidates}
+        fits = {name: fit for name, fit in adjustments.items() if fit.settings.candidates == candidates}
         if not fits:
             continue
         tests = required_tests(cell, candidates)
         pairs = list(_judged(tests, fits))
         for suite, groups in _views(cell, tests):
-            estimates = AdjustmentEstimates(
-                cell.model, cell.dataset, suite, tests.suite, groups, confidence, min_group
-            )
+            table = _Rows.of(cell, tests, suite, groups, confidence, min_group)
             seen: set[str] = set()
             for before, after in pairs:
                 if before.definition not in seen:
-                    rows += estimates.of(before)
+                    rows += table.of_condition(before)
                     seen.add(before.definition)
-                rows += estimates.of(after)
-                rows += estimates.gains(before, after)
+                rows += table.of_condition(after)
+                rows += table.of_gain(before, after)
     return metric_frame(rows)
 
 
 def _judged(tests: ProbeTests, fits: Mapping[str, LogitAdjustment]) -> Iterator[tuple[Judged, Judged]]:
-    """Give the answers before and after each adjustment, on its own test rows."""
+    """Yield the answers before and after each adjustment, on its own test rows."""
     labels = tests.classes.codes
     unadjusted = tests.responses.argmax(axis=-1)[:, None]
     for name, definition in _definitions(fits).items():
@@ -321,7 +207,7 @@ def _judged(tests: ProbeTests, fits: Mapping[str, LogitAdjustment]) -> Iterator[
         before = np.broadcast_to(unadjusted, after.shape)
         yield (
             Judged("before", definition, before, test, labels),
-            Judged(name, definition, after, test, labels, leaking=fit.leaking),
+            Judged(name, definition, after, test, labels, leaking=fit.settings.leaking),
         )
 
 
@@ -339,16 +225,101 @@ def _definitions(fits: Mapping[str, LogitAdjustment]) -> dict[str, str]:
 
 
 def _views(cell: AuditedCell, tests: ProbeTests) -> Iterator[tuple[str, Groups]]:
-    """Give the suites that the tests are reported as, with the groups that their images are seen by."""
+    """Yield the suites that the tests are reported as, with the groups that their images are seen by."""
     yield tests.suite.id, tests.classes
     if tests.suite.id == SUITES["single"] and (mixed := mixed_groups(tests.classes, cell.records)):
         yield "trident_mixed", mixed
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Makes the metric rows of one suite, its images seen by groups: the classes, or these by automatic gender label.
+
+    `common` are the columns that all rows share; a group with fewer test rows than `min_group` is called small.
+    """
+
+    common: Row
+    probes: tuple[str, ...]
+    groups: Groups
+    n_classes: int
+    confidence: float
+    min_group: int
+
+    @classmethod
+    def of(
+        cls,
+        cell: AuditedCell,
+        tests: ProbeTests,
+        suite: str,
+        groups: Groups,
+        confidence: float,
+        min_group: int,
+    ) -> _Rows:
+        common: Row = {
+            "model": cell.model, "dataset": cell.dataset, "suite": suite, "suite_hash": tests.suite.hash,
+            "attribute": groups.attribute,
+        }  # fmt: skip
+        probes = tuple(probe.id for probe in tests.suite.probes)
+        return cls(common, probes, groups, len(tests.suite.class_labels), confidence, min_group)
+
+    def of_condition(self, judged: Judged) -> list[Row]:
+        """Return the macro accuracy and probe rate rows of one condition."""
+        return self._macro("macro_accuracy", judged, judged.correct, (0.0, 1.0)) + self._rates(judged)
+
+    def of_gain(self, before: Judged, after: Judged) -> list[Row]:
+        """Return the rows of the macro accuracy gained, image by image on the same test rows."""
+        gained = after.correct - before.correct
+        return self._macro("macro_accuracy_gain", replace(after, definition=DEFINITION), gained, (-1.0, 1.0))
+
+    def _macro(
+        self, metric: str, judged: Judged, values: NDArray[np.float64], bounds: tuple[float, float]
+    ) -> list[Row]:
+        means = macro_means(values, judged.test, self.groups, confidence=self.confidence, bounds=bounds)
+        n = round(float((judged.test & (self.groups.codes >= 0)).sum(axis=1).mean()))
+        rows = []
+        for probe, mean, trials in zip(self.probes, means.mean, means.each):
+            common = {"metric": metric, "probe": probe, "n": n}
+            varies = np.isfinite(mean.ci_low)
+            ends: Row = {"ci_low": mean.ci_low, "ci_high": mean.ci_high} if varies else {}
+            constant = None if varies else reason("constant_test_images")
+            rows += self._pair(judged, common, {"value": mean.value} | ends, trials, constant)
+        return rows
+
+    def _rates(self, judged: Judged) -> list[Row]:
+        became = (judged.winner == self.n_classes).astype(np.float64)
+        of_group = self.groups.codes == np.arange(len(self.groups.names))[:, None]
+        member = of_group[None] & judged.test[:, None, :]
+        size = member.sum(axis=-1)
+        rate = shares(np.einsum("ptn,tgn->ptg", became, member.astype(np.float64), optimize=True), size)
+        n = np.rint(size.mean(axis=0)).astype(np.int64)
+        mean = rate.mean(axis=1)
+        low, high = wilson(np.nan_to_num(mean) * n, n, confidence=self.confidence)
+        rows = []
+        for i, probe in enumerate(self.probes):
+            for g, group in enumerate(self.groups.names):
+                common = {"metric": "probe_rate", "probe": probe, "group": group, "n": int(n[g])}
+                estimate: Row = {"value": mean[i, g], "ci_low": low[i, g], "ci_high": high[i, g]}
+                small = group_size_reason(int(n[g]), self.min_group)
+                rows += self._pair(judged, common, estimate, rate[i, :, g], small)
+        return rows
+
+    def _pair(
+        self, judged: Judged, common: Row, mean: Row, trials: NDArray[np.float64], why: Reason | str | None
+    ) -> list[Row]:
+        """Return the rows of the mean and of the standard deviation over trials, which has no interval of its own."""
+        row = self.common | {"definition": judged.definition, "condition": judged.condition} | common
+        leaking = reason("leaking") if judged.leaking else None
+        alone = reason("one_trial") if len(trials) < 2 else None
+        sd: Row = {"statistic": "sd", "value": float(spread(trials[None])[0])}
+        return [
+            row | {"statistic": "mean", "reason": joined(leaking, why)} | mean,
+            row | {"reason": joined(leaking, alone)} | sd,
+        ]
+
+
 # --- How much a logit adjustment gains by the number of images a class and by the learning rate.
 #
-# Source: Sun et al., "Uncovering Bias in Foundation Models", supplement S2.1 and S2.2, which varied N
-# over 10 to 200.
+# Source: Sun et al., "Uncovering Bias in Foundation Models", supplement S2.1 and S2.2, which varied N over 10 to 200.
 
 PER_CLASS = (10, 20, 30, 40, 100, 200)
 LEARNING_RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
@@ -403,86 +374,67 @@ def ablation(
         cell has nothing to adjust.
     """
     tests = probe_tests(cell, settings.candidates)
-    rows: list[dict[str, object]] = []
-    if tests is not None and np.bincount(tests.classes.codes[tests.labelled]).max() >= 2:
-        experiment = _Experiment(cell, tests, settings, seed, confidence)
-        for n in per_class:
-            rows += experiment.rows("per_class", n, [settings.learning_rate])
-        rows += experiment.rows("learning_rate", settings.per_class, learning_rates)
-    return pl.DataFrame(rows, schema=ABLATION_SCHEMA, orient="row")
+    frames = [pl.DataFrame(schema=ABLATION_SCHEMA)]
+    if tests is not None and tests.adjustable:
+        known = tests.labelled()
+        tried: list[tuple[str, int, Sequence[float]]] = [
+            *(("per_class", n, [settings.learning_rate]) for n in per_class),
+            ("learning_rate", settings.per_class, learning_rates),
+        ]
+        for varied, n, rates in tried:
+            fit = settings.model_copy(update={"per_class": n})
+            rows = pl.DataFrame(
+                list(_gains(known, fit, rates, seed=seed, confidence=confidence)), schema=ABLATION_SCHEMA
+            )
+            about = {"model": cell.model, "dataset": cell.dataset, "varied": varied}
+            frames.append(rows.with_columns(pl.lit(value).alias(name) for name, value in about.items()))
+    return pl.concat(frames)
 
 
-@dataclass(frozen=True)
-class _Experiment:
-    cell: AuditedCell
-    tests: ProbeTests
-    settings: LogitAdjustmentSettings
-    seed: int
-    confidence: float
-
-    def rows(self, varied: str, per_class: int, rates: Sequence[float]) -> list[dict[str, object]]:
-        """Return the rows of one N with every given learning rate."""
-        groups, x = self._labelled
-        train = drawn_rows(
-            groups.codes, len(groups.names), per_class=per_class, trials=self.settings.trials, seed=self.seed
-        )
-        test = rows_left(train, x.shape[1])
-        before = (x.argmax(axis=-1) == groups.codes).astype(np.float64)[:, None]
-        rows = []
-        for rate, factors in zip(rates, self._factors(x, groups, train, rates)):
-            mode = self.settings.mode
-            adjusted = [adjust(x, factors[:, t], mode).argmax(axis=-1) for t in range(len(train))]
-            gain = (np.stack(adjusted, axis=1) == groups.codes) - before
-            found = macro_means(gain, test, groups, confidence=self.confidence, bounds=(-1.0, 1.0))
-            about = {
-                "varied": varied,
-                "per_class": per_class,
+def _gains(
+    tests: ProbeTests,
+    settings: LogitAdjustmentSettings,
+    rates: Sequence[float],
+    *,
+    seed: int,
+    confidence: float,
+) -> Iterator[Row]:
+    """Yield the gain of each probe at each learning rate: every rate's trials are trials of one descent."""
+    groups, x = tests.classes, tests.responses.astype(np.float64)
+    codes, classes, trials = groups.codes, len(groups.names), settings.trials
+    train = drawn_rows(codes, classes, per_class=settings.per_class, trials=trials, seed=seed)
+    test = held_out_rows(train, x.shape[1])
+    learned = learn(
+        x,
+        codes,
+        np.tile(train, (len(rates), 1)),
+        n_classes=classes,
+        settings=settings,
+        learning_rates=np.repeat(np.asarray(rates, dtype=np.float64), trials),
+    )
+    before = (x.argmax(axis=-1) == codes).astype(np.float64)[:, None]
+    smaller = int((np.bincount(codes, minlength=classes) < 2 * settings.per_class).sum())
+    why = joined(
+        reason("leaking") if settings.leaking else None,
+        reason("halved_classes", smaller=smaller, classes=classes) if smaller else None,
+    )
+    for k, rate in enumerate(rates):
+        factors = learned.factors[:, k * trials : (k + 1) * trials]
+        tops = [adjust(x, factors[:, t], settings.mode).argmax(axis=-1) for t in range(trials)]
+        gain = (np.stack(tops, axis=1) == codes) - before
+        means = macro_means(gain, test, groups, confidence=confidence, bounds=(-1.0, 1.0))
+        for probe, mean, sd in zip(tests.suite.probes, means.mean, spread(means.each)):
+            yield {
+                "suite": tests.suite.id,
+                "attribute": groups.attribute,
+                "probe": probe.id,
+                "per_class": settings.per_class,
                 "learning_rate": rate,
+                "value": mean.value,
+                "sd": sd,
+                "ci_low": mean.ci_low,
+                "ci_high": mean.ci_high,
                 "n_train": train.shape[1],
                 "n": int(test[0].sum()),
-                "reason": self._reason(groups, per_class),
+                "reason": in_words(why),
             }
-            rows += self._of_probes(found, about)
-        return rows
-
-    @property
-    def _labelled(self) -> tuple[Groups, NDArray[np.float64]]:
-        """Return the classes of the labelled rows, and the (p, n, C + 1) logits of these rows."""
-        rows, classes = self.tests.labelled, self.tests.classes
-        return replace(classes, codes=classes.codes[rows]), self.tests.responses[:, rows].astype(np.float64)
-
-    def _factors(
-        self, x: NDArray[np.float64], groups: Groups, train: NDArray[np.int64], rates: Sequence[float]
-    ) -> list[NDArray[np.float64]]:
-        """Return (p, t, C + 1) factors by learning rate: every rate's trials are trials of one descent."""
-        trials = len(train)
-        learned = learn(
-            x,
-            groups.codes,
-            np.tile(train, (len(rates), 1)),
-            n_classes=len(groups.names),
-            mode=self.settings.mode,
-            learning_rate=np.repeat(np.asarray(rates, dtype=np.float64), trials),
-            epochs=self.settings.epochs,
-            selection=self.settings.selection,
-        )
-        return [learned.factors[:, i * trials : (i + 1) * trials] for i in range(len(rates))]
-
-    def _reason(self, groups: Groups, per_class: int) -> str | None:
-        smaller = int((np.bincount(groups.codes, minlength=len(groups.names)) < 2 * per_class).sum())
-        halved = f"{smaller} of {len(groups.names)} classes have fewer than 2N images and gave half"
-        return joined(LEAKING if is_leaking(self.settings) else None, halved if smaller else None)
-
-    def _of_probes(self, found: MacroMeans, about: dict[str, object]) -> list[dict[str, object]]:
-        common = about | {
-            "model": self.cell.model,
-            "dataset": self.cell.dataset,
-            "suite": self.tests.suite.id,
-            "attribute": self.tests.classes.attribute,
-        }
-        return [
-            common
-            | {"probe": probe.id, "value": found.value[i], "sd": found.spread[i]}
-            | {"ci_low": found.ci_low[i], "ci_high": found.ci_high[i]}
-            for i, probe in enumerate(self.tests.suite.probes)
-        ]
