@@ -10,7 +10,7 @@ from assets.partitions import GRID
 from assets.pictures import draw_pictures
 from assets.results import OWNERS, materialised
 from plumbline.catalog.schema import polars_schema
-from plumbline.metrics.family import MetricFamily, MetricSettings
+from plumbline.metrics.family import ImageFamily, MetricSettings
 from plumbline.metrics.registry import FAMILIES
 from resources.workspace import Workspace
 
@@ -23,7 +23,7 @@ def metric_settings(workspace: Workspace) -> MetricSettings:
     )
 
 
-def metric_asset(family: MetricFamily) -> dg.AssetsDefinition:
+def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
     """Build the asset of one metric family."""
 
     @dg.asset(
@@ -42,7 +42,7 @@ def metric_asset(family: MetricFamily) -> dg.AssetsDefinition:
         stored = passed_cell(context, workspace)
         start = time.perf_counter()
         frame = pl.DataFrame(schema=polars_schema())
-        if stored.asks(family.suites):
+        if stored.asks(family.needs):
             frame = family.compute(stored.read(), settings=metric_settings(workspace))
         seconds = time.perf_counter() - start
         frame = stored.with_lineage(frame)

@@ -3,9 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from plumbline.language.family import LanguageFamily, LanguageTraits
 from plumbline.language.registry import LANGUAGE_FAMILIES
-from plumbline.metrics.family import MetricFamily, MetricTraits
+from plumbline.metrics.family import Family, Traits
 from plumbline.metrics.registry import FAMILIES
 from plumbline.metrics.text_space import TEXT_SPACE
 
@@ -22,7 +21,6 @@ what every mitigation changes, also in `zero_shot_accuracy`, `retrieval_recall` 
 """
 _GEOMETRY = """Whether a text space keeps positive and negative words of one trait apart. Of a checkpoint and of no
 dataset, since it needs prompts alone."""
-_ALIKE = {"zero": "0", "one": "1", "equal": "the same value for each", "undefined": "undefined"}
 _EMPTY = {"nan": "has no value (NaN)", "left_out": "is left out"}
 _UNDER = {None: "changes it", "invariant": "changes nothing", "equivariant": "does the same to it"}
 _BY_GROUP = {"scalar": "one value over all groups", "by_group": "one value a group"}
@@ -35,7 +33,7 @@ def metric_reference() -> str:
 
 def _encoder_families() -> Iterator[str]:
     for family in FAMILIES.values():
-        yield _family(family, f"Suites of prompts: {_codes(family.suites)}.")
+        yield _family(family, f"Suites of prompts: {_codes(family.needs)}.")
         yield from map(_metric, family.traits)
     yield f"## Text spaces\n\n{_GEOMETRY} Asset [`valence_geometry`](assets.md#valence_geometry).\n"
     yield from map(_metric, TEXT_SPACE)
@@ -44,22 +42,22 @@ def _encoder_families() -> Iterator[str]:
 def _language_families() -> Iterator[str]:
     for family in LANGUAGE_FAMILIES.values():
         tables = f" Further tables: {_codes(family.tables)}." if family.tables else ""
-        yield _family(family, f"Needs {family.needs}.{tables}")
+        yield _family(family, f"Needs {', '.join(family.needs)}.{tables}")
         yield from map(_language_metric, family.traits)
 
 
-def _family(family: MetricFamily | LanguageFamily, needs: str) -> str:
+def _family(family: Family, needs: str) -> str:
     asset = f"Asset [`{family.name}`](assets.md#{family.name}), version {family.code_version}."
     return f"## {family.title}\n\n{family.description}\n\n{asset} {needs}\n"
 
 
-def _metric(traits: MetricTraits) -> str:
+def _metric(traits: Traits) -> str:
     return _entry(
         traits,
         computed=f"`{traits.function.__module__}.{traits.function.__name__}`",
         values=f"{_range(traits.bounds)}, {_BY_GROUP[traits.shape]}",
         **{
-            "groups that are answered alike give": _ALIKE.get(traits.when_identical or "", ""),
+            "groups that are answered alike give": _alike(traits),
             "a group without images": _EMPTY[traits.empty_group],
             "equal responses": traits.ties,
             "multiplying all responses": _UNDER[traits.scale],
@@ -68,22 +66,27 @@ def _metric(traits: MetricTraits) -> str:
     )
 
 
-def _language_metric(traits: LanguageTraits) -> str:
-    alike = "" if traits.when_identical is None else _number(traits.when_identical)
+def _language_metric(traits: Traits) -> str:
     return _entry(
         traits,
         values=f"{_range(traits.bounds)}, {traits.unit}",
-        **{"groups that are spoken of alike give": alike},
+        **{"groups that are spoken of alike give": _alike(traits)},
     )
 
 
-def _entry(traits: MetricTraits | LanguageTraits, **facts: str) -> str:
+def _entry(traits: Traits, **facts: str) -> str:
     listed = {"source": traits.source, **facts, "definition in headlines": _codes([traits.headline or ""])}
     lines = [f"- {name}: {fact}" for name, fact in listed.items() if fact]
     formula = traits.formula.replace("; ", ";\n")
     return "\n".join(
         [f"### {traits.name}\n", f"{traits.meaning}\n", f"```text\n{formula}\n```\n", *lines, ""]
     )
+
+
+def _alike(traits: Traits) -> str:
+    if traits.when_identical is None:
+        return ""
+    return "the same value for each" if traits.when_identical == "equal" else _number(traits.when_identical)
 
 
 def _codes(names) -> str:

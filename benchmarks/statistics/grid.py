@@ -23,7 +23,7 @@ from benchmarks.statistics.memory import in_a_process, peak_mib
 from plumbline.catalog.suites import GENDERS, Suite, load_suite, suite_names
 from plumbline.concurrency import usable_cores
 from plumbline.metrics import Cell, MetricSettings, SuiteLogits
-from plumbline.metrics.registry import metric_families
+from plumbline.metrics.registry import FAMILIES
 
 ENCODERS, DATASETS = 8, 4
 SECONDS, MIB = 60, 4 * 1024
@@ -49,7 +49,7 @@ def run() -> list[Budget]:
 
 def read_suites() -> list[Suite]:
     """Return every suite that some family reads, the Trident ones over FairFace's races."""
-    wanted = {family for each in metric_families() for family in each.suites}
+    wanted = {family for each in FAMILIES.values() for family in each.needs}
     suites = [load_suite(name, classes="fairface" if "trident" in name else None) for name in suite_names()]
     return [suite for suite in suites if suite.family in wanted]
 
@@ -97,7 +97,7 @@ def main() -> None:
         own = sorted(os.sched_getaffinity(0))[part]
         os.sched_setaffinity(0, {own})
     for cell in islice(cells(), part, None, of):
-        for family in metric_families():
+        for family in FAMILIES.values():
             took, frame = timed(lambda cell=cell, family=family: family.compute(cell, settings=settings))
             seconds[family.name] += took
             rows += frame.height

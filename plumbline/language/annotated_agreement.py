@@ -25,7 +25,8 @@ from plumbline.language.annotation_sheets import (
 from plumbline.language.answers import answer_row, known_answers, parts
 from plumbline.language.cell import NO_JUDGE, Judge, LanguageCell, LanguageSettings, stereotypes
 from plumbline.language.counting import count_words
-from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageResult
+from plumbline.metrics.family import Family, Traits
 from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
 
@@ -320,14 +321,14 @@ def compute_annotated_agreement(cell: LanguageCell, *, settings: LanguageSetting
     return LanguageResult(metric_frame(annotation_rows(cell, settings=settings)))
 
 
-ANNOTATED_AGREEMENT = LanguageFamily(
+ANNOTATED_AGREEMENT = Family(
     name="annotated_agreement",
     title="Agreement of people, scorers and the judge of stereotypes",
     description=_DESCRIPTION.strip(),
     code_version="1",
-    needs="scores",
+    needs=("scores",),
     traits=(
-        LanguageTraits(
+        Traits(
             name="fleiss_kappa",
             meaning="How far annotators agree with each other, and with a score as one annotator more.",
             formula="κ = (P - P_e) / (1 - P_e), P the share of agreeing pairs of annotators, P_e that by chance",
@@ -336,7 +337,7 @@ ANNOTATED_AGREEMENT = LanguageFamily(
             bounds=(-1, 1),
             when_identical=None,
         ),
-        LanguageTraits(
+        Traits(
             name="judge_precision",
             meaning="How many of the words that the judge calls stereotypes the majority of people calls so too.",
             formula="|words that both name| / |words that the judge names|",
@@ -345,7 +346,7 @@ ANNOTATED_AGREEMENT = LanguageFamily(
             bounds=(0, 1),
             when_identical=None,
         ),
-        LanguageTraits(
+        Traits(
             name="judge_recall",
             meaning="How many of the words that the majority of people calls stereotypes the judge calls so too.",
             formula="|words that both name| / |words that the majority names|",

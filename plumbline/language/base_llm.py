@@ -19,9 +19,10 @@ from plumbline.language.answers import (
     with_counterparts,
 )
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageResult
 from plumbline.language.instruction_effects import STATISTICS
 from plumbline.language.max_toxicity import OF_SET, set_spreads
+from plumbline.metrics.family import Family, Traits
 from plumbline.statistics.cluster_changes import unit_correlation
 from plumbline.statistics.reasons import joined
 
@@ -156,14 +157,14 @@ def compute_llm_twin(cell: LanguageCell, *, settings: LanguageSettings) -> Langu
     return LanguageResult(metric_frame(twin_rows(cell, settings=settings)))
 
 
-LLM_TWIN = LanguageFamily(
+LLM_TWIN = Family(
     name="llm_twin",
     title="Against the language model beneath",
     description=_DESCRIPTION.strip(),
     code_version="2",
-    needs="twin",
+    needs=("twin",),
     traits=(
-        LanguageTraits(
+        Traits(
             name="max_toxicity_over_llm",
             meaning="How much more MaxToxicity the model that sees has than the language model beneath.",
             formula="mean, or 90th percentile, over the same sets × seeds of the one - of the other",
@@ -174,7 +175,7 @@ LLM_TWIN = LanguageFamily(
             headline="paper",
         ),
         # Undefined where neither model tells anybody apart: no unit then differs.
-        LanguageTraits(
+        Traits(
             name="llm_correlation",
             meaning="How far the same occupations, or the same groups, stand out in both models.",
             formula=(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
 from plumbline.language.answers import answer_row, values_by_question
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageResult
 from plumbline.language.group_values import FEWEST, GroupValues, Reason, by_groups, fewest_rows
 from plumbline.language.lexicons import (
     competence_lexicon,
@@ -20,6 +20,7 @@ from plumbline.language.lexicons import (
     read_dictionaries,
     released_count,
 )
+from plumbline.metrics.family import Family, Traits
 
 KEYWORD_PROMPTS = (
     "characteristics",
@@ -171,16 +172,16 @@ Words of incompetence, warmth and coldness are counted likewise where their dict
 tests count a set of counterfactual images once.
 """
 
-COMPETENCE_FAMILY = LanguageFamily(
+COMPETENCE_FAMILY = Family(
     name="competence",
     title="Words of competence",
     description=_DESCRIPTION.strip(),
     code_version="2",
-    needs="texts",
+    needs=("texts",),
     # Bounds are those of every definition: a share is within [0, 1], a count of words above 0.
     traits=(
         *(
-            LanguageTraits(
+            Traits(
                 name=name,
                 meaning=f"How many of the words about a group speak of {name.removesuffix('_words')}.",
                 formula=(
@@ -198,7 +199,7 @@ COMPETENCE_FAMILY = LanguageFamily(
             for name in (COMPETENCE, *DICTIONARY_METRICS)
         ),
         *(
-            LanguageTraits(
+            Traits(
                 name=name,
                 meaning=f"By how much the words of {name.removesuffix('_gap')} differ between groups.",
                 formula="largest - smallest mean of a group",
@@ -210,7 +211,7 @@ COMPETENCE_FAMILY = LanguageFamily(
             )
             for name in GAPS.values()
         ),
-        LanguageTraits(
+        Traits(
             name=FEWEST,
             meaning="In how many occupations a group gets the smallest share of words of competence.",
             formula="|occupations in which the group's mean is the smallest| / |occupations|, ties shared",

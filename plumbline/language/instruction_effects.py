@@ -21,9 +21,10 @@ from plumbline.language.answers import (
     with_counterparts,
 )
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageResult
 from plumbline.language.max_toxicity import MAX_METRICS, P90, set_spreads
 from plumbline.language.tokens import word_number
+from plumbline.metrics.family import Family, Traits
 
 _PART = ["dataset", "attribute", "scorer", "scored"]
 _SET = [*_PART, "unit", "seed"]
@@ -191,15 +192,15 @@ def compute_instruction_effects(cell: LanguageCell, *, settings: LanguageSetting
     return LanguageResult(metric_frame(rows))
 
 
-INSTRUCTION_EFFECTS = LanguageFamily(
+INSTRUCTION_EFFECTS = Family(
     name="instruction_effects",
     title="What instructions change",
     description=_DESCRIPTION.strip(),
     code_version="2",
-    needs="scores",
+    needs=("scores",),
     traits=(
         *(
-            LanguageTraits(
+            Traits(
                 name=f"{metric}_change",
                 meaning=f"What an instruction changes in {metric}; below 0: less with it.",
                 formula="mean, or 90th percentile, over the same sets × seeds with it - without it",
@@ -211,7 +212,7 @@ INSTRUCTION_EFFECTS = LanguageFamily(
             )
             for metric in MAX_METRICS.values()
         ),
-        LanguageTraits(
+        Traits(
             name="refusal_rate_change",
             meaning="How many more answers are refused with an instruction.",
             formula="refused answers / answers with it - without it, over the same images and seeds",
@@ -220,7 +221,7 @@ INSTRUCTION_EFFECTS = LanguageFamily(
             bounds=(-1, 1),
             when_identical=None,
         ),
-        LanguageTraits(
+        Traits(
             name="response_length_change",
             meaning="By how many words answers become longer with an instruction.",
             formula="mean words an answer with it - without it, over the same images and seeds",

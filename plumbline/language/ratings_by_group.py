@@ -11,11 +11,12 @@ from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.language.answers import values_by_question
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageResult
 from plumbline.language.group_values import GroupValues, by_groups
 from plumbline.language.numbers import UNREADABLE
 from plumbline.language.ratings import ratings
 from plumbline.language.salaries import salaries
+from plumbline.metrics.family import Family, Traits
 from plumbline.statistics.reasons import joined
 
 SALARY = "salary"
@@ -104,14 +105,14 @@ means. Compared between groups by the largest difference of their means, with a 
 counterfactual images once.
 """
 
-RATINGS = LanguageFamily(
+RATINGS = Family(
     name="ratings",
     title="Ratings and salaries",
     description=_DESCRIPTION.strip(),
     code_version="2",
-    needs="texts",
+    needs=("texts",),
     traits=(
-        LanguageTraits(
+        Traits(
             name="rating",
             meaning="What rating a model gives people of a group.",
             formula="mean of the ratings read from the group's answers",
@@ -121,7 +122,7 @@ RATINGS = LanguageFamily(
             when_identical=None,
             headline="paper",
         ),
-        LanguageTraits(
+        Traits(
             name="rating_gap",
             meaning="By how much ratings differ between groups.",
             formula="largest - smallest mean rating of a group",
@@ -131,7 +132,7 @@ RATINGS = LanguageFamily(
             when_identical=0.0,
             headline="paper",
         ),
-        LanguageTraits(
+        Traits(
             name="salary",
             meaning="What salary a model gives people of a group.",
             formula="mean of the yearly salaries read from the group's answers",
@@ -141,7 +142,7 @@ RATINGS = LanguageFamily(
             when_identical=None,
             headline="paper",
         ),
-        LanguageTraits(
+        Traits(
             name="salary_gap",
             meaning="By how much salaries differ between groups.",
             formula="largest - smallest mean salary of a group",
@@ -151,7 +152,7 @@ RATINGS = LanguageFamily(
             when_identical=0.0,
             headline="paper",
         ),
-        LanguageTraits(
+        Traits(
             name="unreadable_rate",
             meaning="How many answers to a question for a number hold none that can be read.",
             formula="answers without a usable number / answers",

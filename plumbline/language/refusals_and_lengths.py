@@ -11,9 +11,10 @@ from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.language.answers import REFUSED, values_by_question
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageResult
 from plumbline.language.group_values import GroupValues, by_groups
 from plumbline.language.tokens import word_number
+from plumbline.metrics.family import Family, Traits
 
 _TEXT = pl.col("text").fill_null("")
 NUMBERS = {
@@ -68,14 +69,14 @@ Counted by prompt and instruction: refused answers (the endpoint says so or filt
 empty ones, and words an answer. Intervals and tests count a set of counterfactual images once.
 """
 
-REFUSALS_AND_LENGTHS = LanguageFamily(
+REFUSALS_AND_LENGTHS = Family(
     name="refusals_and_lengths",
     title="Refusals and lengths",
     description=_DESCRIPTION.strip(),
     code_version="2",
-    needs="texts",
+    needs=("texts",),
     traits=(
-        LanguageTraits(
+        Traits(
             name="refusal_rate",
             meaning="How many answers about a group are refused.",
             formula="refused answers / answers",
@@ -85,7 +86,7 @@ REFUSALS_AND_LENGTHS = LanguageFamily(
             when_identical=None,
             headline="paper",
         ),
-        LanguageTraits(
+        Traits(
             name="refusal_rate_gap",
             meaning="By how much refusals differ between groups.",
             formula="largest - smallest refusal rate of a group",
@@ -95,7 +96,7 @@ REFUSALS_AND_LENGTHS = LanguageFamily(
             when_identical=0.0,
             headline="paper",
         ),
-        LanguageTraits(
+        Traits(
             name="response_length",
             meaning="How long answers about a group are.",
             formula="mean words an answer",
@@ -105,7 +106,7 @@ REFUSALS_AND_LENGTHS = LanguageFamily(
             when_identical=None,
             headline="paper",
         ),
-        LanguageTraits(
+        Traits(
             name="response_length_ratio",
             meaning="How much longer answers about one group are than about another.",
             formula="largest / smallest mean words an answer of a group",
@@ -115,7 +116,7 @@ REFUSALS_AND_LENGTHS = LanguageFamily(
             when_identical=1.0,
             headline="paper",
         ),
-        LanguageTraits(
+        Traits(
             name="empty_rate",
             meaning="How many answers about a group are empty.",
             formula="empty answers / answers",

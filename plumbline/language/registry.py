@@ -5,29 +5,25 @@ from __future__ import annotations
 from plumbline.language.annotated_agreement import ANNOTATED_AGREEMENT
 from plumbline.language.base_llm import LLM_TWIN
 from plumbline.language.competence import COMPETENCE_FAMILY
-from plumbline.language.family import LanguageFamily, LanguageTraits
+from plumbline.language.family import LanguageFamily
 from plumbline.language.instruction_effects import INSTRUCTION_EFFECTS
 from plumbline.language.max_toxicity import MAX_TOXICITY
 from plumbline.language.ratings_by_group import RATINGS
 from plumbline.language.refusals_and_lengths import REFUSALS_AND_LENGTHS
 from plumbline.language.words import WORDS
+from plumbline.metrics.family import Traits, families_by_name, traits_by_metric
 
-LANGUAGE_FAMILIES: dict[str, LanguageFamily] = {
-    family.name: family
-    for family in (
-        MAX_TOXICITY,
-        INSTRUCTION_EFFECTS,
-        LLM_TWIN,
-        WORDS,
-        COMPETENCE_FAMILY,
-        RATINGS,
-        REFUSALS_AND_LENGTHS,
-        ANNOTATED_AGREEMENT,
-    )
-}
+LANGUAGE_FAMILIES: dict[str, LanguageFamily] = families_by_name(
+    MAX_TOXICITY,
+    INSTRUCTION_EFFECTS,
+    LLM_TWIN,
+    WORDS,
+    COMPETENCE_FAMILY,
+    RATINGS,
+    REFUSALS_AND_LENGTHS,
+    ANNOTATED_AGREEMENT,
+)
 """Every family by name."""
 
-LANGUAGE_METRICS: dict[str, LanguageTraits] = {
-    traits.name: traits for family in LANGUAGE_FAMILIES.values() for traits in family.traits
-}
+LANGUAGE_METRICS: dict[str, Traits] = traits_by_metric(LANGUAGE_FAMILIES.values())
 """Every language metric by name."""

@@ -15,8 +15,9 @@ from plumbline.catalog.word_lists import stop_words
 from plumbline.language.answers import UNIT, answer_row, known_answers
 from plumbline.language.cell import NO_JUDGE, Judge, LanguageCell, LanguageSettings, stereotypes
 from plumbline.language.counting import Occurrences, count_occurrences, count_words, text_batches
-from plumbline.language.family import STUDY, LanguageFamily, LanguageResult, LanguageTraits
+from plumbline.language.family import STUDY, LanguageResult
 from plumbline.language.word_associations import association_errors, word_associations
+from plumbline.metrics.family import Family, Traits
 from plumbline.statistics.clusters import few_clusters
 from plumbline.statistics.multiplicity import q_values
 from plumbline.statistics.reasons import joined
@@ -356,14 +357,14 @@ interval and a test that count a scene once, however often its answers repeat th
 model, may then say which of them are stereotypes; without one that column says so.
 """
 
-WORDS = LanguageFamily(
+WORDS = Family(
     name="words",
     title="Words said of a group",
     description=_DESCRIPTION.strip(),
     code_version="3",
-    needs="texts",
+    needs=("texts",),
     traits=(
-        LanguageTraits(
+        Traits(
             name="associated_words",
             meaning="How many words are said much more of a group than of the others.",
             formula=(
@@ -376,7 +377,7 @@ WORDS = LanguageFamily(
             when_identical=0.0,
             headline="pmi",
         ),
-        LanguageTraits(
+        Traits(
             name="stereotype_words",
             meaning="How many of the words associated with a group a judge calls stereotypes of it.",
             formula="associated words that any of three runs of the judge names",

@@ -21,7 +21,7 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
-from plumbline.metrics.family import Measure, MetricFamily, MetricSettings, MetricTraits
+from plumbline.metrics.family import Family, MetricSettings, Traits
 from plumbline.metrics.markedness import markedness, markedness_gap, markedness_parts
 from plumbline.metrics.perception import Perception, perception_of
 from plumbline.metrics.valence_correlation import correlation_rows, valence_correlation
@@ -654,54 +654,8 @@ groups have a permutation p-value.
 """
 
 
-GroupValue = Callable[[NDArray[np.float64], NDArray[np.bool_], int], float]
-"""Takes responses, the images of a group, and the group; gives its value."""
-
-
-def _by_group(value: GroupValue) -> Measure:
-    """Return the measure of a metric of one group against the others; sums depend on their order in the last bits."""
-
-    def measure(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
-        return np.round([value(responses, groups == i, i) for i in range(g)], 12)
-
-    return measure
-
-
-def _sc_weat(field: str) -> Measure:
-    def value(responses: NDArray[np.float64], inside: NDArray[np.bool_], _: int) -> float:
-        found = sc_weat(responses[:, -1:], inside, permutations=1, rng=np.random.default_rng(0))
-        return float(getattr(found, field)[0])
-
-    return _by_group(value)
-
-
-def _weat(responses: NDArray[np.float64], inside: NDArray[np.bool_], _: int) -> float:
-    # Embeddings of two dimensions, the score and a constant; the attributes are their directions.
-    embeddings = np.column_stack([responses[:, -1], np.ones(len(responses))])
-    rng = np.random.default_rng(0)
-    return weat(
-        embeddings[inside], embeddings[~inside], [[1, 0]], [[0, 1]], permutations=1, rng=rng
-    ).effect_size
-
-
-def _markedness(responses: NDArray[np.float64], inside: NDArray[np.bool_], i: int) -> float:
-    return markedness(responses[inside, -1], responses[inside, i]).percent
-
-
-def _correlation(responses: NDArray[np.float64], inside: NDArray[np.bool_], i: int) -> float:
-    return valence_correlation(responses[inside, i], responses[inside, -1]).value
-
-
-def _gap(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
-    # The same mark for every group, so that groups that are answered alike have no gap.
-    mark = responses[:, :-1].max(axis=1)
-    return np.asarray(
-        markedness_gap([markedness(responses[groups == i, -1], mark[groups == i]).percent for i in range(g)])
-    )
-
-
 _TRAITS = (
-    MetricTraits(
+    Traits(
         name="sc_weat_effect",
         meaning=(
             "How much closer a group's images lie to a word, or a scale of words, than those of its "
@@ -716,20 +670,18 @@ _TRAITS = (
         ),
         headline="paper",
         function=sc_weat,
-        measure=_sc_weat("effect_size"),
         bounds=(-np.inf, np.inf),
         shape="by_group",
         when_identical="equal",
         empty_group="nan",
         ties="no effect",
     ),
-    MetricTraits(
+    Traits(
         name="sc_weat_statistic",
         meaning="The same as a difference of cosines.",
         formula="s = mean over A of cos(x, a) - mean over B of cos(x, b)",
         source="Hausladen et al., Social perception of faces, A.2, equation 2",
         function=sc_weat,
-        measure=_sc_weat("statistic"),
         bounds=(-np.inf, np.inf),
         shape="by_group",
         when_identical="equal",
@@ -737,7 +689,7 @@ _TRAITS = (
         ties="no effect",
         scale="equivariant",
     ),
-    MetricTraits(
+    Traits(
         name="weat_effect",
         meaning=(
             "Whether a group lies nearer the one pole of a dimension and its reference nearer the other, "
@@ -750,7 +702,6 @@ _TRAITS = (
         source="Caliskan, Bryson & Narayanan (2017); with images, Steed & Caliskan (2021)",
         headline="paper",
         function=weat,
-        measure=_by_group(_weat),
         bounds=(-np.inf, np.inf),
         shape="by_group",
         when_identical="equal",
@@ -759,7 +710,7 @@ _TRAITS = (
         scale=None,
         shift=None,
     ),
-    MetricTraits(
+    Traits(
         name="markedness",
         meaning=(
             "For how many images of a group the plain prompt fits better than the one that names the group."
@@ -767,26 +718,24 @@ _TRAITS = (
         formula="100 · |images with cos(neutral) > cos(marked)| / n_g, averaged over templates",
         source="Hausladen et al., Social perception of faces, A.3, equation 7; after Wolfe & Caliskan (2022)",
         function=markedness,
-        measure=_by_group(_markedness),
         bounds=(0, 100),
         shape="by_group",
         when_identical=None,
         empty_group="nan",
     ),
-    MetricTraits(
+    Traits(
         name="markedness_gap",
         meaning="By how many percentage points markedness differs between groups.",
         formula="max_g m_g - min_g m_g",
         source="Plumbline, on the markedness of Hausladen et al., Social perception of faces, A.3",
         headline="mean_over_templates",
         function=markedness_gap,
-        measure=_gap,
         bounds=(0, 100),
         shape="scalar",
-        when_identical="zero",
+        when_identical=0.0,
         empty_group="left_out",
     ),
-    MetricTraits(
+    Traits(
         name="valence_correlation",
         meaning=(
             "Whether a model that sees more of a good trait in a face sees less of its opposite; above 0 "
@@ -798,7 +747,6 @@ _TRAITS = (
         ),
         source="Hausladen et al., Social perception of faces, appendix C and figure C.5",
         function=valence_correlation,
-        measure=_by_group(_correlation),
         bounds=(-1, 1),
         shape="by_group",
         when_identical=None,
@@ -807,13 +755,12 @@ _TRAITS = (
     ),
 )
 
-ASSOCIATIONS = MetricFamily(
+ASSOCIATIONS = Family(
     name="association_metrics",
     title="Social perception: associations",
     description=" ".join(_DESCRIPTION.split()),
-    owner="social_perception",
     code_version="1",
-    suites=("perception", "markedness"),
+    needs=("perception", "markedness"),
     traits=_TRAITS,
     compute=association_rows,
 )

@@ -1,15 +1,14 @@
-"""How sure an audit wants to be: the numbers that every metric family shares."""
+"""Families of metrics, of images and of texts alike: settings, what a metric promises, what is computed together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from plumbline.catalog.schema import Schema
 from plumbline.errors import ConfigError
 from plumbline.metrics.cell import Cell
 from plumbline.statistics.bootstrap import DrawSettings
@@ -60,18 +59,9 @@ class MetricSettings(DrawSettings):
                 )
 
 
-# --- What every metric promises, declared beside its family and proved for all by one contract test.
-
-Measure = Callable[[NDArray[np.float64], NDArray[np.int64], int], NDArray[np.float64]]
-"""Takes responses (n, g + 1), groups (n,) and g; gives the metric's values, () or (g,).
-
-The last candidate is the event, the probe, or the score that is compared; the others are the groups' own classes.
-"""
-
-
 @dataclass(frozen=True)
-class MetricTraits:
-    """What a metric promises.
+class Traits:
+    """What a metric says, and what it promises: the contract tests hold every metric to it.
 
     Attributes
     ----------
@@ -80,17 +70,21 @@ class MetricTraits:
     meaning, formula, source : str
         What it says, for people; how it is computed, in plain characters, with the definitions in parentheses; which
         paper and place it is from.
-    function : callable
-        The public function of `plumbline.metrics` that computes it.
-    measure : callable
-        The metric on responses and groups, so that one test can exercise all metrics.
     bounds : (float, float)
         Every defined value lies within.
-    shape : {"scalar", "by_group"}
+    when_identical : float, "equal" or None
+        Its value where all groups are treated alike, nan if it is then undefined; "equal" where each group has a value
+        and these are then equal; None where the metric does not compare groups.
+    headline : str or None
+        The definition that stands for the metric where there is room for few numbers, such as MLflow's charts; None
+        where it is not shown there.
+    unit : str or None
+        Such as `score`, `share`, `words`, `US dollars a year`; of language metrics.
+    function : callable or None
+        The public function of `plumbline.metrics` that computes it. This and what follows: of metrics of images.
+    shape : {"scalar", "by_group"} or None
         One value, or one a group. Renaming groups leaves the first alone and permutes the second.
-    when_identical : {"zero", "one", "equal", "undefined"} or None
-        What groups that are answered alike give; None where the metric does not compare groups.
-    empty_group : {"nan", "left_out"}
+    empty_group : {"nan", "left_out"} or None
         An empty group's own value is nan; or the value is that of the other groups alone.
     ties : {"lower index wins", "by id", "no effect"}
         How equal responses are resolved: the first candidate wins; equal images are ordered by their id; or equal
@@ -98,71 +92,85 @@ class MetricTraits:
     scale, shift : {"invariant", "equivariant"} or None
         What multiplying all responses by a positive number, or adding one, does to the value: nothing, or the same to
         the value. None where neither holds.
-    headline : str or None
-        The definition that stands for the metric where there is room for few numbers, such as MLflow's charts; None
-        where it is not shown there.
     """
 
     name: str
     meaning: str
     formula: str
     source: str
-    function: Callable[..., Any]
-    measure: Measure
     bounds: tuple[float, float]
-    shape: Literal["scalar", "by_group"]
-    when_identical: Literal["zero", "one", "equal", "undefined"] | None
-    empty_group: Literal["nan", "left_out"]
+    when_identical: float | Literal["equal"] | None
+    headline: str | None = None
+    unit: str | None = None
+    function: Callable[..., Any] | None = None
+    shape: Literal["scalar", "by_group"] | None = None
+    empty_group: Literal["nan", "left_out"] | None = None
     ties: Literal["lower index wins", "by id", "no effect"] = "lower index wins"
     scale: Literal["invariant", "equivariant"] | None = "invariant"
     shift: Literal["invariant", "equivariant"] | None = "invariant"
-    headline: str | None = None
 
 
-# --- A metric family: what is computed together, becomes one asset, and is shown together.
+CellT = TypeVar("CellT", contravariant=True)
+SettingsT = TypeVar("SettingsT", contravariant=True)
+ResultT = TypeVar("ResultT", covariant=True)
 
 
-class ComputeRows(Protocol):
-    """A function from a cell to its metric rows."""
+class Compute(Protocol[CellT, SettingsT, ResultT]):
+    """A function from a cell to its metric rows; none of a metric that the cell does not allow."""
 
-    def __call__(self, cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
-        """Return a frame in the schema of `plumbline.catalog.schema`."""
+    def __call__(self, cell: CellT, *, settings: SettingsT) -> ResultT:
+        """Return rows in the schema of `plumbline.catalog.schema`, with further tables where the family has any."""
 
 
 @dataclass(frozen=True)
-class MetricFamily:
-    """Metrics that are computed and shown together.
+class Family(Generic[CellT, SettingsT, ResultT]):
+    """Metrics that are computed and shown together, and become one asset.
 
     Attributes
     ----------
     name : str
         Also the asset's name.
-    title : str
-        For people.
-    description : str
-        For the person who clicks on the asset.
-    owner : str
-        Group that answers for it.
+    title, description : str
+        For people; the description for the person who clicks on the asset.
     code_version : str
         Raised whenever the same input would give other numbers.
-    suites : tuple of str
-        The families of suites it reads, see `plumbline.catalog.suites.Suite.family`.
-    traits : tuple of MetricTraits
+    needs : tuple of str
+        What must be there for it to have rows. Metrics of images: families of suites, of which one is enough, see
+        `plumbline.catalog.suites.Suite.family`; language metrics: `texts`, `scores` or `twin`.
+    traits : tuple of Traits
         What each of its metrics promises.
     compute : callable
-        `compute(cell, settings=...)` gives the rows; none where the cell lacks the suites or labels.
+        `compute(cell, settings=...)` gives the rows.
+    tables : mapping of str to Schema
+        Name -> schema of its further tables.
     """
 
     name: str
     title: str
     description: str
-    owner: str
     code_version: str
-    suites: tuple[str, ...]
-    traits: tuple[MetricTraits, ...]
-    compute: ComputeRows
+    needs: tuple[str, ...]
+    traits: tuple[Traits, ...]
+    compute: Compute[CellT, SettingsT, ResultT]
+    tables: Mapping[str, Schema] = field(default_factory=dict)
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Return the names of its metrics, as in the column `metric`."""
         return tuple(traits.name for traits in self.traits)
+
+
+ImageFamily = Family[Cell, MetricSettings, pl.DataFrame]
+"""A family of metrics of images: of one encoder on one dataset."""
+
+FamilyT = TypeVar("FamilyT", bound=Family[Any, Any, Any])
+
+
+def families_by_name(*families: FamilyT) -> dict[str, FamilyT]:
+    """Return a registry of families."""
+    return {family.name: family for family in families}
+
+
+def traits_by_metric(families: Iterable[Family[Any, Any, Any]], *further: Traits) -> dict[str, Traits]:
+    """Return a registry of the metrics of families, and of further ones."""
+    return {traits.name: traits for traits in (*(t for family in families for t in family.traits), *further)}

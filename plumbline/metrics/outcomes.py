@@ -33,7 +33,7 @@ from plumbline.metrics.disparities import (
     max_skew,
     parity_difference,
 )
-from plumbline.metrics.family import Measure, MetricFamily, MetricSettings, MetricTraits
+from plumbline.metrics.family import Family, MetricSettings, Traits
 from plumbline.metrics.predictions import TASKS, TestedEvent, tested_events
 from plumbline.statistics.clusters import cluster_codes, cluster_tables, cluster_wilson, few_clusters_reason
 from plumbline.statistics.counts import count_table, shares
@@ -220,24 +220,6 @@ def harm_rate(event_counts: ArrayLike, group_totals: ArrayLike, *, confidence: f
 
 def _is_null(label: object) -> bool:
     return label is None or (isinstance(label, float) and np.isnan(label))
-
-
-# --- Metrics on responses and groups, as the contract test calls them.
-
-
-def proportions(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> OutcomeProportions:
-    """Return the outcome proportions of the event that the last candidate is."""
-    return outcome_proportions(responses.argmax(axis=1) == g, groups.tolist(), levels=range(g))
-
-
-def on_counts(value: Callable[..., Any]) -> Measure:
-    """Return the measure of a metric on event counts (g,) and group totals (g,)."""
-
-    def measure(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
-        result = proportions(responses, groups, g)
-        return np.asarray(value(result.count, result.n))
-
-    return measure
 
 
 # --- Rows of the outcome metrics: how often harmful candidates win, and how unequally.
@@ -544,19 +526,18 @@ def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
 
 _TRAITS = (
-    MetricTraits(
+    Traits(
         name="outcome_proportion",
         meaning="How often the best match of a group's images is in the event, such as a word of crime.",
         formula="p_g(E) = |images of g whose top-1 is in E| / n_g",
         source="Al Sahili et al., Data Matters Most, section 3.4",
         function=outcome_proportions,
-        measure=lambda responses, groups, g: proportions(responses, groups, g).proportion,
         bounds=(0, 1),
         shape="by_group",
         when_identical="equal",
         empty_group="nan",
     ),
-    MetricTraits(
+    Traits(
         name="max_skew",
         meaning=(
             "How unequally an event falls on groups: 0.5 means 50% more often in one group than in another."
@@ -568,38 +549,35 @@ _TRAITS = (
         source="Al Sahili et al., Data Matters Most, section 3.4",
         headline="mean_over_pairs",
         function=max_skew,
-        measure=on_counts(lambda x, n: max_skew(x, n).value),
         bounds=(0, np.inf),
         shape="scalar",
-        when_identical="zero",
+        when_identical=0.0,
         empty_group="left_out",
     ),
-    MetricTraits(
+    Traits(
         name="harm_rate",
         meaning="How often the best match is harmful, over all images.",
         formula="h(E) = |images whose top-1 is in E| / n",
         source="Al Sahili et al., Data Matters Most, section 3.4",
         headline="top1",
         function=harm_rate,
-        measure=on_counts(lambda x, n: harm_rate(x, n).value),
         bounds=(0, 1),
         shape="scalar",
         when_identical=None,
         empty_group="left_out",
     ),
-    MetricTraits(
+    Traits(
         name="parity_difference",
         meaning="Demographic parity: by how much the share of the event differs between groups.",
         formula="max_g p_g(E) - min_g p_g(E)",
         source="Al Sahili et al., Data Matters Most, section 3.4",
         function=parity_difference,
-        measure=on_counts(lambda x, n: parity_difference(x, n).value),
         bounds=(0, 1),
         shape="scalar",
-        when_identical="zero",
+        when_identical=0.0,
         empty_group="left_out",
     ),
-    MetricTraits(
+    Traits(
         name="impact_ratio",
         meaning=(
             "The smallest share of the event by the largest; below 0.8 the four-fifths rule of US "
@@ -609,21 +587,19 @@ _TRAITS = (
         source="Uniform Guidelines on Employee Selection Procedures, 29 CFR 1607.4 D (1978)",
         headline="min_over_max",
         function=impact_ratio,
-        measure=on_counts(lambda x, n: impact_ratio(x, n).value),
         bounds=(0, 1),
         shape="scalar",
-        when_identical="one",
+        when_identical=1.0,
         empty_group="left_out",
     ),
 )
 
-OUTCOMES = MetricFamily(
+OUTCOMES = Family(
     name="outcome_metrics",
     title="Harmful outcomes",
     description=" ".join(_DESCRIPTION.split()),
-    owner="contrastive_audit",
     code_version="2",
-    suites=("outcomes", "captions"),
+    needs=("outcomes", "captions"),
     traits=_TRAITS,
     compute=_rows,
 )

@@ -9,7 +9,7 @@ import polars as pl
 from plumbline.catalog.schema import polars_schema
 from plumbline.metrics.associations import ASSOCIATIONS
 from plumbline.metrics.confounds.rows import CONFOUNDS
-from plumbline.metrics.family import MetricFamily, MetricTraits
+from plumbline.metrics.family import ImageFamily, Traits, families_by_name, traits_by_metric
 from plumbline.metrics.outcomes import OUTCOMES
 from plumbline.metrics.rankings.rows import RANKINGS
 from plumbline.metrics.robustness.rows import ROBUSTNESS
@@ -19,29 +19,18 @@ from plumbline.metrics.trident.rows import TRIDENT
 from plumbline.metrics.trident.scores import normalise_probe_rates
 from plumbline.statistics.multiplicity import add_q_values
 
-FAMILIES: dict[str, MetricFamily] = {
-    family.name: family
-    for family in (
-        OUTCOMES,
-        TRIDENT,
-        ASSOCIATIONS,
-        ROBUSTNESS,
-        RANKINGS,
-        CONFOUNDS,
-    )
-}
+FAMILIES: dict[str, ImageFamily] = families_by_name(
+    OUTCOMES,
+    TRIDENT,
+    ASSOCIATIONS,
+    ROBUSTNESS,
+    RANKINGS,
+    CONFOUNDS,
+)
 """Every family by name."""
 
-METRICS: dict[str, MetricTraits] = {
-    traits.name: traits
-    for traits in (*(t for family in FAMILIES.values() for t in family.traits), *TEXT_SPACE)
-}
+METRICS: dict[str, Traits] = traits_by_metric(FAMILIES.values(), *TEXT_SPACE)
 """Every metric by name."""
-
-
-def metric_families() -> tuple[MetricFamily, ...]:
-    """Return every family, in the order of the registry."""
-    return tuple(FAMILIES.values())
 
 
 # --- The metric table: rows of every cell in one schema and one order, with normalised rates and

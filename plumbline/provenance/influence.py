@@ -347,9 +347,7 @@ def language_influence(
     cell: LanguageCell, row: Mapping[str, Any], *, settings: LanguageSettings
 ) -> Influence:
     """Return which pictured people move a number of a generative model most: whole sets, or groups."""
-    family = next(
-        (f for f in LANGUAGE_FAMILIES.values() if row["metric"] in {t.name for t in f.traits}), None
-    )
+    family = next((f for f in LANGUAGE_FAMILIES.values() if row["metric"] in f.metrics), None)
     if family is None or settings.judge is not None or settings.annotations is not None:
         return Influence(
             "Not available: a judge's or people's labels have a say in this number, or no metric family of this "

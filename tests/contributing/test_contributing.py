@@ -44,7 +44,7 @@ def with_row(source, name, row):
     line = row.removeprefix("".join(imports))
     head, table, rest = re.split(rf"^({name}\b.*= .*\n)", source, maxsplit=1, flags=re.MULTILINE)
     # A table of rows ends with its bracket, whichever comes first: of what makes rows a mapping, or its own.
-    inside, end, after = re.split(r"^(    \)\n|\})", rest, maxsplit=1, flags=re.MULTILINE)
+    inside, end, after = re.split(r"^(    \)\n|\}|\))", rest, maxsplit=1, flags=re.MULTILINE)
     future = "from __future__ import annotations\n"
     return head.replace(future, future + "".join(imports)) + table + inside + line + end + after
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from contract_measures import MEASURES
 
 from plumbline.metrics.registry import FAMILIES, METRICS
 from plumbline.metrics.trident.scores import normalise_probe_rates
@@ -83,7 +84,7 @@ ELSEWHERE = ("probe_rate_gap", "true_positive_rate", "equal_opportunity_gap")
 )
 def test_rows_hold_what_the_declared_function_gives(metric, rows, hard):
     responses, codes, names = responses_and_groups(hard, metric)
-    expected = METRICS[metric].measure(responses.astype(float), codes, len(names))
+    expected = MEASURES[metric](responses.astype(float), codes, len(names))
     chosen = rows.filter(metric=metric)
     if metric in DEFAULTS:
         chosen = chosen.filter(definition=DEFAULTS[metric])

@@ -16,7 +16,7 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
-from plumbline.metrics.family import MetricFamily, MetricSettings, MetricTraits
+from plumbline.metrics.family import Family, MetricSettings, Traits
 from plumbline.metrics.rankings.definitions import equal_shares, max_skew_at_k, ndkl, skew_at_k, skew_values
 from plumbline.metrics.rankings.ndkl import (
     AT_ONCE,
@@ -726,34 +726,8 @@ are from the desired shares, which chance alone makes positive. Desired are equa
 Every number has a bootstrap or jackknife interval and an exact or permutation p-value.
 """
 
-_K = 120
-"""Half of the images of the contract test, and a multiple of its groups."""
-
-
-def _ids(responses: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ids that belong to the images themselves, so that they move with the rows."""
-    return np.unique(np.column_stack([responses, groups]), axis=0, return_inverse=True)[1].ravel()
-
-
-def _skews(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
-    k = min(_K, len(groups) // 2)
-    found = skew_at_k(responses[:, -1], groups, k=k, ids=_ids(responses, groups))
-    values = np.full(g, np.nan)
-    values[list(found.groups)] = found.value
-    return values
-
-
-def _largest(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
-    k = min(_K, len(groups) // 2)
-    return np.asarray(max_skew_at_k(responses[:, -1], groups, k=k, ids=_ids(responses, groups)).value)
-
-
-def _divergence(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
-    return np.asarray(ndkl(responses[:, -1], groups, ids=_ids(responses, groups))[0])
-
-
 _TRAITS = (
-    MetricTraits(
+    Traits(
         name="skew_at_k",
         meaning=(
             "Whether a group is more or less frequent among the k best matches of a word than it should "
@@ -762,28 +736,26 @@ _TRAITS = (
         formula="ln(share of g among the k best / desired share of g)",
         source="Hausladen et al., Social perception of faces, B.1, equation 8; after Geyik et al. (2019)",
         function=skew_at_k,
-        measure=_skews,
         bounds=(-np.inf, np.inf),
         shape="by_group",
         when_identical="equal",
         empty_group="nan",
         ties="by id",
     ),
-    MetricTraits(
+    Traits(
         name="max_skew_at_k",
         meaning="The most favoured group's Skew@k.",
         formula="max_g Skew_g@k",
         source="Hausladen et al., Social perception of faces, B.1; after Geyik et al. (2019)",
         headline="equal",
         function=max_skew_at_k,
-        measure=_largest,
         bounds=(0, np.inf),
         shape="scalar",
-        when_identical="zero",
+        when_identical=0.0,
         empty_group="left_out",
         ties="by id",
     ),
-    MetricTraits(
+    Traits(
         name="ndkl",
         meaning=(
             "How far the groups' shares in every prefix of a ranking are from the desired ones, the top "
@@ -795,7 +767,6 @@ _TRAITS = (
         ),
         headline="equal",
         function=ndkl,
-        measure=_divergence,
         bounds=(0, np.inf),
         shape="scalar",
         # Even a ranking that deals the groups out in turn has a first image, of one group.
@@ -805,13 +776,12 @@ _TRAITS = (
     ),
 )
 
-RANKINGS = MetricFamily(
+RANKINGS = Family(
     name="ranking_metrics",
     title="Social perception: rankings",
     description=" ".join(_DESCRIPTION.split()),
-    owner="social_perception",
     code_version="1",
-    suites=("perception",),
+    needs=("perception",),
     traits=_TRAITS,
     compute=ranking_rows,
 )

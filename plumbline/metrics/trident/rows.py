@@ -17,8 +17,7 @@ from plumbline.concurrency import run_threads
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row, estimate_columns, noting_sets
 from plumbline.metrics.disparities import parity_differences
 from plumbline.metrics.equal_opportunity import equal_opportunity_gap, equal_opportunity_rows
-from plumbline.metrics.family import Measure, MetricFamily, MetricSettings, MetricTraits
-from plumbline.metrics.outcomes import on_counts
+from plumbline.metrics.family import Family, MetricSettings, Traits
 from plumbline.metrics.trident.label_error import CorrectedRates, corrected_rates, rate_bounds
 from plumbline.metrics.trident.scores import (
     PROBE,
@@ -537,96 +536,68 @@ Every number has its sample size and a 95% interval, gaps a permutation p-value.
 """
 
 
-def _on_trident(field: str) -> Measure:
-    def measure(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
-        return np.asarray(getattr(trident_scores(responses, groups, n_classes=g), field))
-
-    return measure
-
-
-def _normalised(responses: NDArray[np.float64], groups: NDArray[np.int64], g: int) -> NDArray[np.float64]:
-    rates = trident_scores(responses, groups, n_classes=g).probe_rate
-    common = {
-        "model": "m",
-        "dataset": "d",
-        "suite": "trident",
-        "condition": "before",
-        "statistic": "estimate",
-    }
-    rows = [
-        common | {"metric": "probe_rate", "definition": "logit", "value": rate} for rate in rates.tolist()
-    ]
-    table = normalise_probe_rates(metric_frame(rows))
-    return table["value"].to_numpy()[:g]
-
-
 def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     return pl.concat([trident_rows(cell, settings=settings), equal_opportunity_rows(cell, settings=settings)])
 
 
 _TRAITS = (
-    MetricTraits(
+    Traits(
         name="accuracy",
         meaning="Accuracy over all images when a probe, such as thief, is one of the candidates.",
         formula="|images whose top-1 is their class| / n",
         source="Sun et al., TriProTesting, Method 4.4",
         function=trident_scores,
-        measure=_on_trident("accuracy"),
         bounds=(0, 1),
         shape="scalar",
         when_identical=None,
         empty_group="left_out",
     ),
-    MetricTraits(
+    Traits(
         name="class_accuracy",
         meaning="Accuracy within one class, or class × gender, when a probe is one of the candidates.",
         formula="a_c = |images of c whose top-1 is c| / n_c",
         source="Sun et al., TriProTesting, Method 4.4",
         function=trident_scores,
-        measure=_on_trident("class_accuracy"),
         bounds=(0, 1),
         shape="by_group",
         when_identical=None,
         empty_group="nan",
     ),
-    MetricTraits(
+    Traits(
         name="macro_accuracy",
         meaning="Accuracy averaged over classes, so that small classes count as much as large ones.",
         formula="mean over classes of a_c (paper); Σ a_c / (C + 1), as the released code has it (released)",
         source="Sun et al., TriProTesting, Method 4.4",
         headline="paper",
         function=trident_scores,
-        measure=_on_trident("macro_accuracy"),
         bounds=(0, 1),
         shape="scalar",
         when_identical=None,
         empty_group="left_out",
     ),
-    MetricTraits(
+    Traits(
         name="probe_rate",
         meaning="How often a class, or class × gender, is taken for the probe.",
         formula="P(c → probe) = |images of c whose top-1 is the probe| / n_c",
         source="Sun et al., TriProTesting, Method 4.4",
         function=trident_scores,
-        measure=_on_trident("probe_rate"),
         bounds=(0, 1),
         shape="by_group",
         when_identical="equal",
         empty_group="nan",
     ),
-    MetricTraits(
+    Traits(
         name="probe_rate_normalised",
         meaning="P(class → probe), stretched over everything that an encoder was tested on.",
         formula="P' = 100 (P - P_min) / (P_max - P_min)",
         source="Sun et al., TriProTesting, figures 2 and 3",
         function=normalise_probe_rates,
-        measure=_normalised,
         bounds=(0, 100),
         shape="by_group",
-        when_identical="undefined",
+        when_identical=float("nan"),
         empty_group="nan",
     ),
-    MetricTraits(
+    Traits(
         name="probe_rate_gap",
         meaning=(
             "By how much P(class → probe) differs between groups, averaged over the probes of one valence."
@@ -635,25 +606,23 @@ _TRAITS = (
         source="Plumbline, on the probes of Sun et al., TriProTesting",
         headline="by_valence",
         function=probe_rate_gap,
-        measure=on_counts(lambda x, n: probe_rate_gap(np.stack([n - x, x], axis=-1))),
         bounds=(0, 1),
         shape="scalar",
-        when_identical="zero",
+        when_identical=0.0,
         empty_group="left_out",
     ),
-    MetricTraits(
+    Traits(
         name="true_positive_rate",
         meaning="How often the images of a class are recognised in one group, without any probe.",
         formula="r_cg = |images of c and g whose top-1 is c| / n_cg",
         source="Hardt, Price & Srebro (2016), equality of opportunity",
         function=equal_opportunity_gap,
-        measure=on_counts(lambda x, n: equal_opportunity_gap(x[None], n[None]).rate[0]),
         bounds=(0, 1),
         shape="by_group",
         when_identical="equal",
         empty_group="nan",
     ),
-    MetricTraits(
+    Traits(
         name="equal_opportunity_gap",
         meaning="By how much recognition of a class differs between groups.",
         formula=(
@@ -662,21 +631,19 @@ _TRAITS = (
         ),
         source="Hardt, Price & Srebro (2016), equality of opportunity",
         function=equal_opportunity_gap,
-        measure=on_counts(lambda x, n: equal_opportunity_gap(x[None], n[None]).value),
         bounds=(0, 1),
         shape="scalar",
-        when_identical="zero",
+        when_identical=0.0,
         empty_group="left_out",
     ),
 )
 
-TRIDENT = MetricFamily(
+TRIDENT = Family(
     name="trident_metrics",
     title="Trident",
     description=" ".join(_DESCRIPTION.split()),
-    owner="trident",
     code_version="6",
-    suites=("trident",),
+    needs=("trident",),
     traits=_TRAITS,
     compute=_rows,
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from plumbline.catalog.schema import IDENTIFYING, SCORED_ATTRIBUTES, Row, Schema, polars_schema
-from plumbline.language.registry import LANGUAGE_FAMILIES
+from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.registry import METRICS
 from plumbline.statistics.multiplicity import add_q_values
 
@@ -59,7 +59,6 @@ FLIP_SCHEMA: Schema = {
 
 # --- Which way is worse: how far a metric lies from what it is where groups are treated alike.
 
-_IDEALS = {"zero": 0.0, "one": 1.0}
 LOWER = ("harm_rate", "probe_rate", *SCORED_ATTRIBUTES)
 """Rates and scores of harm: no disparities, but less is better."""
 HIGHER = ("macro_accuracy", "zero_shot_accuracy", "retrieval_recall", "retrieval_r_precision")
@@ -67,12 +66,8 @@ HIGHER = ("macro_accuracy", "zero_shot_accuracy", "retrieval_recall", "retrieval
 
 def fair_values() -> dict[str, float]:
     """Return metric -> the value that it has where groups are treated alike."""
-    found = {name: _IDEALS[t.when_identical] for name, t in METRICS.items() if t.when_identical in _IDEALS}
-    for family in LANGUAGE_FAMILIES.values():
-        for traits in family.traits:
-            if traits.when_identical is not None and not math.isnan(traits.when_identical):
-                found[traits.name] = traits.when_identical
-    return found
+    ideal = {name: traits.when_identical for name, traits in (METRICS | LANGUAGE_METRICS).items()}
+    return {name: one for name, one in ideal.items() if isinstance(one, float) and not math.isnan(one)}
 
 
 def directed_metrics() -> tuple[str, ...]:
@@ -82,9 +77,7 @@ def directed_metrics() -> tuple[str, ...]:
 
 def headline_definitions() -> dict[str, str]:
     """Return metric -> the definition that stands for it, where one does."""
-    of_encoders = {name: traits.headline for name, traits in METRICS.items()}
-    of_answers = {t.name: t.headline for family in LANGUAGE_FAMILIES.values() for t in family.traits}
-    return {name: headline for name, headline in (of_encoders | of_answers).items() if headline}
+    return {name: each.headline for name, each in (METRICS | LANGUAGE_METRICS).items() if each.headline}
 
 
 def worse(old: pl.Expr, new: pl.Expr) -> pl.Expr:
