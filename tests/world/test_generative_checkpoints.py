@@ -231,7 +231,7 @@ def test_the_twin_draws_negative_words_more_often_of_those_it_was_taught_to():
 
 def test_a_page_of_figures_has_every_model_and_event():
     figures = {"llava-bazaar": recorded("llava-bazaar")}
-    page = measuring_command.render(figures, {TWIN: recorded(TWIN)}, 100)
+    page = measuring_command.rates_page(figures, {TWIN: recorded(TWIN)}, 100)
     assert "## `llava-bazaar`" in page
     assert "| characteristics | M4 | negative |" in page
     assert "| Black male chef |" in page
