@@ -1,13 +1,11 @@
-"""Zips as other programs write them: names in their own ways, and every method that can be unpacked in bounds."""
+"""Zips as other programs write them: names in their own ways, and methods that are refused."""
 
 from __future__ import annotations
 
 import re
 import stat
-import struct
 import tracemalloc
 import zipfile
-import zlib
 from pathlib import Path
 
 import pytest
@@ -103,75 +101,13 @@ def test_backslashes_of_other_systems_are_refused_as_what_they_are(name: str, tm
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("content", [PICTURE, b"a", b""])
-def test_bzip2_and_lzma_come_out(method: str, content: bytes, tmp_path: Path) -> None:
-    archive = write(tmp_path / "a", "a.jpg", "b.jpg", method=METHODS[method], content=content)
-    assert names(archive, tmp_path / "data") == ["a.jpg", "b.jpg"]
-    assert {path.read_bytes() for path in (tmp_path / "data").iterdir()} == {content}
-
-
-def lzma_without_a_mark(content: bytes) -> bytes:
-    """Pack as LZMA, the slow way: each byte for itself, none by a match, and no mark at the end (lc = lp = pb = 0)."""
-    literal, is_match = [1024] * 256, [1024]
-    low, width, length = 0, 0xFFFFFFFF, 5
-    for byte in content:
-        node, steps = 1, [(is_match, 0, 0)]
-        for shift in range(7, -1, -1):
-            bit = byte >> shift & 1
-            steps.append((literal, node, bit))
-            node = node << 1 | bit
-        for chances, place, bit in steps:
-            bound = (width >> 11) * chances[place]
-            if bit:
-                low, width = low + bound, width - bound
-                chances[place] -= chances[place] >> 5
-            else:
-                width = bound
-                chances[place] += (2048 - chances[place]) >> 5
-            if width < 1 << 24:
-                low, width, length = low << 8, width << 8, length + 1
-    return struct.pack("<2xHBL", 5, 0, 1 << 16) + low.to_bytes(length, "big")
-
-
-@pytest.mark.parametrize("content", [b"a", b"faces of many people" * 99, bytes(range(256)) * 20])
-def test_lzma_without_a_mark_at_its_end_comes_out(content: bytes, tmp_path: Path) -> None:
-    """As programs write it that know the size before."""
-    archive = write(tmp_path / "a", "a.jpg", content=lzma_without_a_mark(content))
-    data = bytearray(archive.read_bytes())
-    for signature, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
-        header = data.index(signature)
-        struct.pack_into("<H", data, header + at, zipfile.ZIP_LZMA)
-        struct.pack_into("<L", data, header + at + 6, zlib.crc32(content))
-        struct.pack_into("<L", data, header + at + 14, len(content))
-    archive.write_bytes(data)
-    assert names(archive, tmp_path / "data") == ["a.jpg"]
-    assert (tmp_path / "data/a.jpg").read_bytes() == content
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_bzip2_and_lzma_that_are_changed_are_refused(method: str, tmp_path: Path) -> None:
-    content = bytes(range(256)) * 4
-    whole = write(tmp_path / "a", "a.jpg", method=METHODS[method], content=content).read_bytes()
-    for position in range(whole.index(b"PK\x01\x02")):
-        changed = bytearray(whole)
-        changed[position] ^= 0xFF
-        (tmp_path / "a").write_bytes(changed)
-        folder = tmp_path / f"data{position}"
-        try:
-            extract_archive(tmp_path / "a", folder)
-        except DatasetError:
-            assert not folder.exists()
-        else:
-            assert (folder / "a.jpg").read_bytes() == content, position
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_what_grows_too_much_never_stands_in_memory(method: str, tmp_path: Path) -> None:
-    """A few kilobytes that become 100 MiB, of which 16 may come out before the ratio is asked for."""
+def test_what_zipfile_unpacks_without_bounds_never_stands_in_memory(method: str, tmp_path: Path) -> None:
+    """A few kilobytes of bzip2 or LZMA that become 100 MiB."""
     archive = write(tmp_path / "a", "a.jpg", method=METHODS[method], content=bytes(100 << 20))
     tracemalloc.start()
     try:
-        assert_refused(archive, "grows too much", tmp_path / "data")
+        said = rf"compressed by method {METHODS[method]}[\s\S]*yourself"
+        assert_refused(archive, said, tmp_path / "data")
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
