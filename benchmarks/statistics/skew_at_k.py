@@ -13,7 +13,7 @@ from benchmarks.statistics.contest import (
     timed,
     warmed,
 )
-from plumbline.metrics.rankings.definitions import equal_shares, skew_values
+from plumbline.metrics.rankings.skew_at_k import share_ratios
 from plumbline.statistics.intervals import bca_intervals
 from plumbline.statistics.rankings import rank_order, resample_top_counts, top_counts, top_draws
 
@@ -80,7 +80,8 @@ def best_unsorted(scores: np.ndarray) -> np.ndarray:
 
 def skew_of_counts(counts: np.ndarray) -> np.ndarray:
     """Return Skew@k against equal shares, groups along the last axis."""
-    return skew_values(counts, equal_shares(RACES), k=K)
+    with np.errstate(divide="ignore"):
+        return np.log(share_ratios(counts, np.array(K / RACES)))
 
 
 def compared(ours: np.ndarray, counts: np.ndarray, theirs: np.ndarray) -> tuple[bool, str]:

@@ -18,14 +18,8 @@ from plumbline.metrics.equal_opportunity import EqualOpportunity, equal_opportun
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.markedness import Markedness, markedness, markedness_gap
 from plumbline.metrics.outcomes import GroupProportion, OutcomeProportions, harm_rate, outcome_proportions
-from plumbline.metrics.rankings.definitions import (
-    GroupSkew,
-    MaxSkewAtK,
-    SkewAtK,
-    max_skew_at_k,
-    ndkl,
-    skew_at_k,
-)
+from plumbline.metrics.rankings.ndkl import ndkl
+from plumbline.metrics.rankings.skew_at_k import GroupSkew, SkewAtK, max_skew_at_k, skew_at_k
 from plumbline.metrics.robustness.calibration import Calibration, calibration
 from plumbline.metrics.robustness.directional_bias import (
     BiasGap,
@@ -65,7 +59,6 @@ __all__ = [
     "LevelMeans",
     "Markedness",
     "MaxSkew",
-    "MaxSkewAtK",
     "MeanChange",
     "MetricSettings",
     "OutcomeProportions",

@@ -10,8 +10,8 @@ from plumbline.metrics.rankings.ndkl import (
     jackknife_errors,
     ndkl_by_chance,
     ndkl_sums,
+    ndkl_without_clusters,
     ndkl_without_one,
-    ndkl_without_sets,
     rank_weights,
 )
 
@@ -53,7 +53,7 @@ def test_leaving_a_set_out_equals_ranking_the_others_again(ranked_shares):
     # One set holds all of a group.
     sets[0][ranked[0] == 2] = 6
     desired = None if ranked_shares else np.full(g, 1 / g)
-    fast = ndkl_without_sets(ranked, sets, g, desired)
+    fast = ndkl_without_clusters(ranked, sets, g, desired)
     for j in range(2):
         slow = [of_ranking(ranked[j][sets[j] != s], desired, g) for s in range(7)]
         np.testing.assert_allclose(fast[j], slow, rtol=0, atol=1e-12)

@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 from plumbline.catalog.schema import METRIC_SCHEMA
 from plumbline.metrics import MetricSettings, max_skew_at_k, ndkl, skew_at_k
-from plumbline.metrics.rankings.rows import usual_k
+from plumbline.metrics.rankings.skew_at_k import usual_k
 from plumbline.metrics.registry import FAMILIES
 
 KEY = ["metric", "definition", "statistic", "suite", "attribute", "group", "event", "probe"]
@@ -226,7 +226,7 @@ def test_one_or_two_sets_give_values_and_say_what_is_missing(in_sets, sets):
 
 def test_ndkl_of_words_is_not_tested_where_shuffling_would_take_too_long(in_sets, monkeypatch):
     # 40 words and 360 images a permutation: a hundred permutations of the scales fit, of the words they do not.
-    monkeypatch.setattr("plumbline.metrics.rankings.rows.MOST_WALKED", 100 * 8 * 360)
+    monkeypatch.setattr("plumbline.metrics.rankings.ndkl.MAX_WORK", 100 * 8 * 360)
     rows = FAMILY.compute(in_sets, settings=QUICK).filter(metric="ndkl", statistic="estimate")
     untested = rows.filter(pl.col("p").is_nan())
     assert set(untested["probe"]) == set(rows["probe"].drop_nulls())

@@ -20,13 +20,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from plumbline.metrics import MetricSettings
-from plumbline.metrics.rankings.rows import (
-    RankedGroups,
-    deal_in_sets,
-    ndkl_estimates,
-    sample_top,
-    skew_estimates,
-)
+from plumbline.metrics.rankings.ndkl import ndkl_estimates
+from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups
+from plumbline.metrics.rankings.skew_at_k import sample_top, skew_estimates
 from plumbline.world.numeric import planted_embeddings
 
 N, K = 600, 200
@@ -61,7 +57,10 @@ def audits(seeds, beta, **world_of):
         ranked = world(seed, beta=beta, **world_of)
         top = sample_top(ranked, k=K, settings=SETTINGS, labels=[str(seed)], with_totals=True)
         yield {
-            desired: (*skew_estimates(top, desired), ndkl_estimates(ranked, desired, settings=SETTINGS))
+            desired: (
+                *skew_estimates(top, desired)[:2],
+                ndkl_estimates(ranked, desired, settings=SETTINGS).estimate,
+            )
             for desired in ("equal", "ranked")
         }
 
@@ -77,9 +76,9 @@ def check_coverage(seeds, beta):
     ndkls = {"equal": [], "ranked": []}
     for found in audits(seeds, beta):
         for desired, (skew, largest, whole) in found.items():
-            held[desired, "skew"] += int(skew.low[0, 0] <= truth[0] <= skew.high[0, 0])
-            held[desired, "max"] += int(largest.low[0] <= truth.max() <= largest.high[0])
-            ndkls[desired].append((whole.value[0], whole.low[0], whole.high[0]))
+            held[desired, "skew"] += int(skew.ci_low[0, 0] <= truth[0] <= skew.ci_high[0, 0])
+            held[desired, "max"] += int(largest.ci_low[0] <= truth.max() <= largest.ci_high[0])
+            ndkls[desired].append((whole.value[0], whole.ci_low[0], whole.ci_high[0]))
     for desired, rows in ndkls.items():
         value, low, high = np.array(rows).T
         held[desired, "ndkl"] = int(((low <= value.mean()) & (value.mean() <= high)).sum())
@@ -152,8 +151,8 @@ def world_of_sets(seed, *, lean, whole, sets=60, size=4):
     ).astype(int)
     scores = rng.normal(size=sets)[own] + 0.5 * rng.normal(size=len(own)) + lean * groups
     order = np.argsort(-scores, kind="stable")[None]
-    dealt = deal_in_sets(groups, own, settings=SETTINGS, labels=[str(seed)])
-    return RankedGroups(order, groups, 2, own, dealt)
+    clusters = ImageClusters.of(own, groups, settings=SETTINGS, labels=[str(seed)])
+    return RankedGroups(order, groups, 2, clusters)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -163,9 +162,10 @@ def test_sets_hold_no_difference_at_the_nominal_rate(whole):
     for seed in seeds:
         ranked = world_of_sets(seed, lean=0.0, whole=whole)
         top = sample_top(ranked, k=ranked.n // 2, settings=SETTINGS, labels=[str(seed)])
-        found = (*skew_estimates(top, "ranked"), ndkl_estimates(ranked, "ranked", settings=SETTINGS))
-        held["skew"] += int(found[0].low[0, 0] <= 0 <= found[0].high[0, 0])
-        ndkls.append((found[2].value[0], found[2].low[0], found[2].high[0]))
+        whole = ndkl_estimates(ranked, "ranked", settings=SETTINGS).estimate
+        found = (*skew_estimates(top, "ranked")[:2], whole)
+        held["skew"] += int(found[0].ci_low[0, 0] <= 0 <= found[0].ci_high[0, 0])
+        ndkls.append((found[2].value[0], found[2].ci_low[0], found[2].ci_high[0]))
         for metric, estimates in zip(p, found):
             p[metric].append(float(estimates.p.ravel()[0]))
     value, low, high = np.array(ndkls).T
@@ -184,7 +184,7 @@ def test_a_difference_within_sets_is_found_where_images_alone_would_hide_it():
     together, apart = [], []
     for seed in range(30):
         ranked = world_of_sets(seed, lean=0.25, whole=False)
-        alone = replace(ranked, sets=None, dealt=None)
+        alone = replace(ranked, clusters=None)
         for each, ps in ((ranked, together), (alone, apart)):
             top = sample_top(each, k=each.n // 2, settings=SETTINGS, labels=[str(seed)])
             ps.append(skew_estimates(top, "equal")[0].p[0, 0])

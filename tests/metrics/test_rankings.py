@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from plumbline.errors import MetricError
-from plumbline.metrics.rankings.definitions import max_skew_at_k, ndkl, skew_at_k
+from plumbline.metrics import max_skew_at_k, ndkl, skew_at_k
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "rankings.json").read_text())
 SCORES = [0.9, 0.8, 0.7, 0.6]

@@ -18,19 +18,67 @@ from the same two sums, a ranking without one of its images, and the values that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.rankings.ranking import (
+    MAX_WORK,
+    MIN_PERMUTATIONS,
+    Desired,
+    RankedGroups,
+    Shares,
+    rank_labelled,
+    upper_p_values,
+)
+from plumbline.reasons import joined, reason
+from plumbline.statistics.estimates import EstimateArray
+from plumbline.statistics.jackknife import t_intervals
 from plumbline.statistics.seeds import generator
 
 CHANCE_PERMUTATIONS = 2_000
 """Random rankings at most: each is a whole one, and p is then known to 0.0005."""
 AT_ONCE = 100_000
 """Images × rankings of one step: few enough that its numbers stay in the cache of a core."""
+
+
+def ndkl(
+    scores: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    desired: Desired = None,
+    ids: ArrayLike | Sequence[Any] | None = None,
+) -> NDArray[np.float64]:
+    """Return NDKL = (1/Z) Σ_i KL(D_i ‖ D) / log2(i + 1), Z = Σ_i 1 / log2(i + 1), of whole rankings (B.1, eq. 9).
+
+    D_i are the groups' shares among the first i images, D the desired ones; natural logarithm, 0 ln 0 = 0. In nats, at
+    least 0; 0 only if every prefix has the desired shares, which no ranking of several groups achieves: read it
+    beside what chance gives.
+
+    Parameters
+    ----------
+    scores : (n,) or (n, m) float
+        One ranking a column.
+    groups, desired, ids
+        As in `skew_at_k`.
+
+    Returns
+    -------
+    (m,) float64
+        One value a column; (1,) for a single ranking.
+
+    Raises
+    ------
+    MetricError
+        As in `skew_at_k`.
+    """
+    names, ranked, shares = rank_labelled(scores, groups, desired=desired, ids=ids)
+    return ndkl_sums(ranked, len(names)).against(shares)
 
 
 @dataclass(frozen=True)
@@ -137,45 +185,45 @@ def ndkl_without_one(
     above, below = np.append(weights.suffix, 0.0), np.insert(weights.suffix, 0, 0.0)
     terms = np.empty((m, n))
     np.put_along_axis(terms, ranks, np.broadcast_to(steps - np.log(shares)[own], (m, n)), axis=1)
-    others = _sum_before(terms * above) + _sum_behind(terms * below)
+    others = _prefix_sum(terms * above) + _suffix_sum(terms * below)
     values = np.take_along_axis(others, ranks, axis=1) - weights.constant
     earlier = np.concatenate([np.insert(weights.step, 0, 0.0)[:size] for size in sizes]) - steps
-    values += _within_groups(_sum_behind, below[ranks] * earlier, sizes)
+    values += _within_groups(_suffix_sum, below[ranks] * earlier, sizes)
     if desired is None:
         # The share of the image's own group falls, from the size s to s - 1; a group of one leaves nothing behind.
         falls = np.log(np.maximum(sizes - 1, 1) / np.maximum(sizes, 1))
-        mass = _within_groups(_sum_before, above[ranks], sizes) + _within_groups(
-            _sum_behind, below[ranks], sizes
+        mass = _within_groups(_prefix_sum, above[ranks], sizes) + _within_groups(
+            _suffix_sum, below[ranks], sizes
         )
         values -= mass * falls[own]
     return np.maximum(values, 0.0)
 
 
-def ndkl_without_sets(
+def ndkl_without_clusters(
     ranked: NDArray[np.integer],
-    ranked_sets: NDArray[np.integer],
+    ranked_clusters: NDArray[np.integer],
     n_groups: int,
     desired: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
-    """Return NDKL of each ranking without the images of one set, for every set, each ranked anew.
+    """Return NDKL of each ranking without the images of one cluster, for every cluster, each ranked anew.
 
     Parameters
     ----------
-    ranked, ranked_sets : (m, n) int
-        Group code and set code at every rank; sets are 0 .. s - 1 and more than one.
+    ranked, ranked_clusters : (m, n) int
+        Group code and cluster code at every rank; clusters are 0 .. c - 1 and more than one.
     desired : (g,) float or None
         As in `ndkl_without_one`.
 
     Returns
     -------
-    (m, s) float64
+    (m, c) float64
     """
-    values = np.empty((len(ranked), int(ranked_sets.max()) + 1))
-    for codes, sets, out in zip(ranked, ranked_sets, values):
+    values = np.empty((len(ranked), int(ranked_clusters.max()) + 1))
+    for codes, clusters, out in zip(ranked, ranked_clusters, values):
         for each in range(len(out)):
-            left = codes[sets != each][None]
+            left = codes[clusters != each][None]
             sizes = np.bincount(left[0], minlength=n_groups)
-            # A group that is wholly in the set has no share and no image: its logarithm is multiplied by 0.
+            # A group that is wholly in the cluster has no share and no image: its logarithm is multiplied by 0.
             shares = np.maximum(sizes, 1) / left.size if desired is None else desired
             out[each] = ndkl_sums(left, n_groups).against(shares)[0]
     return values
@@ -232,21 +280,92 @@ def _sums_by_group(by_group: NDArray[np.float64], sizes: NDArray[np.integer]) ->
     return sums
 
 
-def _sum_before(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sum of what stands before each entry of a row."""
+def _prefix_sum(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Exclusive prefix sum along rows."""
     return np.cumsum(values, axis=1) - values
 
 
-def _sum_behind(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sum of what stands behind each entry of a row."""
+def _suffix_sum(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Exclusive suffix sum along rows."""
     return np.cumsum(values[:, ::-1], axis=1)[:, ::-1] - values
 
 
 def _within_groups(
-    total: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    cumulate: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     by_group: NDArray[np.float64],
     sizes: NDArray[np.integer],
 ) -> NDArray[np.float64]:
-    """Apply a running sum to the images of each group by themselves."""
+    """Apply a prefix or suffix sum to the images of each group separately."""
     parts = np.split(by_group, np.cumsum(sizes)[:-1], axis=1)
-    return np.concatenate([total(part) for part in parts], axis=1)
+    return np.concatenate([cumulate(part) for part in parts], axis=1)
+
+
+# Inference: interval by the jackknife, p by random rankings.
+
+
+class NdklEstimates(NamedTuple):
+    """NDKL of many rankings, see `ndkl_estimates`.
+
+    Attributes
+    ----------
+    estimate : EstimateArray of shape (m,)
+    chance : (1, p) or (m, p) float64
+        NDKL of random rankings, which is positive; p is 0 where they would take too long.
+    """
+
+    estimate: EstimateArray
+    chance: NDArray[np.float64]
+
+
+def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSettings) -> NdklEstimates:
+    """Return NDKL, (m,), of rankings: interval by the jackknife, p by random rankings.
+
+    The interval is NDKL ± t × the jackknife standard error over images, or over clusters, clipped at 0. Where images
+    come in clusters, labels are permuted within them; p is nan where that cannot be done a hundred times in
+    reasonable time.
+    """
+    shares = np.full(ranked.n_groups, 1 / ranked.n_groups) if desired == "equal" else ranked.sizes / ranked.n
+    fixed = shares if desired == "equal" else None
+    value = ndkl_sums(ranked.codes, ranked.n_groups).against(shares)
+    if ranked.clusters is None:
+        left = ndkl_without_one(ranked.codes, ranked.n_groups, fixed)
+        permutations = min(settings.permutations, CHANCE_PERMUTATIONS)
+        sizes = tuple(ranked.sizes.tolist())
+        random = ndkl_by_chance(sizes, permutations=permutations, seed=settings.seed)
+        chance = random.against(shares)[None]
+    else:
+        blocks = ranked.clusters.blocks(rankings=len(ranked.order))
+        # A single cluster cannot be left out: one unit has no standard error.
+        left = (
+            ndkl_without_clusters(ranked.codes, blocks[ranked.order], ranked.n_groups, fixed)
+            if blocks.any()
+            else value[:, None]
+        )
+        chance = _permuted_ndkl(ranked, ranked.clusters.permuted, shares)
+    low, high = t_intervals(
+        value, jackknife_errors(left), units=left.shape[1], confidence=settings.confidence
+    )
+    p = upper_p_values(value, chance) if chance.size else np.full(value.shape, np.nan)
+    reasons = joined(
+        reason("one_cluster_of_images") if np.isnan(low).any() else None,
+        None if chance.size else reason("too_many_to_permute"),
+    )
+    n = np.full(value.shape, ranked.n)
+    estimate = EstimateArray(value, np.maximum(low, 0.0), high, n=n, p=p, reason=[reasons] * len(value))
+    return NdklEstimates(estimate, chance)
+
+
+def _permuted_ndkl(
+    ranked: RankedGroups, permuted: NDArray[Any], shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return NDKL (m, p) with the labels permuted; p is 0 where that would take too long."""
+    work = ranked.order.size
+    if work * MIN_PERMUTATIONS > 3 * MAX_WORK:
+        return np.empty((len(ranked.order), 0))
+    labels = permuted[: max(MIN_PERMUTATIONS, MAX_WORK // work)]
+    values, step = np.empty((len(ranked.order), len(labels))), max(1, AT_ONCE // ranked.n)
+    for order, out in zip(ranked.order, values):
+        for start in range(0, len(labels), step):
+            sums = ndkl_sums(labels[start : start + step, order], ranked.n_groups)
+            out[start : start + step] = sums.against(shares)
+    return values

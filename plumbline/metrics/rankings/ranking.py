@@ -1,0 +1,256 @@
+"""Rankings of labelled images, and the shares of the groups that they should have.
+
+Source: Hausladen et al., appendix B.1, equations 8 to 10 (after Geyik et al. 2019). Groups are ranked together; an
+image without a label is in no group and takes no rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.errors import MetricError
+from plumbline.metrics.family import MetricSettings
+from plumbline.statistics.clusters import FEW_CLUSTERS, permute_labels
+from plumbline.statistics.rankings import rank_order
+from plumbline.statistics.seeds import generator
+
+Desired = Literal["equal", "ranked"] | Mapping[Any, float] | ArrayLike | None
+"""Equal shares (the default), the shares of the ranked set, or given ones: by group, or in the groups' sorted order."""
+
+Shares = Literal["equal", "ranked"]
+"""The desired shares that the audit compares with."""
+
+MAX_BLOCKS = 100
+"""Clusters that are left out one by one at most; more are joined to this many blocks of equally many clusters."""
+MAX_WORK = 60_000_000
+"""Images × rankings × blocks or permutations of clusters at most: about a second."""
+CLUSTER_PERMUTATIONS = 1_000
+"""Permutations at most where labels are shuffled within clusters."""
+MIN_PERMUTATIONS = 100
+"""Fewer cannot tell what is significant."""
+
+
+class LabelledRankings(NamedTuple):
+    """Rankings of the labelled images, see `rank_labelled`.
+
+    Attributes
+    ----------
+    names : tuple
+        The groups: sorted, or in the order of the mapping of desired shares.
+    groups : (m, n) uint8 or uint16
+        Position in `names` of the image at each rank, best first.
+    desired : (g,) float64
+        Desired shares.
+    """
+
+    names: tuple[Any, ...]
+    groups: NDArray[Any]
+    desired: NDArray[np.float64]
+
+
+def rank_labelled(
+    scores: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    desired: Desired = None,
+    ids: ArrayLike | Sequence[Any] | None = None,
+    max_ndim: int = 2,
+) -> LabelledRankings:
+    """Rank the images that have a group, by falling score.
+
+    Parameters
+    ----------
+    scores : (n,) or (n, m) float
+        One ranking a column.
+    groups, desired, ids
+        As in `plumbline.metrics.skew_at_k`.
+    max_ndim : int
+        1 where a single ranking is asked for.
+
+    Raises
+    ------
+    MetricError
+        As in `plumbline.metrics.skew_at_k`.
+    """
+    labels = np.asarray(groups, dtype=None if isinstance(groups, np.ndarray) else object)
+    if labels.ndim != 1:
+        raise MetricError("groups must be one label an image", found=f"shape {labels.shape}")
+    # nan is the one thing that differs from itself.
+    labelled = (
+        np.array([x is not None and x == x for x in labels]) if labels.dtype == object else labels == labels
+    )
+    if not labelled.any():
+        raise MetricError("no image has a group", found=f"{len(labels)} images without label")
+    present, codes = np.unique(labels[labelled], return_inverse=True)
+    names = tuple(present.tolist())
+    if isinstance(desired, Mapping):
+        if lacking := set(names) - set(desired):
+            raise MetricError(
+                "a group has no desired share", found=sorted(map(str, lacking)), expected=tuple(desired)
+            )
+        codes = np.array([tuple(desired).index(name) for name in names])[codes]
+        names = tuple(desired)
+    columns = np.asarray(scores, dtype=np.float64)
+    if not 1 <= columns.ndim <= max_ndim or len(columns) != len(labels):
+        raise MetricError(
+            "scores and groups must describe the same images",
+            found=f"scores {columns.shape}, {len(labels)} groups",
+            expected="(n,) and (n,)" if max_ndim == 1 else "(n,) or (n, m), and (n,)",
+        )
+    identifiers = None if ids is None else np.asarray(ids)
+    if identifiers is not None and identifiers.shape != labelled.shape:
+        raise MetricError("ids must be one an image", found=identifiers.shape, expected=labelled.shape)
+    order = rank_order(columns[labelled], None if identifiers is None else identifiers[labelled])
+    by_rank = codes.astype(np.uint16 if len(names) > 256 else np.uint8)[order]
+    return LabelledRankings(names, by_rank, desired_shares(desired, names, codes))
+
+
+def desired_shares(
+    desired: Desired, names: tuple[Any, ...], codes: NDArray[np.integer]
+) -> NDArray[np.float64]:
+    """Return the (g,) desired shares of groups, all above 0 and 1 in sum.
+
+    Parameters
+    ----------
+    names : tuple
+        The groups.
+    codes : (n,) int
+        Group of each ranked image, as a position in `names`.
+
+    Raises
+    ------
+    MetricError
+        If given shares do not fit the groups, or are no shares.
+    """
+    if desired is None or (isinstance(desired, str) and desired == "equal"):
+        return np.full(len(names), 1 / len(names))
+    if isinstance(desired, str):
+        if desired != "ranked":
+            raise MetricError(
+                "unknown desired shares",
+                found=desired,
+                expected='"equal", "ranked", or the shares themselves',
+            )
+        return np.bincount(codes, minlength=len(names)) / len(codes)
+    given = [desired[name] for name in names] if isinstance(desired, Mapping) else desired
+    shares = np.asarray(given, dtype=np.float64)
+    if shares.shape != (len(names),):
+        raise MetricError(
+            "desired shares must be one a group, in sorted order", found=shares.shape, expected=names
+        )
+    # A group that is not wanted at all would have infinite skew whatever the ranking.
+    if not (shares > 0).all() or not abs(shares.sum() - 1) < 1e-9:
+        raise MetricError(
+            "desired shares must be above zero and sum to 1",
+            found=dict(zip(names, shares.tolist())),
+            hint="leave out the groups that are not wanted from the ranking",
+        )
+    return shares
+
+
+@dataclass(frozen=True)
+class ImageClusters:
+    """Clusters of the ranked images, and the labels that a permutation test compares with.
+
+    Attributes
+    ----------
+    codes : (n,) int64
+        Cluster of each image, 0 .. c - 1.
+    permuted : (p, n) uint8 or uint16
+        Groups of the images after permuting labels as the clusters allow.
+    """
+
+    codes: NDArray[np.int64]
+    permuted: NDArray[Any]
+
+    @classmethod
+    def of(
+        cls,
+        clusters: NDArray[np.int64],
+        groups: NDArray[np.int64],
+        *,
+        settings: MetricSettings,
+        labels: Sequence[str],
+    ) -> ImageClusters:
+        """Permute the labels within clusters, or whole clusters where each is of one group.
+
+        Parameters
+        ----------
+        clusters, groups : (n,) int
+        labels : sequence of str
+            What the permutations are seeded by, beside the seed of the settings. At most `CLUSTER_PERMUTATIONS` are
+            drawn, fewer for very many images.
+        """
+        affordable = max(MIN_PERMUTATIONS, MAX_WORK // len(groups))
+        permutations = min(settings.permutations, CLUSTER_PERMUTATIONS, affordable)
+        rng = generator(settings.seed, *labels, "permutation")
+        permuted = np.empty((permutations, len(groups)), dtype=np.uint8 if groups.max() < 256 else np.uint16)
+        for start in range(0, permutations, 50):
+            rows = permuted[start : start + 50]
+            rows[:] = permute_labels(groups, clusters, permutations=len(rows), rng=rng)
+        return cls(np.unique(clusters, return_inverse=True)[1], permuted)
+
+    def blocks(self, *, rankings: int) -> NDArray[np.int64]:
+        """Return the block of each image, (n,), that the jackknife leaves out: a cluster, or several of many."""
+        clusters = int(self.codes.max()) + 1
+        most = max(FEW_CLUSTERS, min(MAX_BLOCKS, MAX_WORK // max(rankings * len(self.codes), 1)))
+        return self.codes % min(clusters, most)
+
+
+@dataclass(frozen=True)
+class RankedGroups:
+    """Many rankings of the same labelled images.
+
+    Attributes
+    ----------
+    order : (m, n) int64
+        Images by rank, best first.
+    groups : (n,) int64
+        Group of each image, 0 .. g - 1; every group has an image.
+    n_groups : int
+    clusters : ImageClusters or None
+        Where images come in clusters.
+    """
+
+    order: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    n_groups: int
+    clusters: ImageClusters | None = None
+
+    @property
+    def n(self) -> int:
+        """Return the number of ranked images."""
+        return len(self.groups)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Return (g,) images of each group."""
+        return np.bincount(self.groups, minlength=self.n_groups)
+
+    @cached_property
+    def codes(self) -> NDArray[Any]:
+        """Return (m, n) group codes by rank."""
+        return self.groups.astype(np.uint8 if self.n_groups <= 256 else np.uint16)[self.order]
+
+    def only(self, chosen: slice) -> RankedGroups:
+        """Return some of the rankings."""
+        return replace(self, order=self.order[chosen])
+
+
+def upper_p_values(value: NDArray[np.float64], chance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return p = (1 + draws at least as large) / (1 + draws) (Phipson & Smyth 2010) of many values at once.
+
+    Parameters
+    ----------
+    value : (m,) float
+    chance : (m, p) or (1, p) float
+        Ties within 1e-12 count as at least as large.
+    """
+    slack = 1e-12 * np.maximum(1.0, np.abs(value))
+    return (1 + (chance >= (value - slack)[:, None]).sum(axis=1)) / (1 + chance.shape[1])

@@ -1,0 +1,455 @@
+"""Skew@k and MaxSkew@k: the share of a group among the k best of a ranking, over the share that it should have.
+
+Source: Hausladen et al., appendix B.1, equation 8 (after Geyik et al. 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.errors import MetricError
+from plumbline.metrics.family import MetricSettings
+from plumbline.metrics.rankings.ranking import (
+    Desired,
+    ImageClusters,
+    RankedGroups,
+    Shares,
+    rank_labelled,
+    upper_p_values,
+)
+from plumbline.reasons import Reasons, joined, reason
+from plumbline.statistics.estimates import EstimateArray
+from plumbline.statistics.intervals import acceleration, bca_intervals, wilson
+from plumbline.statistics.rankings import (
+    CLUSTER_RESAMPLES,
+    leave_one_out_top_counts,
+    null_top_counts,
+    resample_group_totals,
+    resample_top_counts,
+    resample_top_counts_of_clusters,
+    top_count_p_values,
+    top_counts,
+    top_draws,
+)
+from plumbline.statistics.seeds import generator
+
+PAPER_K = 1_000
+
+
+def usual_k(n: int) -> int:
+    """Return the paper's k = 1,000, or half of the images where there are fewer than 2,000."""
+    return PAPER_K if n >= 2 * PAPER_K else n // 2
+
+
+@dataclass(frozen=True)
+class GroupSkew:
+    """Skew@k of one group, see `skew_at_k`.
+
+    Attributes
+    ----------
+    group : label
+    value : float
+        ln(share / desired); -inf for a group that is absent from the top k.
+    share, desired : float
+        Of the top k, in [0, 1].
+    count : int
+        Images of the group among the top k.
+    floored : float
+        The same with the share floored at 1/k: finite for an absent group too.
+    """
+
+    group: Any
+    value: float
+    share: float
+    desired: float
+    count: int
+    floored: float
+
+
+@dataclass(frozen=True)
+class SkewAtK:
+    """Skew@k by group; index it with a group, or iterate over the groups' results.
+
+    Attributes
+    ----------
+    groups : tuple
+        Sorted, or in the order of the mapping of desired shares.
+    value, share, desired, floored : (g,) float64
+    count : (g,) int64
+    k, n : int
+        Length of the prefix, images that were ranked.
+    """
+
+    groups: tuple[Any, ...]
+    value: NDArray[np.float64]
+    share: NDArray[np.float64]
+    desired: NDArray[np.float64]
+    floored: NDArray[np.float64]
+    count: NDArray[np.int64]
+    k: int
+    n: int
+
+    def __getitem__(self, group: object) -> GroupSkew:
+        """Return the result of one group."""
+        i = self.groups.index(group)
+        return GroupSkew(
+            group=self.groups[i],
+            value=float(self.value[i]),
+            share=float(self.share[i]),
+            desired=float(self.desired[i]),
+            count=int(self.count[i]),
+            floored=float(self.floored[i]),
+        )
+
+    def __iter__(self) -> Iterator[GroupSkew]:
+        return (self[group] for group in self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+
+def skew_at_k(
+    scores: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    k: int,
+    desired: Desired = None,
+    ids: ArrayLike | Sequence[Any] | None = None,
+) -> SkewAtK:
+    """Return Skew_g@k = ln(share of g among the k best / desired share of g) for every group (B.1, eq. 8).
+
+    0 is the desired share, above 0 the group is favoured: ln 2 is twice its desired share.
+
+    Parameters
+    ----------
+    scores : (n,) float
+        What ranks the images, highest first.
+    groups : (n,) labels
+        None (or nan) is an unlabelled image: in no group, and left out of the ranking.
+    k : int
+        Length of the prefix, 1 .. number of labelled images.
+    desired : "equal", "ranked", mapping or (g,) float, optional
+        Desired shares: equal ones for the groups that occur (default), those of the ranked set, or given: by group,
+        or in the sorted order of the groups. Given shares are positive and sum to 1; a mapping may name groups that
+        have no image.
+    ids : (n,) sortable, optional
+        Equal scores are ordered by id, by position where there are none.
+
+    Returns
+    -------
+    SkewAtK
+        A group that is absent from the top k has value -inf, count 0 and a finite `floored`.
+
+    Raises
+    ------
+    MetricError
+        If k is out of range, a score is not finite, lengths differ, a desired share is zero, or the shares do not
+        fit the groups.
+    """
+    names, ranked, shares = rank_labelled(scores, groups, desired=desired, ids=ids, max_ndim=1)
+    n = ranked.shape[1]
+    if not 1 <= k <= n:
+        raise MetricError("k lies outside the ranking", found=k, expected=f"1 .. {n}, the labelled images")
+    count = top_counts(ranked, k=k, n_groups=len(names))[0]
+    return SkewAtK(
+        groups=names,
+        value=_log(share_ratios(count, k * shares)),
+        share=count / k,
+        desired=shares,
+        floored=_log(share_ratios(np.maximum(count, 1), k * shares)),
+        count=count,
+        k=k,
+        n=n,
+    )
+
+
+def max_skew_at_k(
+    scores: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    k: int,
+    desired: Desired = None,
+    ids: ArrayLike | Sequence[Any] | None = None,
+) -> GroupSkew:
+    """Return the largest Skew@k over the groups (B.1), and whose it is: the first group's where several tie.
+
+    It is never below 0: shares cannot all be under the desired ones. So chance alone makes it positive.
+
+    Parameters and errors are those of `skew_at_k`.
+    """
+    skew = skew_at_k(scores, groups, k=k, desired=desired, ids=ids)
+    # Equal shares over equal desired ones are ties on paper; rounding must not choose among them.
+    largest = skew[skew.groups[np.flatnonzero(skew.value >= skew.value.max() - 1e-12)[0]]]
+    return replace(largest, value=max(largest.value, 0.0))
+
+
+def share_ratios(counts: NDArray[Any], expected: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return share / desired share among the k best: counts over those that the desired shares give.
+
+    Parameters
+    ----------
+    counts : (...) int
+    expected : broadcasts to counts
+        k × desired share; the ratio is 0 where it is 0.
+    """
+    wanted = np.broadcast_to(expected, counts.shape)
+    return np.divide(counts, wanted, out=np.zeros(counts.shape), where=wanted > 0)
+
+
+def _log(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        return np.log(ratio)
+
+
+# Inference: the k best of many rankings, resampled, with images left out, and as chance would have them.
+
+
+@dataclass(frozen=True)
+class TopSample:
+    """The k best of each ranking, counted by group, with what bootstrap, jackknife and permutation make of them.
+
+    Groups run along the second axis throughout; a first axis of 1 is the same for all rankings.
+
+    Attributes
+    ----------
+    k : int
+    sizes : (g,) int64
+    counts : (m, g) int64
+    resampled : (m, g, r) int32
+    totals : (m, g, r) or (1, g, r) int64, or None
+        Images of each group in the replicates, which the desired shares of the ranked set need.
+    left : (m, g, v) int64
+        Counts of the jackknife, which leaves out an image of each kind, or a block of clusters.
+    left_totals : (m, g, v) or (1, g, v) int64
+    left_weight : (m, v) or (1, v) int64
+        How many images are of the kind; 1 for a block.
+    p : (m, g) float64
+        Of each group's count, two-sided.
+    chance : (1, g, p) or (m, g, p) int64
+        Counts of random rankings.
+    """
+
+    k: int
+    sizes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    resampled: NDArray[np.int32]
+    totals: NDArray[np.int64] | None
+    left: NDArray[np.int64]
+    left_totals: NDArray[np.int64]
+    left_weight: NDArray[np.int64]
+    p: NDArray[np.float64]
+    chance: NDArray[np.int64]
+
+
+def sample_top(
+    ranked: RankedGroups,
+    *,
+    k: int,
+    settings: MetricSettings,
+    labels: Sequence[str],
+    with_totals: bool = False,
+) -> TopSample:
+    """Count, resample, leave out and permute the k best of rankings.
+
+    Parameters
+    ----------
+    k : int
+        Less than the number of images.
+    labels : sequence of str
+        What the draws that are made for these rankings alone are seeded by, beside the seed of the settings.
+    with_totals : bool
+        Whether group totals are resampled too; with clusters they always are.
+    """
+    if ranked.clusters is not None:
+        return _sample_top_of_clusters(ranked, ranked.clusters, k, settings, labels)
+    g, codes = ranked.n_groups, ranked.codes
+    draws = top_draws(ranked.n, k, resamples=settings.resamples, seed=settings.seed)
+    counts = top_counts(codes, k=k, n_groups=g)
+    resampled = resample_top_counts(codes, draws, n_groups=g)
+    totals = None
+    if with_totals:
+        rng = generator(settings.seed, *labels, "group totals")
+        totals = resample_group_totals(codes, resampled, draws, n_groups=g, rng=rng)
+    left, left_totals, images = leave_one_out_top_counts(codes, k=k, n_groups=g)
+    sizes = tuple(ranked.sizes.tolist())
+    chance = null_top_counts(sizes, k, permutations=settings.permutations, seed=settings.seed)
+    return TopSample(
+        k=k,
+        sizes=ranked.sizes,
+        counts=counts,
+        resampled=resampled,
+        totals=totals,
+        left=np.swapaxes(left.reshape(-1, 2 * g, g), 1, 2),
+        left_totals=np.swapaxes(left_totals.reshape(-1, 2 * g, g), 1, 2),
+        left_weight=images.reshape(-1, 2 * g),
+        p=top_count_p_values(counts, ranked.sizes, k=k),
+        chance=chance.T[None],
+    )
+
+
+def _sample_top_of_clusters(
+    ranked: RankedGroups, clusters: ImageClusters, k: int, settings: MetricSettings, labels: Sequence[str]
+) -> TopSample:
+    """As `sample_top`, with whole clusters drawn and left out, and labels permuted within clusters."""
+    g, codes, blocks = ranked.n_groups, ranked.codes, clusters.blocks(rankings=len(ranked.order))
+    by_cluster, by_block = (_cross_table(units, ranked) for units in (clusters.codes, blocks))
+    rng = generator(settings.seed, *labels, "bootstrap")
+    resamples = min(settings.resamples, CLUSTER_RESAMPLES)
+    drawn = rng.multinomial(len(by_cluster), np.full(len(by_cluster), 1 / len(by_cluster)), size=resamples)
+    # What holds fewer than k images cannot be ranked.
+    drawn = drawn[(drawn @ by_cluster).sum(axis=1) >= k]
+    without = 1 - np.eye(len(by_block), dtype=np.int64)
+    without = without[(without @ by_block).sum(axis=1) >= k]
+    # Where no cluster can be left out, the acceleration of BCa is that of values that do not vary: 0.
+    without = without if len(without) else np.ones((1, len(by_block)), dtype=np.int64)
+    counts = top_counts(codes, k=k, n_groups=g)
+    tops = (clusters.permuted[:, order[:k]] for order in ranked.order)
+    chance = np.stack([np.stack([(top == group).sum(axis=1) for group in range(g)]) for top in tops])
+    left = resample_top_counts_of_clusters(codes, blocks[ranked.order], without, k=k, n_groups=g)
+    return TopSample(
+        k=k,
+        sizes=ranked.sizes,
+        counts=counts,
+        resampled=resample_top_counts_of_clusters(
+            codes, clusters.codes[ranked.order], drawn, k=k, n_groups=g
+        ),
+        totals=(drawn @ by_cluster).T[None],
+        left=left.astype(np.int64),
+        left_totals=(without @ by_block).T[None],
+        left_weight=np.ones((1, len(without)), dtype=np.int64),
+        p=_two_sided(counts, chance),
+        chance=chance,
+    )
+
+
+def _cross_table(units: NDArray[np.int64], ranked: RankedGroups) -> NDArray[np.int64]:
+    """Return (u, g) images of each cluster or block and group."""
+    table = np.zeros((int(units.max()) + 1, ranked.n_groups), dtype=np.int64)
+    np.add.at(table, (units, ranked.groups), 1)
+    return table
+
+
+def _two_sided(counts: NDArray[np.int64], chance: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return twice the smaller one-sided permutation p of counts (m, g) among (m, g, p), at most 1."""
+    above = 1 + (chance >= counts[..., None]).sum(axis=-1)
+    below = 1 + (chance <= counts[..., None]).sum(axis=-1)
+    return np.minimum(2 * np.minimum(above, below) / (1 + chance.shape[-1]), 1.0)
+
+
+class SkewEstimates(NamedTuple):
+    """Skew@k of many rankings, see `skew_estimates`.
+
+    Attributes
+    ----------
+    by_group : EstimateArray of shape (m, g)
+    largest : EstimateArray of shape (m,)
+        MaxSkew@k.
+    chance : (1, p) or (m, p) float64
+        MaxSkew@k of random rankings, which is positive.
+    """
+
+    by_group: EstimateArray
+    largest: EstimateArray
+    chance: NDArray[np.float64]
+
+
+def skew_estimates(top: TopSample, desired: Shares, *, confidence: float = 0.95) -> SkewEstimates:
+    """Return Skew@k and MaxSkew@k against equal desired shares or those of the ranked set.
+
+    Intervals are BCa of share / desired share, which never is infinite, and then its logarithm: values and ends of
+    absent groups are -inf.
+
+    The largest of several ratios that are nearly equal is too large, and BCa corrects that only in part. So the
+    interval of MaxSkew@k is joined with that from the largest lower to the largest upper end of the groups' own
+    intervals. And a ranking without preference has the MaxSkew@k of a top that mirrors the ranked set, to which
+    resampling only ever adds: where the permutation test does not reject "the ranking has nothing to do with the
+    groups" (p > 1 - confidence), the interval reaches from that value, as low as the composition of the set leaves
+    open, to the further of the BCa and percentile ends.
+
+    Coverage is measured in `tests/metrics/test_ranking_truth.py`.
+
+    Parameters
+    ----------
+    desired : {"equal", "ranked"}
+        The second needs `top.totals`; its shares are those of each replicate.
+    """
+    sizes = top.sizes[None, :, None]
+    value = share_ratios(top.counts, _expected(sizes, top.k, desired)[..., 0])
+    # What is resampled: the ratios, or against equal shares the counts themselves, since integers sort faster.
+    scale, estimate = len(top.sizes) / top.k, top.counts.astype(np.float64)
+    replicates: NDArray[Any] = top.resampled
+    if desired == "ranked":
+        if top.totals is None:
+            raise MetricError("the shares of the ranked set need resampled group totals")
+        scale, estimate = 1.0, value
+        replicates = share_ratios(top.resampled, _expected(top.totals, top.k, desired))
+    left = share_ratios(top.left, _expected(top.left_totals, top.k, desired))
+    weight = np.broadcast_to(top.left_weight, (len(left), left.shape[2]))
+    each = bca_intervals(estimate, replicates, acceleration(left, weight[:, None]), confidence=confidence)
+    largest_left = acceleration(left.max(axis=1), weight)
+    largest = bca_intervals(estimate.max(axis=1), replicates.max(axis=1), largest_left, confidence=confidence)
+    by_group = EstimateArray(
+        value=_log(value),
+        ci_low=_log(scale * each.low),
+        ci_high=_log(scale * each.high),
+        p=top.p,
+        n=np.broadcast_to(top.sizes, value.shape),
+        reason=_interval_reasons(each.low, each.percentile),
+    )
+    chance = share_ratios(top.chance, _expected(sizes, top.k, desired)).max(axis=1)
+    p = upper_p_values(value.max(axis=1), chance)
+    # fmax and fmin pass over groups whose counts do not vary and have no interval.
+    low = scale * np.fmin(largest.low, np.fmax.reduce(each.low, axis=1))
+    high = scale * np.fmax(largest.high, np.fmax.reduce(each.high, axis=1))
+    null = _null_ratio(top.sizes, confidence) if desired == "equal" else 1.0
+    reaching = (p > 1 - confidence) & ~np.isnan(largest.percentile_low)
+    low = np.where(reaching, np.minimum(np.minimum(scale * largest.percentile_low, null), low), low)
+    high = np.where(reaching, np.maximum(np.maximum(scale * largest.percentile_high, null), high), high)
+    # The largest ratio is never below 1: rounding must not make its logarithm negative.
+    skew, ci_low, ci_high = (np.maximum(_log(end), 0.0) for end in (value.max(axis=1), low, high))
+    reasons = _interval_reasons(ci_low, largest.percentile & ~reaching, reaching)
+    n = np.full(len(skew), top.sizes.sum())
+    return SkewEstimates(
+        by_group, EstimateArray(skew, ci_low, ci_high, n=n, p=p, reason=reasons), _log(chance)
+    )
+
+
+def _expected(totals: NDArray[np.integer], k: int, desired: Shares) -> NDArray[np.float64]:
+    """Return k × desired share of the groups, for totals (m, g, x) of images of each group."""
+    if desired == "equal":
+        return np.full((1, totals.shape[1], 1), k / totals.shape[1])
+    return totals * (k / totals.sum(axis=1, keepdims=True))
+
+
+def _null_ratio(sizes: NDArray[np.int64], confidence: float) -> float:
+    """Return the lowest largest share / equal share of a top that mirrors the ranked set.
+
+    The set is a sample itself: in what it was drawn from the groups may be nearer to equal. The lower ends of Wilson's
+    intervals of their shares, which together hold with the given confidence (Bonferroni).
+    """
+    low, _ = wilson(sizes, sizes.sum(), confidence=1 - (1 - confidence) / len(sizes))
+    return max(1.0, float(low.max()) * len(sizes))
+
+
+def _interval_reasons(
+    low: NDArray[np.float64], percentile: NDArray[np.bool_], reaching: NDArray[np.bool_] | None = None
+) -> list[Reasons]:
+    """Return what there is to say of each interval, in C order."""
+    widened = np.zeros(low.shape, dtype=bool) if reaching is None else reaching
+    return [
+        joined(
+            reason("constant_resamples")
+            if np.isnan(end)
+            else reason("percentile_interval")
+            if one_sided
+            else reason("reaches_no_preference")
+            if reached
+            else None
+        )
+        for end, one_sided, reached in zip(low.flat, percentile.flat, widened.flat)
+    ]
