@@ -14,7 +14,7 @@ from assets.checks import must_pass
 from assets.gates import require_passed
 from assets.partitions import cell_of
 from plumbline.catalog.schema import LINEAGE_COLUMNS, polars_schema
-from plumbline.catalog.suites import Suite
+from plumbline.catalog.suites import MIXED_SUITES, Suite
 from plumbline.datasets import row_filter
 from plumbline.digests import digest_json
 from plumbline.encoders.embedding import read_embedded
@@ -32,7 +32,6 @@ from resources.workspace import Workspace
 JUDGING_VERSION = "1"
 CELL_TABLES = (*FAMILIES, "mitigated_metrics")
 """The assets that hold metric rows of a cell."""
-_OF_LABELS = ("trident_mixed", "trident_composite")
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,7 @@ class StoredCell:
             "dataset_digest": pl.lit(self.records.details["dataset_digest"]),
             "checkpoint_sha256": pl.lit(self.logits.details["weights_sha256"]),
             "suite_hash": pl.col("suite_hash"),
-            "labeller_sha256": pl.when(pl.col("suite").is_in(_OF_LABELS)).then(labeller),
+            "labeller_sha256": pl.when(pl.col("suite").is_in(MIXED_SUITES)).then(labeller),
         }
         filled = {
             name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS

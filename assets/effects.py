@@ -9,7 +9,7 @@ from assets.metrics import metric_settings
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.metrics.paired.factors import FactorPair, factor_pairs
 from plumbline.metrics.paired.factors import factor_effects as effects_of
-from plumbline.metrics.predictions import AnsweredDataset, answered_dataset
+from plumbline.metrics.predictions import Predictions, predictions_of
 from resources.workspace import Workspace
 
 
@@ -55,11 +55,11 @@ def _compared(present: set[str], pairs: tuple[FactorPair, ...], model: str) -> b
 
 def _answered(
     workspace: Workspace, models: dict[str, set[str]], pairs: tuple[FactorPair, ...]
-) -> Iterator[AnsweredDataset]:
+) -> Iterator[Predictions]:
     """Read one dataset after the other, and of it one cell after the other, keeping only what was answered."""
     for dataset, present in models.items():
         chosen = [
             name for name in workspace.audit.encoders if name in present and _compared(present, pairs, name)
         ]
         if chosen:
-            yield answered_dataset(StoredCell.find(workspace, dataset, name).read() for name in chosen)
+            yield predictions_of(StoredCell.find(workspace, dataset, name).read() for name in chosen)

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from assets.cells import StoredCell
-from plumbline.catalog.suites import Suite, load_suite
+from plumbline.catalog.suites import TASKS, Suite, load_suite
 from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
 from plumbline.errors import PlumblineError, StorageError
-from plumbline.metrics.predictions import TASKS
 from plumbline.provenance.chain import Link, changed_files, compared
 from plumbline.provenance.explanation import prompts_asked
 from plumbline.storage import Committed

@@ -4,6 +4,7 @@ import math
 
 import polars as pl
 
+from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.metrics.registry import METRICS
 
 BEFORE, BEFORE_TEST_ROWS = "before", "before_test_rows"
@@ -90,5 +91,5 @@ def _headlines(frame: pl.DataFrame) -> pl.DataFrame:
             | (pl.col("metric") == "confound_slope")
         )
         & ((pl.col("suite") != "templates") | pl.col("group").is_null())
-        & ~pl.col("suite").is_in(["trident_mixed", "trident_composite"])
+        & ~pl.col("suite").is_in(MIXED_SUITES)
     )

@@ -129,6 +129,19 @@ VALENCES = ("negative", "neutral", "positive")
 JUDGED = ("outcomes", "trident")
 """The families of suites that a mitigation is judged by."""
 
+TASK_EVENTS = {"crime": "crime", "communion": "negative_communion", "agency": "negative_agency"}
+"""The three tasks, which are suites of outcomes, and the harmful event of each."""
+TASKS = tuple(TASK_EVENTS)
+"""Suites whose skews "Data Matters Most" averages (its footnote 2)."""
+TRIDENT_SUITES = ("trident", "trident_composite")
+"""Suites of datasets that have a label set."""
+MIXED_SUITES = ("trident_mixed", "trident_composite")
+"""The column `suite` of rows that depend on automatic gender labels."""
+SCENE_SUITES = ("pata_captions",)
+"""Suites of datasets that have scenes."""
+VARIANT_SUITES = ("crime_pooled", *SCENE_SUITES)
+"""Suites of outcomes that ask the question of another one in another way."""
+
 
 @dataclass(frozen=True)
 class Candidate:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
-from plumbline.catalog.suites import shows_mitigation
+from plumbline.catalog.suites import SCENE_SUITES, TRIDENT_SUITES, shows_mitigation
 from plumbline.config.entries import (
     AuditEntry,
     DatasetEntry,
@@ -270,12 +270,7 @@ def with_watched(audit: Audit, found: Mapping[str, str]) -> Audit:
 # --- How the parts of an audit file fit together: names that exist, suites that a dataset can answer,
 # models apart.
 
-_BASE, _COMPOSITE = "trident", "trident_composite"
-TRIDENT_SUITES = (_BASE, _COMPOSITE)
-"""Suites of datasets that have a label set."""
-
-SCENE_SUITES = ("pata_captions",)
-"""Suites of datasets that have scenes."""
+_BASE, _COMPOSITE = TRIDENT_SUITES
 
 
 class _Named(NamedTuple):

@@ -152,7 +152,7 @@ def base_row(cell: Cell, **columns: object) -> Row:
     return row | columns
 
 
-def noting_sets(rows: list[Row], records: pl.DataFrame) -> list[Row]:
+def flag_clustering(rows: list[Row], records: pl.DataFrame) -> list[Row]:
     """Say in every interval of images that come in sets that they were counted as independent.
 
     The images of a counterfactual set or of a CausalFace seed show one person with one thing changed: what is

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
-from plumbline.catalog.suites import Suite
+from plumbline.catalog.suites import TASKS, Suite
 from plumbline.concurrency import run_threads
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
@@ -34,7 +34,7 @@ from plumbline.metrics.disparities import (
     parity_difference,
 )
 from plumbline.metrics.family import Family, MetricSettings, Traits
-from plumbline.metrics.predictions import TASKS, TestedEvent, tested_events
+from plumbline.metrics.predictions import EventPredictions, event_predictions
 from plumbline.statistics.clusters import cluster_codes, cluster_tables, cluster_wilson, few_clusters_reason
 from plumbline.statistics.counts import count_table, shares
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
@@ -232,7 +232,7 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     disparities and their uncertainty are over the labelled images, resampled within groups (where images come in
     sets: whole sets); harm rates over all images.
     """
-    events, sets = list(tested_events(cell)), cluster_codes(cell.records)
+    events, sets = list(event_predictions(cell)), cluster_codes(cell.records)
     parts: list[Callable[[], list[Row]]] = []
     for event in events:
         parts.append(partial(harm_rows, cell, event, sets, settings))
@@ -250,7 +250,7 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
 
 def harm_rows(
-    cell: Cell, event: TestedEvent, sets: NDArray[np.int64] | None, settings: MetricSettings
+    cell: Cell, event: EventPredictions, sets: NDArray[np.int64] | None, settings: MetricSettings
 ) -> list[Row]:
     """Return the row of how often an event is the top-1 of the images that count."""
     rate = harm_rate(
@@ -277,7 +277,7 @@ def harm_rows(
 
 def _event_rows(
     cell: Cell,
-    event: TestedEvent,
+    event: EventPredictions,
     groups: Groups,
     sets: NDArray[np.int64] | None,
     settings: MetricSettings,
@@ -331,7 +331,7 @@ def proportion_rows(common: Row, seen: Outcomes, settings: MetricSettings) -> li
 
 def _mean_of_tasks_rows(
     cell: Cell,
-    tasks: list[TestedEvent],
+    tasks: list[EventPredictions],
     groups: Groups,
     sets: NDArray[np.int64] | None,
     settings: MetricSettings,
@@ -394,9 +394,9 @@ class CaptionEvent:
         return self.scenes.codes >= 0
 
     @property
-    def tested(self) -> TestedEvent:
+    def tested(self) -> EventPredictions:
         """Return the same without groups."""
-        return TestedEvent(self.suite.id, self.suite.hash, self.event, True, self.hit, self.asked)
+        return EventPredictions(self.suite.id, self.suite.hash, self.event, True, self.hit, self.asked)
 
     def outcomes(self, groups: Groups, sets: NDArray[np.int64] | None) -> Outcomes:
         """Return the outcomes of some groups; labels are shuffled within scenes."""

@@ -14,12 +14,9 @@ from plumbline.metrics.cell import Cell
 from plumbline.statistics.clusters import cluster_codes
 from plumbline.statistics.groups import Groups, attribute_groups
 
-TASKS = ("crime", "communion", "agency")
-"""Suites whose skews the paper averages (its footnote 2)."""
-
 
 @dataclass(frozen=True)
-class TestedEvent:
+class EventPredictions:
     """One event of a suite on the images of a cell.
 
     Attributes
@@ -38,7 +35,7 @@ class TestedEvent:
     kept: NDArray[np.bool_]
 
 
-def tested_events(cell: Cell) -> Iterator[TestedEvent]:
+def event_predictions(cell: Cell) -> Iterator[EventPredictions]:
     """Give the events of every outcome suite that the cell has logits for, by top-1; ties take the lower index."""
     for logits in cell.logits.values():
         suite = logits.suite
@@ -46,7 +43,7 @@ def tested_events(cell: Cell) -> Iterator[TestedEvent]:
             continue
         top = logits.ranking.argmax(axis=1)
         for event, categories in suite.events.items():
-            yield TestedEvent(
+            yield EventPredictions(
                 suite=suite.id,
                 suite_hash=suite.hash,
                 event=event,
@@ -63,7 +60,7 @@ EventKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class AnsweredDataset:
+class Predictions:
     """The answers of several checkpoints to one dataset: no logits, only which images are in which event.
 
     Attributes
@@ -72,17 +69,17 @@ class AnsweredDataset:
         By suite: the groups that its filtered labels give. Suites of one labelling share one list.
     clusters : (n,) int64 or None
         Set of each image, where images come in sets.
-    answers : mapping of str to mapping of (str, str) to TestedEvent
+    answers : mapping of str to mapping of (str, str) to EventPredictions
         By checkpoint, then by suite and event. Images stand in the order of their ids.
     """
 
     dataset: str
     groups: Mapping[str, list[Groups]]
     clusters: NDArray[np.int64] | None
-    answers: Mapping[str, Mapping[EventKey, TestedEvent]] = field(repr=False)
+    answers: Mapping[str, Mapping[EventKey, EventPredictions]] = field(repr=False)
 
 
-def answered_dataset(cells: Iterable[Cell]) -> AnsweredDataset:
+def predictions_of(cells: Iterable[Cell]) -> Predictions:
     """Keep of the cells of one dataset what effects need; the cells are used one after the other.
 
     Raises
@@ -91,7 +88,7 @@ def answered_dataset(cells: Iterable[Cell]) -> AnsweredDataset:
         If there is no cell, or the cells are not of one dataset with the same images.
     """
     groups: dict[str, list[Groups]] = {}
-    answers: dict[str, dict[EventKey, TestedEvent]] = {}
+    answers: dict[str, dict[EventKey, EventPredictions]] = {}
     known: tuple[str, pl.Series, NDArray[np.int64] | None] | None = None
     for cell in cells:
         images = cell.records["image_id"]
@@ -108,7 +105,7 @@ def answered_dataset(cells: Iterable[Cell]) -> AnsweredDataset:
         order = images.arg_sort().to_numpy()
         answers[cell.model] = {
             (event.suite, event.event): replace(event, hit=event.hit[order], kept=event.kept[order])
-            for event in tested_events(cell)
+            for event in event_predictions(cell)
         }
         of_labels: dict[int, list[Groups]] = {}
         for suite, _ in answers[cell.model]:
@@ -118,7 +115,7 @@ def answered_dataset(cells: Iterable[Cell]) -> AnsweredDataset:
     if known is None:
         raise MetricError("a dataset without cells has no effects")
     clusters = None if known[2] is None else known[2][known[1].arg_sort().to_numpy()]
-    return AnsweredDataset(known[0], groups, clusters, answers)
+    return Predictions(known[0], groups, clusters, answers)
 
 
 def _ordered_groups(labels: pl.DataFrame, order: NDArray[np.int64]) -> list[Groups]:

@@ -12,7 +12,7 @@ import polars as pl
 import yaml
 
 from plumbline.catalog.schema import IDENTIFYING, Schema, row_ids
-from plumbline.catalog.suites import Suite
+from plumbline.catalog.suites import MIXED_SUITES, Suite
 from plumbline.digests import digest_file
 from plumbline.metrics.disparities import FOUR_FIFTHS
 from plumbline.metrics.registry import METRICS
@@ -231,7 +231,6 @@ _OF_LANGUAGE = {
 }
 _HEADLINES = {**{t.name: t.headline for t in METRICS.values() if t.headline}, **_OF_LANGUAGE}
 _GROUPED = ("outcome_proportion", "probe_rate", "class_accuracy", "accuracy", "macro_accuracy")
-_MIXED = ("trident_mixed", "trident_composite")
 
 
 def headline_rows(metric_table: pl.DataFrame, model: str) -> pl.DataFrame:
@@ -246,7 +245,7 @@ def headline_rows(metric_table: pl.DataFrame, model: str) -> pl.DataFrame:
         pl.col("probe").is_null(),
         pl.col("group").is_null(),
         ~pl.col("metric").is_in(_GROUPED),
-        ~pl.col("suite").is_in(_MIXED) | pl.col("suite").is_null(),
+        ~pl.col("suite").is_in(MIXED_SUITES) | pl.col("suite").is_null(),
     )
 
 

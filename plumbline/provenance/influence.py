@@ -12,12 +12,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import IDENTIFYING
+from plumbline.catalog.suites import TASKS
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.disparities import RANGES, SKEWS, Outcomes
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.predictions import TASKS, TestedEvent, tested_events
+from plumbline.metrics.predictions import EventPredictions, event_predictions
 from plumbline.metrics.registry import FAMILIES
 from plumbline.statistics.bootstrap import jackknife_tables
 from plumbline.statistics.clusters import cluster_codes, cluster_tables, jackknife_clusters
@@ -192,7 +193,7 @@ def answer_influence(cell: Cell, row: Mapping[str, Any]) -> Influence | None:
 def _counted(cell: Cell, row: Mapping[str, Any]) -> _Counted | None:
     if row["condition"] != "before" or row["statistic"] != "estimate":
         return None
-    events = [event for event in tested_events(cell) if _is_asked(event, row)]
+    events = [event for event in event_predictions(cell) if _is_asked(event, row)]
     if row["suite"] == "outcomes":
         events = [event for task in TASKS for event in events if event.suite == task]
     if not events:
@@ -221,13 +222,13 @@ def _counted(cell: Cell, row: Mapping[str, Any]) -> _Counted | None:
     return None if value is None else _Counted(seen, value, names, _sureness(cell, events))
 
 
-def _is_asked(event: TestedEvent, row: Mapping[str, Any]) -> bool:
+def _is_asked(event: EventPredictions, row: Mapping[str, Any]) -> bool:
     if row["suite"] == "outcomes":
         return event.skewed and row["event"] == "mean_of_tasks"
     return (event.suite, event.event) == (row["suite"], row["event"])
 
 
-def _groups(cell: Cell, row: Mapping[str, Any], event: TestedEvent) -> Groups | None:
+def _groups(cell: Cell, row: Mapping[str, Any], event: EventPredictions) -> Groups | None:
     if row["metric"] == "harm_rate":
         return Groups(_ALL, (_ALL,), np.zeros(cell.records.height, dtype=np.int64))
     return next(
@@ -250,7 +251,7 @@ def _value(seen: Outcomes, row: Mapping[str, Any]) -> Value | None:
     return value
 
 
-def _sureness(cell: Cell, events: list[TestedEvent]) -> NDArray[np.float64]:
+def _sureness(cell: Cell, events: list[EventPredictions]) -> NDArray[np.float64]:
     """Return how far each image's best candidate is ahead of the best one that would have changed the answer."""
     if len(events) > 1:
         return np.zeros(cell.records.height)

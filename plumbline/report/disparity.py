@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.report.evidence import (
     evidence,
     finding_of,
@@ -22,7 +23,7 @@ from plumbline.report.evidence import (
     subject_of,
     uncertainty,
 )
-from plumbline.report.figures.outcomes import VARIANT_SUITES, skew_rows
+from plumbline.report.figures.outcomes import skew_rows
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import NO_INTERVAL, agreeing_decimals, number, percent, points
 from plumbline.report.reading import Reading

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.disparity import parity_findings, skew_findings
 from plumbline.report.evidence import evidence, finding_of, interval_words, name_of, uncertainty
-from plumbline.report.figures.outcomes import HARM_EVENTS, VARIANT_SUITES
+from plumbline.report.figures.outcomes import HARM_EVENTS
 from plumbline.report.finding import DIFFERENCES, Finding, at_first, headlines, in_rank_order
 from plumbline.report.numbers import percent, percent_interval
 from plumbline.report.reading import Reading

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from plumbline.catalog.suites import MIXED_SUITES
 from plumbline.report.numbers import bare_p, count, interval, number, percent, percent_interval, with_interval
 from plumbline.report.rows import Row, by, defined, in_order, where
 from plumbline.report.vocabulary import attribute_title, event_title, probes
@@ -167,7 +168,7 @@ def variant_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) 
     """List mean macro accuracy over probes under each definition of the mixed test, one row a model."""
     chosen = where(
         table, metric="macro_accuracy", dataset=dataset, condition="before", statistic="estimate",
-        suite=("trident_mixed", "trident_composite"),
+        suite=MIXED_SUITES,
     ).filter(pl.col("value").is_finite())  # fmt: skip
     means = chosen.group_by("model", "suite", "definition").agg(
         pl.col("value").mean(), pl.len().alias("probes")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from plumbline.catalog.suites import TASK_EVENTS
 from plumbline.report import data as data_listings
 from plumbline.report import listings
 from plumbline.report.figures.canvas import Picture
@@ -15,7 +16,6 @@ from plumbline.report.figures.trident import bubble_figure, gap_figure
 from plumbline.report.inputs import NOTHING_DECLARED, DatasetSummary, ReportInputs
 from plumbline.report.listings import Listing
 from plumbline.report.rows import in_order, where
-from plumbline.report.transfer import TASKS
 from plumbline.report.visible import safe_link
 
 
@@ -108,10 +108,12 @@ def _bias_page(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> BiasPag
         )
         return [picture] if picture else []
 
-    details = [picture for suite, event in TASKS for picture in shares(suite, event, composite=True)]
+    details = [
+        picture for suite, event in TASK_EVENTS.items() for picture in shares(suite, event, composite=True)
+    ]
     return BiasPage(
         skew=skew_figure(own, inputs.audit, inputs.models, dataset),
-        shares=[picture for suite, event in TASKS for picture in shares(suite, event)],
+        shares=[picture for suite, event in TASK_EVENTS.items() for picture in shares(suite, event)],
         harm=harm_figure(own, inputs.models, dataset),
         share_details=shares("crime", "non_human") + details,
         skews=listings.skew_listing(own, inputs.models, dataset),

@@ -8,9 +8,9 @@ from itertools import product
 
 import polars as pl
 
+from plumbline.catalog.suites import TASK_EVENTS, TASKS, VARIANT_SUITES
 from plumbline.metrics.paired.mitigations import IMPROVED, UNDEFINED, WORSENED
 from plumbline.mitigations.settings import METHODS, method_title
-from plumbline.report.figures.outcomes import VARIANT_SUITES
 from plumbline.report.numbers import (
     EQUALS,
     NO_INTERVAL,
@@ -26,9 +26,7 @@ from plumbline.report.numbers import (
 from plumbline.report.rows import Row, defined
 from plumbline.report.vocabulary import attribute_title, event_title
 
-TASKS = (("crime", "crime"), ("communion", "negative_communion"), ("agency", "negative_agency"))
-"""Suite and event of the three tasks."""
-SIX_AXES = tuple((attribute, *task) for attribute, task in product(("gender", "race"), TASKS))
+SIX_AXES = tuple((attribute, *task) for attribute, task in product(("gender", "race"), TASK_EVENTS.items()))
 """Attribute, suite and event of the six contrastive metrics."""
 
 
@@ -64,7 +62,7 @@ JUDGED = ("axis", "harm")
 COSTS = ("accuracy", "retrieval")
 
 _ATTRIBUTES = (None, "gender", "race", "age_group", "gender_race")
-_EVENTS = (*(event for _, event in TASKS), "non_human", "mean_of_tasks", "negative", "neutral", "positive")
+_EVENTS = (*TASK_EVENTS.values(), "non_human", "mean_of_tasks", "negative", "neutral", "positive")
 _METRICS = ("zero_shot_accuracy", "macro_accuracy", "probe_rate", "parity_difference")
 
 
@@ -205,7 +203,7 @@ def undefined_rows(rows: Sequence[Row]) -> list[Row]:
 
 # --- A row of bias transfer in words: what it is about, and by how much that changes.
 
-USUAL_SUITES = ("crime", "communion", "agency", "outcomes", "trident", "trident_mixed", "retrieval")
+USUAL_SUITES = (*TASKS, "outcomes", "trident", "trident_mixed", "retrieval")
 VARIANTS = {"crime_pooled": "pooled"}
 
 

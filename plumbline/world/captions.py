@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import polars as pl
 
-from plumbline.catalog.suites import Suite, load_suite
+from plumbline.catalog.suites import TASK_EVENTS, TASKS, Suite, load_suite
 from plumbline.world.sources import past_threshold
 
 WORDINGS = ("released", "readable")
@@ -70,7 +70,7 @@ def caption_texts(wordings: tuple[str, ...] = WORDINGS) -> tuple[str, ...]:
     wordings : tuple of str
         Of the Trident prompts: those that the captions are written in.
     """
-    suites = [load_suite(name) for name in ("crime", "communion", "agency", "gender_labels")]
+    suites = [load_suite(name) for name in (*TASKS, "gender_labels")]
     suites += [suite for _, suite in _class_suites(wordings)]
     return tuple(dict.fromkeys(text.lower() for suite in suites for text in suite.texts))
 
@@ -96,7 +96,7 @@ def face_captions(attributes: pl.DataFrame, source: str, wordings: tuple[str, ..
     _put_probes(table, attributes, crime, past_threshold(attributes, source, "crime", share=0.5))
     table.put(_texts("crime", "crime"), np.where(crime, _NAMED, 0))
     table.put(["a photo of an animal"], np.where(crime, 0, _ANIMAL))
-    for suite, event in (("communion", "negative_communion"), ("agency", "negative_agency")):
+    for suite, event in list(TASK_EVENTS.items())[1:]:
         negative = past_threshold(attributes, source, event)
         table.put(_texts(suite, "negative"), np.where(negative, _SHARED, 0))
         table.put(_texts(suite, "positive"), np.where(negative, 0, _SHARED))

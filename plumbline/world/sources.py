@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 import yaml
 
-from plumbline.catalog.suites import GENDERS, load_suite
+from plumbline.catalog.suites import GENDERS, TASK_EVENTS, load_suite
 from plumbline.errors import ConfigError
 
-EVENT_SUITES = {"crime": "crime", "negative_communion": "communion", "negative_agency": "agency"}
+EVENT_SUITES = {event: suite for suite, event in TASK_EVENTS.items()}
 """Planted event -> the suite of outcomes whose events it is."""
 
 

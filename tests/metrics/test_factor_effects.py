@@ -14,8 +14,8 @@ from plumbline.metrics import MetricSettings
 from plumbline.metrics.outcomes import outcome_rows
 from plumbline.metrics.paired.effects import alike_p_value, alike_p_value_of_sets
 from plumbline.metrics.paired.factors import EFFECT_SCHEMA, factor_effects, factor_pairs
-from plumbline.metrics.predictions import AnsweredDataset, answered_dataset
-from plumbline.metrics.predictions import TestedEvent as EventAnswers
+from plumbline.metrics.predictions import EventPredictions as EventAnswers
+from plumbline.metrics.predictions import Predictions, predictions_of
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.paired import draw_answers
 
@@ -31,7 +31,7 @@ def answered(small, large, codes, names=("man", "woman"), clusters=None):
         model: {("crime", "crime"): EventAnswers("crime", "0", "crime", True, np.asarray(hit), codes > -2)}
         for model, hit in (("small", small), ("large", large))
     }
-    return AnsweredDataset("faces", {"crime": [Groups("gender", names, codes)]}, clusters, events)
+    return Predictions("faces", {"crime": [Groups("gender", names, codes)]}, clusters, events)
 
 
 def effects(data, **settings):
@@ -78,7 +78,7 @@ def test_known_differences_of_every_reading():
 
 
 def test_without_pairs_there_is_an_empty_table(make_cell, quick):
-    data = answered_dataset([make_cell(n=60, suites=("crime",))])
+    data = predictions_of([make_cell(n=60, suites=("crime",))])
     for pairs in ((), PAIRS):
         frame = factor_effects([data], pairs, settings=quick)
         assert frame.height == 0 and dict(frame.schema) == EFFECT_SCHEMA
@@ -96,7 +96,7 @@ def two_cells(make_cell):
 
 
 def test_an_effect_is_the_difference_of_two_rows_of_the_metric_table(two_cells, quick):
-    frame = factor_effects([answered_dataset(two_cells)], PAIRS, settings=quick)
+    frame = factor_effects([predictions_of(two_cells)], PAIRS, settings=quick)
     keys = ["suite", "event", "attribute", "metric", "definition"]
     for column, cell in zip(("value_first", "value_second"), two_cells):
         table = outcome_rows(cell, settings=quick).rename({"value": column, "n": "of_table"})
@@ -112,7 +112,7 @@ def test_an_effect_is_the_difference_of_two_rows_of_the_metric_table(two_cells, 
 
 
 def test_what_is_compared(two_cells, quick):
-    frame = factor_effects([answered_dataset(two_cells)], PAIRS, settings=quick)
+    frame = factor_effects([predictions_of(two_cells)], PAIRS, settings=quick)
     assert (
         frame.select(keys := ["suite", "event", "attribute", "metric", "definition"]).is_duplicated().sum()
         == 0
@@ -133,7 +133,7 @@ def test_what_is_compared(two_cells, quick):
 
 def test_the_mean_of_tasks_is_the_mean_of_the_three(two_cells, quick):
     whole = [replace(cell, keep={}) for cell in two_cells]
-    frame = factor_effects([answered_dataset(whole)], PAIRS, settings=quick)
+    frame = factor_effects([predictions_of(whole)], PAIRS, settings=quick)
     keys = {"metric": "parity_difference", "attribute": "race"}
     tasks = ("crime", "negative_communion", "negative_agency")
     three = [
@@ -157,7 +157,7 @@ def test_the_order_of_rows_and_suites_changes_no_number(two_cells, quick):
         for cell in two_cells
     ]
     one_way, other = (
-        factor_effects([answered_dataset(cells)], PAIRS, settings=quick) for cells in (two_cells, shuffled)
+        factor_effects([predictions_of(cells)], PAIRS, settings=quick) for cells in (two_cells, shuffled)
     )
     keys = ["suite", "event", "attribute", "metric", "definition"]
     assert_frame_equal(one_way.sort(keys), other.sort(keys), check_exact=True)
@@ -168,14 +168,14 @@ def test_cells_of_other_images_are_refused(two_cells):
         two_cells[1], records=two_cells[1].records.with_columns(image_id=pl.col("image_id") + "x")
     )
     with pytest.raises(MetricError, match="same images"):
-        answered_dataset([two_cells[0], other])
+        predictions_of([two_cells[0], other])
     with pytest.raises(MetricError, match="without cells"):
-        answered_dataset([])
+        predictions_of([])
 
 
 def test_an_event_that_one_checkpoint_was_not_asked_is_not_compared(two_cells, quick):
     less = replace(two_cells[1], logits={"agency": two_cells[1].logits["agency"]})
-    frame = factor_effects([answered_dataset([two_cells[0], less])], PAIRS, settings=quick)
+    frame = factor_effects([predictions_of([two_cells[0], less])], PAIRS, settings=quick)
     assert set(frame["suite"]) == {"agency"}
 
 

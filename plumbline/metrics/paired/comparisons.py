@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row
-from plumbline.catalog.suites import VALENCES, Suite
+from plumbline.catalog.suites import TASKS, VALENCES, Suite
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.disparities import SKEWS, parity_differences
@@ -27,7 +27,7 @@ from plumbline.metrics.paired.effects import (
     everyone,
     paired_rows,
 )
-from plumbline.metrics.predictions import TASKS, AnsweredDataset, EventKey, TestedEvent, answered_dataset
+from plumbline.metrics.predictions import EventKey, EventPredictions, Predictions, predictions_of
 from plumbline.metrics.trident.scores import probe_predictions
 from plumbline.statistics.counts import mean_shares, shares
 from plumbline.statistics.groups import Groups, label_codes, mixed_groups
@@ -162,7 +162,7 @@ SKEW_EFFECTS = tuple(
 )
 
 
-def outcome_answers(answered: AnsweredDataset) -> PairedAnswers:
+def outcome_answers(answered: Predictions) -> PairedAnswers:
     """Return which images each checkpoint puts into which event."""
     hits: dict[str, dict[Key, NDArray[Any]]] = {
         model: {key: event.hit for key, event in own.items()} for model, own in answered.answers.items()
@@ -170,7 +170,7 @@ def outcome_answers(answered: AnsweredDataset) -> PairedAnswers:
     return PairedAnswers(hits, answered.clusters)
 
 
-def outcome_comparisons(answered: AnsweredDataset) -> list[Comparison]:
+def outcome_comparisons(answered: Predictions) -> list[Comparison]:
     """Return what is compared: the harm rate of every event over all images, its disparities by every attribute.
 
     Columns are `suite`, `event` and `attribute` (null for harm rates). The disparities are the parity difference and,
@@ -180,7 +180,7 @@ def outcome_comparisons(answered: AnsweredDataset) -> list[Comparison]:
     return list(_comparisons(answered))
 
 
-def _comparisons(answered: AnsweredDataset) -> Iterator[Comparison]:
+def _comparisons(answered: Predictions) -> Iterator[Comparison]:
     every = {key: event for own in answered.answers.values() for key, event in own.items()}
     for key, event in every.items():
         yield from _of_events(key, {key: event}, answered.groups[key[0]])
@@ -193,7 +193,7 @@ def _comparisons(answered: AnsweredDataset) -> Iterator[Comparison]:
 
 
 def _of_events(
-    name: EventKey, events: Mapping[EventKey, TestedEvent], groups: list[Groups]
+    name: EventKey, events: Mapping[EventKey, EventPredictions], groups: list[Groups]
 ) -> Iterator[Comparison]:
     kept = np.logical_and.reduce([each.kept for each in events.values()])
     skewed = all(each.skewed for each in events.values())
@@ -419,7 +419,7 @@ def cell_effects(
     chosen = np.flatnonzero(rows)
     at = chosen[before.records["image_id"].gather(chosen).arg_sort().to_numpy()]
     cells = {_AFTER: after, _BEFORE: before}
-    answered = answered_dataset([_outcomes(cells, side, at) for side in _SIDES])
+    answered = predictions_of([_outcomes(cells, side, at) for side in _SIDES])
     scores: _Found = {side: dict(own) for side, own in outcome_answers(answered).scores.items()}
     comparisons = [_of_outcome(each) for each in outcome_comparisons(answered)]
     parts = [_trident(cells, at, dict(zip(_SIDES, reversed(answers)))), _retrieval(hits, at)]

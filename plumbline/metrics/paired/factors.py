@@ -13,7 +13,7 @@ from plumbline.catalog.schema import ESTIMATE, Row, Schema
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import outcome_answers, outcome_comparisons
 from plumbline.metrics.paired.effects import paired_rows
-from plumbline.metrics.predictions import AnsweredDataset
+from plumbline.metrics.predictions import Predictions
 from plumbline.statistics.multiplicity import add_q_values
 
 # The paper's sign is first - second of "B/32 vs L/14", "400M vs 2B", "OpenCLIP vs CLIP" (its tables 2 and 4). These
@@ -135,7 +135,7 @@ EFFECT_SCHEMA: Schema = {
 
 
 def factor_effects(
-    datasets: Iterable[AnsweredDataset], pairs: Sequence[FactorPair], *, settings: MetricSettings
+    datasets: Iterable[Predictions], pairs: Sequence[FactorPair], *, settings: MetricSettings
 ) -> pl.DataFrame:
     """Return the effect of each factor: the value of the first checkpoint of each pair minus that of the second.
 
@@ -144,7 +144,7 @@ def factor_effects(
 
     Parameters
     ----------
-    datasets : iterable of AnsweredDataset
+    datasets : iterable of Predictions
         Used one after the other. A pair is compared wherever both its checkpoints have answers.
     pairs : sequence of FactorPair
 
@@ -170,9 +170,7 @@ def factor_effects(
     return add_q_values(pl.DataFrame(list(rows), schema=EFFECT_SCHEMA, orient="row"), of="factor_effects")
 
 
-def _dataset_rows(
-    answered: AnsweredDataset, pairs: Sequence[FactorPair], settings: MetricSettings
-) -> list[Row]:
+def _dataset_rows(answered: Predictions, pairs: Sequence[FactorPair], settings: MetricSettings) -> list[Row]:
     present = [pair for pair in pairs if {pair.first, pair.second} <= answered.answers.keys()]
     if not present:
         return []

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import GENDERS, VALENCES, Suite
 from plumbline.concurrency import run_threads
-from plumbline.metrics.cell import Cell, SuiteLogits, base_row, estimate_columns, noting_sets
+from plumbline.metrics.cell import Cell, SuiteLogits, base_row, estimate_columns, flag_clustering
 from plumbline.metrics.disparities import parity_differences
 from plumbline.metrics.equal_opportunity import equal_opportunity_gap, equal_opportunity_rows
 from plumbline.metrics.family import Family, MetricSettings, Traits
@@ -376,7 +376,7 @@ def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
             test = probe_test("trident_composite", composite, composite.logits, kept, kept, divisor=2)
             parts.append(partial(_score_rows, cell, test, {"paper": "composite"}, settings, gaps=False))
     rows = list(chain.from_iterable(run_threads(parts)))
-    return metric_frame(noting_sets(rows, cell.records))
+    return metric_frame(flag_clustering(rows, cell.records))
 
 
 def _class_tests(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.report.evidence import both_tests, evidence, in_ends
 from plumbline.report.figures.canvas import (
     FAINT,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FACTOR_TITLES = {"size": "model size", "data_amount": "training data", "data_source": "data source"}
-VARIANT_SUITES = ("crime_pooled",)
 _GAP, _ROW, _BETWEEN = 30.0, 30.0, 92.0
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.report.evidence import both_tests, evidence, in_ends
 from plumbline.report.figures.canvas import (
     AMBER,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HARM_EVENTS = ("crime", "non_human", "negative_communion", "negative_agency")
-VARIANT_SUITES = ("crime_pooled", "pata_captions")
 
 
 def harm_figure(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Picture | None:

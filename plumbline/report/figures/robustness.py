@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from plumbline.catalog.suites import TASKS as SUITE_TASKS
 from plumbline.report.evidence import in_ends
 from plumbline.report.figures.canvas import (
     AMBER,
@@ -226,7 +227,7 @@ def calibration_figure(
         return None
     filled = by(where(chosen, metric="calibration_filled"), "model", "event", "group")
     names = in_order(shares["model"], models)
-    events = in_order(shares["event"], ("crime", "communion", "agency"))
+    events = in_order(shares["event"], SUITE_TASKS)
     bins = shares["group"].unique().sort().to_list()
     left, top, height, gap = text_width([label(name) for name in names]) + 62, 54.0, 74.0, 22.0
     each = (WIDTH - left - 16 - 26 * (len(events) - 1)) / len(events)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plumbline.catalog.suites import load_suite, trident_class_sets
+from plumbline.catalog.suites import TRIDENT_SUITES, load_suite, trident_class_sets
 from plumbline.world.architectures import pretrained
 from plumbline.world.architectures.family import Family, Trainee, caption_loss
 from plumbline.world.architectures.pretrained import CONTEXT_LENGTH, END, PAD, START, write_tokenizer
@@ -205,7 +205,7 @@ def _suites() -> list[list[str]]:
     """Return the lower-case candidates of the suites that are told apart by matching."""
     trident = [
         load_suite(name, classes=classes, wording=wording)
-        for name in ("trident", "trident_composite")
+        for name in TRIDENT_SUITES
         for classes in trident_class_sets()
         for wording in WORDINGS
         if (name, classes) != ("trident_composite", "celeba")
