@@ -1,10 +1,7 @@
-"""What decoding a Parquet column takes, from the headers of its pages.
+"""Images inside Parquet files, and columns of such files, read with Arrow row group by row group within a limit.
 
-The footer's sizes are only said; Arrow takes memory by the page headers, which it holds the content to. They are
-read here, before anything is decoded, and by hand: Arrow hands out the footer and never a page header, and a package
-for Thrift would want the format's interface file beside it, for these few fields. Their form is Thrift's compact
-protocol (parquet.thrift of the Parquet format, and thrift-compact-protocol.md); of it only what a page header may
-have is known here, and anything else is refused.
+A row group is decoded whole, so what it takes is bounded by what the file's footer says of it before it is decoded. A
+footer that lies is not seen through (docs/decisions/0037-libraries-for-parsers.md).
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path, PurePath
 from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from plumbline.errors import ImageRejected
 
@@ -39,157 +36,36 @@ WRITE_AGAIN = (
 )
 """What to do about a row group that is too large, or an encoding that is not accepted."""
 
-_PAGE_BYTES = 1 << 10
-_TRUE, _FALSE, _I32, _I64, _BINARY, _STRUCT = 1, 2, 5, 6, 8, 12
-_LONGEST_VARINT = 10
-_DEEPEST = 3
-_DICTIONARY, _DATA, _DATA_V2 = 2, 0, 3
-_HEADER_OF = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}
-"""Kind of page -> the number of its own header in the page header, and of the encoding in that."""
-
-# Both let a few bytes stand for any number of values or of equal beginnings. The number that would bound the first
-# lies inside the compressed page, and Arrow cannot keep its values in a dictionary.
-_UNBOUNDED = {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY"}
-
-_Struct = dict[int, "int | _Struct"]
+# Both let a few bytes stand for any number of values or of equal beginnings, so the footer's sizes bound nothing.
+_UNBOUNDED = ("DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
 
 
-class _Page(NamedTuple):
-    """Its kind, its bytes once decompressed, and how many values it says to hold."""
-
-    kind: int
-    size: int
-    values: int
-
-
-def decoded_bytes(
-    file: BinaryIO, chunk: ColumnChunkMetaData, *, rows: int, width: int, max_bytes: int
-) -> int:
-    """Return the most that one column of a row group takes while it is decoded with dictionaries kept.
+def _decoded_bytes(chunk: ColumnChunkMetaData, *, width: int) -> int:
+    """Return what one column of a row group takes while it is decoded with dictionaries kept, as the footer has it.
 
     Parameters
     ----------
-    file : binary file
-        The Parquet file.
-    chunk : ColumnChunkMetaData
-        Of a column that is not repeated; only where it lies is believed.
-    rows : int
-        What the footer says of the row group.
     width : int
         Bytes of a value where all have the same; 0 for texts and bytes, which pages hold whole.
-    max_bytes : int
-        Where counting ends.
 
     Raises
     ------
     ImageRejected
-        `file_too_large` (more than `max_bytes`), `unsupported_format` (an encoding that leaves the size open) or
-        `corrupt` (a chunk outside the file, no page where one must be, or another number of rows).
-    OSError
-        If the file cannot be read.
+        `unsupported_format`, of an encoding that leaves the size open.
     """
-    total = seen = 0
-    for page in _pages(file, *_range(file, chunk)):
-        total += page.size + (VALUE_BYTES + width) * page.values + _PAGE_BYTES
-        if total > max_bytes:
-            found, expected = f"{total} bytes or more", f"at most {max_bytes} bytes"
-            raise ImageRejected(
-                "file_too_large",
-                "the row group is too large",
-                found=found,
-                expected=expected,
-                hint=WRITE_AGAIN,
-            )
-        seen += page.values if page.kind != _DICTIONARY else 0
-    if seen != rows:
-        raise corrupt(f"pages of {seen} values in a row group of {rows} rows")
-    return total
-
-
-def _range(file: BinaryIO, chunk: ColumnChunkMetaData) -> tuple[int, int]:
-    """Return where a column chunk begins and ends, by the same rule as Arrow."""
-    dictionary, data = chunk.dictionary_page_offset or 0, chunk.data_page_offset
-    start = dictionary if 0 < dictionary < data else data
-    end, size = start + chunk.total_compressed_size, file.seek(0, 2)
-    if not 0 <= start <= end <= size:
-        raise corrupt(f"a column chunk from byte {start} to {end} in a file of {size}")
-    return start, end
-
-
-def _pages(file: BinaryIO, start: int, end: int) -> Iterator[_Page]:
-    position = start
-    while position < end:
-        file.seek(position)
-        header = _struct(file)
-        kind, size, compressed = (header.get(number) for number in (1, 2, 3))
-        if not (isinstance(kind, int) and isinstance(size, int) and isinstance(compressed, int)):
-            raise corrupt(f"no page header at byte {position}")
-        values = _values(header, kind)
-        following = file.tell() + compressed
-        if min(size, compressed, values) < 0 or following > end:
-            raise corrupt(f"a page header at byte {position} that cannot be")
-        position = following
-        yield _Page(kind, size, values)
-
-
-def _values(header: _Struct, kind: int) -> int:
-    own_number, encoding_number = _HEADER_OF.get(kind, (0, 0))
-    own = header.get(own_number)
-    if not isinstance(own, dict):
-        raise corrupt(f"a page of the kind {kind} without its own header")
-    values, encoding = own.get(1), own.get(encoding_number)
-    if not isinstance(values, int) or not isinstance(encoding, int):
-        raise corrupt("a page header without encoding or number of values")
-    if encoding in _UNBOUNDED:
+    unbounded = next((encoding for encoding in _UNBOUNDED if encoding in chunk.encodings), None)
+    if unbounded is not None:
         raise ImageRejected(
             "unsupported_format",
             "the Parquet file has an encoding that is not accepted",
-            found=_UNBOUNDED[encoding],
+            found=unbounded,
             expected="PLAIN or RLE_DICTIONARY for texts and bytes",
             hint=WRITE_AGAIN,
         )
-    return values
-
-
-def _struct(file: BinaryIO, depth: int = 1) -> _Struct:
-    """Read one structure: its 32-bit numbers and structures by field number; everything else is passed over."""
-    fields: _Struct = {}
-    number = 0
-    while kind := (head := _byte(file)) & 0x0F:
-        step = head >> 4
-        number = (number + step if step else _signed(_varint(file))) & 0xFFFF
-        if kind == _I32:
-            fields[number] = _signed(_varint(file) & 0xFFFFFFFF)
-        elif kind == _STRUCT and depth < _DEEPEST:
-            fields[number] = _struct(file, depth + 1)
-        elif kind == _I64:
-            _varint(file)
-        elif kind == _BINARY:
-            file.seek(_varint(file) & 0x7FFFFFFF, 1)
-        elif kind not in (_TRUE, _FALSE):
-            raise corrupt(f"a page header with a field of the kind {kind}")
-    return fields
-
-
-def _varint(file: BinaryIO) -> int:
-    value = 0
-    for position in range(_LONGEST_VARINT):
-        byte = _byte(file)
-        value |= (byte & 0x7F) << (7 * position)
-        if byte < 0x80:
-            return value
-    raise corrupt("a page header with a number that does not end")
-
-
-def _signed(value: int) -> int:
-    return (value >> 1) ^ -(value & 1)
-
-
-def _byte(file: BinaryIO) -> int:
-    read = file.read(1)
-    if not read:
-        raise corrupt("a page header that does not end")
-    return read[0]
+    size, values = chunk.total_uncompressed_size, chunk.num_values
+    if min(size, values) < 0:
+        raise corrupt(f"a column of {values} values in {size} bytes")
+    return int(size + (VALUE_BYTES + width) * values)
 
 
 def corrupt(found: str) -> ImageRejected:
@@ -203,8 +79,7 @@ def corrupt(found: str) -> ImageRejected:
     )
 
 
-# --- Columns of a Parquet file, read so that a damaged or hostile file takes neither the process nor its
-# memory.
+# --- Columns of a Parquet file
 
 MAX_GROUPS = 50_000
 """Row groups of one file: its footer, in which each is described, is held in memory while the file is read."""
@@ -284,7 +159,7 @@ class OpenColumns:
     ) -> None:
         from pyarrow import parquet
 
-        self._path, self._columns = Path(path), list(columns)
+        self._columns = list(columns)
         with damage_refused():
             # Without `pre_buffer`, a column is read piece by piece and does not lie in memory compressed as well.
             self._file = parquet.ParquetFile(
@@ -334,7 +209,7 @@ class OpenColumns:
         Raises
         ------
         ImageRejected
-            As in `decoded_bytes` and `damage_refused`.
+            `file_too_large`, and as in `damage_refused`.
         OSError
             If the file cannot be read.
         """
@@ -346,13 +221,15 @@ class OpenColumns:
         chunks = self.metadata.row_group(group)
         # Arrow reads by the beginning of the path: what else it takes along counts too.
         beginnings = tuple(f"{column}." for column in self._columns)
-        left = max_bytes
-        with self._path.open("rb") as file:
-            for position in range(self.metadata.num_columns):
-                kind = self.metadata.schema.column(position)
-                if kind.path in self._columns or kind.path.startswith(beginnings):
-                    chunk, width = chunks.column(position), max(kind.length, 0)
-                    left -= decoded_bytes(file, chunk, rows=chunks.num_rows, width=width, max_bytes=left)
+        total = 0
+        for position in range(self.metadata.num_columns):
+            kind = self.metadata.schema.column(position)
+            if kind.path in self._columns or kind.path.startswith(beginnings):
+                total += _decoded_bytes(chunks.column(position), width=max(kind.length, 0))
+        if total > max_bytes:
+            found, expected = f"{total} bytes", f"at most {max_bytes} bytes"
+            what = "the row group is too large"
+            raise ImageRejected("file_too_large", what, found=found, expected=expected, hint=WRITE_AGAIN)
 
 
 def holds_text(kind: pa.DataType) -> bool:
@@ -392,7 +269,7 @@ def _corrupt(error: Exception) -> ImageRejected:
     return corrupt(str(error) or type(error).__name__)
 
 
-# --- Images inside Parquet files: such a file is a folder of images, addressed by row.
+# --- Images inside Parquet files: such a file is a folder of images, addressed by row
 #
 # The path `data/train-00000-of-00002.parquet/17` names the image of row 17, counted from 0. It lies in
 # the column `image` as Hugging Face writes it: a struct whose field `bytes` holds the encoded picture, or

