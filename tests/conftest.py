@@ -1,7 +1,10 @@
 """What holds for all tests."""
 
+import fcntl
 import gc
+import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +42,30 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory) -> Callable[..., tuple[Path, object]]:
+    """Return a function that has a folder made by whichever worker asks first: the others wait, and read it.
+
+    It takes a name and what fills the folder of that name, whose result, as JSON, is given back with the folder.
+    Whoever changes what is in it copies it first.
+    """
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+
+    def made(name: str, fill: Callable[[Path], object]) -> tuple[Path, object]:
+        folder, result = root / name, root / f"{name}.json"
+        with (root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not result.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                result.write_text(json.dumps(fill(folder)))
+        return folder, json.loads(result.read_text())
+
+    return made
 
 
 @pytest.fixture

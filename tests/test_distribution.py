@@ -4,6 +4,7 @@ import re
 import tomllib
 
 import yaml
+from packaging.specifiers import SpecifierSet
 from typer.testing import CliRunner
 
 import plumbline
@@ -44,14 +45,19 @@ def test_the_citation_has_the_licence_and_no_second_version():
     assert "version" not in citation
 
 
-def test_ci_runs_what_a_person_runs_and_nothing_else():
-    workflow = yaml.safe_load((PROJECT / ".github/workflows/ci.yml").read_text("utf-8"))
-    (job,) = workflow["jobs"].values()
-    checkout, python, run = job["steps"]
-    assert checkout["uses"].startswith("actions/checkout@")
-    assert python["uses"].startswith("actions/setup-python@")
-    assert f">={python['with']['python-version']}" in METADATA["project"]["requires-python"]
-    assert run == {"run": ".ci/run"}
+def test_ci_runs_what_a_person_runs_on_every_version_and_nothing_else():
+    jobs = yaml.safe_load((PROJECT / ".github/workflows/ci.yml").read_text("utf-8"))["jobs"]
+    for job, run in (("ci", ".ci/run"), ("coverage", "make coverage")):
+        checkout, python, command = jobs[job]["steps"]
+        assert checkout["uses"].startswith("actions/checkout@")
+        assert python["uses"].startswith("actions/setup-python@")
+        assert command == {"run": run}
+    versions = jobs["ci"]["strategy"]["matrix"]["python"]
+    named = [each for each in METADATA["project"]["classifiers"] if "Python :: 3." in each]
+    assert named == [f"Programming Language :: Python :: {version}" for version in versions]
+    allowed = SpecifierSet(METADATA["project"]["requires-python"])
+    minors = [f"3.{minor}" for minor in range(8, 20)]
+    assert [minor for minor in minors if minor in allowed] == versions
     # The script is the two targets of the Makefile, so that nothing is checked there that is not checked here.
     lines = (PROJECT / ".ci/run").read_text("utf-8").splitlines()
     assert [line for line in lines if line.startswith("make ")] == ["make check", "make test"]

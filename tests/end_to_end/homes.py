@@ -3,14 +3,12 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from forked import Command, server
 
-from resources.checkout import PROJECT
 from resources.workspace import Workspace
 
 AUDIT = {
@@ -55,16 +53,12 @@ class Home:
             "COLUMNS": "200",
         }
 
-    def start(self, *arguments: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, "-m", "orchestration", *arguments],
-            cwd=PROJECT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True,
-        )  # fmt: skip
+    def start(self, *arguments: str) -> Command:
+        return server().start(arguments, self.environment)
 
     def run(self, *arguments: str) -> tuple[int, str]:
         process = self.start(*arguments)
-        output, _ = process.communicate(timeout=300)
+        output, _ = process.communicate()
         return process.returncode, output
 
     def shards(self) -> list[int]:

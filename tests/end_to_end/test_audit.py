@@ -92,8 +92,8 @@ def test_quarantined_files_are_listed_with_reasons(audited):
     assert all(path in page for path in quarantine["path"] if ".." not in path)
 
 
-def test_a_second_audit_does_no_forward_pass_and_changes_no_byte(audited):
-    home, _, first = audited
+def test_a_second_audit_does_no_forward_pass_and_changes_no_byte(audited, copied):
+    home, (_, _, first) = copied, audited
     before = home.table_sha256()
     code, output = home.run("audit")
     assert code == 0, output

@@ -4,8 +4,6 @@ import json
 import shutil
 
 import polars as pl
-import pytest
-from homes import Home
 
 from plumbline.catalog.schema import row_ids
 from plumbline.provenance.checksums import verify_folder
@@ -15,14 +13,6 @@ SKEW = (
     *("--dataset", "fairface", "--suite", "crime", "--attribute", "race", "--condition", "before"),
 )
 SOUND = "Everything that could be checked is what this number was computed from."
-
-
-@pytest.fixture
-def copied(audited, tmp_path):
-    """Return a copy of the audited home that may be damaged."""
-    home, _, _ = audited
-    shutil.copytree(home.folder, tmp_path / "copy", ignore=shutil.ignore_patterns("quality", "artifacts"))
-    return Home(tmp_path / "copy")
 
 
 def test_a_number_is_followed_to_its_sources_and_the_report_links_it(audited, tmp_path):

@@ -105,13 +105,13 @@ def tips(picture):
     return re.findall(r"<title>([^<]*)</title>", picture.svg)
 
 
-def test_the_chapter_is_in_the_report_and_left_out_without_rows(associations, inputs, table):
+def test_the_chapter_is_in_the_report_and_left_out_without_rows(associations, inputs, narrow, page):
     assert CHAPTER in CHAPTERS
-    page = render(pl.concat([table, associations]), inputs)
-    assert 'id="associations"' in page and "Who has to be named, fairface" in page
-    assert "r = −0.20 to 0.90" in page
-    assert 'id="associations"' not in render(table, inputs)
-    assert CHAPTER.parts(table, inputs) == []
+    made = render(pl.concat([narrow, associations]), inputs)
+    assert 'id="associations"' in made and "Who has to be named, fairface" in made
+    assert "r = −0.20 to 0.90" in made
+    assert 'id="associations"' not in page
+    assert CHAPTER.parts(narrow, inputs) == []
 
 
 def test_the_words_of_the_suite_are_those_of_the_figure():

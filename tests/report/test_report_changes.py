@@ -42,9 +42,9 @@ def flip(image, margin, *, suite="crime", text="a photo of a thief"):
     }  # fmt: skip
 
 
-def test_regressions_are_named_first_in_the_report(table, inputs):
+def test_regressions_are_named_first_in_the_report(narrow, inputs):
     found = changes([difference()], worst=[difference()], causes={"faces|clip": ["the checkpoint"]})
-    page = render(table, replace(inputs, changes=found))
+    page = render(narrow, replace(inputs, changes=found))
     at = [page.index(f'<h2 id="{anchor}">') for anchor in ("changes", "audited", "findings")]
     assert at == sorted(at)
     assert "1 number is worse than before by more than is allowed" in page and "+1.0 [0.8–1.2]" in page
@@ -52,8 +52,7 @@ def test_regressions_are_named_first_in_the_report(table, inputs):
     assert "faces|clip" in cause and "the checkpoint" in cause
 
 
-def test_a_report_without_an_audit_before_says_nothing_of_changes(table, inputs):
-    page = render(table, inputs)
+def test_a_report_without_an_audit_before_says_nothing_of_changes(page):
     assert 'id="changes"' not in page and "last audit" not in page
 
 

@@ -29,36 +29,36 @@ def chapter(page, anchor):
     return " ".join(re.sub(r"<[^>]+>", " ", section).split())
 
 
-def made(table, inputs, **frames):
-    return render(table, replace(inputs, **frames))
+def made(narrow, inputs, **frames):
+    return render(narrow, replace(inputs, **frames))
 
 
-def test_effects_are_told_and_listed(table, inputs):
+def test_effects_are_told_and_listed(narrow, inputs):
     rows = [EFFECT, EFFECT | {"attribute": "gender", "value": -0.2, "q": 0.5}]
     rows.append(
         EFFECT | {"metric": "harm_rate", "definition": "top1", "attribute": None, "value": float("nan")}
     )
-    text = chapter(made(table, inputs, effects=pl.DataFrame(rows, schema=EFFECT_SCHEMA)), "effects")
+    text = chapter(made(narrow, inputs, effects=pl.DataFrame(rows, schema=EFFECT_SCHEMA)), "effects")
     assert (
         "Model size: 2 comparisons of max skew. In 1 the first of the pair is clearly the more biased" in text
     )
     assert "small − large (3k, atlas)" in text and "undefined" in text and "1.4 → 1.0" in text
 
 
-def test_effects_that_chance_may_explain_are_said_to_be_so(table, inputs):
+def test_effects_that_chance_may_explain_are_said_to_be_so(narrow, inputs):
     frame = pl.DataFrame([EFFECT | {"q": 0.3}], schema=EFFECT_SCHEMA)
     assert "None is clear: chance alone may explain them." in chapter(
-        made(table, inputs, effects=frame), "effects"
+        made(narrow, inputs, effects=frame), "effects"
     )
 
 
-def test_printed_numbers_stand_beside_measured_ones(table, inputs):
+def test_printed_numbers_stand_beside_measured_ones(narrow, inputs):
     rows = [
         PRINTED,
         PRINTED | {"column": "% C", "within": False, "difference": -0.5, "note": "<b>other images</b>"},
         PRINTED | {"column": "% NC", "within": None, "difference": None, "note": "suspect: recurs"},
     ]
-    page = made(table, inputs, published=pl.DataFrame(rows, schema=COMPARISON_SCHEMA))
+    page = made(narrow, inputs, published=pl.DataFrame(rows, schema=COMPARISON_SCHEMA))
     text = chapter(page, "published")
     assert "1 of 2 printed numbers lie within the measured interval. 1 are not judged" in text
     assert (
@@ -68,9 +68,7 @@ def test_printed_numbers_stand_beside_measured_ones(table, inputs):
     assert "clip-b32-400m" in text and "1 of 1" not in text
 
 
-def test_nothing_to_compare_is_no_chapter(table, inputs):
-    for effects, published in ((None, None), (EFFECT_SCHEMA, COMPARISON_SCHEMA)):
-        frames = {"effects": effects, "published": published}
-        empty = {k: None if v is None else pl.DataFrame(schema=v) for k, v in frames.items()}
-        page = made(table, inputs, **empty)
-        assert 'id="effects"' not in page and 'id="published"' not in page
+def test_nothing_to_compare_is_no_chapter(narrow, inputs, page):
+    effects, published = pl.DataFrame(schema=EFFECT_SCHEMA), pl.DataFrame(schema=COMPARISON_SCHEMA)
+    for each in (page, made(narrow, inputs, effects=effects, published=published)):
+        assert 'id="effects"' not in each and 'id="published"' not in each

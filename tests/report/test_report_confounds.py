@@ -301,9 +301,8 @@ def test_text_space_findings_count_the_poles(measured):
     assert len(listing.rows) == 6 and all(len(row) == len(listing.heads) for row in listing.rows)
 
 
-def test_the_page_has_the_chapters_only_where_there_is_something(table, inputs, measured, words):
-    whole = pl.concat([table, measured])
-    page = render(whole, replace(inputs, geometry=words))
+def test_the_page_has_the_chapters_only_where_there_is_something(narrow, inputs, measured, words, page):
+    bare, page = page, render(pl.concat([narrow, measured]), replace(inputs, geometry=words))
     for anchor, title in (
         ("confounds", "Confounds: pose, lighting, smiling, age"),
         ("text-space", "Positive and negative words in the text space"),
@@ -314,13 +313,12 @@ def test_the_page_has_the_chapters_only_where_there_is_something(table, inputs, 
     assert f"Shown first: {MODELS[0]}. The other models are folded below." in chapter
     assert chapter.count("<figure>") == 2 * 3
     assert "table B.1) are not set beside these" in chapter
-    bare = render(table, inputs)
     assert 'id="confounds"' not in bare and 'id="text-space"' not in bare
 
 
-def test_models_without_a_text_space_are_named(table, inputs, measured, words):
+def test_models_without_a_text_space_are_named(narrow, inputs, words):
     only = words.filter(model=MODELS[0])
-    page = render(pl.concat([table, measured]), replace(inputs, geometry=only))
+    page = render(narrow, replace(inputs, geometry=only))
     assert f"No text space of its own, or not measured: {MODELS[1]}." in page
 
 

@@ -8,7 +8,12 @@ import pytest
 from plumbline.report import drawing_apart, render
 
 
-def test_a_report_drawn_side_by_side_is_the_same(table, inputs, page, monkeypatch):
+@pytest.fixture(scope="module")
+def narrow_page(narrow, inputs):
+    return render(narrow, inputs)
+
+
+def test_a_report_drawn_side_by_side_is_the_same(narrow, inputs, narrow_page, monkeypatch):
     started = []
     pool = drawing_apart.ProcessPoolExecutor
     monkeypatch.setattr(drawing_apart, "LARGE", 0)
@@ -16,13 +21,13 @@ def test_a_report_drawn_side_by_side_is_the_same(table, inputs, page, monkeypatc
     monkeypatch.setattr(
         drawing_apart, "ProcessPoolExecutor", lambda *a, **k: started.append(a[0]) or pool(*a, **k)
     )
-    assert render(table, inputs) == page
+    assert render(narrow, inputs) == narrow_page
     assert started == [2]
 
 
-def test_a_small_report_starts_no_process(table, inputs, page, monkeypatch):
+def test_a_small_report_starts_no_process(narrow, inputs, narrow_page, monkeypatch):
     monkeypatch.setattr(drawing_apart, "ProcessPoolExecutor", None)
-    assert table.height < drawing_apart.LARGE and render(table, inputs) == page
+    assert narrow.height < drawing_apart.LARGE and render(narrow, inputs) == narrow_page
 
 
 def test_what_goes_through_the_pipe_of_a_new_process_fits_into_it(table, inputs, monkeypatch):
@@ -44,8 +49,8 @@ def test_what_goes_through_the_pipe_of_a_new_process_fits_into_it(table, inputs,
     assert len(ForkingPickler.dumps((table, inputs))) > 1 << 16 > 1 << 12 > given[0]
 
 
-def test_a_process_that_may_have_none_of_its_own_draws_by_itself(table, inputs, page, monkeypatch):
+def test_a_process_that_may_have_none_of_its_own_draws_by_itself(narrow, inputs, narrow_page, monkeypatch):
     monkeypatch.setattr(drawing_apart, "LARGE", 0)
     monkeypatch.setattr(drawing_apart, "usable_cores", lambda: 2)
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
-    assert render(table, inputs) == page
+    assert render(narrow, inputs) == narrow_page

@@ -127,9 +127,9 @@ def test_quarantined_files_are_listed_with_what_was_found(page):
     ]  # fmt: skip
 
 
-def test_undefined_values_are_listed_with_their_reason(table, inputs):
+def test_undefined_values_are_listed_with_their_reason(narrow, inputs):
     where = (pl.col("metric") == "harm_rate") & (pl.col("event") == "crime") & (pl.col("model") == GRID[0][0])
-    broken = table.with_columns(
+    broken = narrow.with_columns(
         value=pl.when(where).then(float("nan")).otherwise("value"),
         reason=pl.when(where).then(pl.lit("no image of the group was accepted")).otherwise("reason"),
     )
@@ -150,7 +150,9 @@ def test_absent_cells_and_provenance_are_there(page, inputs):
 
 
 def test_gaps_in_neutral_and_positive_words_are_labelled_as_differences(table, inputs):
-    page = render(table.with_columns(q=pl.lit(0.001)), inputs)
+    page = render(
+        table.filter(pl.col("suite").str.starts_with("trident")).with_columns(q=pl.lit(0.001)), inputs
+    )
     labels = re.findall(r'<li class="(\w+)"><span class="tone">([^<]*)</span>([^<]*)', page)
     gaps = [(label, text) for _, label, text in labels if "in being taken for a" in text]
     bias = [text for label, text in gaps if label == "evidence of bias"]
@@ -159,15 +161,15 @@ def test_gaps_in_neutral_and_positive_words_are_labelled_as_differences(table, i
     assert difference and not any("a negative probe word" in text for text in difference)
 
 
-def test_planted_faces_are_never_taken_for_people(table, inputs, page):
+def test_planted_faces_are_never_taken_for_people(narrow, inputs, page):
     assert "These are planted faces, not people." in page
     assert "Only crime, communion and agency words were planted with known rates" in page
     real = tuple(replace(dataset, planted=False) for dataset in inputs.datasets)
     assert "planted faces, not people" not in render(
-        table, replace(inputs, datasets=real, planted_truth=None)
+        narrow, replace(inputs, datasets=real, planted_truth=None)
     )
     mixed = (inputs.datasets[0], real[1])
-    assert "planted-fairface: these are planted faces" in render(table, replace(inputs, datasets=mixed))
+    assert "planted-fairface: these are planted faces" in render(narrow, replace(inputs, datasets=mixed))
 
 
 def test_comparisons_are_counted(table, page):
@@ -209,7 +211,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_refused_dataset_without_automatic_labels_is_shown_with_its_failing_checks(table, inputs, case):
+def test_a_refused_dataset_without_automatic_labels_is_shown_with_its_failing_checks(narrow, inputs, case):
     refused = replace(
         dataset_summary("planted-utkface"),
         label_errors=pl.DataFrame(schema=LABEL_ERRORS_SCHEMA),
@@ -218,7 +220,7 @@ def test_a_refused_dataset_without_automatic_labels_is_shown_with_its_failing_ch
     absent = tuple(
         AbsentCell(name, refused.id, "the dataset failed its check gender balance") for name in inputs.models
     )
-    own = table.filter(pl.col("dataset") != refused.id)
+    own = narrow.filter(pl.col("dataset") != refused.id)
     truth = inputs.planted_truth.filter(pl.col("dataset") != refused.id)
     made = render(
         own, replace(inputs, datasets=(inputs.datasets[0], refused), absent=absent, planted_truth=truth)

@@ -80,12 +80,12 @@ def tips(picture):
     return [t.replace("\u00a0", " ") for t in re.findall(r"<title>([^<]*)</title>", picture.svg)]
 
 
-def test_the_chapter_is_in_the_report_and_left_out_without_rows(rankings, inputs, table):
+def test_the_chapter_is_in_the_report_and_left_out_without_rows(rankings, inputs, narrow, page):
     assert CHAPTER in CHAPTERS
-    page = render(pl.concat([table, rankings]), inputs)
-    assert 'id="rankings"' in page and "Whole rankings, by scale, fairface" in page
-    assert 'id="rankings"' not in render(table, inputs)
-    assert CHAPTER.parts(table, inputs) == []
+    made = render(pl.concat([narrow, rankings]), inputs)
+    assert 'id="rankings"' in made and "Whole rankings, by scale, fairface" in made
+    assert 'id="rankings"' not in page
+    assert CHAPTER.parts(narrow, inputs) == []
 
 
 def test_dots_tell_scale_group_interval_and_evidence(rankings):

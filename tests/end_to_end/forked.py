@@ -1,0 +1,161 @@
+"""The command line in processes of its own, forked from one that has made their imports already.
+
+Importing torch, Dagster, MLflow and Great Expectations is three quarters of the time of a small audit. Whatever else a
+process of its own is good for holds for a forked one: it is killed and interrupted alone, and shares no state with the
+tests or with another command.
+"""
+
+import contextlib
+import functools
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+LIBRARIES = (
+    "great_expectations", "mlflow.store.tracking.sqlalchemy_store", "mlflow.tracking", "open_clip", "statsmodels.api",
+    "transformers",
+)  # fmt: skip
+
+
+class Command:
+    """A command that was started; what the tests use of `subprocess.Popen`."""
+
+    def __init__(self, server: "Server", pid: int, output: int) -> None:
+        self._server, self.pid, self.returncode = server, pid, None
+        self.stdout = os.fdopen(output, encoding="utf-8")
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            status = self._server.status(self.pid)
+            self.returncode = None if status is None else os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def communicate(self, timeout: float = 300) -> tuple[str, None]:
+        deadline, read = time.monotonic() + timeout, b""
+        while True:
+            ready, _, _ = select.select([self.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise subprocess.TimeoutExpired("plumbline", timeout, output=read)
+            part = os.read(self.stdout.fileno(), 1 << 16)
+            if not part:
+                break
+            read += part
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("plumbline", timeout, output=read)
+            time.sleep(0.01)
+        self.stdout.close()
+        return read.decode(), None
+
+
+class Server:
+    """The process that commands are forked from; it ends with the process that started it."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())], cwd=PROJECT, pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        self._statuses: dict[int, int] = {}
+
+    def start(self, arguments: tuple[str, ...], environment: dict[str, str]) -> Command:
+        """Start `python -m orchestration` with arguments, in a session of its own."""
+        output, theirs = os.pipe()
+        sent = json.dumps({"arguments": arguments, "environment": environment}).encode()
+        socket.send_fds(self._socket, [sent], [theirs])
+        os.close(theirs)
+        pid = None
+        while pid is None:
+            pid = self._receive()
+        return Command(self, pid, output)
+
+    def status(self, pid: int) -> int | None:
+        """Return how a command ended, None while it runs."""
+        while pid not in self._statuses and select.select([self._socket], [], [], 0)[0]:
+            self._receive()
+        return self._statuses.get(pid)
+
+    def _receive(self) -> int | None:
+        """Read one message: the process that was started, or how one ended."""
+        message = json.loads(self._socket.recv(1 << 16) or '{"gone": true}')
+        assert "gone" not in message, "the process that commands are forked from is gone"
+        if "status" in message:
+            self._statuses[message["pid"]] = message["status"]
+            return None
+        return message["pid"]
+
+
+server = functools.cache(Server)
+
+
+def _prepare() -> None:
+    """Import what commands import; the only threads that this starts are those of allocators, which know of forks."""
+    # Whose values are read at import, and set by the program itself before.
+    os.environ |= {"HF_HUB_OFFLINE": "1", "GX_ANALYTICS_ENABLED": "false"}
+    sys.path[0] = str(PROJECT)
+    from plumbline.checkpoints.loading import declare_missing_operators
+
+    declare_missing_operators()
+    for library in LIBRARIES:
+        __import__(library)
+    # Of the program itself, what reads no environment at import.
+    for package in ("assets", "resources"):
+        for path in sorted((PROJECT / package).glob("*.py")):
+            __import__(f"{package}.{path.stem}" if path.stem != "__init__" else package)
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(connection: socket.socket) -> tuple[list[str], dict[str, str], int]:
+    """Fork whenever a command is asked for; returns, in the new process, its arguments, environment and output."""
+    children: set[int] = set()
+    while True:
+        asked, _, _ = select.select([connection], [], [], 0.02 if children else None)
+        for child in list(children):
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                children.remove(child)
+                connection.send(json.dumps({"pid": pid, "status": status}).encode())
+        if not asked:
+            continue
+        sent, (*output,), _, _ = socket.recv_fds(connection, 1 << 20, 1)
+        if not sent:
+            os._exit(0)
+        if (pid := os.fork()) == 0:
+            connection.close()
+            command = json.loads(sent)
+            return command["arguments"], command["environment"], output[0]
+        os.close(output[0])
+        children.add(pid)
+        connection.send(json.dumps({"pid": pid}).encode())
+
+
+if __name__ == "__main__":
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    _prepare()
+    arguments, environment, written = _serve(listening)
+    with contextlib.suppress(PermissionError):
+        os.setsid()
+    for number in (1, 2):
+        os.dup2(written, number)
+    os.close(written)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["plumbline", *arguments]
+    runpy.run_module("orchestration", run_name="__main__", alter_sys=True)
