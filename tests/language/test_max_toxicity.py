@@ -278,7 +278,9 @@ def test_tables_over_several_files_give_the_same_rows(tmp_path):
     assert computed(stored).rows.equals(computed(cell).rows)
 
 
-@pytest.mark.parametrize("block_answers", [pytest.param(1, marks=pytest.mark.slow), 60, 400])
+@pytest.mark.parametrize(
+    "block_answers", [*(pytest.param(size, marks=pytest.mark.slow) for size in (1, 60)), 400]
+)
 def test_blocks_of_any_size_give_the_same_rows(monkeypatch, block_answers):
     """400 is less than a question: its sets are in several blocks; at 1 nearly every set is alone."""
     asked = {"prompts": ("characteristics", "pretend"), "instructions": ("none", "M1")}

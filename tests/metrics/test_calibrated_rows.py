@@ -13,7 +13,7 @@ from benchmarks.calibration.readings import READINGS
 ALL = pytest.mark.parametrize("index", range(len(READINGS)), ids=[reading.title for reading in READINGS])
 TESTED = [i for i, reading in enumerate(READINGS) if reading.tested]
 STRENGTHS = (0.0, 0.2, 0.4)
-WORLDS = [60, pytest.param(1000, marks=pytest.mark.slow)]
+WORLDS = [30, pytest.param(1000, marks=pytest.mark.slow)]
 
 
 @cache

@@ -227,12 +227,12 @@ def test_sets_are_resampled_whole():
     assert few["reason"].str.contains("interval from only 5 sets").all()
 
 
-WORLDS = 150
+WORLDS = pytest.mark.parametrize("n", [40, pytest.param(400, marks=pytest.mark.slow)])
 
 
-def nominal(share):
+def nominal(share, n):
     """Return the counts between which a correct procedure's hits fall all but once in a thousand runs."""
-    return stats.binom.ppf([5e-4, 1 - 5e-4], WORLDS, share)
+    return stats.binom.ppf([5e-4, 1 - 5e-4], n, share)
 
 
 def world(seed, small, large):
@@ -249,26 +249,28 @@ def world(seed, small, large):
     )
 
 
-def worlds(small, large, **chosen):
+def worlds(n, small, large, **chosen):
     return [
         one(effects(world(seed, small, large), resamples=200, permutations=200), **chosen)
-        for seed in range(WORLDS)
+        for seed in range(n)
     ]
 
 
+@WORLDS
 @pytest.mark.parametrize("large", [(0.2, 0.2), (0.3, 0.2)])
-def test_the_interval_of_a_harm_rate_holds_the_truth_and_p_is_uniform_without_an_effect(large):
-    found = worlds((0.2, 0.2), large, metric="harm_rate")
+def test_the_interval_of_a_harm_rate_holds_the_truth_and_p_is_uniform_without_an_effect(large, n):
+    found = worlds(n, (0.2, 0.2), large, metric="harm_rate")
     truth = 0.2 - np.mean(large)
-    least, most = nominal(0.95)
+    least, most = nominal(0.95, n)
     assert least <= sum(row["ci_low"] <= truth <= row["ci_high"] for row in found) <= most
     if truth == 0:
         for level in (0.05, 0.2, 0.5):
             rejected = sum(row["p"] <= level for row in found)
             # Never more than uniform; counts are discrete and p is the largest of two, so a little less.
-            assert stats.binom.ppf(5e-4, WORLDS, level * 0.6) <= rejected <= nominal(level)[1]
+            assert nominal(level * 0.6, n)[0] <= rejected <= nominal(level, n)[1]
 
 
+@WORLDS
 @pytest.mark.parametrize(
     ("small", "large"),
     [
@@ -279,22 +281,23 @@ def test_the_interval_of_a_harm_rate_holds_the_truth_and_p_is_uniform_without_an
         ((0.04,) * 7, (0.3,) * 7),
     ],
 )
-def test_where_skews_are_equal_the_interval_holds_0_and_p_keeps_its_level(small, large):
+def test_where_skews_are_equal_the_interval_holds_0_and_p_keeps_its_level(small, large, n):
     """Also where both checkpoints are at parity at very different rates, which swapping answers calls an effect."""
-    found = worlds(small, large, definition="mean_over_pairs")
+    found = worlds(n, small, large, definition="mean_over_pairs")
     held = sum(row["ci_low"] <= 0 <= row["ci_high"] for row in found)
-    assert held >= nominal(0.95)[0]
-    assert sum(row["p"] <= 0.05 for row in found) <= nominal(0.05)[1]
+    assert held >= nominal(0.95, n)[0]
+    assert sum(row["p"] <= 0.05 for row in found) <= nominal(0.05, n)[1]
     assert all(row["p"] > 0.05 for row in found if row["ci_low"] <= 0 <= row["ci_high"])
 
 
+@WORLDS
 @pytest.mark.parametrize(
     ("small", "large", "truth"), [((0.1, 0.2), (0.1, 0.1), 1.0), ((0.1, 0.3), (0.1, 0.2), 1.0)]
 )
-def test_intervals_hold_a_planted_effect_and_p_finds_it(small, large, truth):
-    found = worlds(small, large, definition="mean_over_pairs")
-    assert sum(row["ci_low"] <= truth <= row["ci_high"] for row in found) >= nominal(0.93)[0]
-    assert sum(row["p"] <= 0.05 for row in found) >= 0.45 * WORLDS
+def test_intervals_hold_a_planted_effect_and_p_finds_it(small, large, truth, n):
+    found = worlds(n, small, large, definition="mean_over_pairs")
+    assert sum(row["ci_low"] <= truth <= row["ci_high"] for row in found) >= nominal(0.93, n)[0]
+    assert sum(row["p"] <= 0.05 for row in found) >= 0.45 * n
 
 
 def test_copies_in_sets_do_not_make_groups_differ():
