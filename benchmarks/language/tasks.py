@@ -14,7 +14,7 @@ from benchmarks.statistics.memory import peak_mib
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.counting import count_words
 from plumbline.language.max_toxicity import compute_max_toxicity
-from plumbline.language.refusals_and_lengths import refusals_and_lengths_result
+from plumbline.language.refusals import refusals_and_lengths_result
 from plumbline.language.words import words_result
 
 FEW_RESAMPLES = 20

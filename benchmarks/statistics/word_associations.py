@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.statistics.contest import Peer, Row, timed, warmed
-from plumbline.language.word_associations import associations_of_matrix, word_associations
+from plumbline.language.words import associations_of_matrix, word_associations
 
 WORDS, GROUPS = 18_000, 14
 REACHED = 774

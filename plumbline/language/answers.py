@@ -1,22 +1,15 @@
-"""Whose answers they are: groups and independent units of the rows of a table of generations."""
+"""The answers of a generative model: their groups and independent units, by question, alone or paired."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.catalog.schema import NO_INSTRUCTION, Row
+from plumbline.catalog.schema import Row
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.counting import text_batches
-from plumbline.language.refusals import refused
 from plumbline.statistics.cluster_bootstrap import SetEstimate
 from plumbline.statistics.cluster_changes import paired_cluster_changes
 from plumbline.statistics.seeds import generator
@@ -30,6 +23,10 @@ UNIT = pl.format(
 )
 """What is resampled as a whole: the counterfactual set; an image without one is a set of its own, with all its
 answers."""
+
+
+NAME = pl.Categorical
+"""Four bytes a row instead of sixteen and more: names repeat over seeds, scorers and attributes."""
 
 
 def known_answers(
@@ -57,75 +54,6 @@ def answer_row(model: str, **columns: object) -> Row:
     """Return the columns that every row about generated texts has."""
     row: Row = {"model": model, "suite": "generation", "condition": "before", "statistic": "estimate"}
     return row | columns
-
-
-# --- The scores of the answers to one prompt under one instruction, in files of whole sets: read a part
-# at a time.
-
-NAME = pl.Categorical
-"""Four bytes a row instead of sixteen and more: names repeat over seeds, scorers and attributes."""
-REFUSED = refused(pl.col("text").fill_null(""), pl.col("finish_reason"))
-"""Whether an answer is a refusal: the source says so, or its text does."""
-OF_SCORES = ("dataset", "attribute", "scorer", "scored")
-"""Names the scores that are compared with each other."""
-_IN_ORDER = ("unit", "group", "seed", "answer")
-
-
-@dataclass(frozen=True)
-class ScoredAnswers:
-    """The answers to one question, and their scores; made by `plumbline.language.answers.every_question`.
-
-    Attributes
-    ----------
-    model, prompt, instruction : str
-    blocks : tuple of LazyFrame
-        Over files. A set is in one block with all its images and seeds. One row an answer, scorer and scored attribute,
-        with names as `NAME`: `answer` (tells answers apart), `dataset, subset, attribute, group, occupation, set_id,
-        seed, unit, refused, scorer, scored, score`. Only of images whose group is known. Scores that are nan are left
-        out; an answer without any has one row with null for scorer, attribute and score.
-    """
-
-    model: str
-    prompt: str
-    instruction: str
-    blocks: tuple[pl.LazyFrame, ...]
-
-    @property
-    def columns(self) -> dict[str, object]:
-        """Return what every metric row about these answers says; the instruction is null for none."""
-        instruction = None if self.instruction == NO_INSTRUCTION else self.instruction
-        return {"prompt": self.prompt, "instruction": instruction}
-
-    @cached_property
-    def kinds(self) -> pl.DataFrame:
-        """Return the `OF_SCORES` that there are."""
-        found = [
-            block.select(OF_SCORES).drop_nulls().unique().collect(engine="streaming") for block in self.blocks
-        ]
-        return pl.concat(found).unique() if found else pl.DataFrame(schema=dict.fromkeys(OF_SCORES, NAME))
-
-    @cached_property
-    def any_refused(self) -> bool:
-        """Return whether an answer is a refusal."""
-        return any(
-            bool(block.select(pl.col("refused").any()).collect(engine="streaming").item())
-            for block in self.blocks
-        )
-
-    def scores(self, *columns: str, **where: str) -> Iterator[pl.DataFrame]:
-        """Yield some columns of the rows with a score, block by block; `where` gives names that rows have."""
-        for block in self.blocks:
-            chosen = [pl.col(name) == value for name, value in where.items()]
-            yield block.filter(pl.col("score").is_not_null(), *chosen).select(columns).collect()
-
-    def scores_of(self, names: tuple[str, ...], *columns: str) -> pl.DataFrame:
-        """Return some columns of all scores of one of `OF_SCORES`: what a quantile or a rank needs at once.
-
-        Sums of floats depend on their order in the last digits: it is that of names, whatever the files and blocks.
-        """
-        wanted = dict.fromkeys((*_IN_ORDER, *columns))
-        found = list(self.scores(*wanted, **dict(zip(OF_SCORES, names))))
-        return pl.concat(found).sort(_IN_ORDER).select(columns)
 
 
 def questions(cell: LanguageCell) -> list[tuple[str, str]]:
@@ -260,115 +188,3 @@ def paired_change(
         rng=generator(settings.seed, *labels),
         confidence=settings.confidence,
     )
-
-
-# --- Answers brought together with their scores on disk, in blocks of whole sets, so that memory does not
-# follow rows.
-
-BLOCK_ANSWERS = 100_000
-"""About how many answers, with all their scores, are in memory at once; changes no result."""
-
-_ROWS_OF_A_FILE = 16_000
-"""A file is in memory until it is full, and there is one open for every block."""
-_WHOSE = ("dataset", "subset", "attribute", "group", "occupation", "set_id")
-_Asked = dict[tuple[str, str], int]
-
-
-@contextmanager
-def every_question(
-    cell: LanguageCell,
-    *,
-    only: Collection[tuple[str, str]] | None = None,
-) -> Iterator[list[ScoredAnswers]]:
-    """Give the scored answers to each question, in order; those without any score are passed over.
-
-    Answers and scores lie in any order, each of any number. Both are read once, and dealt to files by the digest of
-    their `row_key`; those of one digest are joined, and dealt to files by question and set. The files, some 55 bytes a
-    score, are in the system's temporary folder (`TMPDIR`), and gone in the end.
-
-    Parameters
-    ----------
-    cell : LanguageCell
-    only : collection of (str, str), optional
-        Prompts and instructions; all that were asked by default.
-    """
-    known = cell.generations.filter(
-        pl.col("attribute").is_not_null(),
-        pl.col("group").is_not_null(),
-        pl.col("prompt").is_not_null(),
-        pl.col("instruction").is_not_null(),
-    )
-    counted = known.group_by("prompt", "instruction").len().sort("prompt", "instruction")
-    asked: _Asked = {
-        (prompt, instruction): answers
-        for prompt, instruction, answers in counted.collect(engine="streaming").iter_rows()
-        if only is None or (prompt, instruction) in only
-    }
-    with TemporaryDirectory(prefix="plumbline-scores-") as name:
-        blocks = {question: -(-answers // BLOCK_ANSWERS) for question, answers in asked.items()}
-        dealt = -(-sum(asked.values()) // BLOCK_ANSWERS)
-        if asked:
-            _deal(cell.scores, known, blocks, dealt, Path(name))
-        found = _questions(cell.model, blocks, Path(name))
-        yield [each for each in found if not each.kinds.is_empty()]
-
-
-def _deal(scores: pl.LazyFrame, known: pl.LazyFrame, blocks: _Asked, dealt: int, folder: Path) -> None:
-    """Write `scored/{part}/block={block}` for each of the parts that rows are dealt to by their digest."""
-    part = (pl.col("row_key").hash() % dealt).alias("part")
-    _dealt(_told(known, blocks, folder / "told").with_columns(part), folder / "answers", by="part")
-    usable = scores.filter(pl.col("score").is_not_null() & pl.col("score").is_not_nan())
-    of_scores = usable.select(
-        "row_key", "score", part, scorer=pl.col("scorer").cast(NAME), scored=pl.col("attribute").cast(NAME)
-    )
-    _dealt(of_scores, folder / "scores", by="part")
-    for number in range(dealt):
-        answers = _written(folder / "answers" / f"part={number}")
-        found = _written(folder / "scores" / f"part={number}")
-        if answers is not None:
-            own = of_scores.drop("part").clear() if found is None else found
-            both = answers.join(own, on="row_key", how="left").with_columns(answer=pl.col("row_key").hash())
-            _dealt(both.drop("row_key"), folder / "scored" / str(number), by="block")
-
-
-def _told(known: pl.LazyFrame, blocks: _Asked, folder: Path) -> pl.LazyFrame:
-    """Write what is needed of the answers, without their texts, and return it; `block` is that of the answer's set."""
-    block_of = pl.DataFrame(
-        [(*question, count) for question, count in blocks.items()],
-        schema={"prompt": pl.String, "instruction": pl.String, "count": pl.UInt64},
-        orient="row",
-    ).with_columns(first=pl.col("count").cum_sum() - pl.col("count"))
-    kept = ("row_key", "prompt", "instruction", "seed", "image_id", "finish_reason", *_WHOSE)
-    folder.mkdir()
-    for number, batch in enumerate(text_batches(known, keep={name: pl.col(name) for name in kept})):
-        told = batch.join(block_of, on=["prompt", "instruction"]).with_columns(unit=UNIT, refused=REFUSED)
-        told.select(
-            "row_key",
-            "seed",
-            "refused",
-            *(pl.col(name).cast(NAME) for name in (*_WHOSE, "unit")),
-            block=pl.col("first") + pl.col("unit").hash() % pl.col("count"),
-        ).write_parquet(folder / f"{number:06}.parquet", compression="lz4")
-    return pl.scan_parquet(folder / "*.parquet")
-
-
-def _dealt(rows: pl.LazyFrame, folder: Path, *, by: str) -> None:
-    """Write rows to folders by a column."""
-    files = pl.PartitionBy(folder, key=by, include_key=False, max_rows_per_file=_ROWS_OF_A_FILE)
-    rows.sink_parquet(files, compression="lz4", statistics=False, mkdir=True)
-
-
-def _written(folder: Path) -> pl.LazyFrame | None:
-    """Return the rows of a folder; None where no row was dealt to it."""
-    return pl.scan_parquet(folder / "*.parquet") if folder.exists() else None
-
-
-def _questions(model: str, blocks: _Asked, folder: Path) -> Iterator[ScoredAnswers]:
-    first = 0
-    for (prompt, instruction), count in blocks.items():
-        files = [
-            sorted(folder.glob(f"scored/*/block={number}/*.parquet"))
-            for number in range(first, first + count)
-        ]
-        first += count
-        yield ScoredAnswers(model, prompt, instruction, tuple(pl.scan_parquet(own) for own in files if own))

@@ -9,9 +9,7 @@ import polars as pl
 
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
 from plumbline.language.answers import (
-    ScoredAnswers,
     answer_row,
-    every_question,
     paired_change,
     parts,
     questions,
@@ -22,6 +20,7 @@ from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import STUDY, LanguageResult
 from plumbline.language.instruction_effects import STATISTICS
 from plumbline.language.max_toxicity import OF_SET, set_spreads
+from plumbline.language.scored_answers import ScoredAnswers, every_question
 from plumbline.metrics.family import Family, Traits
 from plumbline.statistics.cluster_changes import unit_correlation
 from plumbline.statistics.reasons import joined

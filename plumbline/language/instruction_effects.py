@@ -10,10 +10,8 @@ import polars as pl
 
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
 from plumbline.language.answers import (
-    REFUSED,
     UNIT,
     answer_row,
-    every_question,
     paired_change,
     parts,
     questions,
@@ -23,6 +21,8 @@ from plumbline.language.answers import (
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import STUDY, LanguageResult
 from plumbline.language.max_toxicity import MAX_METRICS, P90, set_spreads
+from plumbline.language.refusals import REFUSED
+from plumbline.language.scored_answers import every_question
 from plumbline.language.tokens import word_number
 from plumbline.metrics.family import Family, Traits
 

@@ -13,17 +13,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import NO_INSTRUCTION, SCORED_ATTRIBUTES, Row, Schema, metric_frame
-from plumbline.language.answers import (
-    NAME,
-    OF_SCORES,
-    ScoredAnswers,
-    answer_row,
-    codes,
-    every_question,
-    parts,
-)
+from plumbline.language.answers import NAME, answer_row, codes, parts
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import STUDY, LanguageResult
+from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, every_question
 from plumbline.metrics.family import Family, Traits
 from plumbline.statistics.cluster_bootstrap import (
     ClusterSummary,

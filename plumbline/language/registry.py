@@ -8,8 +8,8 @@ from plumbline.language.competence import COMPETENCE_FAMILY
 from plumbline.language.family import LanguageFamily
 from plumbline.language.instruction_effects import INSTRUCTION_EFFECTS
 from plumbline.language.max_toxicity import MAX_TOXICITY
-from plumbline.language.ratings_by_group import RATINGS
-from plumbline.language.refusals_and_lengths import REFUSALS_AND_LENGTHS
+from plumbline.language.ratings_and_salaries import RATINGS
+from plumbline.language.refusals import REFUSALS_AND_LENGTHS
 from plumbline.language.words import WORDS
 from plumbline.metrics.family import Traits, families_by_name, traits_by_metric
 

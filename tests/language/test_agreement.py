@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import fleiss_kappa as by_statsmodels
 
 from plumbline.errors import ConfigError, MetricError
-from plumbline.language import agreement as module
-from plumbline.language.agreement import (
+from plumbline.language import annotated_agreement as module
+from plumbline.language.annotated_agreement import (
     NO_TEXTS,
     NONE_JUDGED,
     NONE_TRUE,

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import stdtrit
 
 from plumbline.errors import MetricError
-from plumbline.language.word_associations import association_errors, associations_of_matrix
+from plumbline.language.words import association_errors, associations_of_matrix
 
 
 def test_by_hand():

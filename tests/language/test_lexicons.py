@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plumbline.catalog.word_lists import stop_words
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError
-from plumbline.language.lexicons import (
+from plumbline.language.competence import (
     competence_lexicon,
     content_words,
     dictionary_form,

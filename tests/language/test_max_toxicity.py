@@ -11,10 +11,10 @@ import pytest
 from scored_worlds import answers_to, cell_of, images_of_sets, scored_world, scores_of, skewed
 
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
-from plumbline.language import answers as scored_blocks
-from plumbline.language.answers import every_question
+from plumbline.language import scored_answers as scored_blocks
 from plumbline.language.cell import LanguageSettings
 from plumbline.language.max_toxicity import MAX_TOXICITY
+from plumbline.language.scored_answers import every_question
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "max_toxicity.json").read_text())
 SETTINGS = LanguageSettings(resamples=200, permutations=200, min_sets=5)

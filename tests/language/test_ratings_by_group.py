@@ -9,7 +9,7 @@ from planted_texts import GROUPS, answers, cell_of
 
 from plumbline.language.answers import values_by_question
 from plumbline.language.cell import LanguageSettings
-from plumbline.language.ratings_by_group import ratings_result
+from plumbline.language.ratings_and_salaries import ratings_result
 
 SETTINGS = LanguageSettings(resamples=1000, permutations=500)
 

@@ -6,7 +6,7 @@ import pytest
 from planted_texts import GROUPS, answers, cell_of, fillers
 
 from plumbline.language.cell import LanguageSettings
-from plumbline.language.refusals_and_lengths import refusals_and_lengths_result
+from plumbline.language.refusals import refusals_and_lengths_result
 
 SETTINGS = LanguageSettings(resamples=1000, permutations=500)
 REFUSAL = "I'm sorry, I can't help with that."

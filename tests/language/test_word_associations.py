@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from plumbline.errors import MetricError
 from plumbline.language.counting import count_words
-from plumbline.language.word_associations import (
+from plumbline.language.words import (
     ALONE_REASON,
     EMPTY_REASON,
     HALF_REASON,

@@ -9,8 +9,15 @@ import pytest
 from planted_texts import GROUPS, answers, cell_of, fillers
 
 from plumbline.language.cell import NO_JUDGE, LanguageSettings
-from plumbline.language.word_associations import EMPTY_REASON, HALF_REASON
-from plumbline.language.words import LISTED, ONE_BLOCK, TOO_FEW, WORD_ASSOCIATIONS, words_result
+from plumbline.language.words import (
+    EMPTY_REASON,
+    HALF_REASON,
+    LISTED,
+    ONE_BLOCK,
+    TOO_FEW,
+    WORD_ASSOCIATIONS,
+    words_result,
+)
 
 SETTINGS = LanguageSettings(min_count=10)
 

@@ -6,8 +6,8 @@ from planted_texts import GROUPS, answers, cell_of
 
 from plumbline.language.cell import LanguageSettings
 from plumbline.language.competence import competence_result
-from plumbline.language.ratings_by_group import ratings_result
-from plumbline.language.refusals_and_lengths import refusals_and_lengths_result
+from plumbline.language.ratings_and_salaries import ratings_result
+from plumbline.language.refusals import refusals_and_lengths_result
 from plumbline.provenance.diff.pairs import paired_answer_means
 from plumbline.provenance.diff.tables import DIFF_SCHEMA, KEYS, table_differences
 

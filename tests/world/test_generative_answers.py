@@ -7,7 +7,7 @@ import pytest
 from plumbline.catalog.prompts import instruction_ids, prompt_ids
 from plumbline.catalog.word_lists import offensive_words
 from plumbline.errors import ConfigError
-from plumbline.language.lexicons import competence_lexicon
+from plumbline.language.competence import competence_lexicon
 from plumbline.language.ratings import read_rating
 from plumbline.language.salaries import read_salary
 from plumbline.scorers.offline import OfflineScorer

@@ -11,12 +11,9 @@ from numpy.typing import NDArray
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION, SCORED_ATTRIBUTES, Row
 from plumbline.language.answers import (
-    OF_SCORES,
     UNIT,
-    ScoredAnswers,
     answer_row,
     codes,
-    every_question,
     known_answers,
     parts,
     questions,
@@ -27,8 +24,9 @@ from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.competence import KEYWORD_PROMPTS, competence_numbers
 from plumbline.language.instruction_effects import STATISTICS
 from plumbline.language.max_toxicity import MAX_METRICS, set_spreads
-from plumbline.language.ratings_by_group import SALARY, reading_of
-from plumbline.language.refusals_and_lengths import NUMBERS
+from plumbline.language.ratings_and_salaries import SALARY, reading_of
+from plumbline.language.refusals import NUMBERS
+from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, every_question
 from plumbline.metrics.cell import Cell
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import cell_effects
