@@ -9,7 +9,7 @@ from assets.asked_cells import declaration_of
 from assets.slices import AskedSlice, asked_slices
 from plumbline.catalog.prompts import typical_tokens
 from plumbline.catalog.studies import DatasetSize
-from plumbline.checkpoints.folders import TRANSFORMERS_CONFIG
+from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
 from plumbline.generators.design import asked_rows
 from plumbline.generators.generation import GenerationStore
 from plumbline.generators.plan import CHARACTERS_OF_A_TOKEN, Plan, PlannedSlice, cost_of, published_slices

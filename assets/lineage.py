@@ -140,7 +140,7 @@ def checkpoint_links(
         yield Link(level, f"{what}: weights", model, weights, "gone", note)
         return
     yield Link(
-        level, f"{what}: weights", str(files.weights), weights, compared(weights, files.weights_sha256)
+        level, f"{what}: weights", str(files.weights[0]), weights, compared(weights, files.weights_sha256)
     )
     # What was recorded is the digest of the files' names and digests together.
     whole = digest_json([files.family, files.digest])

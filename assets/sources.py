@@ -9,11 +9,11 @@ from assets.partitions import DATASETS, ENCODERS, LVLMS
 from plumbline.catalog.prompts import prompts_hash
 from plumbline.catalog.suites import all_suites
 from plumbline.catalog.word_lists import answer_words_digest
+from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.concurrency import run_threads
 from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Encoder
-from plumbline.encoders.folders import CheckpointFiles
 from plumbline.errors import PlumblineError
 from plumbline.mitigations.settings import words_digest
 from resources.asking_endpoints import ask_endpoints

@@ -89,16 +89,15 @@ def _require_usable(workspace: Workspace, watch: Watch, path: Path) -> None:
     if name in audit.encoders or name in audit.lvlms:
         raise ConfigError("the audit file has a model of this name", found=name, expected="another name")
     if watch.like in audit.lvlms:
-        weights = generator_contents(path, name).weights
+        contents = generator_contents(path, name).contents
     else:
         family, contents = checkpoint_contents(path, encoder=name, family=audit.encoders[watch.like].family)
-        weights = (contents.weights,)
         # It must answer what the other one is asked by name.
         for dataset, model in audit.cells:
             if model == watch.like:
                 require_suites(family.name, cell_suites(workspace, dataset, model, family=family))
                 require_mitigations(workspace, dataset, model, family=family)
-    for each in weights:
+    for each in contents.weights:
         require_complete(each)
 
 

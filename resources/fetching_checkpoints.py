@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from upath import UPath
 
-from plumbline.checkpoints.addresses import Address, parse_address
+from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, Address, parse_address
 from plumbline.checkpoints.conversion import convert_to_safetensors
-from plumbline.checkpoints.folders import OPEN_CLIP_CONFIG
 from plumbline.digests import digest_file
 from plumbline.encoders.folders import locate
 from plumbline.errors import CheckpointError
@@ -51,10 +50,10 @@ class _Wanted:
             return {}
         if self.kind == "scorer":
             found = classifier_files(f"local-dir:{folder}", project=PROJECT, fetched=folder)
-            return {found.weights.name: digest_file(found.weights)}
+            return {found.weights[0].name: found.weights_sha256}
         here = Address(self.address.text, folder=folder)
         files = locate(here, fetched=folder, encoder=self.id, family=self.family)
-        return {files.weights.name: files.weights_sha256}
+        return {files.weights[0].name: files.weights_sha256}
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Any, NamedTuple
 
-from plumbline.checkpoints.addresses import Address
+from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG, Address
 from plumbline.checkpoints.conversion import SUFFIXES
-from plumbline.checkpoints.folders import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG
 from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.errors import CheckpointError
 

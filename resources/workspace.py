@@ -13,12 +13,13 @@ from pydantic import ValidationError
 from upath import UPath
 
 from plumbline.checkpoints.addresses import parse_address
+from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.config.audit import Audit, with_watched
 from plumbline.config.entries import DatasetEntry, LvlmEntry
 from plumbline.config.file import read_audit
 from plumbline.datasets.sources import HUB, dataset_folder
 from plumbline.digests import digest_json
-from plumbline.encoders.folders import CheckpointFiles, checkpoint_files
+from plumbline.encoders.folders import checkpoint_files
 from plumbline.errors import ConfigError
 from plumbline.storage import Lake, ShardCache
 from plumbline.storage.lake import AuditRecord, RecordedLake, named_audit, read_record

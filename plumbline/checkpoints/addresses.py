@@ -13,6 +13,9 @@ _HUB = re.compile(r"hf-hub:(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w.-]+))?")
 _TAGGED = re.compile(r"(?P<architecture>[\w.-]+)/(?P<tag>[\w.-]+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
+OPEN_CLIP_CONFIG = "open_clip_config.json"
+TRANSFORMERS_CONFIG = "config.json"
+
 FETCHED = "fetched"
 """Stands for a commit that the first `plumbline fetch` chooses, records, and keeps to, as with `ARCHITECTURE/TAG`."""
 
@@ -53,8 +56,14 @@ class Address:
         Raises
         ------
         CheckpointError
-            If it is not there.
+            If it is not there, or is an address of open_clip and none of the names is of its configuration.
         """
+        if self.architecture is not None and OPEN_CLIP_CONFIG not in configurations:
+            raise CheckpointError(
+                f"{what} has an address of open_clip, which has only encoders",
+                found=self.text,
+                expected="local-dir:PATH or hf-hub:ORG/NAME@COMMIT",
+            )
         folder = self.folder_in(fetched)
         if not any((folder / name).is_file() for name in configurations):
             raise CheckpointError(

@@ -1,13 +1,28 @@
-"""What a checkpoint folder holds: configuration, weights and tokenizer of transformers and open_clip."""
+"""Checkpoint folders: which files decide what a checkpoint computes, their digests, and what no folder may ask for.
+
+One mechanism for encoders, generators and scorers: an address leads to a folder (`addresses`), a folder has contents
+(`transformers_contents`; open_clip's are with its adapter), and these have digests (`CheckpointFiles.read`).
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
+from plumbline.digests import digest_file, digest_json
 from plumbline.errors import CheckpointError
+
+TRANSFORMERS_WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+IMAGE_PROCESSOR = (("preprocessor_config.json",), ("processor_config.json",))
+"""Either holds the settings of an image processor."""
+
+TOKENIZER = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
+"""Sets of files of which one must be whole."""
 
 # Beside the weights these decide what a checkpoint computes; read-me files and licences do not.
 _MODEL_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.codes", "*.spm", "*.tiktoken")
@@ -42,18 +57,119 @@ TRANSFORMERS_ATTENTION = (
 
 
 class FolderContents(NamedTuple):
-    """The one weights file of a checkpoint folder, and everything that decides what the checkpoint computes.
+    """The weights of a checkpoint folder, and everything that decides what the checkpoint computes.
 
     Attributes
     ----------
-    weights : Path
-        A safetensors file.
+    weights : tuple of Path
+        The safetensors files that are loaded: one, or the parts of a large model.
     deciding : dict of name to Path
         Weights included.
     """
 
-    weights: Path
+    weights: tuple[Path, ...]
     deciding: dict[str, Path]
+
+
+@dataclass(frozen=True)
+class CheckpointFiles:
+    """A checkpoint on disk, with the digests that were read before it is loaded.
+
+    Attributes
+    ----------
+    name : str
+        Id in the audit file.
+    folder : Path
+    weights : tuple of Path
+        The safetensors files that are loaded, and no others.
+    weights_sha256 : str
+        Of the one weights file, as `sha256sum` prints it; of several, the digest of their names and sha256.
+    digest : str
+        Of every file that decides what the checkpoint computes: weights, configuration, tokenizer.
+    family : str
+        Name of the family whose adapter loads it.
+    deciding : tuple of (str, str)
+        Name and sha256 of each of these files.
+    """
+
+    name: str
+    folder: Path
+    weights: tuple[Path, ...]
+    weights_sha256: str
+    digest: str
+    family: str
+    deciding: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def read(cls, name: str, folder: Path, contents: FolderContents, family: str, **more: Any) -> Self:
+        """Digest the contents of a folder."""
+        shas = {file: _digest(path) for file, path in contents.deciding.items()}
+        parts = {path.name: shas[path.name] for path in contents.weights}
+        weights = next(iter(parts.values())) if len(parts) == 1 else digest_json(parts)
+        deciding = tuple(sorted(shas.items()))
+        return cls(name, folder, contents.weights, weights, digest_json(shas), family, deciding, **more)
+
+
+_LARGE = 1 << 26
+
+
+def _digest(path: Path) -> str:
+    """Return a file's sha256; a large one is read again only if it was written since this process read it.
+
+    An audit asks for it with every slice, and the weights of a large model take minutes to read.
+    """
+    about = path.stat()
+    if about.st_size < _LARGE:
+        return digest_file(path)
+    return _digest_of(path, about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _digest_of(path: Path, *_written: int) -> str:
+    return digest_file(path)
+
+
+def transformers_contents(
+    folder: Path,
+    of: str,
+    *,
+    tokenizer: Sequence[Sequence[str]] = TOKENIZER,
+    image_processor: bool = True,
+    parts: bool = False,
+    subfolders: Sequence[str] = (),
+) -> FolderContents:
+    """Return what decides a checkpoint of transformers.
+
+    Parameters
+    ----------
+    of : str
+        Whose checkpoint it is, such as "encoder `clip`", for messages.
+    tokenizer : sequence of sets of files
+        One of which must be whole.
+    image_processor, parts : bool
+        Whether it must have one; whether the weights may be in several files with an index.
+    subfolders : sequence of str
+        Folders below with a tokenizer of their own.
+
+    Raises
+    ------
+    CheckpointError
+        If its weights are not `model.safetensors`, the image processor or a tokenizer is absent, or a configuration
+        asks for code, weights, an attention or a quantisation of its own.
+    """
+    folders = [folder, *(folder / name for name in subfolders)]
+    for each in folders:
+        # Which attention computes is said when the model is loaded, whatever the configuration names.
+        refuse_code(each, attention=TRANSFORMERS_ATTENTION)
+    weights = _weights(folder, of, parts=parts)
+    if image_processor:
+        _require_files(
+            folder, IMAGE_PROCESSOR, lacking=f"the checkpoint of {of} has no files of an image processor"
+        )
+    for each in folders:
+        _require_files(each, tokenizer, lacking=f"the checkpoint of {of} has no files of a tokenizer")
+    files = [*weights, *(path for each in folders for path in model_files(each))]
+    return FolderContents(weights, {path.relative_to(folder).as_posix(): path for path in files})
 
 
 def model_files(folder: Path) -> list[Path]:
@@ -125,7 +241,7 @@ def _pairs(content: Any) -> Iterator[tuple[str, Any]]:
             parts.extend(part)
 
 
-def require_files(folder: Path, choices: Sequence[Sequence[str]], *, lacking: str) -> None:
+def _require_files(folder: Path, choices: Sequence[Sequence[str]], *, lacking: str) -> None:
     """Refuse a folder in which none of several sets of files is whole.
 
     Parameters
@@ -147,51 +263,20 @@ def require_files(folder: Path, choices: Sequence[Sequence[str]], *, lacking: st
         )
 
 
-def no_safetensors(folder: Path, encoder: str, *, expected: str) -> CheckpointError:
+def no_safetensors(folder: Path, of: str, *, expected: str) -> CheckpointError:
     """Return the error for a folder without safetensors weights; names what is there instead."""
-    others = sorted(p.name for kind in ("*.bin", "*.pt", "*.pth") for p in folder.glob(kind))
+    others = sorted(p.name for kind in ("*.bin", "*.pt", "*.pth", "*.h5") for p in folder.glob(kind))
     return CheckpointError(
-        f"the checkpoint of encoder `{encoder}` has no safetensors weights, and no other format is opened",
+        f"the checkpoint of {of} has no safetensors weights, and no other format is opened",
         where=folder,
         found=", ".join(others) or "no weights",
         expected=expected,
-        hint=f"`plumbline fetch {encoder}` converts a hub checkpoint that has only .bin weights"
-        if others
-        else None,
+        hint="`plumbline fetch` converts a hub checkpoint that has only .bin weights" if others else None,
     )
 
 
-# --- A checkpoint folder of transformers: safetensors, a processor, a tokenizer, and no code of its own.
-
-TRANSFORMERS_CONFIG = "config.json"
-TRANSFORMERS_WEIGHTS = "model.safetensors"
-IMAGE_PROCESSOR = (("preprocessor_config.json",), ("processor_config.json",))
-"""Either holds the settings of an image processor."""
-
-_TOKENIZER = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
-
-
-def transformers_contents(folder: Path, encoder: str) -> FolderContents:
-    """Return what decides a transformers checkpoint.
-
-    Raises
-    ------
-    CheckpointError
-        If its weights are not one file `model.safetensors`, the image processor or the tokenizer is absent, or a
-        configuration asks for code, weights, an attention or a quantisation of its own.
-    """
-    # Which attention computes is said when the model is loaded, whatever the configuration names.
-    refuse_code(folder, attention=TRANSFORMERS_ATTENTION)
-    refuse_adapter(folder)
-    weights = _weights(folder, encoder)
-    for part, choices in {"an image processor": IMAGE_PROCESSOR, "a tokenizer": _TOKENIZER}.items():
-        lacking = f"the checkpoint of encoder `{encoder}` has no files of {part}"
-        require_files(folder, choices, lacking=lacking)
-    return FolderContents(weights, {p.name: p for p in (weights, *model_files(folder))})
-
-
-def refuse_adapter(folder: Path) -> None:
-    """Refuse a folder of an adapter; raises CheckpointError."""
+def _weights(folder: Path, of: str, *, parts: bool) -> tuple[Path, ...]:
+    """Return the files that transformers loads: the one file where there is one, else the parts of the index."""
     if (folder / "adapter_config.json").is_file():
         raise CheckpointError(
             "this checkpoint is an adapter, to be merged with weights that are elsewhere",
@@ -199,133 +284,52 @@ def refuse_adapter(folder: Path) -> None:
             found="adapter_config.json",
             expected=f"merged weights in {TRANSFORMERS_WEIGHTS}",
         )
-
-
-def _weights(folder: Path, encoder: str) -> Path:
+    if (folder / TRANSFORMERS_WEIGHTS).is_file():
+        return (folder / TRANSFORMERS_WEIGHTS,)
+    if parts and (folder / INDEX).is_file():
+        return _parts(folder, of)
+    expected = (
+        f"{TRANSFORMERS_WEIGHTS}, or its parts with {INDEX}" if parts else f"one file {TRANSFORMERS_WEIGHTS}"
+    )
     found = sorted(p.name for p in folder.glob("*.safetensors") if p.is_file())
     if not found:
-        raise no_safetensors(folder, encoder, expected=TRANSFORMERS_WEIGHTS)
-    if TRANSFORMERS_WEIGHTS not in found:
+        raise no_safetensors(folder, of, expected=expected)
+    raise CheckpointError(
+        f"the checkpoint of {of} has "
+        + ("several weights, and none" if len(found) > 1 else "weights, but not")
+        + " under the name that transformers loads",
+        where=folder,
+        found=", ".join(found),
+        expected=expected,
+        hint="merge the parts, or rename the one to audit",
+    )
+
+
+def _parts(folder: Path, of: str) -> tuple[Path, ...]:
+    listed = read_configuration(folder / INDEX).get("weight_map")
+    parts = sorted({str(part) for part in listed.values()}) if isinstance(listed, dict) else []
+    # Parts lie in this folder: an index that points elsewhere would load what nobody digested.
+    odd = [part for part in parts if Path(part).name != part or not part.endswith(".safetensors")]
+    if odd or not parts:
         raise CheckpointError(
-            f"the checkpoint of encoder `{encoder}` has "
-            + ("several weights, and none" if len(found) > 1 else "weights, but not")
-            + " under the name that transformers loads",
-            where=folder,
-            found=", ".join(found),
-            expected=f"one file {TRANSFORMERS_WEIGHTS}",
-            hint="merge the parts, or rename the one to audit",
+            f"the index of the weights of {of} does not name safetensors files of its folder",
+            where=folder / INDEX,
+            found=", ".join(odd[:5]) or "no weight_map",
+            expected="names such as model-00001-of-00003.safetensors",
         )
-    return folder / TRANSFORMERS_WEIGHTS
-
-
-# --- A checkpoint folder of open_clip: the one weights file that is loaded, and nothing from anywhere
-# else.
-
-OPEN_CLIP_CONFIG = "open_clip_config.json"
-# In a folder, open_clip takes the first of these names, then any safetensors file, then any other, by name.
-_PREFERENCE = (
-    "open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
-    "open_clip_pytorch_model.bin", "open_clip_pytorch_model.pth",
-    "model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth",
-)  # fmt: skip
-_OWN_NAMES = _PREFERENCE[:2]
-# How texts are cleaned, which end token is dropped, and which language they are in. Others of open_clip's two
-# tokenizers open files outside the folder, draw at random what is cut, or go on to transformers as they are.
-_TOKENIZER_OPTIONS = frozenset({"clean", "strip_sep_token", "language"})
-
-
-def open_clip_contents(folder: Path, encoder: str) -> FolderContents:
-    """Return what decides an open_clip checkpoint.
-
-    Raises
-    ------
-    CheckpointError
-        If it has no safetensors weights or several, open_clip would load another file than that one, or the
-        configuration asks for parts that are not on disk or for code of its own.
-    """
-    weights = _open_clip_weights(folder, encoder)
-    text_folder = _text_folder(folder)
-    deciding = {p.name: p for p in (weights, *model_files(folder))}
-    if text_folder is not None:
-        deciding |= {f"hf_model_name/{p.name}": p for p in model_files(text_folder)}
-    return FolderContents(weights, deciding)
-
-
-def chosen_by_open_clip(folder: Path) -> Path | None:
-    """Return the weights file that open_clip 3 loads from a folder, or None where it finds none."""
-    found = [p for kind in ("*.safetensors", "*.bin", "*.pth") for p in folder.glob(kind)]
-
-    def rank(path: Path) -> tuple[int, bool, str]:
-        known = _PREFERENCE.index(path.name) if path.name in _PREFERENCE else len(_PREFERENCE)
-        return known, path.suffix != ".safetensors", path.name
-
-    return min(found, key=rank, default=None)
-
-
-def _open_clip_weights(folder: Path, encoder: str) -> Path:
-    found = sorted(p for p in folder.glob("*.safetensors") if p.is_file())
-    if not found:
-        raise no_safetensors(folder, encoder, expected=_OWN_NAMES[0])
-    own = [folder / name for name in _OWN_NAMES if folder / name in found]
-    if not own and len(found) > 1:
+    absent = [part for part in parts if not (folder / part).is_file()]
+    if absent:
         raise CheckpointError(
-            f"the checkpoint of encoder `{encoder}` has several weights, and none is named as open_clip names its own",
+            f"{len(absent)} of {len(parts)} parts of the weights of {of} are not on this disk",
             where=folder,
-            found=", ".join(p.name for p in found),
-            expected=f"one of {' and '.join(_OWN_NAMES)}, or a single safetensors file",
-            hint="keep one file, or rename the one to audit",
+            found=", ".join(p.name for p in sorted(folder.glob("*.safetensors"))) or "none",
+            expected=", ".join(parts),
+            hint="run `plumbline fetch` again",
         )
-    weights = (own or found)[0]
-    if (loaded := chosen_by_open_clip(folder)) is not None and loaded != weights:
-        raise CheckpointError(
-            f"open_clip would load other weights for encoder `{encoder}` than the safetensors file",
-            where=folder,
-            found=loaded.name,
-            expected=weights.name,
-            hint=f"remove {loaded.name} from the folder",
-        )
-    return weights
+    return tuple(folder / part for part in parts)
 
 
-def _text_folder(folder: Path) -> Path | None:
-    """Refuse a configuration that would download or run something; return the folder of its text model, if any."""
-    content = read_configuration(folder / OPEN_CLIP_CONFIG)
-    text, vision = (_part(content, "model_cfg", key) for key in ("text_cfg", "vision_cfg"))
-    name, timm = text.get("hf_model_name"), str(vision.get("timm_model_name"))
-    # A relative name would be looked for from where the process happens to run.
-    local = not name or (Path(str(name)).is_absolute() and Path(str(name)).is_dir())
-    unknown = sorted(_part(text, "tokenizer_kwargs").keys() - _TOKENIZER_OPTIONS)
-    parts = {
-        "text_cfg.hf_model_name": None if local else name,
-        "vision_cfg.timm_model_name": timm if ":" in timm else None,
-        "text_cfg.tokenizer_kwargs": ", ".join(unknown) or None,
-    }
-    for key, found in parts.items():
-        if found is not None:
-            raise CheckpointError(
-                "this checkpoint needs parts that are not in its folder, and nothing is downloaded in a run",
-                where=folder / OPEN_CLIP_CONFIG,
-                found=f"model_cfg.{key}: {found}",
-                expected="an architecture of open_clip or timm; for the text model the absolute path of a folder on "
-                f"disk; of the tokenizer's options {', '.join(sorted(_TOKENIZER_OPTIONS))}",
-            )
-    if text.get("hf_tokenizer_name"):
-        # open_clip takes this tokenizer from the checkpoint's own folder, whatever the name.
-        refuse_code(folder)
-    if name:
-        refuse_code(Path(str(name)))
-    return Path(str(name)) if name else None
-
-
-def _part(content: Any, *keys: str) -> dict[str, Any]:
-    """Return a nested mapping, empty where the file has something else: open_clip says what it lacks."""
-    for key in keys:
-        content = content.get(key) if isinstance(content, dict) else None
-    return content if isinstance(content, dict) else {}
-
-
-# --- Whether a safetensors file is there to its end: a copy that is still under way is shorter than its
-# header says.
+# Whether a safetensors file is there to its end: a copy that is still under way is shorter than its header says.
 
 _LENGTH_BYTES = 8
 _LONGEST_HEADER = 100_000_000

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checkpoints.device import Placement
-from plumbline.encoders.folders import CheckpointFiles
+from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.encoders.torch_encoder import as_rows
 from plumbline.encoders.transformers_encoder import TransformersEncoder
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.checkpoints.device import Placement
-from plumbline.encoders.folders import CheckpointFiles
+from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.encoders.transformers_encoder import ProjectedEncoder
 
 

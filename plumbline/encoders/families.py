@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from plumbline.catalog.suites import Suite
+from plumbline.checkpoints import families as checkpoints
 from plumbline.errors import CheckpointError, ConfigError
 
 
@@ -27,7 +28,7 @@ class Capability(StrEnum):
     """Text embeddings that can be differentiated by the input embeddings, for learned prompts."""
 
 
-# --- The families of encoders: what each one offers, and how the studies take its logits.
+# What each family offers, and how the studies take its logits.
 
 Logit = Literal["dot", "scaled_cosine", "pair"]
 
@@ -36,15 +37,11 @@ _LOGITS = frozenset({Capability.LOGITS})
 
 
 @dataclass(frozen=True)
-class Family:
-    """Checkpoints that one adapter loads.
+class Family(checkpoints.Family):
+    """A family of encoders; an adapter is a `module:Class` below `plumbline.encoders`.
 
     Attributes
     ----------
-    name : str
-        As the audit file and an encoder's `family` say it.
-    title : str
-        For people.
     offers : frozenset of Capability
         What suites, labels and mitigations may ask of it.
     logit : str
@@ -52,26 +49,13 @@ class Family:
         they are; `scaled_cosine`, cosine times the checkpoint's own scale; `pair`, the model's answer to the pair.
     wording : str
         Wording of the Trident prompts that the released code gives it: `align` or `released`.
-    model_types : tuple of str
-        Values of `model_type` in `config.json` that mean this family.
-    adapter : str
-        `module:Class` below `plumbline.encoders`, called with (files, placement).
-    version : int
-        Of the adapter, as part of every encoder's identity. Raise it with any change of Plumbline's own code by which
-        the same files give other numbers (what is read of the model, tokens, pixels, where they are normalised):
-        cached results of the earlier code are then left aside. Versions of libraries are seen by themselves.
     also_reads : tuple of str
         Values of `model_type` that it loads too, but only where the audit file names the family.
     """
 
-    name: str
-    title: str
     offers: frozenset[Capability]
     logit: Logit
-    wording: str
-    model_types: tuple[str, ...]
-    adapter: str
-    version: int
+    wording: str = "released"
     also_reads: tuple[str, ...] = ()
 
     @property
@@ -83,19 +67,13 @@ class Family:
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        Family("open_clip", "CLIP (open_clip)", _EVERYTHING, "dot", "released", (), "open_clip:OpenClipEncoder", 1),
-        Family("clip", "CLIP (transformers)", _EVERYTHING, "dot", "released", ("clip",), "clip:ClipEncoder", 1),
-        Family("align", "ALIGN", _EVERYTHING, "scaled_cosine", "align", ("align",), "clip:AlignEncoder", 1),
-        Family(
-            "bridgetower", "BridgeTower", _LOGITS, "pair", "released",
-            ("bridgetower",), "bridgetower:BridgeTowerEncoder", 1,
-        ),
-        Family("owlv2", "OWLv2", _LOGITS, "dot", "released", ("owlv2",), "owlv2:Owlv2Encoder", 1),
+        Family("open_clip", "CLIP (open_clip)", (), "open_clip:OpenClipEncoder", 1, _EVERYTHING, "dot"),
+        Family("clip", "CLIP (transformers)", ("clip",), "clip:ClipEncoder", 1, _EVERYTHING, "dot"),
+        Family("align", "ALIGN", ("align",), "clip:AlignEncoder", 1, _EVERYTHING, "scaled_cosine", "align"),
+        Family("bridgetower", "BridgeTower", ("bridgetower",), "bridgetower:BridgeTowerEncoder", 1, _LOGITS, "pair"),
+        Family("owlv2", "OWLv2", ("owlv2",), "owlv2:Owlv2Encoder", 1, _LOGITS, "dot"),
         # The released Trident code puts OWLv2 weights into the OWL-ViT classes: `family: owlvit` asks for that.
-        Family(
-            "owlvit", "OWL-ViT", _LOGITS, "dot", "released",
-            ("owlvit",), "owlv2:OwlVitEncoder", 1, also_reads=("owlv2",),
-        ),
+        Family("owlvit", "OWL-ViT", ("owlvit",), "owlv2:OwlVitEncoder", 1, _LOGITS, "dot", also_reads=("owlv2",)),
     )
 }  # fmt: skip
 
@@ -105,11 +83,6 @@ def find_family(name: str) -> Family:
     if name not in FAMILIES:
         raise CheckpointError("there is no such family of encoders", found=name, expected=", ".join(FAMILIES))
     return FAMILIES[name]
-
-
-def family_of_model_type(model_type: str) -> Family | None:
-    """Return the family that a `model_type` of `config.json` means, or None."""
-    return next((family for family in FAMILIES.values() if model_type in family.model_types), None)
 
 
 def require(family: Family | str, needs: Iterable[Capability], purpose: str) -> None:
@@ -140,8 +113,7 @@ def require(family: Family | str, needs: Iterable[Capability], purpose: str) -> 
         )
 
 
-# --- Which suites an encoder can answer: what each family of suites needs, against what its own family
-# offers.
+# Which suites an encoder can answer: what each family of suites needs, against what its own family offers.
 
 NEEDS: dict[str, frozenset[Capability]] = {
     # A top-1 among candidates asks for an order and no more.

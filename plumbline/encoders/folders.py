@@ -2,51 +2,72 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from plumbline.checkpoints.addresses import Address, parse_address
+from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG, Address, parse_address
 from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.families import family_of_folder
 from plumbline.checkpoints.folders import (
-    OPEN_CLIP_CONFIG,
-    TRANSFORMERS_CONFIG,
+    CheckpointFiles,
     FolderContents,
-    open_clip_contents,
     read_configuration,
     transformers_contents,
 )
-from plumbline.digests import digest_file, digest_json
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
-from plumbline.encoders.families import FAMILIES, Family, family_of_model_type, find_family
+from plumbline.encoders.families import FAMILIES, Family, find_family
+from plumbline.encoders.open_clip import open_clip_contents
 from plumbline.errors import CheckpointError
 from plumbline.imports import import_class
 
 
-@dataclass(frozen=True)
-class CheckpointFiles:
-    """A checkpoint on disk.
+class CheckpointContents(NamedTuple):
+    """The family of a checkpoint folder, and what decides in it."""
 
-    Attributes
-    ----------
-    weights : Path
-        The safetensors file that is loaded; the only one.
-    weights_sha256 : str
-        Of that file.
-    digest : str
-        Of every file that decides what the checkpoint computes: weights, configuration, tokenizer.
-    family : str
-        Name in `plumbline.encoders.families.FAMILIES`: which adapter loads it.
-    deciding : tuple of (str, str)
-        Name and sha256 of each of these files.
+    family: Family
+    contents: FolderContents
+
+
+def checkpoint_contents(folder: Path, *, encoder: str, family: str | None = None) -> CheckpointContents:
+    """Return the family of a checkpoint folder and the files that decide what it computes; no weights are read.
+
+    Raises
+    ------
+    CheckpointError
+        As `locate` does.
     """
+    read_as, of = _family(folder, encoder, family), f"encoder `{encoder}`"
+    contents = open_clip_contents if read_as.name == "open_clip" else transformers_contents
+    return CheckpointContents(read_as, contents(folder, of))
 
-    folder: Path
-    weights: Path
-    weights_sha256: str
-    digest: str
-    family: str
-    deciding: tuple[tuple[str, str], ...] = ()
+
+def _family(folder: Path, encoder: str, wanted: str | None) -> Family:
+    """Return the family of a folder, or the wanted one if the folder can be read as it."""
+    family = None if wanted is None else find_family(wanted)
+    is_open_clip = (folder / OPEN_CLIP_CONFIG).is_file()
+    if family is None:
+        expected = f", or a folder of open_clip with {OPEN_CLIP_CONFIG}"
+        if is_open_clip:
+            return FAMILIES["open_clip"]
+        return family_of_folder(FAMILIES, folder, f"encoder `{encoder}`", expected=expected)
+    config = OPEN_CLIP_CONFIG if family.name == "open_clip" else TRANSFORMERS_CONFIG
+    if not (folder / config).is_file():
+        raise _not_of(folder, encoder, family, f"no {config}", config)
+    if family.name != "open_clip":
+        model_type = str(read_configuration(folder / config).get("model_type"))
+        if model_type not in family.reads:
+            raise _not_of(folder, encoder, family, f"model_type: {model_type}", " or ".join(family.reads))
+    return family
+
+
+def _not_of(folder: Path, encoder: str, wanted: Family, found: str, expected: str) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint of encoder `{encoder}` is not of the family {wanted.title}",
+        where=folder,
+        found=found,
+        expected=expected,
+        hint="correct `family` in the audit file, or leave it out: it is found from the files",
+    )
 
 
 def locate(address: Address, *, fetched: Path, encoder: str, family: str | None = None) -> CheckpointFiles:
@@ -75,74 +96,8 @@ def locate(address: Address, *, fetched: Path, encoder: str, family: str | None 
         what=f"the checkpoint of encoder `{encoder}`",
         fetch=f"`plumbline fetch {encoder}`",
     )
-    found, (weights, files) = checkpoint_contents(folder, encoder=encoder, family=family)
-    shas = {name: digest_file(path) for name, path in files.items()}
-    deciding = tuple(sorted(shas.items()))
-    return CheckpointFiles(folder, weights, shas[weights.name], digest_json(shas), found.name, deciding)
-
-
-class CheckpointContents(NamedTuple):
-    """The family of a checkpoint folder, and what decides in it."""
-
-    family: Family
-    contents: FolderContents
-
-
-def checkpoint_contents(folder: Path, *, encoder: str, family: str | None = None) -> CheckpointContents:
-    """Return the family of a checkpoint folder and the files that decide what it computes; no weights are read.
-
-    Raises
-    ------
-    CheckpointError
-        As `locate` does.
-    """
-    found = _family(folder, encoder, family)
-    contents = open_clip_contents if found.name == "open_clip" else transformers_contents
-    return CheckpointContents(found, contents(folder, encoder))
-
-
-def _family(folder: Path, encoder: str, wanted: str | None) -> Family:
-    """Return the family of a folder, or the wanted one if the folder can be read as it."""
-    if wanted is not None:
-        find_family(wanted)
-    is_open_clip = (folder / OPEN_CLIP_CONFIG).is_file()
-    if wanted == "open_clip" and not is_open_clip:
-        raise _not_of(folder, encoder, wanted, f"no {OPEN_CLIP_CONFIG}", OPEN_CLIP_CONFIG)
-    if is_open_clip and wanted in (None, "open_clip"):
-        return FAMILIES["open_clip"]
-    config = folder / TRANSFORMERS_CONFIG
-    if not config.is_file():
-        raise _not_of(folder, encoder, str(wanted), f"no {TRANSFORMERS_CONFIG}", TRANSFORMERS_CONFIG)
-    model_type = str(read_configuration(config).get("model_type"))
-    if wanted is not None:
-        if model_type not in FAMILIES[wanted].reads:
-            raise _not_of(
-                folder, encoder, wanted, f"model_type: {model_type}", " or ".join(FAMILIES[wanted].reads)
-            )
-        return FAMILIES[wanted]
-    found = family_of_model_type(model_type)
-    if found is None:
-        known = [model_type for family in FAMILIES.values() for model_type in family.model_types]
-        raise CheckpointError(
-            f"the checkpoint of encoder `{encoder}` is of no family that can be audited",
-            where=config,
-            found=f"model_type: {model_type}",
-            expected=f"one of {', '.join(known)}, or a folder of open_clip with {OPEN_CLIP_CONFIG}",
-        )
-    return found
-
-
-def _not_of(folder: Path, encoder: str, wanted: str, found: str, expected: str) -> CheckpointError:
-    return CheckpointError(
-        f"the checkpoint of encoder `{encoder}` is not of the family {FAMILIES[wanted].title}",
-        where=folder,
-        found=found,
-        expected=expected,
-        hint="correct `family` in the audit file, or leave it out: it is found from the files",
-    )
-
-
-# --- From an address of the audit file to an encoder on a device.
+    read_as, contents = checkpoint_contents(folder, encoder=encoder, family=family)
+    return CheckpointFiles.read(encoder, folder, contents, read_as.name)
 
 
 def checkpoint_files(

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.catalog.studies import recognise
-from plumbline.checkpoints.folders import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG, read_configuration
+from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG
+from plumbline.checkpoints.folders import read_configuration
 from plumbline.encoders.families import FAMILIES, Family, Logit
 from plumbline.encoders.folders import checkpoint_contents
 

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.checkpoints.loading import clone_weights
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Crop, EncoderIdentity
 from plumbline.encoders.families import find_family
-from plumbline.encoders.folders import CheckpointFiles
 from plumbline.errors import EncodingError
 from plumbline.images.decoding import DECODING_VERSION
 

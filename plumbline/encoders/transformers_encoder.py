@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.checkpoints.loading import FROM_DISK, loading, ready_libraries, whole_model
 from plumbline.encoders.encoder import Crop
-from plumbline.encoders.folders import CheckpointFiles
 from plumbline.encoders.torch_encoder import (
     Normalisation,
     TorchEncoder,
@@ -236,7 +236,7 @@ class TransformersEncoder(TorchEncoder):
                 getattr(transformers, self.model_class),
                 files.folder,
                 dtype="float32",
-                weights=files.weights,
+                weights=files.weights[0],
                 of=self.model_class,
                 may_be_left=lambda name: name.startswith(self.other_heads),
                 key_mapping=self.renamed or None,

@@ -18,20 +18,12 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
-from plumbline.checkpoints.addresses import Address, parse_address
+from plumbline.checkpoints.addresses import FETCHED, TRANSFORMERS_CONFIG, parse_address
 from plumbline.checkpoints.device import Placement
-from plumbline.checkpoints.folders import (
-    TRANSFORMERS_ATTENTION,
-    TRANSFORMERS_CONFIG,
-    TRANSFORMERS_WEIGHTS,
-    model_files,
-    read_configuration,
-    refuse_code,
-    require_files,
-)
+from plumbline.checkpoints.folders import CheckpointFiles, read_configuration, transformers_contents
 from plumbline.checkpoints.loading import FROM_DISK, clone_weights, loading, ready_libraries, whole_model
 from plumbline.config.values import CheckpointAddress
-from plumbline.digests import digest_file, digest_json
+from plumbline.digests import digest_json
 from plumbline.encoders.batching import OomRetry
 from plumbline.errors import CheckpointError, ConfigError, EncodingError, ScoringError
 from plumbline.scorers.scorer import Scored, ScorerSettings
@@ -91,34 +83,7 @@ _TOKENIZER = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ClassifierFiles:
-    """A classifier on disk.
-
-    Attributes
-    ----------
-    address : str
-        As in the audit file.
-    folder : Path
-    weights : Path
-        The one safetensors file.
-    digest : str
-        Of every file that decides its scores: weights, configuration, tokenizer.
-    config : dict
-        The content of `config.json`.
-    version : str
-        For people: the commit of a hub address, else the folder's name and the beginning of the digest.
-    """
-
-    address: str
-    folder: Path
-    weights: Path
-    digest: str
-    config: dict[str, Any]
-    version: str
-
-
-def classifier_files(address: str, *, project: Path, fetched: Path) -> ClassifierFiles:
+def classifier_files(address: str, *, project: Path, fetched: Path) -> CheckpointFiles:
     """Return the files of a classifier that is on this disk, with their digest.
 
     Parameters
@@ -136,43 +101,19 @@ def classifier_files(address: str, *, project: Path, fetched: Path) -> Classifie
         If it is not on disk, its weights are not one file `model.safetensors`, it has no tokenizer, or it asks for
         code, weights, an attention or a quantisation of its own.
     """
-    parsed = parse_address(address, project=project)
-    folder = _folder(parsed, fetched)
-    # Which attention computes is said when the model is loaded, whatever the configuration names.
-    refuse_code(folder, attention=TRANSFORMERS_ATTENTION)
-    weights = _weights(folder)
-    require_files(folder, _TOKENIZER, lacking="this classifier has no tokenizer")
-    digest = digest_json({path.name: digest_file(path) for path in (weights, *model_files(folder))})
-    version = f"{parsed.repository}@{parsed.revision}" if parsed.revision else f"{folder.name} {digest[:12]}"
-    return ClassifierFiles(
-        address, folder, weights, digest, read_configuration(folder / TRANSFORMERS_CONFIG), version
+    of = "the classifier that scores texts"
+    folder = parse_address(address, project=project).folder_with(
+        (TRANSFORMERS_CONFIG,), fetched=fetched, what=of, fetch="`plumbline fetch` with the scorer's id"
     )
+    contents = transformers_contents(folder, of, tokenizer=_TOKENIZER, image_processor=False)
+    return CheckpointFiles.read(address, folder, contents, "classifier")
 
 
-def _folder(address: Address, fetched: Path) -> Path:
-    if address.architecture is not None:
-        raise CheckpointError(
-            "this is an address of open_clip, which has no classifiers of texts",
-            found=address.text,
-            expected="local-dir:PATH or hf-hub:ORG/NAME@COMMIT",
-        )
-    what, fetch = "the classifier that scores texts", "`plumbline fetch` with the scorer's id"
-    return address.folder_with((TRANSFORMERS_CONFIG,), fetched=fetched, what=what, fetch=fetch)
-
-
-def _weights(folder: Path) -> Path:
-    found = sorted(
-        p.name for p in folder.iterdir() if p.suffix in (".safetensors", ".bin", ".pt", ".pth", ".h5")
-    )
-    if (folder / "adapter_config.json").is_file() or TRANSFORMERS_WEIGHTS not in found:
-        raise CheckpointError(
-            "this classifier has no whole safetensors weights, and no other format is opened",
-            where=folder,
-            found=", ".join(found) or "no weights",
-            expected=f"one file {TRANSFORMERS_WEIGHTS}, not an adapter and not parts",
-            hint="save it with transformers' `save_pretrained`, which writes safetensors",
-        )
-    return folder / TRANSFORMERS_WEIGHTS
+def _version(files: CheckpointFiles) -> str:
+    """Return for people: the commit of a hub address, else the folder's name and the beginning of the digest."""
+    if files.name.startswith("hf-hub:") and not files.name.endswith(f"@{FETCHED}"):
+        return files.name.removeprefix("hf-hub:")
+    return f"{files.folder.name} {files.digest[:12]}"
 
 
 # --- Which output of a classifier is which scored attribute, and how its outputs become scores.
@@ -336,7 +277,7 @@ class LoadedClassifier:
 
 
 def load_files(
-    files: ClassifierFiles, *, device: str, dtype: str, max_tokens: int | None
+    files: CheckpointFiles, *, device: str, dtype: str, max_tokens: int | None
 ) -> LoadedClassifier:
     """Load a classifier and its tokenizer.
 
@@ -374,7 +315,7 @@ def load_files(
     )
 
 
-def _model(transformers: Any, files: ClassifierFiles, dtype: str) -> Any:
+def _model(transformers: Any, files: CheckpointFiles, dtype: str) -> Any:
     config = transformers.AutoConfig.from_pretrained(files.folder, **FROM_DISK)
     classes = transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
     if type(config) not in classes:
@@ -383,7 +324,7 @@ def _model(transformers: Any, files: ClassifierFiles, dtype: str) -> Any:
         classes[type(config)],
         files.folder,
         dtype=dtype,
-        weights=files.weights,
+        weights=files.folder,
         of="a trained sequence classifier",
         may_be_left=_UNUSED.search,
         # They are refused all the same, by name.
@@ -393,7 +334,7 @@ def _model(transformers: Any, files: ClassifierFiles, dtype: str) -> Any:
     return model
 
 
-def _most_tokens(model: Any, tokenizer: Any, wanted: int | None, files: ClassifierFiles) -> int:
+def _most_tokens(model: Any, tokenizer: Any, wanted: int | None, files: CheckpointFiles) -> int:
     taken = [limit for limit in (_positions(model), int(tokenizer.model_max_length)) if 0 < limit < _NO_LIMIT]
     if wanted is not None and wanted <= min(taken, default=wanted):
         return wanted
@@ -461,7 +402,7 @@ class ClassifierScorer:
 
     Parameters
     ----------
-    files : ClassifierFiles
+    files : CheckpointFiles
         Where it is, with the digests that were read before loading.
     settings : ClassifierSettings
     placement : Placement
@@ -476,14 +417,16 @@ class ClassifierScorer:
 
     offline_stand_in: bool = False
 
-    def __init__(self, files: ClassifierFiles, settings: ClassifierSettings, placement: Placement) -> None:
+    def __init__(self, files: CheckpointFiles, settings: ClassifierSettings, placement: Placement) -> None:
         self._dtype = _dtype(settings.dtype, placement)
         self._loaded = loaded = load_files(
             files, device=placement.device, dtype=self._dtype, max_tokens=settings.max_tokens
         )
         self._positions = label_positions(loaded.labels, settings.labels, where=files.folder)
         self._activation: Activation = (
-            activation_of(files.config, len(loaded.labels), where=files.folder)
+            activation_of(
+                read_configuration(files.folder / TRANSFORMERS_CONFIG), len(loaded.labels), where=files.folder
+            )
             if settings.activation == "auto"
             else settings.activation
         )
@@ -493,7 +436,7 @@ class ClassifierScorer:
         self._forward = OomRetry(self._scores_of)
         self.attributes: tuple[str, ...] = tuple(self._positions)
         self.without = tuple(name for name in SCORED_ATTRIBUTES if name not in self._positions)
-        self.version = files.version
+        self.version = _version(files)
         self.identity = digest_json({**self._computation(placement), "files": files.digest})
 
     @property

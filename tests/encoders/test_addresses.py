@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from plumbline.checkpoints.addresses import parse_address
-from plumbline.checkpoints.folders import chosen_by_open_clip
 from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.digests import digest_bytes
 from plumbline.encoders.folders import locate
+from plumbline.encoders.open_clip import chosen_by_open_clip
 from plumbline.errors import CheckpointError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -45,7 +45,7 @@ def located(folder, *, family=None):
 def test_exactly_one_weights_file_is_chosen_and_digested(tmp_path, names, chosen):
     folder = folder_of(tmp_path, *names)
     files = located(folder)
-    assert files.weights == folder / chosen
+    assert files.weights == (folder / chosen,)
     assert files.weights_sha256 == digest_bytes(chosen.encode())
     for name in names:
         (folder / name).write_bytes(b"changed")
@@ -67,7 +67,7 @@ def test_a_folder_in_which_open_clip_would_load_a_pickle_is_refused(tmp_path, we
     with pytest.raises(CheckpointError, match=f"would load other weights[\\s\\S]*remove {rival}"):
         located(folder)
     (folder / rival).unlink()
-    assert located(folder).weights == folder / weights
+    assert located(folder).weights == (folder / weights,)
 
 
 def test_several_weights_of_unknown_names_are_refused(tmp_path):

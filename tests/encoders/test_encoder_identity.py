@@ -56,11 +56,11 @@ def test_weights_that_are_overwritten_in_place_do_not_reach_a_loaded_model(
     shutil.copytree(folders / name, tmp_path / name)
     files = files_of(tmp_path, case)
     encoder = load_encoder(files, Placement())
-    with files.weights.open("r+b") as file:
+    with files.weights[0].open("r+b") as file:
         start = 8 + int.from_bytes(file.read(8), "little")
         # As a tool that writes into the file does: the same inode, with other numbers behind the same header.
         file.seek(start)
-        file.write(np.full((files.weights.stat().st_size - start) // 4, 0.5, dtype=np.float32).tobytes())
+        file.write(np.full((files.weights[0].stat().st_size - start) // 4, 0.5, dtype=np.float32).tobytes())
     batch = batch_of(encoder, pictures)
     expected = logits_of(encoders[case], batch, TEXTS)
     np.testing.assert_array_equal(logits_of(encoder, batch, TEXTS), expected)

@@ -37,7 +37,7 @@ def located(folder, *, family=None):
 def test_the_model_type_says_the_family(folder, family):
     write(folder, "config.json", {"model_type": family})
     files = located(folder)
-    assert files.family == family and files.weights == folder / "model.safetensors"
+    assert files.family == family and files.weights == (folder / "model.safetensors",)
     assert files.weights_sha256 == digest_bytes(b"{}")
 
 
@@ -183,7 +183,7 @@ def test_an_adapter_is_refused(folder):
     ("names", "message"),
     [
         ((), r"no safetensors weights[\s\S]*no weights"),
-        (("pytorch_model.bin",), r"no safetensors weights[\s\S]*pytorch_model\.bin[\s\S]*plumbline fetch e"),
+        (("pytorch_model.bin",), r"no safetensors weights[\s\S]*pytorch_model\.bin[\s\S]*plumbline fetch`"),
         (("other.safetensors",), r"under the name that transformers loads[\s\S]*other\.safetensors"),
         (
             ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"),

@@ -9,10 +9,10 @@ import torch
 from tiny_lvlms import LVLMS, TWINS, write_instructblip, write_llava, write_llava_gemma, write_vicuna
 
 from plumbline.checkpoints.device import Placement
+from plumbline.checkpoints.families import family_of_model_type
 from plumbline.errors import CheckpointError, ConfigError
 from plumbline.generators.folders import (
     GENERATOR_FAMILIES,
-    family_of_model_type,
     generator_files,
     load_backend,
 )
@@ -198,7 +198,7 @@ def test_other_models_are_refused_with_the_known_ones(copied):
     change(folder / "config.json", model_type="llava", text_config={"model_type": "qwen2"})
     with pytest.raises(CheckpointError, match="of no kind that LLaVA"):
         files_of(folder)
-    assert family_of_model_type("clip") is None
+    assert family_of_model_type(GENERATOR_FAMILIES, "clip") is None
 
 
 def test_weights_that_are_absent_are_not_drawn_at_random(copied):

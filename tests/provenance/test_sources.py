@@ -52,7 +52,7 @@ def test_a_checkpoint_is_compared_file_by_file(workspace, tmp_path):
     tokenizer = tmp_path / "clip" / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text() + "\n")
     assert states(checkpoint_links(workspace, 4, "clip", *recorded)) == ["unchanged", "changed"]
-    with files.weights.open("ab") as weights:
+    with files.weights[0].open("ab") as weights:
         weights.write(b"\0")
     assert states(checkpoint_links(workspace, 4, "clip", *recorded)) == ["changed", "changed"]
     shutil.rmtree(tmp_path / "clip")

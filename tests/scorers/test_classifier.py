@@ -230,7 +230,7 @@ def test_the_version_is_for_people(folders, tmp_path):
         (lambda folder: (folder / "config.json").unlink(), "not on this disk"),
         (lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "pytorch_model.bin"),
         (lambda folder: (folder / "adapter_config.json").write_text("{}"), "adapter"),
-        (lambda folder: (folder / "vocab.json").unlink(), "no tokenizer"),
+        (lambda folder: (folder / "vocab.json").unlink(), "no files of a tokenizer"),
         (lambda folder: configure(folder, auto_map={"AutoModel": "evil.Model"}), "code of its own"),
         (lambda folder: configure(folder, quantization_config={"bits": 4}), "quantiser"),
         (lambda folder: configure(folder, model_type="clip"), "could not load"),
