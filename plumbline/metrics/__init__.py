@@ -1,6 +1,6 @@
 """Metrics: pure functions on arrays, and the families that tabulate them."""
 
-from plumbline.metrics.associations import Associations, CategoryAssociation, Weat, sc_weat, weat
+from plumbline.metrics.associations import Association, Associations, sc_weat, weat
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.confounds.slopes import (
     ChangeComparison,
@@ -16,7 +16,7 @@ from plumbline.metrics.confounds.slopes import (
 from plumbline.metrics.disparities import EventValue, MaxSkew, impact_ratio, max_skew, parity_difference
 from plumbline.metrics.equal_opportunity import EqualOpportunity, equal_opportunity_gap
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.markedness import Markedness, markedness, markedness_gap
+from plumbline.metrics.markedness import markedness, markedness_gap
 from plumbline.metrics.outcomes import GroupProportion, OutcomeProportions, harm_rate, outcome_proportions
 from plumbline.metrics.rankings.ndkl import ndkl
 from plumbline.metrics.rankings.skew_at_k import GroupSkew, SkewAtK, max_skew_at_k, skew_at_k
@@ -39,13 +39,13 @@ from plumbline.metrics.trident.scores import (
     probe_rate_gap,
     trident_scores,
 )
-from plumbline.metrics.valence_correlation import ValenceCorrelation, valence_correlation
+from plumbline.metrics.valence_correlation import valence_correlation
 
 __all__ = [
+    "Association",
     "Associations",
     "BiasGap",
     "Calibration",
-    "CategoryAssociation",
     "Cell",
     "ChangeComparison",
     "Coefficient",
@@ -57,7 +57,6 @@ __all__ = [
     "GroupSkew",
     "IntraSetCosine",
     "LevelMeans",
-    "Markedness",
     "MaxSkew",
     "MeanChange",
     "MetricSettings",
@@ -67,9 +66,7 @@ __all__ = [
     "SuiteLogits",
     "TemplateShift",
     "TridentScores",
-    "ValenceCorrelation",
     "ValenceGeometry",
-    "Weat",
     "calibration",
     "compare_changes",
     "confound_fit",

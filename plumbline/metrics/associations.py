@@ -1,16 +1,17 @@
-"""SC-WEAT: how much closer one group's images lie to a word than another's.
+"""SC-WEAT and WEAT: how much closer one group's images lie to a word, or to one pole of words, than another's.
 
-Source: Hausladen et al., "Social perception of faces in a vision-language model", appendix A.2, equations 2 to 6, after
-Steed & Caliskan (2021).
+Sources: Hausladen et al., "Social perception of faces in a vision-language model", appendix A.2, equations 2 to 6,
+after Steed & Caliskan (2021); Caliskan, Bryson & Narayanan (2017), "Semantics derived automatically from language
+corpora contain human-like biases".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -25,7 +26,9 @@ from plumbline.metrics.family import Family, MetricSettings, Traits
 from plumbline.metrics.markedness import markedness, markedness_gap, markedness_parts
 from plumbline.metrics.perception import Perception, perception_of
 from plumbline.metrics.valence_correlation import correlation_rows, valence_correlation
+from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.clusters import few_clusters_reason
+from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.jackknife import standard_errors, t_intervals
 from plumbline.statistics.partitions import (
@@ -40,22 +43,32 @@ from plumbline.statistics.partitions import (
     smaller_size,
     standardised,
 )
-from plumbline.statistics.reasons import joined, small_groups_reason
+from plumbline.statistics.reasons import small_groups_reason
 
 
 @dataclass(frozen=True)
-class CategoryAssociation:
-    """The association of a set of words, see `sc_weat`.
+class Association:
+    """The association of one set of words, see `sc_weat` and `weat`.
 
     Attributes
     ----------
-    statistic, effect_size, p_value : float
-        nan where undefined.
+    statistic : float
+        SC-WEAT: mean of s over the words. WEAT: sum over X of s minus sum over Y of s.
+    effect_size : float
+        In standard deviations; nan where s does not vary.
+    p_value : float
+        Against "the groups are interchangeable".
+    exact : bool
+        Whether p comes from all partitions.
+    reason : tuple of Reason
+        Why something is nan.
     """
 
     statistic: float
     effect_size: float
     p_value: float
+    exact: bool
+    reason: Reasons = ()
 
 
 @dataclass(frozen=True)
@@ -72,9 +85,9 @@ class Associations:
         Against "the groups are interchangeable".
     exact : bool
         Whether p comes from all partitions.
-    category : CategoryAssociation
+    category : Association
         The same for the mean over the words.
-    reason : str or None
+    reason : tuple of Reason
         Why something is nan.
     """
 
@@ -82,8 +95,8 @@ class Associations:
     effect_size: NDArray[np.float64]
     p_value: NDArray[np.float64]
     exact: bool
-    category: CategoryAssociation
-    reason: str | None
+    category: Association
+    reason: Reasons = ()
 
 
 def sc_weat(
@@ -133,19 +146,24 @@ def sc_weat(
     columns, members = _checked(similarities, in_a, permutations, alternative)
     m = columns.shape[1]
     if members.all() or not members.any():
-        nothing, undefined = np.full(m, np.nan), CategoryAssociation(np.nan, np.nan, np.nan)
-        return Associations(nothing, nothing, nothing, False, undefined, "empty group")
+        nothing, empty = np.full(m, np.nan), joined(reason("empty_group"))
+        category = Association(np.nan, np.nan, np.nan, False, empty)
+        return Associations(nothing, nothing, nothing, False, category, empty)
     statistic, effect_size = association_sizes(columns, members, ddof=ddof)
-    tails, flat = _tails(columns, members, permutations, rng), int(np.isnan(effect_size).sum())
-    p_value = tails.p_values(alternative, strict=strict)
-    return Associations(
-        statistic=statistic,
-        effect_size=effect_size,
-        p_value=p_value[:m],
-        exact=tails.exact,
-        category=CategoryAssociation(float(statistic.mean()), float(effect_size.mean()), float(p_value[m])),
-        reason=f"{flat} of {m} columns do not vary: no effect size" if flat else None,
+    if is_exact(members):
+        mean = columns.mean(axis=1, keepdims=True)
+        counts = exact_permutation(np.concatenate([columns, mean], axis=1), members)
+    else:
+        size = smaller_size(members)
+        blocks = random_subsets(len(columns), [size], count=permutations, rng=rng)
+        weights = np.full((m, 1), 1 / m)
+        counts = random_permutation(standardised(columns), weights, [members], [size], blocks)[0]
+    p_value, constant = counts.p_values(alternative, strict=strict), int(np.isnan(effect_size).sum())
+    reasons = joined(reason("constant_columns", constant=constant, columns=m) if constant else None)
+    category = Association(
+        float(statistic.mean()), float(effect_size.mean()), float(p_value[m]), counts.exact, reasons
     )
+    return Associations(statistic, effect_size, p_value[:m], counts.exact, category, reasons)
 
 
 class AssociationSizes(NamedTuple):
@@ -165,19 +183,6 @@ def association_sizes(
     spread = columns.std(axis=0, ddof=ddof) if n > ddof else np.full(columns.shape[1], np.nan)
     effect_size = np.divide(statistic, spread, out=np.full(statistic.shape, np.nan), where=varies)
     return AssociationSizes(statistic, effect_size)
-
-
-def _tails(
-    columns: NDArray[np.float64], in_a: NDArray[np.bool_], permutations: int, rng: np.random.Generator
-) -> PermutationCounts:
-    """Compare the columns and their mean with other partitions."""
-    m = columns.shape[1]
-    if is_exact(in_a):
-        return exact_permutation(np.concatenate([columns, columns.mean(axis=1, keepdims=True)], axis=1), in_a)
-    size = smaller_size(in_a)
-    blocks = random_subsets(len(columns), [size], count=permutations, rng=rng)
-    mean = np.full((m, 1), 1 / m)
-    return random_permutation(standardised(columns), mean, [in_a], [size], blocks)[0]
 
 
 def _checked(
@@ -208,37 +213,6 @@ def _checked(
     return columns, members
 
 
-# --- WEAT: whether two sets of targets lie differently between two sets of attributes.
-#
-# Source: Caliskan, Bryson & Narayanan (2017), "Semantics derived automatically from language corpora
-# contain human-like biases"; with images on either side, Steed & Caliskan (2021).
-
-
-@dataclass(frozen=True)
-class Weat:
-    """A word (or image) embedding association test, see `weat`.
-
-    Attributes
-    ----------
-    statistic : float
-        Sum over X of s minus sum over Y of s.
-    effect_size : float
-        Mean over X of s minus mean over Y of s, in standard deviations of s over both; positive: X lies closer to A.
-        nan where s does not vary.
-    p_value : float
-    exact : bool
-        Whether p comes from all partitions.
-    reason : str or None
-        Why something is nan.
-    """
-
-    statistic: float
-    effect_size: float
-    p_value: float
-    exact: bool
-    reason: str | None
-
-
 def weat(
     x: ArrayLike,
     y: ArrayLike,
@@ -249,7 +223,7 @@ def weat(
     rng: np.random.Generator,
     alternative: Alternative = "greater",
     ddof: int = 1,
-) -> Weat:
+) -> Association:
     """Return the association of targets X against Y with attributes A against B.
 
     s(w) = mean over A of cos(w, a) - mean over B of cos(w, b); S = sum over X of s - sum over Y of s;
@@ -266,38 +240,34 @@ def weat(
 
     Returns
     -------
-    Weat
-        All nan where a set of targets or of attributes is empty.
+    Association
+        The effect size is positive where X lies closer to A. All nan where a set of targets or of attributes is empty.
 
     Raises
     ------
     MetricError
         If the dimensions differ, or an embedding is not finite or has no direction.
     """
-    targets, attributes = (
-        [_directions(e, name) for e, name in ((x, "x"), (y, "y"))],
-        [_directions(e, name) for e, name in ((a, "a"), (b, "b"))],
-    )
-    sets = (*targets, *attributes)
+    sets = [_directions(e, name) for e, name in ((x, "x"), (y, "y"), (a, "a"), (b, "b"))]
     if len({e.shape[1] for e in sets}) > 1:
         raise MetricError(
             "embeddings of different dimensions cannot be compared", found=[e.shape for e in sets]
         )
     if not all(len(e) for e in sets):
-        return Weat(np.nan, np.nan, np.nan, False, "empty set")
-    every = np.concatenate(targets)
-    association = every @ attributes[0].mean(axis=0) - every @ attributes[1].mean(axis=0)
-    in_x = np.arange(len(every)) < len(targets[0])
+        return Association(np.nan, np.nan, np.nan, False, joined(reason("empty_set")))
+    targets = np.concatenate(sets[:2])
+    association = targets @ sets[2].mean(axis=0) - targets @ sets[3].mean(axis=0)
+    in_x = np.arange(len(targets)) < len(sets[0])
     # With the sizes fixed, S rises with the difference of means, so the test is that of one SC-WEAT column.
-    found = sc_weat(
+    column = sc_weat(
         association[:, None], in_x, permutations=permutations, rng=rng, alternative=alternative, ddof=ddof
     )
-    return Weat(
+    return Association(
         statistic=float(association[in_x].sum() - association[~in_x].sum()),
-        effect_size=float(found.effect_size[0]),
-        p_value=float(found.p_value[0]),
-        exact=found.exact,
-        reason="the association does not vary: no effect size" if found.reason else None,
+        effect_size=float(column.effect_size[0]),
+        p_value=float(column.p_value[0]),
+        exact=column.exact,
+        reason=joined(reason("constant_association") if column.reason else None),
     )
 
 
@@ -314,46 +284,27 @@ def _directions(embeddings: ArrayLike, name: str) -> NDArray[np.float64]:
     return values / norm
 
 
-# --- How sure a difference of means and its effect size are, from the influence of every image.
+# Inference: intervals from the influence of every image.
 
 
-@dataclass(frozen=True)
-class Bounded:
-    """Values with their intervals.
+class AssociationEstimates(NamedTuple):
+    """Estimates of s and es of columns, (m,), and of their means, (c,), see `association_estimates`."""
 
-    Attributes
-    ----------
-    value, low, high : (m,) float64
-        nan where undefined.
-    p_value : (m,) float64
-        Two-sided, of the t test that the value is 0 with the error of the interval; nan without one.
-    """
-
-    value: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    p_value: NDArray[np.float64]
+    statistic: EstimateArray
+    effect_size: EstimateArray
+    mean_statistic: EstimateArray
+    mean_effect_size: EstimateArray
 
 
-@dataclass(frozen=True)
-class BoundedAssociations:
-    """Statistics and effect sizes of columns and of their means, see `bounded_associations`."""
-
-    statistic: Bounded
-    effect_size: Bounded
-    mean_statistic: Bounded
-    mean_effect_size: Bounded
-
-
-def bounded_associations(
+def association_estimates(
     columns: NDArray[np.float64],
     in_a: NDArray[np.bool_],
     means: NDArray[np.float64],
     *,
     clusters: NDArray[np.int64] | None = None,
     confidence: float = 0.95,
-) -> BoundedAssociations:
-    """Return s and es of every column (`plumbline.metrics.associations`) with linearised intervals.
+) -> AssociationEstimates:
+    """Return s and es of every column with intervals from the infinitesimal jackknife.
 
     Parameters
     ----------
@@ -363,31 +314,45 @@ def bounded_associations(
     means : (m, c) float64
         Weights of the columns in each category, whose s and es are weighted sums (equations 3 and 5).
     clusters : (n,) int, optional
-        Set of each image; errors are then cluster-robust.
+        Cluster of each image; errors are then cluster-robust.
     confidence : float
 
     Returns
     -------
-    BoundedAssociations
-        Group sizes count as given. The t quantile is that of the group with fewer images, or sets: cautious (Welch's
-        degrees of freedom lie between that and all). No interval where a group has one image, or one set.
+    AssociationEstimates
+        p is two-sided, of the t test that the value is 0. Group sizes count as given. The t quantile is that of the
+        group with fewer images, or clusters: cautious (Welch's degrees of freedom lie between that and all). No
+        interval where a group has one image, or one cluster.
     """
     statistic, effect_size = association_sizes(columns, in_a)
     of_statistic, of_effect = influences(columns, in_a)
-    units = min(_units(in_a, clusters), _units(~in_a, clusters))
+    units = min(
+        int(mask.sum()) if clusters is None else len(np.unique(clusters[mask])) for mask in (in_a, ~in_a)
+    )
 
-    def bounded(value: NDArray[np.float64], influence: NDArray[np.float64]) -> Bounded:
+    def estimates(value: NDArray[np.float64], influence: NDArray[np.float64]) -> EstimateArray:
         error, _ = standard_errors(influence, clusters)
         low, high = t_intervals(value, error, units=units, confidence=confidence)
         known = (error > 0) & ~np.isnan(low)
         score = np.divide(value, error, out=np.full(value.shape, np.nan), where=known)
-        return Bounded(value, low, high, 2 * stdtr(max(units - 1, 1), -np.abs(score)))
+        missing = [
+            "constant_cosines" if np.isnan(v) else "one_unit_in_group" if np.isnan(end) else None
+            for v, end in zip(value, low)
+        ]
+        return EstimateArray(
+            value,
+            low,
+            high,
+            n=np.full(value.shape, len(columns)),
+            p=2 * stdtr(max(units - 1, 1), -np.abs(score)),
+            reason=[joined(reason(code) if code else None) for code in missing],
+        )
 
-    return BoundedAssociations(
-        statistic=bounded(statistic, of_statistic),
-        effect_size=bounded(effect_size, of_effect),
-        mean_statistic=bounded(statistic @ means, of_statistic @ means),
-        mean_effect_size=bounded(_weighted(effect_size, means), _weighted(of_effect, means)),
+    return AssociationEstimates(
+        statistic=estimates(statistic, of_statistic),
+        effect_size=estimates(effect_size, of_effect),
+        mean_statistic=estimates(statistic @ means, of_statistic @ means),
+        mean_effect_size=estimates(_weighted(effect_size, means), _weighted(of_effect, means)),
     )
 
 
@@ -422,11 +387,7 @@ def _weighted(values: NDArray[np.float64], means: NDArray[np.float64]) -> NDArra
     return np.where(missing.astype(np.float64) @ (means != 0) > 0, np.nan, total)
 
 
-def _units(mask: NDArray[np.bool_], clusters: NDArray[np.int64] | None) -> int:
-    return int(mask.sum()) if clusters is None else len(np.unique(clusters[mask]))
-
-
-# --- Rows of the associations between groups of faces and the words of social perception.
+# Rows: the contrasts of groups, for every word, scale and dimension.
 
 COMPOSITE = "gender_race"
 OTHERS = "others"
@@ -447,9 +408,9 @@ def association_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
     With two groups the first by name is compared with the second (man - woman); with more each with all others. The
     test is one-sided as in the paper: p is small where the group lies closer to the word, large where its reference
-    does; `two_sided` rows ask for either. Partitions count images as exchangeable. Where they come in sets that is too
-    cautious for groups within sets and too bold for groups between them: `cluster_t` rows then test, two-sided, with
-    the errors of the intervals, which respect sets.
+    does; `two_sided` rows ask for either. Partitions count images as exchangeable. Where they come in clusters that
+    is too cautious for groups within clusters and too bold for groups between them: `cluster_t` rows then test,
+    two-sided, with the cluster-robust errors of the intervals.
     """
     # Drawn partitions belong to places: in the order of the images' ids, whatever order they came in.
     order = cell.records["image_id"].arg_sort().to_numpy()
@@ -479,7 +440,7 @@ def _perception_parts(
     return [*parts, partial(correlation_rows, cell, perception, attributes, settings)]
 
 
-def _comparisons(groups: Groups) -> list[Contrast]:
+def _contrasts(groups: Groups) -> list[Contrast]:
     """Return whom to compare with whom; nothing where only one group has a name."""
     if len(groups.names) == 2:
         return [Contrast(*groups.names, groups.codes == 0)]
@@ -492,156 +453,126 @@ def _attribute_rows(
     cell: Cell, perception: Perception, groups: Groups, settings: MetricSettings
 ) -> list[Row]:
     labelled = groups.codes >= 0
-    known = Groups(groups.attribute, groups.names, groups.codes[labelled])
-    comparisons = _comparisons(known)
-    if not comparisons:
+    contrasts = _contrasts(Groups(groups.attribute, groups.names, groups.codes[labelled]))
+    if not contrasts:
         return []
     columns = perception.cosine[labelled]
     clusters = None if perception.clusters is None else perception.clusters[labelled]
     scales = np.stack(list(perception.scales.values()), axis=1)
     mixtures = np.column_stack([scales, *perception.dimensions.values()])
-    tails = _compare(columns, mixtures, comparisons, settings)
+    permuted = _permutation_counts(columns, mixtures, contrasts, settings)
     # A dimension is a column of its own: the words of one pole minus those of the other, image by image.
     poles = np.column_stack([columns, columns @ mixtures[:, scales.shape[1] :]])
     means = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
     rows = []
-    for comparison, compared in zip(comparisons, tails):
-        found = bounded_associations(
-            poles, comparison.in_a, means, clusters=clusters, confidence=settings.confidence
+    for contrast, counts in zip(contrasts, permuted):
+        estimates = association_estimates(
+            poles, contrast.in_a, means, clusters=clusters, confidence=settings.confidence
         )
-        common = _common(cell, perception, groups.attribute, comparison, clusters, settings)
-        rows += _comparison_rows(common, perception, found, compared)
-        if clusters is not None:
-            rows += _cluster_rows(common, perception, found)
+        inside = int(contrast.in_a.sum())
+        names, sizes = (contrast.group, contrast.reference), [inside, len(contrast.in_a) - inside]
+        reasons = joined(small_groups_reason(names, sizes, settings.min_group), few_clusters_reason(clusters))
+        common = base_row(
+            cell,
+            suite=perception.suite_id,
+            suite_hash=perception.suite_hash,
+            attribute=groups.attribute,
+            group=contrast.group,
+            reference_group=contrast.reference,
+        )
+        rows += [
+            common | row | {"reason": joined(row["reason"], reasons)}
+            for row in _contrast_columns(
+                perception, estimates, counts, n=len(columns), clustered=clusters is not None
+            )
+        ]
     return rows
 
 
-def _compare(
+def _permutation_counts(
     columns: NDArray[np.float64],
     mixtures: NDArray[np.float64],
-    comparisons: list[Contrast],
+    contrasts: list[Contrast],
     settings: MetricSettings,
 ) -> list[PermutationCounts]:
-    """Compare the words, scales and dimensions of every comparison with other partitions of the same sizes."""
-    tails: dict[str, PermutationCounts] = {}
-    by_chance: list[Contrast] = []
-    for comparison in comparisons:
-        if is_exact(comparison.in_a):
+    """Compare the words, scales and dimensions of every contrast with other partitions of the same sizes."""
+    counts: dict[str, PermutationCounts] = {}
+    sampled: list[Contrast] = []
+    for contrast in contrasts:
+        if is_exact(contrast.in_a):
             every = np.concatenate([columns, columns @ mixtures], axis=1)
-            tails[comparison.group] = exact_permutation(every, comparison.in_a)
+            counts[contrast.group] = exact_permutation(every, contrast.in_a)
         else:
-            by_chance.append(comparison)
+            sampled.append(contrast)
     ready = standardised(columns)
-    sizes = [smaller_size(comparison.in_a) for comparison in by_chance]
+    sizes = [smaller_size(contrast.in_a) for contrast in sampled]
     for chained, blocks in random_subset_chains(
         len(columns), sizes, count=settings.permutations, seed=settings.seed
     ):
-        chosen = [c for c, size in zip(by_chance, sizes) if size in chained]
-        found = random_permutation(ready, mixtures, [c.in_a for c in chosen], chained, blocks)
-        tails |= {comparison.group: tail for comparison, tail in zip(chosen, found)}
-    return [tails[comparison.group] for comparison in comparisons]
+        chosen = [c for c, size in zip(sampled, sizes) if size in chained]
+        of_chain = random_permutation(ready, mixtures, [c.in_a for c in chosen], chained, blocks)
+        counts |= {contrast.group: each for contrast, each in zip(chosen, of_chain)}
+    return [counts[contrast.group] for contrast in contrasts]
 
 
-def _common(
-    cell: Cell,
+def _contrast_columns(
     perception: Perception,
-    attribute: str,
-    comparison: Contrast,
-    clusters: NDArray[np.int64] | None,
-    settings: MetricSettings,
-) -> Row:
-    inside, n = int(comparison.in_a.sum()), len(comparison.in_a)
-    names = (comparison.group, comparison.reference)
-    return base_row(
-        cell,
-        suite=perception.suite_id,
-        suite_hash=perception.suite_hash,
-        attribute=attribute,
-        group=comparison.group,
-        reference_group=comparison.reference,
-        n=n,
-        reason=joined(
-            small_groups_reason(names, [inside, n - inside], settings.min_group),
-            few_clusters_reason(clusters),
-        ),
-    )
-
-
-def _comparison_rows(
-    common: Row, perception: Perception, found: BoundedAssociations, tails: PermutationCounts
-) -> list[Row]:
-    words, scales, dimensions = perception.words, list(perception.scales), list(perception.dimensions)
-    greater, either = tails.p_values(), tails.p_values("two-sided")
-    beyond = tails.p_values(strict=True)
-    n = int(str(common["n"]))
-    rows = [
-        _row(common, "sc_weat_effect", "paper", found.effect_size, i, greater[i], probe=word)
-        for i, word in enumerate(words)
-    ]
-    # The sample standard deviation over n instead of n - 1.
-    wider = _scaled(found.mean_effect_size, np.sqrt(n / (n - 1)))
-    for i, scale in enumerate(scales):
-        place = len(words) + i
-        effect, event = found.mean_effect_size, {"event": scale}
-        rows += [
-            _row(common, "sc_weat_effect", "paper", effect, i, greater[place], **event),
-            _row(common, "sc_weat_effect", "ddof_0", wider, i, greater[place], **event),
-            _row(common, "sc_weat_effect", "strict", effect, i, beyond[place], **event),
-            _row(common, "sc_weat_effect", "two_sided", effect, i, either[place], **event),
-            _row(common, "sc_weat_statistic", "paper", found.mean_statistic, i, greater[place], **event),
-        ]
-    for i, dimension in enumerate(dimensions):
-        place, column = len(words) + len(scales) + i, len(words) + i
-        for definition, p in (("paper", greater[place]), ("two_sided", either[place])):
-            rows.append(
-                _row(common, "weat_effect", definition, found.effect_size, column, p, event=dimension)
-            )
-    return rows
-
-
-def _cluster_rows(common: Row, perception: Perception, found: BoundedAssociations) -> list[Row]:
-    """Return the scales and dimensions tested with set-respecting errors."""
-    words = len(perception.words)
-    rows = [
-        _row(
-            common,
-            "sc_weat_effect",
-            "cluster_t",
-            found.mean_effect_size,
-            i,
-            found.mean_statistic.p_value[i],
-            event=scale,
+    estimates: AssociationEstimates,
+    counts: PermutationCounts,
+    *,
+    n: int,
+    clustered: bool,
+) -> Iterator[dict[str, Any]]:
+    """Give the columns of the rows of one contrast: words, then scales, then dimensions."""
+    greater, two_sided = counts.p_values(), counts.p_values("two-sided")
+    strict = counts.p_values(strict=True)
+    words, scales = len(perception.words), len(perception.scales)
+    for i, word in enumerate(perception.words):
+        yield {
+            "metric": "sc_weat_effect",
+            "definition": "paper",
+            "probe": word,
+            **_tested(estimates.effect_size[i], greater[i]),
+        }
+    for i, scale in enumerate(perception.scales):
+        effect, statistic = estimates.mean_effect_size[i], estimates.mean_statistic[i]
+        # Of the standard deviation over n instead of n - 1.
+        factor = float(np.sqrt(n / (n - 1)))
+        wider = replace(
+            effect,
+            value=effect.value * factor,
+            ci_low=effect.ci_low * factor,
+            ci_high=effect.ci_high * factor,
         )
-        for i, scale in enumerate(perception.scales)
-    ]
-    for i, dimension in enumerate(perception.dimensions, start=words):
-        p = found.statistic.p_value[i]
-        rows.append(_row(common, "weat_effect", "cluster_t", found.effect_size, i, p, event=dimension))
-    return rows
+        place = words + i
+        for definition, estimate, p in (
+            ("paper", effect, greater[place]),
+            ("ddof_0", wider, greater[place]),
+            ("strict", effect, strict[place]),
+            ("two_sided", effect, two_sided[place]),
+            *((("cluster_t", effect, statistic.p),) if clustered else ()),
+        ):
+            columns = {"metric": "sc_weat_effect", "definition": definition, "event": scale}
+            yield columns | _tested(estimate, p)
+        columns = {"metric": "sc_weat_statistic", "definition": "paper", "event": scale}
+        yield columns | _tested(statistic, greater[place])
+    for i, dimension in enumerate(perception.dimensions):
+        effect, place = estimates.effect_size[words + i], words + scales + i
+        for definition, p in (
+            ("paper", greater[place]),
+            ("two_sided", two_sided[place]),
+            *((("cluster_t", estimates.statistic[words + i].p),) if clustered else ()),
+        ):
+            columns = {"metric": "weat_effect", "definition": definition, "event": dimension}
+            yield columns | _tested(effect, p)
 
 
-def _scaled(bounded: Bounded, factor: float) -> Bounded:
-    return replace(
-        bounded, value=bounded.value * factor, low=bounded.low * factor, high=bounded.high * factor
-    )
+def _tested(estimate: Estimate, p: float | None) -> dict[str, Any]:
+    """Return the columns of an estimate with the p of another test."""
+    return estimate.columns() | {"p": None if p is None else float(p)}
 
 
-def _row(
-    common: Row, metric: str, definition: str, found: Bounded, i: int, p: float, **columns: object
-) -> Row:
-    value, low = float(found.value[i]), float(found.low[i])
-    missing = None
-    if np.isnan(value):
-        missing = "the cosines do not vary"
-    elif np.isnan(low):
-        missing = "no interval: one image or set in a group"
-    estimate = {"value": value, "ci_low": low, "ci_high": float(found.high[i]), "p": float(p)}
-    reason = joined(missing, None if common["reason"] is None else str(common["reason"]))
-    return common | {"metric": metric, "definition": definition, "reason": reason} | estimate | columns
-
-
-# --- The association family: which groups a model sees as warm, competent, powerful, and whom it has to
-# name.
+# The family of the associations: SC-WEAT, WEAT, markedness and valence correlation.
 
 _DESCRIPTION = """
 Which groups a model associates with warmth, competence, agency, belief and communion. SC-WEAT compares the

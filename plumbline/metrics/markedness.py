@@ -7,7 +7,6 @@ Source: Hausladen et al., "Social perception of faces in a vision-language model
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -15,10 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell, SuiteLogits, base_row, estimate_columns
+from plumbline.metrics.cell import Cell, SuiteLogits, base_row
 from plumbline.metrics.disparities import Outcomes, parity_differences
 from plumbline.metrics.family import MetricSettings
+from plumbline.reasons import joined
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.jackknife import standard_errors
@@ -26,32 +27,9 @@ from plumbline.statistics.reasons import (
     MIN_GROUP,
     empty_groups_reason,
     group_size_reason,
-    joined,
     small_groups_reason,
 )
 from plumbline.statistics.tables import estimate_table
-
-
-@dataclass(frozen=True)
-class Markedness:
-    """Preference of a group's images for the neutral prompt, see `markedness`.
-
-    Attributes
-    ----------
-    percent : float
-        0 .. 100; 100: every image lies closer to the neutral prompt, so the group is unmarked. nan without images.
-    ci_low, ci_high : float
-        In percent too.
-    n : int
-    reason : str or None
-        Empty or small group.
-    """
-
-    percent: float
-    ci_low: float
-    ci_high: float
-    n: int
-    reason: str | None
 
 
 def markedness(
@@ -60,7 +38,7 @@ def markedness(
     *,
     confidence: float = 0.95,
     min_group: int = MIN_GROUP,
-) -> Markedness:
+) -> Estimate:
     """Return the percentage of images that prefer the neutral to the marked prompt, with Wilson's interval (eq. 7).
 
     Parameters
@@ -72,6 +50,11 @@ def markedness(
         Of the interval.
     min_group : int
         Smaller groups are flagged.
+
+    Returns
+    -------
+    Estimate
+        0 .. 100; 100: every image lies closer to the neutral prompt, so the group is unmarked. nan without images.
 
     Raises
     ------
@@ -96,7 +79,7 @@ def mean_markedness(
     *,
     confidence: float = 0.95,
     min_group: int = MIN_GROUP,
-) -> Markedness:
+) -> Estimate:
     """Return the markedness of one group, averaged over templates.
 
     Parameters
@@ -104,29 +87,30 @@ def mean_markedness(
     prefers_neutral : (n, t) bool
         By image and template.
     clusters : (n,) int, optional
-        Set of each image.
+        Cluster of each image.
 
     Returns
     -------
-    Markedness
-        The interval is Wilson's with the number of independent yes-or-no answers that would vary as much as these do
-        (Korn & Graubard 1998): n of them for one template and images without sets, fewer where images of a set agree,
-        more where templates disagree. Where all answers agree it is the number of images or sets.
+    Estimate
+        In percent. The interval is Wilson's with the number of independent yes-or-no answers that would vary as much
+        as these do (Korn & Graubard 1998): n of them for one template and images without clusters, fewer where images
+        of a cluster agree, more where templates disagree. Where all answers agree it is the number of images or
+        clusters.
     """
     n = len(prefers_neutral)
+    reasons = joined(group_size_reason(n, min_group))
     if n == 0:
-        return Markedness(np.nan, np.nan, np.nan, 0, group_size_reason(0, min_group))
+        return Estimate(np.nan, np.nan, np.nan, 0, reason=reasons)
     share = prefers_neutral.mean(axis=1)
     mean = float(share.mean())
     trials = float(n)
     if clusters is not None or prefers_neutral.shape[1] > 1:
-        trials = _trials(share, mean, clusters)
+        trials = _effective_trials(share, mean, clusters)
     low, high = wilson(mean * trials, trials, confidence=confidence)
-    reason = group_size_reason(n, min_group)
-    return Markedness(100 * mean, 100 * float(low), 100 * float(high), n, reason)
+    return Estimate(100 * mean, 100 * float(low), 100 * float(high), n, reason=reasons)
 
 
-def _trials(share: NDArray[np.float64], mean: float, clusters: NDArray[np.int64] | None) -> float:
+def _effective_trials(share: NDArray[np.float64], mean: float, clusters: NDArray[np.int64] | None) -> float:
     units = len(share) if clusters is None else len(np.unique(clusters))
     error, _ = standard_errors((share - mean) / len(share), clusters)
     return mean * (1 - mean) / float(error) ** 2 if error > 0 else float(units)
@@ -150,7 +134,7 @@ def markedness_gap(percent: ArrayLike) -> float:
     return float(np.ptp(values)) if values.size > 1 else float("nan")
 
 
-# --- Rows of markedness: which groups a model takes for granted, and which it has to be told of.
+# Rows
 
 AVERAGED = "mean_over_templates"
 
@@ -204,24 +188,17 @@ def _attribute_rows(
     for i, name in enumerate(groups.names):
         mask = groups.codes == i
         own = None if clusters is None else clusters[mask]
-        readings = [(template, prefers[mask, t : t + 1]) for t, template in enumerate(logits.suite.templates)]
-        for definition, answers in [*readings, (AVERAGED, prefers[mask])]:
-            found = mean_markedness(
+        by_template = [
+            (template, prefers[mask, t : t + 1]) for t, template in enumerate(logits.suite.templates)
+        ]
+        for definition, answers in [*by_template, (AVERAGED, prefers[mask])]:
+            estimate = mean_markedness(
                 answers, own, confidence=settings.confidence, min_group=settings.min_group
             )
-            rows.append(
-                common
-                | {
-                    "metric": "markedness",
-                    "definition": definition,
-                    "group": name,
-                    "value": found.percent,
-                    "ci_low": found.ci_low,
-                    "ci_high": found.ci_high,
-                    "n": found.n,
-                    "reason": joined(found.reason, few_clusters_reason(own) if found.n else None),
-                }
-            )
+            columns = estimate.columns() | {"metric": "markedness", "definition": definition, "group": name}
+            if mask.any():
+                columns["reason"] = joined(estimate.reason, few_clusters_reason(own))
+            rows.append(common | columns)
     return rows + _gap_rows(common, groups, prefers, clusters, settings)
 
 
@@ -274,4 +251,4 @@ def _gap_rows(
         few_clusters_reason(clusters),
     )
     columns = {"metric": "markedness_gap", "definition": AVERAGED, "n": int(sizes.sum())}
-    return [common | columns | estimate_columns(estimate, *reasons)]
+    return [common | estimate.columns(*reasons) | columns]

@@ -25,8 +25,6 @@ def valence_words(suite: Suite) -> dict[str, tuple[str, str]]:
     return found
 
 
-# --- What a perception suite says of the images of a cell: their cosines with its words.
-
 _AT_ONCE = 8
 
 

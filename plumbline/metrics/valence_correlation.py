@@ -5,8 +5,6 @@ Source: Hausladen et al., "Social perception of faces in a vision-language model
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -15,31 +13,12 @@ from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, base_row
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.perception import Perception
+from plumbline.reasons import joined, reason
 from plumbline.statistics.clusters import few_clusters_reason
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.jackknife import standard_errors, t_intervals
-from plumbline.statistics.reasons import MIN_GROUP, group_size_reason, joined
-
-
-@dataclass(frozen=True)
-class ValenceCorrelation:
-    """Correlation of positive and negative valence, see `valence_correlation`.
-
-    Attributes
-    ----------
-    value : float
-        Pearson's r, -1 .. 1; near 1: the model does not tell the two poles apart. nan where undefined.
-    ci_low, ci_high : float
-    n : int
-    reason : str or None
-        Why something is nan, or a small group.
-    """
-
-    value: float
-    ci_low: float
-    ci_high: float
-    n: int
-    reason: str | None
+from plumbline.statistics.reasons import MIN_GROUP, group_size_reason
 
 
 def valence_correlation(
@@ -49,7 +28,7 @@ def valence_correlation(
     clusters: NDArray[np.int64] | None = None,
     confidence: float = 0.95,
     min_group: int = MIN_GROUP,
-) -> ValenceCorrelation:
+) -> Estimate:
     """Return Pearson's correlation of the images' mean cosines to the positive and to the negative words.
 
     Parameters
@@ -66,8 +45,9 @@ def valence_correlation(
 
     Returns
     -------
-    ValenceCorrelation
-        nan where one side does not vary; no interval with fewer than four images (or two sets), or where |r| is 1.
+    Estimate
+        -1 .. 1; near 1: the model does not tell the two poles apart. nan where one
+        side does not vary; no interval with fewer than four images (or two clusters), or where |r| is 1.
 
     Raises
     ------
@@ -86,13 +66,13 @@ def valence_correlation(
     n = len(x)
     small = group_size_reason(n, min_group)
     if n < 2 or not np.ptp(x) > 0 or not np.ptp(y) > 0:
-        why = small if n < 2 else joined("one valence does not vary", small)
-        return ValenceCorrelation(np.nan, np.nan, np.nan, n, why)
+        constant = None if n < 2 else reason("constant_valence")
+        return Estimate(np.nan, np.nan, np.nan, n, reason=joined(constant, small))
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     r = float(np.clip((x * y).mean(), -1, 1))
     low, high = _interval(x, y, r, clusters, confidence)
-    missing = "no interval: too few images, or |r| is 1" if np.isnan(low) else None
-    return ValenceCorrelation(r, low, high, n, joined(missing, small))
+    missing = reason("no_correlation_interval") if np.isnan(low) else None
+    return Estimate(r, low, high, n, reason=joined(missing, small))
 
 
 def _interval(
@@ -117,9 +97,6 @@ def _interval(
     return float(np.tanh(low)), float(np.tanh(high))
 
 
-# --- Rows of how the poles of a dimension of social perception go together.
-
-
 def correlation_rows(
     cell: Cell, perception: Perception, attributes: list[Groups], settings: MetricSettings
 ) -> list[Row]:
@@ -134,7 +111,7 @@ def correlation_rows(
         )
         for attribute, group, mask in views:
             clusters = None if perception.clusters is None else perception.clusters[mask]
-            found = valence_correlation(
+            estimate = valence_correlation(
                 *poles[mask].T,
                 clusters=clusters,
                 confidence=settings.confidence,
@@ -150,11 +127,8 @@ def correlation_rows(
                     attribute=attribute,
                     group=group,
                     event=dimension,
-                    value=found.value,
-                    ci_low=found.ci_low,
-                    ci_high=found.ci_high,
-                    n=found.n,
-                    reason=joined(found.reason, few_clusters_reason(clusters)),
                 )
+                | estimate.columns()
+                | {"reason": joined(estimate.reason, few_clusters_reason(clusters))}
             )
     return rows

@@ -92,14 +92,14 @@ def of_weat(responses, inside, _):
 
 
 def of_markedness(responses, inside, i):
-    return markedness(responses[inside, -1], responses[inside, i]).percent
+    return markedness(responses[inside, -1], responses[inside, i]).value
 
 
 def of_markedness_gap(responses, groups, g):
     # The same mark for every group, so that groups that are answered alike have no gap.
     mark = responses[:, :-1].max(axis=1)
     return np.asarray(
-        markedness_gap([markedness(responses[groups == i, -1], mark[groups == i]).percent for i in range(g)])
+        markedness_gap([markedness(responses[groups == i, -1], mark[groups == i]).value for i in range(g)])
     )
 
 

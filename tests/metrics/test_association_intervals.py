@@ -8,7 +8,7 @@ import pytest
 from only_row import one
 from scipy import stats
 
-from plumbline.metrics.associations import association_rows, bounded_associations
+from plumbline.metrics.associations import association_estimates, association_rows
 from plumbline.world.numeric import planted_embeddings
 
 SUITES = ("perception", "markedness")
@@ -82,11 +82,13 @@ def test_intervals_of_effects_hold_the_truth(beta):
         texts /= np.linalg.norm(texts, axis=1, keepdims=True)
         images = planted.images / np.linalg.norm(planted.images, axis=1, keepdims=True)
         mean = np.full((2, 1), 0.5)
-        return bounded_associations(images @ texts.T, planted.labels == "a", mean)
+        return association_estimates(images @ texts.T, planted.labels == "a", mean)
 
     def values(found):
         parts = (found.statistic, found.effect_size, found.mean_statistic, found.mean_effect_size)
-        return [np.concatenate([getattr(part, end) for part in parts]) for end in ("value", "low", "high")]
+        return [
+            np.concatenate([getattr(part, end) for part in parts]) for end in ("value", "ci_low", "ci_high")
+        ]
 
     truth, _, _ = values(world(0, 1_000_000))
     held = np.array(
@@ -113,12 +115,12 @@ def test_intervals_hold_the_truth_where_images_come_in_sets(groups):
         level, leaning = generator.normal(size=(2, 40))[:, sets]
         score = level + (0.5 + 0.2 * leaning) * (in_a - 0.5) + generator.normal(size=160)
         for count, clusters in ((hits, sets), (alone, None)):
-            found = bounded_associations(score[:, None], in_a, np.ones((1, 1)), clusters=clusters)
+            found = association_estimates(score[:, None], in_a, np.ones((1, 1)), clusters=clusters)
             for i, part in enumerate((found.statistic, found.effect_size)):
-                count[i] += part.low[0] <= truth[i] <= part.high[0]
+                count[i] += part.ci_low[0] <= truth[i] <= part.ci_high[0]
             # The test and the interval say the same.
-            assert (found.statistic.p_value[0] < 0.05) == (
-                found.statistic.low[0] * found.statistic.high[0] > 0
+            assert (found.statistic.p[0] < 0.05) == (
+                found.statistic.ci_low[0] * found.statistic.ci_high[0] > 0
             )
     assert (hits >= 460).all() and (hits <= 490).all(), hits
     # Independent images would be less sure where a set is in both groups, and far too sure where it is in one.

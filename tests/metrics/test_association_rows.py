@@ -149,7 +149,7 @@ def test_markedness_rows_equal_the_loop(rows, faces):
         percents.append(100 * np.mean([a > b for a, b in zip(neutral, marked)]))
         row = one(rows, metric="markedness", definition=template, attribute="race", group="Black")
         plain = markedness(neutral, marked)
-        assert row["value"] == pytest.approx(percents[-1]) == pytest.approx(plain.percent)
+        assert row["value"] == pytest.approx(percents[-1]) == pytest.approx(plain.value)
         assert (row["ci_low"], row["ci_high"]) == pytest.approx((plain.ci_low, plain.ci_high))
         assert row["n"] == len(black)
     key = {"metric": "markedness", "definition": "mean_over_templates", "attribute": "race"}
