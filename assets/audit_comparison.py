@@ -15,7 +15,7 @@ from assets.suite_changes import (
     comparable_suites,
     suites_with_other_prompts,
 )
-from plumbline.catalog.schema import Row
+from plumbline.catalog.schema import Row, in_current_schema
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.metrics.text_space import TEXT
 from plumbline.provenance.diff.pairs import (
@@ -83,7 +83,7 @@ def compare_audits(
         Is told of each cell before it is compared.
     """
     then, now = workspace.of_audit(old), workspace.of_audit(new)
-    tables = [side.lake.read_table("metric_table") for side in (then, now)]
+    tables = [in_current_schema(side.lake.read_table("metric_table")) for side in (then, now)]
     grouped = [dict(table.group_by("dataset", "model")) for table in tables]
     pairs = []
     for key in sorted(grouped[0].keys() | grouped[1].keys()):
@@ -127,7 +127,8 @@ def compare_checkpoints(
 
 def _same_text_space(old: AskedSuites, new: AskedSuites) -> bool:
     """Return whether a text space has the numbers that it had: its id also names prompts that it is not measured by."""
-    audit = ("cell_id", "audit_id", "q")
+    # `reason_codes` says what `reason` says, and tables of version 0.5 lack it.
+    audit = ("cell_id", "audit_id", "q", "reason_codes")
     return new.dataset == TEXT and old.rows.drop(audit).equals(new.rows.drop(audit))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assets.model_addresses import model_addresses
+from plumbline.catalog.schema import in_current_schema
 from plumbline.catalog.suites import Suite, all_suites
 from plumbline.errors import ConfigError
 from plumbline.provenance.checksums import write_checksums
@@ -83,7 +84,7 @@ def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> 
 
 def _write_tables(workspace: Workspace, folder: Path) -> None:
     lake = workspace.lake
-    table = lake.read_table("metric_table")
+    table = in_current_schema(lake.read_table("metric_table"))
     exported = exported_table(table, model_addresses(workspace.audit))
     (folder / "metric_table.parquet").write_bytes(table_bytes(exported))
     (folder / "metric_table.csv").write_bytes(csv_bytes(exported))

@@ -8,8 +8,8 @@ from assets.cells import StoredCell
 from plumbline.catalog.suites import TASKS, Suite, load_suite
 from plumbline.datasets import folder_digest
 from plumbline.digests import digest_json
-from plumbline.errors import PlumblineError, StorageError
-from plumbline.provenance.chain import Link, changed_files, compared
+from plumbline.errors import PlumblineError, StorageError, StoredDataGone
+from plumbline.provenance.chain import Link, State, changed_files, compared
 from plumbline.provenance.explanation import prompts_asked
 from plumbline.storage import Committed
 from plumbline.world.folders import PLANTED, world_version
@@ -22,7 +22,7 @@ def stored_link(workspace: Workspace, level: int, what: str, made: Committed, no
     try:
         workspace.lake.verify(made)
     except StorageError as error:
-        state = "gone" if "gone" in error.what else "changed"
+        state: State = "gone" if isinstance(error, StoredDataGone) else "changed"
         return Link(level, what, name, made.sha256, state, f"{error.what}: {error.where}")
     return Link(level, what, name, made.sha256, "unchanged", note)
 
@@ -184,6 +184,7 @@ def dataset_link(workspace: Workspace, level: int, dataset: str, records: Commit
     if state == "changed":
         listed = workspace.lake.read_table("records", made=records).select("path", "image_id")
         changed = changed_files(root, dict(listed.iter_rows()))
-        note = f"{changed or 'every recorded image is as it was; the index or refused files have changed'}; {note}"
-        state = "gone" if " gone: " in changed and " changed: " not in changed else state
+        told = str(changed) or "every recorded image is as it was; the index or refused files have changed"
+        note = f"{told}; {note}"
+        state = "gone" if changed.gone and not changed.changed else state
     return Link(level, what, str(root), recorded, state, note)

@@ -77,5 +77,9 @@ class StorageError(PlumblineError):
     """Something stored is absent, torn or of another checksum than its manifest says."""
 
 
+class StoredDataGone(StorageError):
+    """A data file that its manifest names is not there any more."""
+
+
 class MetricError(PlumblineError, ValueError):
     """A metric was asked for something that its definition excludes."""

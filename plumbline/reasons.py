@@ -81,6 +81,11 @@ WORDS: dict[str, str] = {
     "same_order": "no interval: the orders are the same",
     "few_checkpoints": "no interval: {n} checkpoints",
     "text": "{text}",
+    # what two audits say of one number
+    "not_in_old": "not in the old one",
+    "not_in_new": "not in the new one",
+    "independent_intervals": "interval from both intervals, as if the sides were independent",
+    "other_prompts": "its prompts are others than before",
 }
 """Code -> its words, as a format string over the parameters; lists are joined by commas."""
 

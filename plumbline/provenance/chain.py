@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -65,8 +65,20 @@ def damaged(chain: Iterable[Link]) -> list[Link]:
     return [link for link in chain if link.state in ("changed", "gone")]
 
 
-def changed_files(root: Path, recorded: Mapping[str, str]) -> str:
-    """Say which recorded images of a folder are gone or have other bytes; empty where none is.
+@dataclass(frozen=True)
+class ChangedFiles:
+    """The recorded images of a folder that are gone, and those that have other bytes now."""
+
+    gone: tuple[str, ...]
+    changed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        listed = (("gone", self.gone), ("changed", self.changed))
+        return "; ".join(f"{len(paths)} {what}: {_few(paths)}" for what, paths in listed if paths)
+
+
+def changed_files(root: Path, recorded: Mapping[str, str]) -> ChangedFiles:
+    """Compare the recorded images of a folder with what is there now.
 
     Parameters
     ----------
@@ -76,20 +88,15 @@ def changed_files(root: Path, recorded: Mapping[str, str]) -> str:
     gone, changed = [], []
     for path, sha256 in recorded.items():
         try:
-            found = digest_bytes(read_image_file(root / path))
+            now = digest_bytes(read_image_file(root / path))
         except ImageRejected:
             gone.append(path)
-            continue
-        if found != sha256:
-            changed.append(path)
-    parts = [
-        f"{len(paths)} {what}: {_few(paths)}"
-        for what, paths in (("gone", gone), ("changed", changed))
-        if paths
-    ]
-    return "; ".join(parts)
+        else:
+            if now != sha256:
+                changed.append(path)
+    return ChangedFiles(tuple(gone), tuple(changed))
 
 
-def _few(paths: list[str]) -> str:
+def _few(paths: Sequence[str]) -> str:
     more = len(paths) - _NAMED
     return ", ".join(paths[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -14,7 +14,7 @@ from upath import UPath
 
 from plumbline.catalog.schema import Schema
 from plumbline.digests import canonical_json, digest_bytes, digest_file
-from plumbline.errors import StorageError
+from plumbline.errors import StorageError, StoredDataGone
 from plumbline.storage.files import (
     arrays_bytes,
     arrays_from_bytes,
@@ -199,12 +199,15 @@ class Lake:
         """Refuse a data file that is not there (`found` is None), or whose bytes have another sha256."""
         if found == made.sha256:
             return
+        where, hint = self._path(made), f"materialise `{made.name}` again"
+        if found is None:
+            raise StoredDataGone("a data file that its manifest names is gone", where=where, hint=hint)
         raise StorageError(
-            "a data file that its manifest names is gone" if found is None else "stored data is damaged",
-            where=self._path(made),
-            found=None if found is None else f"sha256 {found}",
-            expected=None if found is None else f"sha256 {made.sha256}",
-            hint=f"materialise `{made.name}` again",
+            "stored data is damaged",
+            where=where,
+            found=f"sha256 {found}",
+            expected=f"sha256 {made.sha256}",
+            hint=hint,
         )
 
 

@@ -83,10 +83,10 @@ def test_images_that_are_gone_or_changed_are_named(tmp_path):
     for name, colour in (("kept.jpg", "red"), ("changed.jpg", "green"), ("gone.jpg", "blue")):
         (tmp_path / name).write_bytes(jpeg(colour))
         recorded[name] = digest_bytes(jpeg(colour))
-    assert changed_files(tmp_path, recorded) == ""
+    assert str(changed_files(tmp_path, recorded)) == ""
     (tmp_path / "gone.jpg").unlink()
     (tmp_path / "changed.jpg").write_bytes(jpeg("white"))
-    assert changed_files(tmp_path, recorded) == "1 gone: gone.jpg; 1 changed: changed.jpg"
+    assert str(changed_files(tmp_path, recorded)) == "1 gone: gone.jpg; 1 changed: changed.jpg"
     shown = {name: thumbnail(tmp_path / name, digest, name) for name, digest in recorded.items()}
     assert shown["kept.jpg"].source.startswith("data:image/jpeg;base64,") and not shown["kept.jpg"].missing
     assert len(shown["kept.jpg"].source) < 8000

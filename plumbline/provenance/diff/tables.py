@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import polars as pl
 
 from plumbline.catalog.schema import IDENTIFYING, SCORED_ATTRIBUTES, Row, Schema, polars_schema
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.registry import METRICS
+from plumbline.reasons import in_words, joined, reason
 from plumbline.statistics.multiplicity import add_q_values
 
 KEYS = tuple(name for name in IDENTIFYING if name != "model")
@@ -205,8 +207,9 @@ def table_differences(
         is kept, with the reason. A number of a suite whose prompts changed has no difference: a candidate more or less
         changes what the others win, whatever the model does.
     """
-    found = pl.DataFrame(list(paired), schema=_PAIRED_SCHEMA, orient="row")
-    together = _side_by_side(old, new, models)
+    worded = [row | {"reason": in_words(joined(cast(Any, row.get("reason"))))} for row in paired]
+    found = pl.DataFrame(worded, schema=_PAIRED_SCHEMA, orient="row")
+    together = _joined_sides(old, new, models)
     unlike = pl.concat(
         [
             *(side.filter(pl.col("value").is_nan()).select(KEYS) for side in (old, new)),
@@ -231,7 +234,7 @@ _PAIRED_SCHEMA = {
 } | {"n": pl.Int64}
 
 
-def _side_by_side(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str]) -> pl.DataFrame:
+def _joined_sides(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str]) -> pl.DataFrame:
     sides = [
         side.select(
             *KEYS, *(pl.col(each).alias(f"{each}_{name}") for each in _CARRIED), pl.lit(True).alias(name)
@@ -246,13 +249,11 @@ def _side_by_side(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str])
     bounded = difference.is_not_nan() & (low["old"] + high["new"]).is_not_nan()
     lacking = (
         pl.when(pl.col("old").is_null())
-        .then(pl.lit("not in the old one"))
+        .then(_words("not_in_old"))
         .when(pl.col("new").is_null())
-        .then(pl.lit("not in the new one"))
+        .then(_words("not_in_new"))
     )
-    independent = pl.when(bounded).then(
-        pl.lit("interval from both intervals, as if the sides were independent")
-    )
+    independent = pl.when(bounded).then(_words("independent_intervals"))
     said = (pl.format("{}: {}", pl.lit(name), pl.col(f"reason_{name}")) for name in value)
     told = both.with_columns(
         model_old=pl.lit(models[0]),
@@ -271,15 +272,18 @@ def _without_other_prompts(told: pl.DataFrame) -> pl.DataFrame:
     """Take the difference from what was asked with other prompts."""
     changed = (pl.col("suite_hash_old") != pl.col("suite_hash_new")) & (pl.col("suite") != _ANSWERS)
     other = changed.fill_null(value=False)
-    reason = pl.lit("its prompts are others than before")
     return told.with_columns(
         *(
             pl.when(~other).then(name).otherwise(float("nan")).alias(name)
             for name in ("value", "ci_low", "ci_high")
         ),
         compared=pl.when(other).then(pl.lit(OTHER_PROMPTS)).otherwise("compared"),
-        reason=pl.when(other).then(reason).otherwise("reason"),
+        reason=pl.when(other).then(_words("other_prompts")).otherwise("reason"),
     )
+
+
+def _words(code: str) -> pl.Expr:
+    return pl.lit(str(reason(code)))
 
 
 def _as_diff(frame: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,82 @@
+"""An audit that version 0.5 kept is still compared and exported: `version_0_5` holds a few of its rows."""
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+
+from assets.audit_comparison import compare_audits
+from assets.export import export_audit
+from plumbline.catalog.schema import polars_schema, row_ids
+from plumbline.provenance.checksums import verify_folder
+from plumbline.storage.lake import recorded_audits, write_record
+from resources.workspace import Workspace
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    """Return a home whose lake is that of version 0.5."""
+    shutil.copytree(Path(__file__).parent / "version_0_5" / "lake", tmp_path / "home" / "lake")
+    kept = Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
+    (record,) = recorded_audits_of(tmp_path)
+    kept.audit_path.write_text(yaml.safe_dump(record))
+    return kept
+
+
+def recorded_audits_of(folder):
+    """Return the settings of each recorded audit."""
+    import json
+
+    manifests = (folder / "home" / "lake" / "audit_record").glob("*/manifest.json")
+    return [json.loads(path.read_text("utf-8"))["details"]["settings"] for path in manifests]
+
+
+def audited_again(workspace, **changed):
+    """Record an audit of this version with the same rows, of which some columns are changed; return both ids."""
+    lake, (old,) = workspace.lake, recorded_audits(workspace.lake)
+    rows = lake.read_table("metric_table")
+    schema = polars_schema()
+    rows = rows.with_columns(pl.lit(None, pl.String).alias("reason_codes"), **changed).select(list(schema))
+    made = lake.write_table("metric_table", rows, details=lake.require("metric_table").details)
+    record = {"audit_id": "f" * 64, "made_at": "2030-01-01T00:00:00+00:00"}
+    write_record(lake, [made], **record, settings=workspace.of_audit(old).past.settings)
+    return old, "f" * 64
+
+
+def test_its_table_lacks_a_column_of_today(workspace):
+    (old,) = recorded_audits(workspace.lake)
+    table = workspace.of_audit(old).lake.read_table("metric_table")
+    assert (
+        set(polars_schema()) - set(table.columns) == {"reason_codes"} and table["reason"].drop_nulls().len()
+    )
+
+
+def test_the_export_has_every_row_and_every_column(workspace, tmp_path):
+    (old,) = recorded_audits(workspace.lake)
+    past = workspace.of_audit(old)
+    export_audit(past, tmp_path / "bundle", report=None)
+    assert verify_folder(tmp_path / "bundle").passed
+    table = pl.read_parquet(tmp_path / "bundle" / "metric_table.parquet")
+    assert set(polars_schema()) <= set(table.columns)
+    assert table["row_id"].to_list() == row_ids(past.lake.read_table("metric_table")).to_list()
+
+
+def test_it_is_compared_with_an_audit_of_today(workspace):
+    skew = (pl.col("metric") == "max_skew") & (pl.col("dataset") == "fairface")
+    of_cell = pl.col("dataset") == "fairface"
+    ids = audited_again(
+        workspace,
+        value=pl.when(skew).then(pl.col("value") + 1).otherwise("value"),
+        cell_id=pl.when(of_cell).then(pl.lit("another")).otherwise("cell_id"),
+    )
+    differences = compare_audits(workspace, *ids).differences
+    moved = differences.filter(pl.col("value") > 0.5)
+    assert moved.height and set(moved["metric"]) == {"max_skew"}
+    assert set(differences["dataset"]) == {"fairface"}, "text spaces are as they were"
+
+
+def test_a_text_space_with_the_same_numbers_is_no_change(workspace):
+    ids = audited_again(workspace, cell_id=pl.lit("another"))
+    assert "text" not in set(compare_audits(workspace, *ids).differences["dataset"])
