@@ -80,6 +80,14 @@ WORDS: dict[str, str] = {
     "tied_checkpoints": "all checkpoints tie under a template",
     "same_order": "no interval: the orders are the same",
     "few_checkpoints": "no interval: {n} checkpoints",
+    # equal opportunity
+    "classes_left_out": "{left_out} of {classes} classes seen in fewer than two groups, left out",
+    "under_two_groups_with_images": "fewer than two groups have images",
+    "small_cells": "{small} of {cells} cells with fewer than {min_group} images",
+    # outcomes
+    "undefined_pairs": "{undefined} of {pairs} pairs undefined: no event in one group of the pair",
+    "event_never_happens": "the event never happens",
+    "below_four_fifths": "below four fifths",
     "text": "{text}",
     # what two audits say of one number
     "not_in_old": "not in the old one",

@@ -13,11 +13,11 @@ from plumbline.metrics.confounds.slopes import (
     level_means,
     mean_change,
 )
-from plumbline.metrics.disparities import EventValue, MaxSkew, impact_ratio, max_skew, parity_difference
+from plumbline.metrics.disparities import MaxSkew, impact_ratio, max_skew, parity_difference
 from plumbline.metrics.equal_opportunity import EqualOpportunity, equal_opportunity_gap
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.markedness import markedness, markedness_gap
-from plumbline.metrics.outcomes import GroupProportion, OutcomeProportions, harm_rate, outcome_proportions
+from plumbline.metrics.outcomes import OutcomeProportions, harm_rate, outcome_proportions
 from plumbline.metrics.rankings.ndkl import ndkl
 from plumbline.metrics.rankings.skew_at_k import GroupSkew, SkewAtK, max_skew_at_k, skew_at_k
 from plumbline.metrics.robustness.calibration import Calibration, calibration
@@ -40,6 +40,7 @@ from plumbline.metrics.trident.scores import (
     trident_scores,
 )
 from plumbline.metrics.valence_correlation import valence_correlation
+from plumbline.statistics.estimates import Estimate, EstimateArray
 
 __all__ = [
     "Association",
@@ -52,8 +53,8 @@ __all__ = [
     "ConfoundFit",
     "DirectionalBias",
     "EqualOpportunity",
-    "EventValue",
-    "GroupProportion",
+    "Estimate",
+    "EstimateArray",
     "GroupSkew",
     "IntraSetCosine",
     "LevelMeans",

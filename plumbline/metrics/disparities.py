@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import estimate_columns
 from plumbline.metrics.family import MetricSettings
+from plumbline.reasons import Reason, Reasons, joined, reason
 from plumbline.statistics.bootstrap import Jackknife, TableStatistic, jackknife_tables, resample_tables
 from plumbline.statistics.clusters import (
     cluster_tables,
@@ -26,77 +26,18 @@ from plumbline.statistics.clusters import (
     resample_clusters,
 )
 from plumbline.statistics.counts import count_table, shares
+from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.permutation import permute_tables
-from plumbline.statistics.reasons import empty_groups_reason, joined, small_groups_reason
+from plumbline.statistics.reasons import empty_groups_reason, small_groups_reason
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.tables import estimate_table
 
 FOUR_FIFTHS = 0.8
 """Impact ratios below this are adverse impact by the four-fifths rule (29 CFR 1607.4 D)."""
 
-
-def parity_differences(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
-    """Return max p - min p for many tables at once, (..., g) to (...); empty groups are left out."""
-    low, high, groups = _rate_range(event_counts, group_totals)
-    return np.where(groups > 1, high - low, np.nan)
-
-
-def impact_ratios(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
-    """Return min p / max p for many tables at once, (..., g) to (...); nan where the event never happens."""
-    low, high, groups = _rate_range(event_counts, group_totals)
-    return np.divide(low, high, out=np.full(low.shape, np.nan), where=(high > 0) & (groups > 1))
-
-
-def undefined_pairs_reason(undefined: int, pairs: int) -> str | None:
-    """Say how many pairs of groups have no defined gap."""
-    return f"{undefined} of {pairs} pairs undefined: no event in one group of the pair" if undefined else None
-
-
-def adverse_impact_reason(ratio: float) -> str | None:
-    """Say that an impact ratio falls under the four-fifths rule."""
-    # 80/1000 over 100/1000 is 0.8 on paper and a rounding error less in binary.
-    return "below four fifths" if ratio < FOUR_FIFTHS - 1e-12 else None
-
-
-def checked_counts(
-    event_counts: ArrayLike, group_totals: ArrayLike, *, least_groups: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return event counts (g,) or (e, g) and group totals (g,) as int64, or raise MetricError."""
-    counts, totals = np.asarray(event_counts), np.asarray(group_totals)
-    whole = all(
-        a.size == 0 or (np.isfinite(a).all() and np.array_equal(a, np.trunc(a))) for a in (counts, totals)
-    )
-    if totals.ndim != 1 or counts.ndim not in (1, 2) or counts.shape[-1:] != totals.shape or not whole:
-        raise MetricError(
-            "event counts and group totals must be whole numbers over the same groups",
-            found=f"event_counts {counts.dtype} {counts.shape}, group_totals {totals.dtype} {totals.shape}",
-            expected="(g,) or (e, g), and (g,)",
-        )
-    if totals.size < least_groups:
-        raise MetricError("too few groups", found=totals.size, expected=f"at least {least_groups}")
-    if (counts < 0).any() or (counts > totals).any():
-        raise MetricError(
-            "an event count lies outside 0 .. n", found=counts.tolist(), expected=totals.tolist()
-        )
-    return counts.astype(np.int64), totals.astype(np.int64)
-
-
-def _rate_range(
-    counts: NDArray[Any], totals: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    counts, totals = np.broadcast_arrays(counts, totals)
-    seen = totals > 0
-    rates = counts / np.where(seen, totals, 1)
-    low = np.where(seen, rates, np.inf).min(axis=-1)
-    high = np.where(seen, rates, -np.inf).max(axis=-1)
-    groups = seen.sum(axis=-1)
-    return np.where(groups > 0, low, 0.0), np.where(groups > 0, high, 0.0), groups
-
-
-# --- Max Skew: the largest relative gap between the selection rates of groups.
-#
-# Source: Al Sahili et al., "Data Matters Most", section 3.4.
+# --- Definitions. A function in the singular is public, of one table of counts; it calls the one in the plural, of many
+# tables at once, which the rows of an audit call too.
 
 
 @dataclass(frozen=True)
@@ -113,9 +54,7 @@ class MaxSkew:
         Gap of every unordered pair, nan where undefined; like the input, with or without an axis of events.
     pair_index : (p, 2) int64
         The two groups of each pair.
-    undefined_pairs : int
-        Event × pair cells without a defined gap.
-    reason : str or None
+    reason : tuple of Reason
         Says that pairs are undefined, where some are.
     """
 
@@ -123,8 +62,12 @@ class MaxSkew:
     per_event: NDArray[np.float64]
     pairs: NDArray[np.float64]
     pair_index: NDArray[np.int64]
-    undefined_pairs: int
-    reason: str | None
+    reason: Reasons
+
+    @property
+    def undefined_pairs(self) -> int:
+        """Return the number of event × pair cells without a defined gap."""
+        return int(np.isnan(self.pairs).sum())
 
 
 def max_skew(
@@ -174,18 +117,17 @@ def max_skew(
             found=f"over_pairs={over_pairs!r}, smoothing={smoothing!r}",
             expected='over_pairs "mean" or "max"; smoothing None or positive',
         )
-    events = np.atleast_2d(counts)
-    pairs, index = _pair_gaps(events, totals, smoothing or 0.0)
+    variant = {"over_pairs": over_pairs, "smoothing": smoothing or 0.0}
+    sums = skew_sums(np.atleast_2d(counts), totals, **variant)  # type: ignore[arg-type]
+    index = np.stack(np.triu_indices(len(totals), k=1), axis=1)
+    pairs = skew_values(counts[..., index], totals[index], **variant)  # type: ignore[arg-type]
     undefined = int(np.isnan(pairs).sum())
-    per_event = np.array([_over(row, over_pairs) for row in pairs])
-    value = _over(pairs if over_pairs == "mean" else per_event, "mean")
     return MaxSkew(
-        value=value,
-        per_event=per_event,
-        pairs=pairs if counts.ndim == 2 else pairs[0],
+        value=float(shares(sums.total.sum(), sums.cells.sum())),
+        per_event=shares(*sums),
+        pairs=pairs,
         pair_index=index,
-        undefined_pairs=undefined,
-        reason=undefined_pairs_reason(undefined, pairs.size),
+        reason=joined(undefined_pairs_reason(undefined, pairs.size)),
     )
 
 
@@ -214,7 +156,7 @@ def skew_sums(
     """Return Max Skew as sum and number of defined cells, for many tables at once.
 
     The relative gap of two rates is larger / smaller - 1, so that over sorted rates all pairs of a group
-    take one running sum of 1 / rate: g log g instead of g² for each replicate. Agrees with `max_skew` to rounding.
+    take one running sum of 1 / rate: g log g instead of g² for each replicate.
 
     Parameters
     ----------
@@ -252,53 +194,12 @@ def skew_values(
     return shares(total, cells)
 
 
-def _pair_gaps(
-    events: NDArray[np.int64], totals: NDArray[np.int64], smoothing: float
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the (e, p) gaps of all pairs, from cross-multiplied counts: 12% against 8% is 0.5 exactly."""
-    first, second = np.triu_indices(len(totals), k=1)
-    x, n = events + smoothing, totals + 2 * smoothing
-    a, b = x[:, first] * n[second], x[:, second] * n[first]
-    small, large = np.minimum(a, b), np.maximum(a, b)
-    gaps = np.divide(large - small, small, out=np.full(small.shape, np.nan), where=small > 0)
-    gaps[large == 0] = 0.0
-    gaps[:, (totals[first] == 0) | (totals[second] == 0)] = np.nan
-    return gaps, np.stack([first, second], axis=1).astype(np.int64)
+def undefined_pairs_reason(undefined: int, pairs: int) -> Reason | None:
+    """Return the reason that pairs of groups have no defined gap, if some have none."""
+    return reason("undefined_pairs", undefined=undefined, pairs=pairs) if undefined else None
 
 
-def _over(gaps: NDArray[np.float64], how: str) -> float:
-    defined = gaps[~np.isnan(gaps)]
-    if not defined.size:
-        return float("nan")
-    return float(defined.mean() if how == "mean" else defined.max())
-
-
-@dataclass(frozen=True)
-class EventValue:
-    """A value for each event: a float for one event, (e,) float64 for several.
-
-    Attributes
-    ----------
-    value, ci_low, ci_high : float or (e,) float64
-        The interval is nan for metrics whose interval needs resampling.
-    n : int or (e,) int64
-        Images behind the value.
-    reason : str or None, or a tuple of them
-    """
-
-    value: Any
-    ci_low: Any
-    ci_high: Any
-    n: Any
-    reason: Any
-
-    @property
-    def interval(self) -> tuple[Any, Any]:
-        """Return (ci_low, ci_high)."""
-        return self.ci_low, self.ci_high
-
-
-def parity_difference(event_counts: ArrayLike, group_totals: ArrayLike) -> EventValue:
+def parity_difference(event_counts: ArrayLike, group_totals: ArrayLike) -> Estimate | EstimateArray:
     """Return the demographic-parity difference max p - min p over groups.
 
     Parameters
@@ -307,16 +208,21 @@ def parity_difference(event_counts: ArrayLike, group_totals: ArrayLike) -> Event
 
     Returns
     -------
-    EventValue
-        In [0, 1], 0 is parity. Empty groups are left out and named in `reason`; nan with fewer than two
-        others.
+    Estimate or EstimateArray
+        One event, or (e,). In [0, 1], 0 is parity; without interval, which needs resampling. Empty groups are left
+        out and named in `reason`; nan with fewer than two others.
     """
     counts, totals = checked_counts(event_counts, group_totals, least_groups=2)
-    value = parity_differences(counts, totals)
-    return _event_value(value, np.nan, np.nan, totals.sum(), empty_groups_reason(totals))
+    return _per_event(counts, totals, parity_differences, lambda _: joined(empty_groups_reason(totals)))
 
 
-def impact_ratio(event_counts: ArrayLike, group_totals: ArrayLike) -> EventValue:
+def parity_differences(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
+    """Return max p - min p for many tables at once, (..., g) to (...); empty groups are left out."""
+    low, high, groups = _rate_range(event_counts, group_totals)
+    return np.where(groups > 1, high - low, np.nan)
+
+
+def impact_ratio(event_counts: ArrayLike, group_totals: ArrayLike) -> Estimate | EstimateArray:
     """Return the impact ratio min p / max p over groups.
 
     Parameters
@@ -325,32 +231,83 @@ def impact_ratio(event_counts: ArrayLike, group_totals: ArrayLike) -> EventValue
 
     Returns
     -------
-    EventValue
-        In [0, 1], 1 is parity; `reason` says "below four fifths" under 0.8. nan if the event never happens:
-        there is then nothing to share out.
+    Estimate or EstimateArray
+        One event, or (e,). In [0, 1], 1 is parity; without interval; `reason` says "below four fifths" under 0.8. nan
+        if the event never happens: there is then nothing to share out.
     """
     counts, totals = checked_counts(event_counts, group_totals, least_groups=2)
-    value = impact_ratios(counts, totals)
-    reasons = [
-        empty_groups_reason(totals)
-        or ("the event never happens" if np.isnan(v) else adverse_impact_reason(v))
-        for v in np.atleast_1d(value)
-    ]
-    return _event_value(
-        value, np.nan, np.nan, totals.sum(), reasons[0] if value.ndim == 0 else tuple(reasons)
+    return _per_event(
+        counts,
+        totals,
+        impact_ratios,
+        lambda value: joined(empty_groups_reason(totals) or impact_ratio_reason(value)),
     )
 
 
-def _event_value(value: NDArray[Any], low: Any, high: Any, n: Any, reason: Any) -> EventValue:
-    if np.ndim(value) == 0:
-        return EventValue(float(value), float(low), float(high), int(n), reason)
-    shape = np.shape(value)
-    reasons = reason if isinstance(reason, tuple) else (reason,) * shape[0]
-    low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), shape).copy() for end in (low, high))
-    return EventValue(np.asarray(value), low, high, np.broadcast_to(n, shape).copy(), reasons)
+def impact_ratios(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
+    """Return min p / max p for many tables at once, (..., g) to (...); nan where the event never happens."""
+    low, high, groups = _rate_range(event_counts, group_totals)
+    return np.divide(low, high, out=np.full(low.shape, np.nan), where=(high > 0) & (groups > 1))
 
 
-# --- Outcomes of images by group, and the draws by which their disparities are judged.
+def impact_ratio_reason(ratio: float) -> Reason | None:
+    """Return the reason that an impact ratio is undefined, or that it falls under the four-fifths rule."""
+    if np.isnan(ratio):
+        return reason("event_never_happens")
+    # 80/1000 over 100/1000 is 0.8 on paper and a rounding error less in binary.
+    return reason("below_four_fifths") if ratio < FOUR_FIFTHS - 1e-12 else None
+
+
+def _rate_range(
+    counts: NDArray[Any], totals: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the smallest and the largest rate of the groups that are not empty, and their number."""
+    counts, totals = np.broadcast_arrays(counts, totals)
+    seen = totals > 0
+    rates = counts / np.where(seen, totals, 1)
+    low = np.where(seen, rates, np.inf).min(axis=-1)
+    high = np.where(seen, rates, -np.inf).max(axis=-1)
+    groups = seen.sum(axis=-1)
+    return np.where(groups > 0, low, 0.0), np.where(groups > 0, high, 0.0), groups
+
+
+def _per_event(
+    counts: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    values: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]],
+    reasons: Callable[[float], Reasons],
+) -> Estimate | EstimateArray:
+    """Return estimates without interval of (e, g) event counts, or the one of (g,) counts."""
+    value = np.atleast_1d(values(counts, totals))
+    no_end, n = np.full(value.shape, np.nan), np.full(value.shape, totals.sum())
+    estimates = EstimateArray(value, no_end, no_end, n, reason=[reasons(one) for one in value.tolist()])
+    return estimates[0] if counts.ndim == 1 else estimates
+
+
+def checked_counts(
+    event_counts: ArrayLike, group_totals: ArrayLike, *, least_groups: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return event counts (g,) or (e, g) and group totals (g,) as int64, or raise MetricError."""
+    counts, totals = np.asarray(event_counts), np.asarray(group_totals)
+    whole = all(
+        a.size == 0 or (np.isfinite(a).all() and np.array_equal(a, np.trunc(a))) for a in (counts, totals)
+    )
+    if totals.ndim != 1 or counts.ndim not in (1, 2) or counts.shape[-1:] != totals.shape or not whole:
+        raise MetricError(
+            "event counts and group totals must be whole numbers over the same groups",
+            found=f"event_counts {counts.dtype} {counts.shape}, group_totals {totals.dtype} {totals.shape}",
+            expected="(g,) or (e, g), and (g,)",
+        )
+    if totals.size < least_groups:
+        raise MetricError("too few groups", found=totals.size, expected=f"at least {least_groups}")
+    if (counts < 0).any() or (counts > totals).any():
+        raise MetricError(
+            "an event count lies outside 0 .. n", found=counts.tolist(), expected=totals.tolist()
+        )
+    return counts.astype(np.int64), totals.astype(np.int64)
+
+
+# --- Inference: outcomes of images by group, and the draws by which their disparities are judged.
 
 
 @dataclass(frozen=True)
@@ -372,16 +329,16 @@ class Outcomes:
         -1 for images that do not count.
     codes : (n,) int64
         Outcome of each image.
-    holds : (e, c) int64
-        Which outcomes belong to which event.
-    sets : (n,) int64 or None
-        Set of each image, where they come in sets: these are then what is resampled.
+    event_membership : (e, c) int64
+        1 where an outcome belongs to an event.
+    clusters : (n,) int64 or None
+        Cluster (counterfactual set, seed) of each image, where they come in clusters: these are then resampled.
     """
 
     groups: Groups
     codes: NDArray[np.int64]
-    holds: NDArray[np.int64]
-    sets: NDArray[np.int64] | None
+    event_membership: NDArray[np.int64]
+    clusters: NDArray[np.int64] | None
 
     @cached_property
     def table(self) -> NDArray[np.int64]:
@@ -396,22 +353,24 @@ class Outcomes:
     @property
     def n_outcomes(self) -> int:
         """Return c."""
-        return int(self.holds.shape[1])
+        return int(self.event_membership.shape[1])
 
     def events(self, tables: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return event counts and, last, group sizes of (..., g, c) tables: (..., e + 1, g)."""
-        found = np.empty((len(self.holds) + 1, tables.shape[-2], *tables.shape[:-2]), dtype=np.int64)
+        events = np.empty(
+            (len(self.event_membership) + 1, tables.shape[-2], *tables.shape[:-2]), dtype=np.int64
+        )
         # Replicates run along the last axis in memory, as the draws have them.
         outcomes = np.moveaxis(tables, (-2, -1), (0, 1))
-        for event, holds in enumerate(self.holds):
-            chosen = np.flatnonzero(holds)
+        for event, belongs in enumerate(self.event_membership):
+            chosen = np.flatnonzero(belongs)
             np.sum(
                 outcomes[:, chosen] if len(chosen) > 1 else outcomes[:, chosen[0], None],
                 axis=1,
-                out=found[event],
+                out=events[event],
             )
-        np.sum(outcomes, axis=1, out=found[-1])
-        return np.moveaxis(found, (0, 1), (-2, -1))
+        np.sum(outcomes, axis=1, out=events[-1])
+        return np.moveaxis(events, (0, 1), (-2, -1))
 
     def draws(self, names: list[str], settings: MetricSettings) -> Draws:
         """Draw resamples and permutations, from generators that are named by what they are for."""
@@ -419,23 +378,23 @@ class Outcomes:
             generator(settings.seed, *names, use) for use in ("bootstrap", "permutation")
         )
         permuted = self.permuted(settings.permutations, permuting)
-        if self.sets is None:
+        if self.clusters is None:
             resampled = resample_tables(self.table, resamples=settings.resamples, rng=resampling)
             return Draws(resampled, permuted, partial(jackknife_tables, self.table))
         tables = cluster_tables(
-            self.groups.codes, self.codes, self.sets, n_groups=self.n_groups, n_outcomes=self.n_outcomes
+            self.groups.codes, self.codes, self.clusters, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )
         resampled = resample_clusters(tables, resamples=settings.resamples, rng=resampling)
         return Draws(resampled, permuted, partial(jackknife_clusters, tables))
 
     def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return (r, g, c) tables as if group labels had been shuffled: over all images, or as their sets demand."""
-        if self.sets is None:
+        """Return (r, g, c) tables as if group labels were shuffled: over all images, or as their clusters demand."""
+        if self.clusters is None:
             return permute_tables(self.table, permutations=permutations, rng=rng)
         return permute_clusters(
             self.groups.codes,
             self.codes,
-            self.sets,
+            self.clusters,
             n_groups=self.n_groups,
             n_outcomes=self.n_outcomes,
             permutations=permutations,
@@ -443,21 +402,25 @@ class Outcomes:
         )
 
 
-# --- Rows of how unequally an outcome falls on groups, one a reading of the inequality.
+# --- Rows: one a statistic of the counts of events by group.
 
 
 @dataclass(frozen=True)
-class Disparity:
-    """One way to read the inequality of event counts over groups.
+class Statistic:
+    """A number that depends on the images through the counts of some events by group.
 
     Attributes
     ----------
+    metric, definition : str
+        As in the columns of these names.
     value : callable
-        (..., e, g) event counts and (..., 1, g) totals to (...).
+        (..., e, g) event counts and (..., 1, g) totals to (...): a mean over the events.
     parity : float
         Its value where groups do not differ.
     pairs : bool
         Whether it is over pairs of groups, some of which may be undefined.
+    disparity : bool
+        Whether it compares groups, and lies on one side of parity: chance alone then moves it away.
     """
 
     metric: str
@@ -465,6 +428,7 @@ class Disparity:
     value: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
     parity: float = 0.0
     pairs: bool = False
+    disparity: bool = True
 
 
 def _skew(over_pairs: str = "mean", smoothing: float = 0.0) -> Callable[..., NDArray[np.float64]]:
@@ -476,67 +440,59 @@ def _skew(over_pairs: str = "mean", smoothing: float = 0.0) -> Callable[..., NDA
 
 
 SKEWS = (
-    Disparity("max_skew", "mean_over_pairs", _skew(), pairs=True),
-    Disparity("max_skew", "max_over_pairs", _skew("max"), pairs=True),
-    Disparity("max_skew", "smoothed", _skew(smoothing=0.5)),
+    Statistic("max_skew", "mean_over_pairs", _skew(), pairs=True),
+    Statistic("max_skew", "max_over_pairs", _skew("max"), pairs=True),
+    Statistic("max_skew", "smoothed", _skew(smoothing=0.5)),
 )
-
-
+PARITY = Statistic("parity_difference", "max_minus_min", lambda x, n: parity_differences(x, n).mean(axis=-1))
 RANGES = (
-    Disparity("parity_difference", "max_minus_min", lambda x, n: parity_differences(x, n)[..., 0]),
-    Disparity("impact_ratio", "min_over_max", lambda x, n: impact_ratios(x, n)[..., 0], parity=1.0),
+    PARITY,
+    Statistic("impact_ratio", "min_over_max", lambda x, n: impact_ratios(x, n).mean(axis=-1), parity=1.0),
 )
 
 
 def disparity_rows(
-    common: Row, seen: Outcomes, readings: tuple[Disparity, ...], settings: MetricSettings
+    common: Row, outcomes: Outcomes, statistics: tuple[Statistic, ...], settings: MetricSettings
 ) -> list[Row]:
-    """Return one row a reading."""
-    table, groups, holds = seen.table, seen.groups, seen.holds
-    sizes = table.sum(axis=1)
+    """Return one row a statistic; none with fewer than two groups that have images."""
+    sizes = outcomes.table.sum(axis=1)
     if np.count_nonzero(sizes) < 2:
         return []
     named = ("model", "dataset", "suite", "event", "attribute", "probe")
-    names = [str(common[key]) for key in named if key in common]
-    draws = seen.draws(names, settings)
-    # Every reading is of event counts and group sizes: these are taken from the draws once for all readings.
-    resampled, permuted = seen.events(draws.resampled), seen.events(draws.permuted)
+    draws = outcomes.draws([str(common[key]) for key in named if key in common], settings)
+    # Every statistic is of event counts and group sizes: these are taken from the draws once for all.
+    counted, resampled, permuted = map(outcomes.events, (outcomes.table, draws.resampled, draws.permuted))
+    small = small_groups_reason(outcomes.groups.names, sizes.tolist(), settings.min_group)
     rows = []
-    for reading in readings:
+    for each in statistics:
 
-        def statistic(events: NDArray[np.int64], reading: Disparity = reading) -> NDArray[np.float64]:
-            return reading.value(events[..., :-1, :], events[..., -1:, :])
+        def statistic(events: NDArray[np.int64], each: Statistic = each) -> NDArray[np.float64]:
+            return each.value(events[..., :-1, :], events[..., -1:, :])
 
         estimate = estimate_table(
-            seen.events(table),
+            counted,
             statistic,
             resampled=resampled,
             permuted=permuted,
-            jackknife=lambda of_events: draws.jackknife(lambda tables: of_events(seen.events(tables))),
-            parity=reading.parity,
+            jackknife=lambda of_events: draws.jackknife(lambda tables: of_events(outcomes.events(tables))),
+            parity=each.parity,
             confidence=settings.confidence,
         )
-        reasons = _reasons(reading, table, holds, estimate.value)
-        small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
+        note = None
+        if each.pairs:
+            note = undefined_pairs_reason(*undefined_pairs(counted[:-1], sizes))
+        elif each.metric == "impact_ratio":
+            note = impact_ratio_reason(estimate.value)
+        reasons = (empty_groups_reason(sizes), note, small, few_clusters_reason(outcomes.clusters))
         rows.append(
             common
-            | {"metric": reading.metric, "definition": reading.definition, "n": int(sizes.sum())}
-            | estimate_columns(estimate, reasons, small, few_clusters_reason(seen.sets))
+            | estimate.columns(*reasons)
+            | {"metric": each.metric, "definition": each.definition, "n": int(sizes.sum())}
         )
     return rows
 
 
-def _reasons(
-    reading: Disparity, table: NDArray[np.int64], holds: NDArray[np.int64], value: float
-) -> str | None:
-    counts, sizes = holds @ table.T, table.sum(axis=1)
-    pairs = len(holds) * len(sizes) * (len(sizes) - 1) // 2
-    left_out = empty_groups_reason(sizes)
-    if reading.pairs:
-        _, cells = skew_sums(counts, sizes[None, :])
-        return joined(left_out, undefined_pairs_reason(pairs - int(cells.sum()), pairs))
-    if reading.metric == "impact_ratio":
-        return joined(
-            left_out, "the event never happens" if np.isnan(value) else adverse_impact_reason(value)
-        )
-    return left_out
+def undefined_pairs(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> tuple[int, int]:
+    """Return how many event × pair cells of (e, g) counts have no defined gap, and how many there are."""
+    pairs = len(counts) * len(totals) * (len(totals) - 1) // 2
+    return pairs - int(skew_sums(counts, totals).cells.sum()), pairs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 import polars as pl
@@ -15,15 +15,15 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
 from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
-from plumbline.metrics.cell import Cell, base_row, estimate_columns
+from plumbline.metrics.cell import Cell, base_row
 from plumbline.metrics.disparities import Outcomes, parity_differences
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.outcomes import proportions_of_counts
-from plumbline.statistics.clusters import cluster_codes, cluster_wilson, few_clusters_reason, permute_clusters
+from plumbline.metrics.outcomes import group_proportions
+from plumbline.reasons import Reasons, joined, reason
+from plumbline.statistics.clusters import cluster_codes, few_clusters_reason, permute_clusters
 from plumbline.statistics.counts import shares
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
 from plumbline.statistics.permutation import permute_strata
-from plumbline.statistics.reasons import joined
 from plumbline.statistics.tables import estimate_table
 
 
@@ -41,7 +41,7 @@ class EqualOpportunity:
         Mean and largest of `per_class` over the classes in which it is defined; nan without one.
     n : int
         Images of these classes.
-    reason : str or None
+    reason : tuple of Reason
         Says that classes were left out.
     """
 
@@ -50,7 +50,7 @@ class EqualOpportunity:
     value: float
     maximum: float
     n: int
-    reason: str | None
+    reason: Reasons
 
 
 def equal_opportunity_gap(right: ArrayLike, totals: ArrayLike) -> EqualOpportunity:
@@ -86,9 +86,7 @@ def equal_opportunity_gap(right: ArrayLike, totals: ArrayLike) -> EqualOpportuni
         value=float(mean_gap(counts, sizes)),
         maximum=float(gaps[defined].max()) if defined.any() else float("nan"),
         n=int(sizes[defined].sum()),
-        reason=f"{left_out} of {len(gaps)} classes seen in fewer than two groups, left out"
-        if left_out
-        else None,
+        reason=joined(reason("classes_left_out", left_out=left_out, classes=len(gaps)) if left_out else None),
     )
 
 
@@ -101,7 +99,7 @@ def mean_gap(right: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.
 
 def max_gap(right: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the largest over classes of the largest difference of rates, (..., C, g) to (...), for many tables."""
-    gaps = np.where(np.isnan(found := parity_differences(right, totals)), -np.inf, found).max(axis=-1)
+    gaps = np.where(np.isnan(gaps := parity_differences(right, totals)), -np.inf, gaps).max(axis=-1)
     return np.where(np.isneginf(gaps), np.nan, gaps)
 
 
@@ -128,19 +126,19 @@ class WithinClasses(Outcomes):
         return tables.reshape(*tables.shape[:-2], self.classes, -1, 2)
 
     def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return (r, C × g, 2) tables as if group labels had been shuffled within each class, or its sets."""
-        if self.sets is None:
+        """Return (r, C × g, 2) tables as if group labels had been shuffled within each class, or its clusters."""
+        if self.clusters is None:
             drawn = permute_strata(self.split(self.table), permutations=permutations, rng=rng)
             return drawn.reshape(len(drawn), self.n_groups, 2)
         each = self.n_groups // self.classes
         shuffled = []
         for i in range(self.classes):
-            own = self.groups.codes // each == i
-            codes = np.where(own, self.groups.codes % each, -1)
-            if own.any():
+            of_class = self.groups.codes // each == i
+            codes = np.where(of_class, self.groups.codes % each, -1)
+            if of_class.any():
                 shuffled.append(
                     permute_clusters(
-                        codes, self.codes, self.sets,
+                        codes, self.codes, self.clusters,
                         n_groups=each, n_outcomes=2, permutations=permutations, rng=rng,
                     )
                 )  # fmt: skip
@@ -163,7 +161,7 @@ def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFr
     names = logits.suite.class_labels
     classes = np.where(cell.rows("trident"), label_codes(cell.records[attribute], names), -1)
     right = logits.logits[:, : len(names)].argmax(axis=1) == classes
-    sets = cluster_codes(cell.records)
+    clusters = cluster_codes(cell.records)
     parts: list[Callable[[], list[Row]]] = []
     for groups in attribute_groups(cell.records):
         # A composite that crosses the class itself, such as gender_race, has no second group within a class of race.
@@ -176,100 +174,72 @@ def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFr
                 tuple(f"{name}, {group}" for name in names for group in groups.names),
                 np.where(known, classes * len(groups.names) + groups.codes, -1),
             )
-            seen = WithinClasses(crossed, np.where(right, 0, 1), np.array([[1, 0]]), sets, len(names))
-            parts.append(partial(_attribute_rows, cell, logits.suite, groups.names, seen, settings))
+            outcomes = WithinClasses(crossed, np.where(right, 0, 1), np.array([[1, 0]]), clusters, len(names))
+            parts.append(partial(_attribute_rows, cell, logits.suite, groups.names, outcomes, settings))
     return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
 def _attribute_rows(
-    cell: Cell, suite: Suite, groups: tuple[str, ...], seen: WithinClasses, settings: MetricSettings
+    cell: Cell, suite: Suite, groups: tuple[str, ...], outcomes: WithinClasses, settings: MetricSettings
 ) -> list[Row]:
     common = base_row(
         cell,
         suite=suite.id,
         suite_hash=suite.hash,
-        attribute=seen.groups.attribute,
+        attribute=outcomes.groups.attribute,
         definition="classes_alone",
     )
-    return _rate_rows(common, suite, groups, seen, settings) + _gap_rows(
-        common, suite, groups, seen, settings
-    )
+    names = product(suite.class_labels, groups)
+    rates = [
+        common | {"metric": "true_positive_rate", "event": label, "group": group} | rate.columns()
+        for (label, group), rate in zip(names, group_proportions(outcomes, settings))
+    ]
+    return rates + _gap_rows(common, suite, outcomes, settings)
 
 
-def _rate_rows(
-    common: Row, suite: Suite, groups: tuple[str, ...], seen: WithinClasses, settings: MetricSettings
-) -> list[Row]:
-    """Return the true-positive rate of every class and group."""
-    rows, few = [], few_clusters_reason(seen.sets)
-    names = [(label, group) for label in suite.class_labels for group in groups]
-    found = proportions_of_counts(
-        seen.groups.names,
-        seen.table[:, 0],
-        seen.table.sum(axis=1),
-        confidence=settings.confidence,
-        min_group=settings.min_group,
-    )
-    for i, ((label, group), rate) in enumerate(zip(names, found)):
-        low, high = rate.interval
-        if seen.sets is not None:
-            own = seen.groups.codes == i
-            low, high = cluster_wilson(seen.codes[own] == 0, seen.sets[own], confidence=settings.confidence)
-        rows.append(
-            common
-            | {"metric": "true_positive_rate", "event": label, "group": group, "value": rate.proportion}
-            | {"ci_low": low, "ci_high": high, "n": rate.n, "reason": joined(rate.reason, few)}
-        )
-    return rows
-
-
-def _gap_rows(
-    common: Row, suite: Suite, groups: tuple[str, ...], seen: WithinClasses, settings: MetricSettings
-) -> list[Row]:
+def _gap_rows(common: Row, suite: Suite, outcomes: WithinClasses, settings: MetricSettings) -> list[Row]:
     """Return the gap as mean and as largest over the classes, then of each class."""
-    table = seen.split(seen.table)
-    found = equal_opportunity_gap(table[..., 0], table.sum(axis=-1))
+    table = outcomes.split(outcomes.table)
+    gap = equal_opportunity_gap(table[..., 0], table.sum(axis=-1))
     named = ("model", "dataset", "suite", "attribute")
     names = [*(str(common[key]) for key in named), "equal_opportunity_gap"]
-    draws = seen.draws(names, settings)
+    draws = outcomes.draws(names, settings)
 
     def of_class(i: int) -> Gap:
         return lambda right, totals: parity_differences(right[..., i, :], totals[..., i, :])
 
-    readings: list[tuple[Row, Gap, NDArray[np.int64]]] = [
-        ({"definition": "mean_over_classes"}, mean_gap, table),
-        ({"definition": "max_over_classes"}, max_gap, table),
+    statistics: list[tuple[Row, Gap, NDArray[np.int64], Reasons]] = [
+        ({"definition": "mean_over_classes"}, mean_gap, table, gap.reason),
+        ({"definition": "max_over_classes"}, max_gap, table, gap.reason),
     ]
     for i, label in enumerate(suite.class_labels):
-        readings.append(({"definition": "by_class", "event": label}, of_class(i), table[i : i + 1]))
+        statistics.append(({"definition": "by_class", "event": label}, of_class(i), table[i : i + 1], ()))
     rows = []
-    for columns, gap, counted in readings:
+    for columns, value, counted, left_out in statistics:
 
-        def statistic(tables: NDArray[np.int64], gap: Gap = gap) -> NDArray[np.float64]:
-            split = seen.split(tables)
-            return gap(split[..., 0], split.sum(axis=-1))
+        def statistic(tables: NDArray[np.int64], value: Gap = value) -> NDArray[np.float64]:
+            split = outcomes.split(tables)
+            return value(split[..., 0], split.sum(axis=-1))
 
         estimate = estimate_table(
-            seen.table,
+            outcomes.table,
             statistic,
             resampled=draws.resampled,
             permuted=draws.permuted,
             jackknife=draws.jackknife,
             confidence=settings.confidence,
         )
-        left_out = found.reason if "event" not in columns else None
-        if np.isnan(estimate.value):
-            left_out = joined(left_out, "fewer than two groups have images")
+        undefined = reason("under_two_groups_with_images") if np.isnan(estimate.value) else None
         sizes = counted.sum(axis=-1)
+        small, least = int((sizes < settings.min_group).sum()), settings.min_group
+        # The names of the small cells are in the rows of the rates.
+        few = reason("small_cells", small=small, cells=sizes.size, min_group=least) if small else None
+        reasons = (left_out, undefined, few, few_clusters_reason(outcomes.clusters))
         rows.append(
             common
-            | {"metric": "equal_opportunity_gap", "n": int(sizes.sum())}
+            | {"metric": "equal_opportunity_gap"}
+            | estimate.columns(*reasons)
+            | {"n": int(sizes.sum())}
             | columns
-            | estimate_columns(estimate, left_out, _small(sizes, settings), few_clusters_reason(seen.sets))
         )
     return rows
-
-
-def _small(sizes: NDArray[np.int64], settings: MetricSettings) -> str | None:
-    """Say how many cells are small: their names are in the rows of the rates."""
-    small, cells = int((sizes < settings.min_group).sum()), sizes.size
-    return f"{small} of {cells} cells with fewer than {settings.min_group} images" if small else None

@@ -16,17 +16,16 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
-from plumbline.catalog.suites import TASKS, Suite
+from plumbline.catalog.suites import TASKS
 from plumbline.concurrency import run_threads
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
 from plumbline.metrics.disparities import (
+    PARITY,
     RANGES,
     SKEWS,
-    EventValue,
     Outcomes,
-    _event_value,
     checked_counts,
     disparity_rows,
     impact_ratio,
@@ -35,92 +34,42 @@ from plumbline.metrics.disparities import (
 )
 from plumbline.metrics.family import Family, MetricSettings, Traits
 from plumbline.metrics.predictions import EventPredictions, event_predictions
+from plumbline.reasons import joined, reason
 from plumbline.statistics.clusters import cluster_codes, cluster_tables, cluster_wilson, few_clusters_reason
 from plumbline.statistics.counts import count_table, shares
+from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.permutation import permute_strata
-from plumbline.statistics.reasons import MIN_GROUP, group_size_reason, joined
+from plumbline.statistics.reasons import MIN_GROUP, group_size_reason
 
-
-@dataclass(frozen=True)
-class GroupProportion:
-    """How often an event is the top-1 of one group.
-
-    Attributes
-    ----------
-    group : str
-    count, n : int
-        Images in the event, images of the group.
-    proportion : float
-        count / n; nan for an empty group.
-    ci_low, ci_high : float
-        Wilson interval.
-    reason : str or None
-        Why it is undefined, or that the group is small.
-    """
-
-    group: Any
-    count: int
-    n: int
-    proportion: float
-    ci_low: float
-    ci_high: float
-    reason: str | None = None
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Return (ci_low, ci_high)."""
-        return self.ci_low, self.ci_high
+# --- Definitions.
 
 
 @dataclass(frozen=True)
 class OutcomeProportions:
-    """Outcome proportions by group; index it with a group, or iterate over the groups' results.
+    """How often an event is the top-1 of each group; index it with a group for its estimate.
 
     Attributes
     ----------
     groups : tuple
         Sorted, or as `levels` gave them.
-    count, n : (g,) int64
-    proportion, ci_low, ci_high : (g,) float64
-    reason : tuple of str or None
+    count : (g,) int64
+        Images in the event.
+    proportions : EstimateArray
+        (g,) count / n with Wilson intervals; nan for an empty group; reasons name empty and small groups.
     unlabelled : int
         Images in no group.
     """
 
     groups: tuple[Any, ...]
     count: NDArray[np.int64]
-    n: NDArray[np.int64]
-    proportion: NDArray[np.float64]
-    ci_low: NDArray[np.float64]
-    ci_high: NDArray[np.float64]
-    reason: tuple[str | None, ...]
+    proportions: EstimateArray
     unlabelled: int
 
-    @property
-    def interval(self) -> NDArray[np.float64]:
-        """Return the (g, 2) intervals."""
-        return np.stack([self.ci_low, self.ci_high], axis=1)
-
-    def __getitem__(self, group: object) -> GroupProportion:
-        """Return the result of one group."""
-        i = self.groups.index(group)
-        return GroupProportion(
-            group=self.groups[i],
-            count=int(self.count[i]),
-            n=int(self.n[i]),
-            proportion=float(self.proportion[i]),
-            ci_low=float(self.ci_low[i]),
-            ci_high=float(self.ci_high[i]),
-            reason=self.reason[i],
-        )
-
-    def __iter__(self) -> Iterator[GroupProportion]:
-        return (self[group] for group in self.groups)
-
-    def __len__(self) -> int:
-        return len(self.groups)
+    def __getitem__(self, group: object) -> Estimate:
+        """Return the proportion of one group."""
+        return self.proportions[self.groups.index(group)]
 
 
 def outcome_proportions(
@@ -156,49 +105,32 @@ def outcome_proportions(
             "in_event must be (n,) bool, one for each group label",
             found=f"{event.dtype} {event.shape}, {len(labels)} labels",
         )
-    labelled = np.array([not _is_null(label) for label in labels], dtype=bool)
-    found = {label for label, keep in zip(labels, labelled) if keep}
-    names = tuple(sorted(found)) if levels is None else tuple(levels)
-    if unknown := found - set(names):
+    labelled = [label is not None and label == label for label in labels]
+    occurring = {label for label, keep in zip(labels, labelled) if keep}
+    names = tuple(sorted(occurring)) if levels is None else tuple(levels)
+    if unknown := occurring - set(names):
         raise MetricError("a group is not among the levels", found=sorted(map(str, unknown)), expected=names)
     position = {name: i for i, name in enumerate(names)}
     codes = [position[label] if keep else -1 for label, keep in zip(labels, labelled)]
     # Outcome 0 is the event, so that column 0 of the table holds the event counts.
     table = count_table(codes, np.where(event, 0, 1), n_groups=len(names), n_outcomes=2)
-    return proportions_of_counts(
-        names,
-        table[:, 0],
-        table.sum(axis=1),
-        confidence=confidence,
-        min_group=min_group,
-        unlabelled=int((~labelled).sum()),
+    proportions = estimate_proportions(
+        table[:, 0], table.sum(axis=1), confidence=confidence, min_group=min_group
     )
+    return OutcomeProportions(names, table[:, 0], proportions, labelled.count(False))
 
 
-def proportions_of_counts(
-    groups: tuple[Any, ...],
-    count: NDArray[np.int64],
-    n: NDArray[np.int64],
-    *,
-    confidence: float = 0.95,
-    min_group: int = MIN_GROUP,
-    unlabelled: int = 0,
-) -> OutcomeProportions:
-    """Return the outcome proportions of groups whose images, (g,) in the event and (g,) in all, are counted."""
-    low, high = wilson(count, n, confidence=confidence)
-    return OutcomeProportions(
-        groups=groups,
-        count=count,
-        n=n,
-        proportion=shares(count, n),
-        ci_low=low,
-        ci_high=high,
-        reason=tuple(group_size_reason(int(size), min_group) for size in n),
-        unlabelled=unlabelled,
-    )
+def estimate_proportions(
+    count: NDArray[np.int64], n: NDArray[np.int64], *, confidence: float, min_group: int
+) -> EstimateArray:
+    """Return count / n of (g,) groups with Wilson intervals; reasons name empty and small groups."""
+    reasons = [joined(group_size_reason(size, min_group)) for size in n.tolist()]
+    return EstimateArray(shares(count, n), *wilson(count, n, confidence=confidence), n, reason=reasons)
 
 
-def harm_rate(event_counts: ArrayLike, group_totals: ArrayLike, *, confidence: float = 0.95) -> EventValue:
+def harm_rate(
+    event_counts: ArrayLike, group_totals: ArrayLike, *, confidence: float = 0.95
+) -> Estimate | EstimateArray:
     """Return h(E), the share of all images whose top-1 falls in E, with its Wilson interval.
 
     Parameters
@@ -208,21 +140,21 @@ def harm_rate(event_counts: ArrayLike, group_totals: ArrayLike, *, confidence: f
 
     Returns
     -------
-    EventValue
-        In [0, 1]; nan without images.
+    Estimate or EstimateArray
+        One event, or (e,). In [0, 1]; nan without images.
     """
     counts, totals = checked_counts(event_counts, group_totals, least_groups=1)
-    hits, n = counts.sum(axis=-1), totals.sum()
-    low, high = wilson(hits, n, confidence=confidence)
-    reason = None if n else "no images"
-    return _event_value(shares(hits, np.broadcast_to(n, hits.shape)), low, high, n, reason)
+    rates = _harm_rates(np.atleast_1d(counts.sum(axis=-1)), totals.sum(), confidence)
+    return rates[0] if counts.ndim == 1 else rates
 
 
-def _is_null(label: object) -> bool:
-    return label is None or (isinstance(label, float) and np.isnan(label))
+def _harm_rates(hits: NDArray[np.int64], images: int, confidence: float) -> EstimateArray:
+    n = np.full(hits.shape, images)
+    reasons = [joined(None if images else reason("no_images"))] * len(hits)
+    return EstimateArray(shares(hits, n), *wilson(hits, n, confidence=confidence), n, reason=reasons)
 
 
-# --- Rows of the outcome metrics: how often harmful candidates win, and how unequally.
+# --- Rows of the outcome suites: how often harmful candidates win, and how unequally.
 
 
 def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
@@ -230,110 +162,96 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
     Top-1 is by cosine, by logit where the encoder has no cosine; ties go to the lower index. Group proportions,
     disparities and their uncertainty are over the labelled images, resampled within groups (where images come in
-    sets: whole sets); harm rates over all images.
+    clusters: whole clusters); harm rates over all images.
     """
-    events, sets = list(event_predictions(cell)), cluster_codes(cell.records)
+    events, clusters = list(event_predictions(cell)), cluster_codes(cell.records)
     parts: list[Callable[[], list[Row]]] = []
     for event in events:
-        parts.append(partial(harm_rows, cell, event, sets, settings))
-        for group in attribute_groups(cell.labels(event.suite)):
-            parts.append(partial(_event_rows, cell, event, group, sets, settings))
+        parts.append(partial(harm_rows, cell, event, clusters, settings))
+        for groups in attribute_groups(cell.labels(event.suite)):
+            parts.append(partial(_event_rows, cell, event, groups, clusters, settings))
     # In the paper's order, so that the draws do not depend on the order in which suites were given.
     tasks = [event for task in TASKS for event in events if event.suite == task and event.skewed]
     labels = [cell.labels(task) for task in TASKS]
     # A mean over tasks is of the same groups: none where their filters merge labels differently.
-    if {event.suite for event in tasks} == set(TASKS) and all(own is labels[0] for own in labels):
-        for group in attribute_groups(labels[0]):
-            parts.append(partial(_mean_of_tasks_rows, cell, tasks, group, sets, settings))
-    rows = list(chain.from_iterable(run_threads(parts)))
-    return metric_frame(rows)
+    if {event.suite for event in tasks} == set(TASKS) and all(each is labels[0] for each in labels):
+        for groups in attribute_groups(labels[0]):
+            parts.append(partial(_mean_of_tasks_rows, cell, tasks, groups, clusters, settings))
+    return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
 def harm_rows(
-    cell: Cell, event: EventPredictions, sets: NDArray[np.int64] | None, settings: MetricSettings
+    cell: Cell, event: EventPredictions, clusters: NDArray[np.int64] | None, settings: MetricSettings
 ) -> list[Row]:
     """Return the row of how often an event is the top-1 of the images that count."""
-    rate = harm_rate(
-        [int(event.hit[event.kept].sum())], [int(event.kept.sum())], confidence=settings.confidence
+    hit = event.hit[event.kept]
+    rate = _harm_rates(np.array([hit.sum()]), len(hit), settings.confidence)[0]
+    columns = rate.columns() | {"reason": joined(rate.reason, few_clusters_reason(clusters))}
+    if clusters is not None:
+        ends = cluster_wilson(hit, clusters[event.kept], confidence=settings.confidence)
+        columns |= dict(zip(("ci_low", "ci_high"), ends))
+    return [_common(cell, event, None) | columns | {"metric": "harm_rate", "definition": "top1"}]
+
+
+def event_outcomes(groups: Groups, event: EventPredictions, clusters: NDArray[np.int64] | None) -> Outcomes:
+    """Return in which images of some groups an event is the top-1: outcome 0."""
+    kept = replace(groups, codes=np.where(event.kept, groups.codes, -1))
+    return Outcomes(kept, np.where(event.hit, 0, 1), np.array([[1, 0]]), clusters)
+
+
+def _common(cell: Cell, event: EventPredictions, attribute: str | None) -> Row:
+    return base_row(
+        cell, suite=event.suite, suite_hash=event.suite_hash, event=event.event, attribute=attribute
     )
-    if sets is not None:
-        low, high = cluster_wilson(event.hit[event.kept], sets[event.kept], confidence=settings.confidence)
-        rate = replace(rate, ci_low=low, ci_high=high)
-    row = base_row(
-        cell,
-        metric="harm_rate",
-        definition="top1",
-        suite=event.suite,
-        suite_hash=event.suite_hash,
-        event=event.event,
-        value=rate.value,
-        ci_low=rate.ci_low,
-        ci_high=rate.ci_high,
-        n=rate.n,
-        reason=joined(rate.reason, few_clusters_reason(sets)),
-    )
-    return [row]
 
 
 def _event_rows(
     cell: Cell,
     event: EventPredictions,
     groups: Groups,
-    sets: NDArray[np.int64] | None,
+    clusters: NDArray[np.int64] | None,
     settings: MetricSettings,
 ) -> list[Row]:
-    kept = replace(groups, codes=np.where(event.kept, groups.codes, -1))
-    # Outcome 0 is the event, so that column 0 of the table holds the event counts.
-    seen = Outcomes(kept, np.where(event.hit, 0, 1), np.array([[1, 0]]), sets)
-    common = base_row(
-        cell,
-        suite=event.suite,
-        suite_hash=event.suite_hash,
-        attribute=groups.attribute,
-        event=event.event,
-    )
-    rows = proportion_rows(common, seen, settings)
-    readings = (*SKEWS, *RANGES) if event.skewed else RANGES
-    return rows + disparity_rows(common, seen, readings, settings)
+    outcomes = event_outcomes(groups, event, clusters)
+    common = _common(cell, event, groups.attribute)
+    statistics = (*SKEWS, *RANGES) if event.skewed else RANGES
+    rows = proportion_rows(common, outcomes, settings)
+    return rows + disparity_rows(common, outcomes, statistics, settings)
 
 
-def proportion_rows(common: Row, seen: Outcomes, settings: MetricSettings) -> list[Row]:
+def proportion_rows(common: Row, outcomes: Outcomes, settings: MetricSettings) -> list[Row]:
     """Return one row a group: how often outcome 0 happens in it."""
-    table = seen.table
-    found = proportions_of_counts(
-        seen.groups.names,
-        table[:, 0],
-        table.sum(axis=1),
-        confidence=settings.confidence,
-        min_group=settings.min_group,
+    named = {"metric": "outcome_proportion", "definition": "top1"}
+    return [
+        common | named | {"group": group} | proportion.columns()
+        for group, proportion in zip(outcomes.groups.names, group_proportions(outcomes, settings))
+    ]
+
+
+def group_proportions(outcomes: Outcomes, settings: MetricSettings) -> EstimateArray:
+    """Return how often outcome 0 happens in each group; where images come in clusters, with intervals over these."""
+    table = outcomes.table
+    proportions = estimate_proportions(
+        table[:, 0], table.sum(axis=1), confidence=settings.confidence, min_group=settings.min_group
     )
-    rows = []
-    for i, group in enumerate(found):
-        low, high = group.interval
-        if seen.sets is not None:
-            own = seen.groups.codes == i
-            low, high = cluster_wilson(seen.codes[own] == 0, seen.sets[own], confidence=settings.confidence)
-        rows.append(
-            common
-            | {
-                "metric": "outcome_proportion",
-                "definition": "top1",
-                "group": group.group,
-                "value": group.proportion,
-                "ci_low": low,
-                "ci_high": high,
-                "n": group.n,
-                "reason": joined(group.reason, few_clusters_reason(seen.sets)),
-            }
+    if outcomes.clusters is None:
+        return proportions
+    ends = np.empty((len(proportions), 2))
+    for i in range(len(ends)):
+        rows = outcomes.groups.codes == i
+        ends[i] = cluster_wilson(
+            outcomes.codes[rows] == 0, outcomes.clusters[rows], confidence=settings.confidence
         )
-    return rows
+    few = few_clusters_reason(outcomes.clusters)
+    reasons = [joined(each, few) for each in proportions.reason]
+    return replace(proportions, ci_low=ends[:, 0], ci_high=ends[:, 1], reason=reasons)
 
 
 def _mean_of_tasks_rows(
     cell: Cell,
     tasks: list[EventPredictions],
     groups: Groups,
-    sets: NDArray[np.int64] | None,
+    clusters: NDArray[np.int64] | None,
     settings: MetricSettings,
 ) -> list[Row]:
     """Return the skews over the three tasks at once, on the images that all three keep.
@@ -344,8 +262,10 @@ def _mean_of_tasks_rows(
     pattern = sum(
         (task.hit.astype(np.int64) << bit for bit, task in enumerate(tasks)), np.zeros(len(kept), int)
     )
-    holds = (np.arange(2 ** len(tasks)) >> np.arange(len(tasks))[:, None]) & 1
-    seen = Outcomes(replace(groups, codes=np.where(kept, groups.codes, -1)), pattern, holds, sets)
+    membership = (np.arange(2 ** len(tasks)) >> np.arange(len(tasks))[:, None]) & 1
+    outcomes = Outcomes(
+        replace(groups, codes=np.where(kept, groups.codes, -1)), pattern, membership, clusters
+    )
     common = base_row(
         cell,
         suite="outcomes",
@@ -353,18 +273,15 @@ def _mean_of_tasks_rows(
         attribute=groups.attribute,
         event="mean_of_tasks",
     )
-    return disparity_rows(common, seen, SKEWS, settings)
+    return disparity_rows(common, outcomes, SKEWS, settings)
 
 
-# --- Rows of captions by scene: an image is asked its own scene's captions, and the negative ones are the
-# event.
+# --- Rows of captions by scene: an image is asked its own scene's captions, and the negative ones are the event.
 
 CONTRASTED = ("race", "gender", "age")
 """Record columns whose groups have captions of their own."""
 
-BY_SCENE = tuple(
-    replace(reading, definition="by_scene") for reading in RANGES if reading.metric == "parity_difference"
-)
+BY_SCENE = (replace(PARITY, definition="by_scene"),)
 """Within one scene the groups are small and often without the event: the difference alone is always defined."""
 
 
@@ -374,41 +291,29 @@ class CaptionEvent:
 
     Attributes
     ----------
+    predictions : EventPredictions
+        Whether the best of the scene's captions is a negative one; `kept` where the image was asked.
     groups : Groups
         Of the attribute; -1 where the image was not asked or has no label.
     scenes : Groups
         -1 where the image was not asked.
-    hit : (n,) bool
-        Whether the best of the scene's captions is a negative one.
     """
 
-    suite: Suite
-    event: str
+    predictions: EventPredictions
     groups: Groups
     scenes: Groups
-    hit: NDArray[np.bool_]
 
-    @property
-    def asked(self) -> NDArray[np.bool_]:
-        """Return the (n,) mask of images that were asked."""
-        return self.scenes.codes >= 0
-
-    @property
-    def tested(self) -> EventPredictions:
-        """Return the same without groups."""
-        return EventPredictions(self.suite.id, self.suite.hash, self.event, True, self.hit, self.asked)
-
-    def outcomes(self, groups: Groups, sets: NDArray[np.int64] | None) -> Outcomes:
+    def outcomes(self, groups: Groups, clusters: NDArray[np.int64] | None) -> Outcomes:
         """Return the outcomes of some groups; labels are shuffled within scenes."""
-        codes = np.where(self.hit, 0, 1)
-        return WithinScenes(groups, codes, np.array([[1, 0]]), sets, scenes=self.scenes.codes)
+        codes = np.where(self.predictions.hit, 0, 1)
+        return WithinScenes(groups, codes, np.array([[1, 0]]), clusters, scenes=self.scenes.codes)
 
 
 @dataclass(frozen=True)
 class WithinScenes(Outcomes):
     """Outcomes whose group labels are shuffled within scenes, since each scene has captions of its own.
 
-    Where images also come in sets, labels are shuffled as the sets demand.
+    Where images also come in clusters, labels are shuffled as the clusters demand.
 
     Attributes
     ----------
@@ -419,7 +324,7 @@ class WithinScenes(Outcomes):
 
     def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return (r, g, 2) tables as if group labels had been shuffled within each scene."""
-        if self.sets is not None:
+        if self.clusters is not None:
             return super().permuted(permutations, rng)
         tables = cluster_tables(
             self.groups.codes, self.codes, self.scenes, n_groups=self.n_groups, n_outcomes=self.n_outcomes
@@ -435,12 +340,12 @@ def caption_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     captions first. `probe` names the scene of rows by scene. Scenes without captions of both kinds are not asked, and
     neither are those in which fewer than two groups are seen: age is contrasted where both ages are shown.
     """
-    sets = cluster_codes(cell.records)
+    clusters = cluster_codes(cell.records)
     parts: list[Callable[[], list[Row]]] = []
     for event in caption_events(cell):
-        parts.append(partial(_overall_rows, cell, event, sets, settings))
-        for code, scene in enumerate(event.scenes.names):
-            parts.append(partial(_scene_rows, cell, event, code, scene, sets, settings))
+        parts.append(partial(_overall_rows, cell, event, clusters, settings))
+        for code in range(len(event.scenes.names)):
+            parts.append(partial(_scene_rows, cell, event, code, clusters, settings))
     return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
@@ -454,7 +359,7 @@ def caption_events(cell: Cell) -> Iterator[CaptionEvent]:
             names = tuple(sorted(labels[attribute].cast(pl.String).drop_nulls().unique()))
             groups = Groups(attribute, names, label_codes(labels[attribute], names))
             event = _asked(logits, groups, labels["scene"], cell.rows(logits.suite.id))
-            if event.asked.any():
+            if event.predictions.kept.any():
                 yield event
 
 
@@ -465,48 +370,43 @@ def _asked(logits: SuiteLogits, groups: Groups, scene: pl.Series, counts: NDArra
     names: list[str] = []
     for name in scene.cast(pl.String).drop_nulls().unique().sort():
         positive, negative = (suite.columns(f"{name}:{groups.attribute}:{side}") for side in ("pos", "neg"))
-        own = (scene == name).fill_null(False).to_numpy() & counts
-        if positive and negative and len(np.unique(groups.codes[own & (groups.codes >= 0)])) > 1:
-            hit[own] = ranking[own][:, positive + negative].argmax(axis=1) >= len(positive)
-            codes[own] = len(names)
+        rows = (scene == name).fill_null(False).to_numpy() & counts
+        if positive and negative and len(np.unique(groups.codes[rows & (groups.codes >= 0)])) > 1:
+            hit[rows] = ranking[rows][:, positive + negative].argmax(axis=1) >= len(positive)
+            codes[rows] = len(names)
             names.append(name)
+    name, asked = f"negative_{groups.attribute}_caption", codes >= 0
     return CaptionEvent(
-        suite=suite,
-        event=f"negative_{groups.attribute}_caption",
-        groups=replace(groups, codes=np.where(codes >= 0, groups.codes, -1)),
+        predictions=EventPredictions(suite.id, suite.hash, name, True, hit, asked),
+        groups=replace(groups, codes=np.where(asked, groups.codes, -1)),
         scenes=Groups("scene", tuple(names), codes),
-        hit=hit,
     )
 
 
-def _common(cell: Cell, event: CaptionEvent, attribute: str) -> Row:
-    named = {"suite": event.suite.id, "suite_hash": event.suite.hash, "event": event.event}
-    return base_row(cell, **named, attribute=attribute)
-
-
 def _overall_rows(
-    cell: Cell, event: CaptionEvent, sets: NDArray[np.int64] | None, settings: MetricSettings
+    cell: Cell, event: CaptionEvent, clusters: NDArray[np.int64] | None, settings: MetricSettings
 ) -> list[Row]:
-    seen = event.outcomes(event.groups, sets)
-    common = _common(cell, event, event.groups.attribute)
-    rows = harm_rows(cell, event.tested, sets, settings)
-    rows += proportion_rows(_common(cell, event, "scene"), event.outcomes(event.scenes, sets), settings)
-    rows += proportion_rows(common, seen, settings)
-    return rows + disparity_rows(common, seen, (*SKEWS, *RANGES), settings)
+    outcomes = event.outcomes(event.groups, clusters)
+    common, by_scene = (_common(cell, event.predictions, name) for name in (event.groups.attribute, "scene"))
+    return [
+        *harm_rows(cell, event.predictions, clusters, settings),
+        *proportion_rows(by_scene, event.outcomes(event.scenes, clusters), settings),
+        *proportion_rows(common, outcomes, settings),
+        *disparity_rows(common, outcomes, (*SKEWS, *RANGES), settings),
+    ]
 
 
 def _scene_rows(
     cell: Cell,
     event: CaptionEvent,
     code: int,
-    scene: str,
-    sets: NDArray[np.int64] | None,
+    clusters: NDArray[np.int64] | None,
     settings: MetricSettings,
 ) -> list[Row]:
-    own = replace(event.groups, codes=np.where(event.scenes.codes == code, event.groups.codes, -1))
-    seen = Outcomes(own, np.where(event.hit, 0, 1), np.array([[1, 0]]), sets)
-    common = _common(cell, event, event.groups.attribute) | {"probe": scene}
-    return proportion_rows(common, seen, settings) + disparity_rows(common, seen, BY_SCENE, settings)
+    within = replace(event.predictions, kept=event.scenes.codes == code)
+    outcomes = event_outcomes(event.groups, within, clusters)
+    common = _common(cell, within, event.groups.attribute) | {"probe": event.scenes.names[code]}
+    return proportion_rows(common, outcomes, settings) + disparity_rows(common, outcomes, BY_SCENE, settings)
 
 
 # --- The outcome family: which candidate wins, how often it is a harmful one, and for whom.

@@ -187,7 +187,7 @@ def answer_influence(cell: Cell, row: Mapping[str, Any]) -> Influence | None:
         return Influence(
             "Not available: the stored answers no longer give this number; the code has changed since."
         )
-    return _of_images(cell, counted, row) if counted.seen.sets is None else _of_sets(cell, counted, row)
+    return _of_images(cell, counted, row) if counted.seen.clusters is None else _of_sets(cell, counted, row)
 
 
 def _counted(cell: Cell, row: Mapping[str, Any]) -> _Counted | None:
@@ -284,15 +284,15 @@ def _of_images(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influen
 
 def _of_sets(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influence:
     seen, ids = counted.seen, cell.records["image_id"].to_numpy()
-    assert seen.sets is not None
+    assert seen.clusters is not None
     tables = cluster_tables(
-        seen.groups.codes, seen.codes, seen.sets, n_groups=seen.n_groups, n_outcomes=seen.n_outcomes
+        seen.groups.codes, seen.codes, seen.clusters, n_groups=seen.n_groups, n_outcomes=seen.n_outcomes
     )
     left = jackknife_clusters(tables, counted.value)
     names = cell.records["set_id"].cast(pl.String).to_list()
     found = []
-    for code, without in zip(np.unique(seen.sets[seen.groups.codes >= 0]), left.values[0]):
-        own = np.flatnonzero((seen.sets == code) & (seen.groups.codes >= 0))
+    for code, without in zip(np.unique(seen.clusters[seen.groups.codes >= 0]), left.values[0]):
+        own = np.flatnonzero((seen.clusters == code) & (seen.groups.codes >= 0))
         name = f"set {names[own[0]]}" if names[own[0]] is not None else f"image {ids[own[0]][:12]}"
         images = tuple(ids[own[:MOST_IMAGES]])
         found.append(Moved(name, float(without), float(without) - row["value"], images, len(own)))

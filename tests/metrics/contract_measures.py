@@ -47,7 +47,7 @@ def on_counts(value):
 
     def measure(responses, groups, g):
         of_groups = proportions(responses, groups, g)
-        return np.asarray(value(of_groups.count, of_groups.n))
+        return np.asarray(value(of_groups.count, of_groups.proportions.n))
 
     return measure
 
@@ -207,7 +207,7 @@ def of_words(read):
 
 
 MEASURES = {
-    "outcome_proportion": lambda *sample: proportions(*sample).proportion,
+    "outcome_proportion": lambda *sample: proportions(*sample).proportions.value,
     "max_skew": on_counts(lambda x, n: max_skew(x, n).value),
     "harm_rate": on_counts(lambda x, n: harm_rate(x, n).value),
     "parity_difference": on_counts(lambda x, n: parity_difference(x, n).value),

@@ -222,4 +222,7 @@ def test_events_are_one_an_attribute(captioned):
     events = list(caption_events(captioned))
     assert [event.groups.attribute for event in events] == ["race", "gender", "age"]
     for event in events:
-        assert not event.hit[~event.asked].any() and (event.groups.codes[~event.asked] == -1).all()
+        assert (
+            not event.predictions.hit[~event.predictions.kept].any()
+            and (event.groups.codes[~event.predictions.kept] == -1).all()
+        )
