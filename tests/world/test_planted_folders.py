@@ -296,10 +296,11 @@ def test_a_failed_writing_leaves_nothing(tmp_path, monkeypatch):
 def test_the_loser_of_a_race_takes_the_winners_folder(planted_utkface, tmp_path, monkeypatch):
     final = tmp_path / f"utkface-{folders.world_version('utkface')}"
 
-    def overtaken(root: Path) -> None:
+    def overtaken(root: Path, _: np.random.Generator) -> pl.DataFrame:
         for folder in (root, final / "utkface"):
             folder.mkdir(parents=True)
             (folder / folder.parent.name).touch()
+        return pl.DataFrame({"path": []})
 
     monkeypatch.setattr(folders, "_layout", lambda kind: Layout(kind, overtaken, {}))
     assert folders.ensure("utkface", tmp_path) == final / "utkface"

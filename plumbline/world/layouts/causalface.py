@@ -15,8 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from plumbline.world import faces, sources
-from plumbline.world.layouts.layout import Layout, draw_versions, sample_labelled, write_truth
+from plumbline.world import faces
+from plumbline.world.layouts.layout import (
+    Layout,
+    draw_versions,
+    faulty,
+    put,
+    sample_labelled,
+    write_bad_files,
+)
 
 _SEEDS = (47180, 57460, 61233, 80125)
 _RACES = {"asian": "East Asian", "black": "Black", "white": "White"}
@@ -80,8 +87,7 @@ def _versions() -> Iterator[_Version]:
         yield from (_Version(race, gender, dimension, step) for step in range(len(about.levels)))
 
 
-def _write(root: Path) -> None:
-    rng = np.random.default_rng(sources.seed("auditing", "causalface"))
+def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:
     versions = list(_versions())
     truth = []
     for seed in _SEEDS:
@@ -89,7 +95,7 @@ def _write(root: Path) -> None:
         images = draw_versions(attributes, rng)
         paths = [version.path(seed) for version in versions]
         for path, image, version in zip(paths, images, versions):
-            _put(root / path, _as_png(_varied(image, version)))
+            put(root / path, _as_png(_varied(image, version)))
         truth.append(
             attributes.with_columns(
                 path=pl.Series(paths),
@@ -100,7 +106,7 @@ def _write(root: Path) -> None:
             )
         )
     _write_bad_files(root, rng)
-    write_truth(root, pl.concat(truth))
+    return pl.concat(truth)
 
 
 def _one_person(versions: list[_Version], rng: np.random.Generator) -> pl.DataFrame:
@@ -130,28 +136,16 @@ def _varied(image: np.ndarray, version: _Version) -> np.ndarray:
 
 
 def _write_bad_files(root: Path, rng: np.random.Generator) -> None:
-    drawn = faces.draw(faces.sample_attributes(4, rng), rng)
-    cut, unnamed, unknown, twin = (_as_png(image) for image in drawn)
-    contents = {
-        "no bytes": b"",
-        "cut off": cut[: len(cut) // 2],
-        "text": b"This is not an image.\n",
-        "malformed name": unnamed,
-        "unknown race": unknown,
-        "same bytes, other gender": twin,
-    }
+    drawn = (
+        *faces.draw(faces.sample_attributes(4, rng), rng),
+        *faces.draw(faces.sample_attributes(1, rng), rng),
+    )
+    contents = faulty(*(_as_png(image) for image in drawn))
     outside = root.parent / "outside.png"
-    outside.write_bytes(_as_png(faces.draw(faces.sample_attributes(1, rng), rng)[0]))
-    for path, fault in _BAD.items():
-        if fault == "leaves the root":
-            (root / path).symlink_to(Path("../../..") / outside.name)
-        else:
-            _put(root / path, contents[fault])
-
-
-def _put(target: Path, data: bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(data)
+    outside.write_bytes(contents.pop("leaves the root"))
+    write_bad_files(root, _BAD, contents)
+    (link,) = (path for path, fault in _BAD.items() if fault == "leaves the root")
+    (root / link).symlink_to(Path("../../..") / outside.name)
 
 
 def _as_png(image: np.ndarray) -> bytes:
@@ -162,5 +156,5 @@ def _as_png(image: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-LAYOUT = Layout("causalface", _write, _BAD)
+LAYOUT = Layout("causalface", _draw, _BAD)
 """792 good files: four seeds, six groups, 33 values. `../outside.png` exists, and a link leads to it."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from plumbline.world import faces, sources
-from plumbline.world.layouts.layout import Layout, bad_contents, write_images, write_truth
+from plumbline.world import faces
+from plumbline.world.layouts.layout import Layout, bad_contents, write_bad_files, write_images, write_lines
 
 _SIZE = 400
 _IMAGES = "img_align_celeba"
@@ -34,23 +34,21 @@ _BAD = {
 }
 
 
-def _write(root: Path) -> None:
-    rng = np.random.default_rng(sources.seed("auditing", "celeba"))
+def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:
     attributes = faces.sample_attributes(_SIZE, rng)
     names = [f"{number:06}.jpg" for number in range(1, _SIZE + 1)]
     write_images(root, [f"{_IMAGES}/{name}" for name in names], faces.draw(attributes, rng))
-    _write_bad_files(root, rng)
+    write_bad_files(root, _BAD, bad_contents(rng))
     bad = [path.removeprefix(f"{_IMAGES}/") for path in _BAD]
-    male = [gender == "man" for gender in attributes["gender"]] + [
-        not path.endswith("907.jpg") for path in bad
-    ]
+    male = [gender == "man" for gender in attributes["gender"]]
+    male += [not path.endswith("907.jpg") for path in bad]
     rows = [_row(name, sign, rng) for name, sign in zip(names + bad, male)]
-    _write_text(root / "list_attr_celeba.txt", [str(len(rows)), " ".join(_NAMES) + " ", *rows])
+    write_lines(root / "list_attr_celeba.txt", [str(len(rows)), " ".join(_NAMES) + " ", *rows])
     # The first four fifths are 0, train; a tenth each is 1, val, and 2, test.
     parts = [f"{name} {max(0, 10 * i // _SIZE - 7)}" for i, name in enumerate(names)]
     parts += [f"{name} 2" for name, path in zip(bad, _BAD) if _BAD[path] != "no partition"]
-    _write_text(root / "list_eval_partition.txt", parts)
-    write_truth(root, attributes.with_columns(path=pl.Series([f"{_IMAGES}/{name}" for name in names])))
+    write_lines(root / "list_eval_partition.txt", parts)
+    return attributes.with_columns(path=pl.Series([f"{_IMAGES}/{name}" for name in names]))
 
 
 def _row(name: str, male: bool, rng: np.random.Generator) -> str:
@@ -60,17 +58,5 @@ def _row(name: str, male: bool, rng: np.random.Generator) -> str:
     return name + "".join(f"{sign:3}" for sign in signs)
 
 
-def _write_bad_files(root: Path, rng: np.random.Generator) -> None:
-    contents = bad_contents(rng)
-    contents["no partition"] = contents["unknown race"]
-    for path, fault in _BAD.items():
-        if fault in contents:
-            (root / path).write_bytes(contents[fault])
-
-
-def _write_text(path: Path, lines: list[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-
-
-LAYOUT = Layout("celeba", _write, _BAD)
+LAYOUT = Layout("celeba", _draw, _BAD)
 """400 good files, 320 in train, 40 each in val and test. `../outside.jpg` exists."""

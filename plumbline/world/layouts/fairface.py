@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from plumbline.world import faces, sources
-from plumbline.world.layouts.layout import Layout, bad_contents, write_images, write_truth
+from plumbline.world import faces
+from plumbline.world.layouts.layout import Layout, bad_contents, write_bad_files, write_csv, write_images
 
 _SPLITS = {"train": 700, "val": 2100}
 _COLUMNS = ("file", "age", "gender", "race", "service_test")
@@ -33,8 +32,7 @@ _BAD = {
 }
 
 
-def _write(root: Path) -> None:
-    rng = np.random.default_rng(sources.seed("auditing", "fairface"))
+def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:
     truth: list[pl.DataFrame] = []
     for split, n in _SPLITS.items():
         attributes = faces.sample_attributes(n, rng)
@@ -46,23 +44,17 @@ def _write(root: Path) -> None:
             for path, age, gender, race in zip(paths, ages, attributes["gender"], attributes["race"])
         ]
         if split == "val":
-            rows += _write_bad_files(root, rng)
-        with (root / f"fairface_label_{split}.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *rows])
+            write_bad_files(root, _BAD, bad_contents(rng))
+            rows += [_bad_row(path, fault) for path, fault in _BAD.items()]
+        write_csv(root / f"fairface_label_{split}.csv", [_COLUMNS, *rows])
         truth.append(attributes.with_columns(path=pl.Series(paths), age=pl.Series(ages)))
-    write_truth(root, pl.concat(truth))
+    return pl.concat(truth)
 
 
-def _write_bad_files(root: Path, rng: np.random.Generator) -> list[tuple[str, ...]]:
-    contents = bad_contents(rng)
-    rows: list[tuple[str, ...]] = []
-    for path, fault in _BAD.items():
-        if fault in contents:
-            (root / path).write_bytes(contents[fault])
-        gender = "Female" if path.endswith("9007.jpg") else "Male"
-        rows.append((path, "20-29", gender, "Martian" if fault == "unknown race" else "White", "False"))
-    return rows
+def _bad_row(path: str, fault: str) -> tuple[str, ...]:
+    gender = "Female" if path.endswith("9007.jpg") else "Male"
+    return path, "20-29", gender, "Martian" if fault == "unknown race" else "White", "False"
 
 
-LAYOUT = Layout("fairface", _write, _BAD)
+LAYOUT = Layout("fairface", _draw, _BAD)
 """700 good files in train, 2,100 in val; all bad files are listed in val. `../outside.jpg` exists."""

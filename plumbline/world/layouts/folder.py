@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from plumbline.world import faces, sources
-from plumbline.world.layouts.layout import YEARS, Layout, bad_contents, write_images, write_truth
+from plumbline.world import faces
+from plumbline.world.layouts.layout import (
+    Layout,
+    bad_contents,
+    draw_years,
+    write_bad_files,
+    write_csv,
+    write_images,
+)
 
 _SIZE = 300
 _COLUMNS = ("Nummer", "Datei", "Geschlecht", "Herkunft", "Alter", "Beruf", "Teil")
@@ -35,11 +41,7 @@ COLUMN_MAP: dict[str, Any] = {
     "index": "Verzeichnis.csv",
     "path": "Datei",
     "columns": {
-        "race": "Herkunft",
-        "gender": "Geschlecht",
-        "age": "Alter",
-        "occupation": "Beruf",
-        "split": "Teil",
+        "race": "Herkunft", "gender": "Geschlecht", "age": "Alter", "occupation": "Beruf", "split": "Teil",
     },
     "values": {
         "race": {word: race for race, word in _RACES.items()},
@@ -47,14 +49,13 @@ COLUMN_MAP: dict[str, Any] = {
         "split": {word: part for part, word in _PARTS.items()},
     },
     "classes": "fairface",
-}
+}  # fmt: skip
 """What an audit file says under `map` to read this folder; the column `Nummer` is not mapped."""
 
 
-def _write(root: Path) -> None:
-    rng = np.random.default_rng(sources.seed("auditing", "folder"))
+def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:
     attributes = faces.sample_attributes(_SIZE, rng)
-    ages = [str(rng.integers(YEARS[group][0], YEARS[group][1] + 1)) for group in attributes["age_group"]]
+    ages = draw_years(attributes, rng)
     paths = [f"Bilder/Gesicht {i + 1} ä.jpg" for i in range(_SIZE)]
     write_images(root, paths, faces.draw(attributes, rng))
     shown = attributes.select("gender", "race", "occupation").iter_rows()
@@ -62,24 +63,15 @@ def _write(root: Path) -> None:
         (path, _GENDERS[gender], _RACES[race], age, occupation, str(rng.choice(list(_PARTS.values()))))
         for path, age, (gender, race, occupation) in zip(paths, ages, shown)
     ]
-    rows += _write_bad_files(root, rng)
-    with (root / COLUMN_MAP["index"]).open("w", encoding="utf-8-sig", newline="") as file:
-        numbered = [(str(number), *row) for number, row in enumerate(rows, 1)]
-        csv.writer(file, lineterminator="\r\n").writerows([_COLUMNS, *numbered])
-    write_truth(root, attributes.with_columns(path=pl.Series(paths), age=pl.Series(ages)))
-
-
-def _write_bad_files(root: Path, rng: np.random.Generator) -> list[tuple[str, ...]]:
-    contents = bad_contents(rng)
-    rows: list[tuple[str, ...]] = []
+    write_bad_files(root, _BAD, bad_contents(rng))
     for path, fault in _BAD.items():
-        if fault in contents:
-            (root / path).write_bytes(contents[fault])
         gender = "Frau" if path.endswith("907.jpg") else "Mann"
         race = "vom Mars" if fault == "unknown race" else "weiß"
         rows.append((path, gender, race, "30", "engineer", "Prüfung"))
-    return rows
+    numbered = [(str(number), *row) for number, row in enumerate(rows, 1)]
+    write_csv(root / COLUMN_MAP["index"], [_COLUMNS, *numbered], encoding="utf-8-sig", end="\r\n")
+    return attributes.with_columns(path=pl.Series(paths), age=pl.Series(ages))
 
 
-LAYOUT = Layout("folder", _write, _BAD)
+LAYOUT = Layout("folder", _draw, _BAD)
 """300 good files and a table in UTF-8 with a byte-order mark and CRLF, as a spreadsheet writes it."""

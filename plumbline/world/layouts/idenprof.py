@@ -7,8 +7,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from plumbline.world import faces, sources
-from plumbline.world.layouts.layout import Layout, bad_contents, sample_labelled, write_images, write_truth
+from plumbline.world import faces
+from plumbline.world.layouts.layout import (
+    Layout,
+    bad_contents,
+    sample_labelled,
+    write_bad_files,
+    write_images,
+)
 
 _SPLITS = {"train": 30, "test": 10}
 _BAD = {
@@ -22,8 +28,7 @@ _BAD = {
 }
 
 
-def _write(root: Path) -> None:
-    rng = np.random.default_rng(sources.seed("auditing", "idenprof"))
+def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:
     listed = [
         (occupation, f"{split}/{occupation}/{occupation}-{number}.jpg")
         for split, size in _SPLITS.items()
@@ -33,14 +38,9 @@ def _write(root: Path) -> None:
     occupations, paths = zip(*listed)
     attributes = sample_labelled(len(listed), rng, occupation=occupations)
     write_images(root, paths, faces.draw(attributes, rng))
-    contents = bad_contents(rng)
-    contents["unknown occupation"] = contents["unknown race"]
-    contents["same bytes, other occupation"] = contents["same bytes, other gender"]
-    for path, fault in _BAD.items():
-        (root / path).parent.mkdir(exist_ok=True)
-        (root / path).write_bytes(contents[fault])
-    write_truth(root, attributes.with_columns(path=pl.Series(paths)))
+    write_bad_files(root, _BAD, bad_contents(rng))
+    return attributes.with_columns(path=pl.Series(paths))
 
 
-LAYOUT = Layout("idenprof", _write, _BAD)
+LAYOUT = Layout("idenprof", _draw, _BAD)
 """400 good files: of each of the ten occupations 30 in train and 10 in test."""

@@ -9,8 +9,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from plumbline.world import faces, sources
-from plumbline.world.layouts.layout import Layout, bad_contents, sample_labelled, write_images, write_truth
+from plumbline.world import faces
+from plumbline.world.layouts.layout import (
+    Layout,
+    bad_contents,
+    sample_labelled,
+    write_bad_files,
+    write_images,
+    write_lines,
+)
 
 # Scenes with people of both ages, and scenes with young people only, as in the real list.
 _BOTH_AGES = ("bench", "car", "computer", "gym", "kitchen", "office", "shopping", "sports")
@@ -39,8 +46,7 @@ _BAD_LABELS = (
 _BAD = {f"images/{label}_{_SIZE + i}.jpg": fault for i, (label, fault) in enumerate(_BAD_LABELS)}
 
 
-def _write(root: Path) -> None:
-    rng = np.random.default_rng(sources.seed("auditing", "pata"))
+def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:
     cells = [
         (scene, race, gender, age)
         for scenes, ages in ((_BOTH_AGES, tuple(_AGES)), (_YOUNG, ("young",)))
@@ -58,19 +64,14 @@ def _write(root: Path) -> None:
     labels = ["_".join(cell) for cell in cells]
     paths = [f"images/{label}_{position}.jpg" for position, label in enumerate(labels)]
     write_images(root, paths, faces.draw(attributes, rng))
-    contents = bad_contents(rng)
-    for path, fault in _BAD.items():
-        if fault in contents:
-            (root / path).write_bytes(contents[fault])
-    lines = [
-        f"{label}|https://images.example/{position}.jpg"
-        for position, label in enumerate([*labels, *(label for label, _ in _BAD_LABELS)])
-    ]
-    (root / "pata_fairness.files.lst").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    write_bad_files(root, _BAD, bad_contents(rng))
+    listed = [*labels, *(label for label, _ in _BAD_LABELS)]
+    lines = (f"{label}|https://images.example/{position}.jpg" for position, label in enumerate(listed))
+    write_lines(root / "pata_fairness.files.lst", lines)
     captions = [_captions(scene) for scene in (*_BOTH_AGES, *_YOUNG)]
     (root / "pata_fairness.captions.json").write_text(json.dumps(captions, indent=1), "utf-8")
     truth = {"path": paths, "age": ages, "scene": scenes, "listed_race": races}
-    write_truth(root, attributes.with_columns(pl.Series(column, values) for column, values in truth.items()))
+    return attributes.with_columns(pl.Series(column, values) for column, values in truth.items())
 
 
 def _captions(scene: str) -> dict[str, object]:
@@ -80,14 +81,10 @@ def _captions(scene: str) -> dict[str, object]:
     return {
         "long": f"photo of {{age}}, {{race}} {{gender}} at the {scene.replace('_', ' ')}",
         "short": scene,
-        "pos": {"races": good, "gender": [*good, "photo of a smart worker"], "age": good if both else []},
-        "neg": {
-            "races": bad,
-            "gender": ["photo of a secretary"],
-            "age": ["photo of a loser"] if both else [],
-        },
+        "pos": {"races": good, "gender": [*good, "photo of a smart worker"], "age": good * both},
+        "neg": {"races": bad, "gender": ["photo of a secretary"], "age": ["photo of a loser"] * both},
     }
 
 
-LAYOUT = Layout("pata", _write, _BAD)
+LAYOUT = Layout("pata", _draw, _BAD)
 """480 good files: twelve scenes, eight of them with both ages, every race and gender equally often in each."""

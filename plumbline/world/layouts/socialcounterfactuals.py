@@ -7,8 +7,7 @@ no look: within a set, images that differ only in these differ in a little noise
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -16,14 +15,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from plumbline.world import faces, sources
+from plumbline.world import faces
 from plumbline.world.layouts.layout import (
     Layout,
     bad_contents,
     draw_versions,
     sample_labelled,
+    write_bad_files,
+    write_csv,
     write_images,
-    write_truth,
 )
 
 RACES = {
@@ -50,16 +50,11 @@ _SUBSETS = {
 _SETS = {"race_gender": 20, "physical_gender": 15, "physical_race": 6}
 _OPENINGS = ("", "a picture of ", "a photo of ", "an image of ")
 _SAID = {"police": "police officer"}
-_FAULTS = {
-    0: "no bytes",
-    1: "cut off",
-    2: "text",
-    3: "missing file",
-    4: "unknown race",
-    5: "same bytes, other gender",
-    6: "same bytes, other gender",
-    7: "leaves the root",
-}
+_FAULTS = dict(enumerate((
+    "no bytes", "cut off", "text", "missing file", "unknown race", "same bytes, other gender",
+    "same bytes, other gender", "leaves the root",
+)))  # fmt: skip
+"""Number of the image in the bad set -> what is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -96,19 +91,23 @@ class CounterfactualSet:
     def truth(self, paths: list[str]) -> pl.DataFrame:
         """Return what is drawn, and in columns `listed_*` what the dataset says of it in its own words."""
         said = self.filename.partition(f"{self.subset}_")[2].replace("_", " ")
-        race = [next((word for word in pair if word in RACES), None) for pair in self.words]
-        gender = [next((GENDERS[word] for word in pair if word in GENDERS), None) for pair in self.words]
-        physical = [
-            next((word for word in pair if word not in {*RACES, *GENDERS}), None) for pair in self.words
+        bodies = {word: word for pair in self.words for word in pair if word not in {*RACES, *GENDERS}}
+        listed = {"race": {race: race for race in RACES}, "gender": GENDERS, "physical": bodies}
+        columns = [
+            pl.Series(f"listed_{name}", [_of(words, pair) for pair in self.words], pl.String)
+            for name, words in listed.items()
         ]
         return self.attributes.with_columns(
-            path=pl.Series(paths),
-            subset=pl.lit(self.subset),
-            listed_race=pl.Series(race, dtype=pl.String),
-            listed_gender=pl.Series(gender, dtype=pl.String),
-            listed_physical=pl.Series(physical, dtype=pl.String),
-            listed_occupation=pl.lit(said),
+            pl.Series("path", paths),
+            pl.lit(self.subset).alias("subset"),
+            *columns,
+            pl.lit(said).alias("listed_occupation"),
         )
+
+
+def _of(words: Mapping[str, str], pair: tuple[str, str]) -> str | None:
+    """Return what the first of two words that is known stands for."""
+    return next((words[word] for word in pair if word in words), None)
 
 
 def draw_sets(subset: str, count: int, rng: np.random.Generator) -> Iterator[CounterfactualSet]:
@@ -139,12 +138,11 @@ def _attributes(pairs: list[tuple[str, str]], occupation: str, rng: np.random.Ge
     person = faces.sample_attributes(1, rng)
     race = str(rng.choice(list(RACES.values())))
     gender = str(rng.choice(list(GENDERS.values())))
-    words = [dict.fromkeys(pair) for pair in pairs]
     labelled = sample_labelled(
         len(pairs),
         rng,
-        race=[next((RACES[word] for word in pair if word in RACES), race) for pair in words],
-        gender=[next((GENDERS[word] for word in pair if word in GENDERS), gender) for pair in words],
+        race=[_of(RACES, pair) or race for pair in pairs],
+        gender=[_of(GENDERS, pair) or gender for pair in pairs],
         age_group=[_AGE_GROUPS.get(pair[0], "middle_aged") for pair in pairs],
         occupation=[occupation] * len(pairs),
     )
@@ -157,8 +155,7 @@ _BAD = {
 }
 
 
-def _write(root: Path) -> None:
-    rng = np.random.default_rng(sources.seed("auditing", "socialcounterfactuals"))
+def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:
     truth = []
     for subset, count in _SETS.items():
         sets = list(draw_sets(subset, count, rng))
@@ -170,9 +167,8 @@ def _write(root: Path) -> None:
             truth.append(good)
         header = ["seed", "p2p_threshold", "cfg_scale", "filename", "rank"]
         header += [f"caption_{number}" for number in _SUBSETS[subset]]
-        with (root / f"metadata_{subset}.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([header, *rows])
-    write_truth(root, pl.concat(truth))
+        write_csv(root / f"metadata_{subset}.csv", [header, *rows])
+    return pl.concat(truth)
 
 
 def _row(drawn: CounterfactualSet) -> list[object]:
@@ -197,14 +193,12 @@ def _write_bad_set(root: Path, rng: np.random.Generator) -> tuple[list[object], 
     drawn = replace(other, filename=_BAD_FILENAME, rank=_BAD_RANK, seed=_BAD_SEED, captions=captions)
     truth = _write_set(root, drawn, [number for number in drawn.captions if number not in _FAULTS])
     contents = bad_contents(rng)
-    (root.parent / "outside.jpg").write_bytes(contents["leaves the root"])
-    for path, fault in _BAD.items():
-        if fault == "leaves the root":
-            (root / path).symlink_to("../../outside.jpg")
-        elif fault in contents:
-            (root / path).write_bytes(contents[fault])
+    (root.parent / "outside.jpg").write_bytes(contents.pop("leaves the root"))
+    write_bad_files(root, _BAD, contents)
+    (link,) = (path for path, fault in _BAD.items() if fault == "leaves the root")
+    (root / link).symlink_to("../../outside.jpg")
     return _row(drawn), truth
 
 
-LAYOUT = Layout("socialcounterfactuals", _write, _BAD)
+LAYOUT = Layout("socialcounterfactuals", _draw, _BAD)
 """574 good files: 20, 15 and 6 whole sets, and four of a set whose other images are bad."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from plumbline.world import faces, sources
-from plumbline.world.layouts.layout import Layout, bad_contents, write_truth
+from plumbline.world import faces
+from plumbline.world.layouts.layout import Layout, bad_contents
 from plumbline.world.layouts.socialcounterfactuals import CounterfactualSet, draw_sets
 
 _FILES = (
@@ -37,8 +37,7 @@ _BAD = {
 }
 
 
-def _write(root: Path) -> None:
-    rng = np.random.default_rng(sources.seed("auditing", "socialcounterfactuals"))
+def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:
     sets = list(draw_sets("race_gender", _SETS, rng))
     rows = [row for drawn in sets for row in _set_rows(drawn)]
     paths = iter([f"{file}/{row}" for file in _FILES for row in range(_ROWS)])
@@ -46,7 +45,7 @@ def _write(root: Path) -> None:
     (root / _FILES[0]).parent.mkdir(parents=True)
     _write_rows(root / _FILES[0], rows[:_ROWS])
     _write_rows(root / _FILES[1], [*rows[_ROWS:], *_bad_rows(rng)])
-    write_truth(root, pl.concat(truth))
+    return pl.concat(truth)
 
 
 def _set_rows(drawn: CounterfactualSet) -> list[dict[str, Any]]:
@@ -95,5 +94,5 @@ def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
     parquet.write_table(pa.Table.from_pylist(rows, schema=schema), path, row_group_size=_GROUP)
 
 
-LAYOUT = Layout("socialcounterfactuals_parquet", _write, _BAD)
+LAYOUT = Layout("socialcounterfactuals_parquet", _draw, _BAD)
 """240 good rows in two files, row groups of 50; the bad rows are the last ones of the second file."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from plumbline.world import faces, sources
-from plumbline.world.layouts.layout import YEARS, Layout, bad_contents, write_images, write_truth
+from plumbline.world import faces
+from plumbline.world.layouts.layout import Layout, bad_contents, draw_years, write_bad_files, write_images
 
 _SIZE = 1500
 _GENDERS = {"man": 0, "woman": 1}
@@ -36,20 +36,17 @@ _BAD = {
 }
 
 
-def _write(root: Path) -> None:
-    rng = np.random.default_rng(sources.seed("auditing", "utkface"))
+def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:
     attributes = faces.sample_attributes(_SIZE, rng)
-    ages = [str(rng.integers(YEARS[group][0], YEARS[group][1] + 1)) for group in attributes["age_group"]]
+    ages = draw_years(attributes, rng)
     paths = [
         f"{age}_{_GENDERS[gender]}_{_RACES[race]}_{_FIRST_STAMP + i * 10_000}.jpg.chip.jpg"
         for i, (age, gender, race) in enumerate(zip(ages, attributes["gender"], attributes["race"]))
     ]
     write_images(root, paths, faces.draw(attributes, rng))
-    contents = bad_contents(rng)
-    for path, fault in _BAD.items():
-        (root / path).write_bytes(contents[fault])
-    write_truth(root, attributes.with_columns(path=pl.Series(paths), age=pl.Series(ages)))
+    write_bad_files(root, _BAD, bad_contents(rng))
+    return attributes.with_columns(path=pl.Series(paths), age=pl.Series(ages))
 
 
-LAYOUT = Layout("utkface", _write, _BAD)
+LAYOUT = Layout("utkface", _draw, _BAD)
 """1,500 good files `[age]_[gender]_[race]_[date&time].jpg.chip.jpg`."""
