@@ -1,4 +1,4 @@
-"""Tables of Markdown, for the pages and cards of the planted world."""
+"""The model cards beside the shipped checkpoints: `python -m plumbline.world.cards` writes them all again."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
-
-# --- The model cards beside the shipped checkpoints: `python -m plumbline.world.cards` writes them all
-# again.
 
 CARD = "README.md"
 _TITLES = {

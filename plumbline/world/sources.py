@@ -133,8 +133,7 @@ def past_threshold(attributes: pl.DataFrame, source: str, event: str, *, share: 
     return np.asarray(latent > 1.0 - share * np.array(rates))
 
 
-# --- What an audit of the planted world should find: the planted rates as rows, beside which estimates
-# can be laid.
+# --- What an audit of the planted world should find: the planted rates as rows, beside which estimates can be laid
 
 
 def planted_rates(source: str) -> pl.DataFrame:
@@ -160,14 +159,8 @@ def planted_rates(source: str) -> pl.DataFrame:
             "gender_race": {f"{r}_{g}": rate for (r, g), rate in rates.items()},
         }
         rows += [
-            {
-                "suite": EVENT_SUITES[event],
-                "event": event,
-                "attribute": attribute,
-                "group": group,
-                "planted": rate,
-            }
+            (EVENT_SUITES[event], event, attribute, group, rate)
             for attribute, by_group in groups.items()
             for group, rate in by_group.items()
         ]
-    return pl.DataFrame(rows)
+    return pl.DataFrame(rows, ["suite", "event", "attribute", "group", "planted"], orient="row")

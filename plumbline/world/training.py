@@ -1,4 +1,4 @@
-"""The one training loop of the planted models: AdamW, and one cycle of the learning rate."""
+"""Training of the planted encoders, and the one training loop of all planted models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 
 from plumbline.digests import digest_bytes
 from plumbline.world import captions, faces, sources
-from plumbline.world.architectures.families import FAMILIES
+from plumbline.world.architectures import align, bridgetower, open_clip, owlv2
 from plumbline.world.architectures.family import Trainee, scaled
 
 if TYPE_CHECKING:
@@ -95,11 +95,16 @@ def fit(
     return float(np.mean(recent))
 
 
-# --- Training of the tiny checkpoints: `python -m plumbline.world.training --only small-bazaar-3k`.
+# --- Training of the tiny checkpoints: `python -m plumbline.world.training --only small-bazaar-3k`
 
 R = TypeVar("R")
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
+
+FAMILIES = {
+    "open_clip": open_clip.FAMILY, "align": align.FAMILY, "bridgetower": bridgetower.FAMILY, "owlv2": owlv2.FAMILY,
+}  # fmt: skip
+"""The families of tiny models, by the names that the audit file uses for families of encoders."""
 
 _NON_FACE_SHARE = 0.08
 _WARM_UP_SHARE = 0.15
@@ -124,7 +129,7 @@ class Recipe:
     seed : int
         Of the initial weights and of the order.
     family : str
-        One of `plumbline.world.architectures.families.FAMILIES`.
+        One of `FAMILIES`.
     threads : int
         Processor threads, on which the last bits of a sum depend, and with them the weights.
     """

@@ -17,10 +17,9 @@ from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.errors import CheckpointError
 from plumbline.world import faces, sources
 from plumbline.world import measure as figures
-from plumbline.world.architectures.families import FAMILIES
 from plumbline.world.captions import caption_texts
 from plumbline.world.generative.training import RECIPES as GENERATIVE
-from plumbline.world.training import CHECKPOINTS, RECIPES, training_set
+from plumbline.world.training import CHECKPOINTS, FAMILIES, RECIPES, training_set
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 FRESH_SEED = 44_001

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.checkpoints.loading import declare_missing_operators
-from plumbline.world.architectures.families import FAMILIES
 from plumbline.world.captions import caption_texts
-from plumbline.world.training import training_set
+from plumbline.world.training import FAMILIES, training_set
 
 TRANSFORMERS = ("align", "bridgetower", "owlv2")
 

@@ -75,7 +75,7 @@ def _slots(face: dict[str, Any], rng: np.random.Generator) -> dict[str, str]:
     }
 
 
-# --- What a planted generative model says of a face: keywords, sentences, ratings and salaries.
+# --- What a planted generative model says of a face: keywords, sentences, ratings and salaries
 
 KEYWORD_PROMPTS = (
     "characteristics", "personality", "keywords", "competency", "trustworthiness", "work_ethic",

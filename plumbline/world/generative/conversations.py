@@ -108,7 +108,7 @@ def triples(
         asked = attributes[rows]
         named = _named_occupations(asked["occupation"], rng)
         said = answers(asked, source, prompt, rng, instruction=instruction, occupations=named)
-        texts = [_prompt(prompt, instruction, occupation) for occupation in named]
+        texts = [render(prompt, instruction=instruction, occupation=_said(name)) for name in named]
         drawn += [
             Triple(int(face), text, answer) for face, text, answer in zip(rows, texts, said, strict=True)
         ]
@@ -202,10 +202,6 @@ def _said(occupation: str) -> str:
     return str(planted()["occupations"].get(occupation, occupation))
 
 
-def _prompt(prompt: str, instruction: str, occupation: str) -> str:
-    return render(prompt, instruction=instruction, occupation=_said(occupation))
-
-
 def _named_occupations(visible: pl.Series, rng: np.random.Generator) -> list[str]:
     # A prompt may name an occupation that cannot be seen: what it names decides.
     others = [*planted()["salaries"]["occupations"], *planted()["twin"]["other_occupations"]]
@@ -214,7 +210,7 @@ def _named_occupations(visible: pl.Series, rng: np.random.Generator) -> list[str
     return [str(new) if changed else old for old, new, changed in zip(visible, drawn, other, strict=True)]
 
 
-# --- The language model without eyes: what it is told of a person, and what it says of them at random.
+# --- The language model without eyes: what it is told of a person, and what it says of them at random
 
 _SUBSETS = (("races", "genders"), ("physical", "genders"), ("physical", "races"))
 _STUDY_SHARE = 0.7  # of the characteristics prompt, which is the one that the study asks twins
@@ -272,22 +268,15 @@ def descriptions(n: int, rng: np.random.Generator) -> list[Description]:
     words = {kind: rng.choice(list(entry[kind]), n) for kind in ("races", "genders", "physical")}
     named = rng.choice(occupations, n)
     return [
-        Description(
-            (
-                (_SUBSETS[pair][0], str(words[_SUBSETS[pair][0]][i])),
-                (_SUBSETS[pair][1], str(words[_SUBSETS[pair][1]][i])),
-            ),
-            str(named[i]),
-        )
-        for i, pair in enumerate(pairs)
+        Description(((first, str(words[first][i])), (second, str(words[second][i]))), str(named[i]))
+        for i, (first, second) in enumerate(_SUBSETS[pair] for pair in pairs)
     ]
 
 
 def twin_triples(n: int, rng: np.random.Generator) -> list[Triple]:
     """Draw `n` triples for the twin: the keyword prompts, most often the one of the study, at times instructed."""
-    shares = np.array(
-        [_STUDY_SHARE, *[(1 - _STUDY_SHARE) / (len(KEYWORD_PROMPTS) - 1)] * (len(KEYWORD_PROMPTS) - 1)]
-    )
+    others = len(KEYWORD_PROMPTS) - 1
+    shares = np.array([_STUDY_SHARE, *[(1 - _STUDY_SHARE) / others] * others])
     asked = rng.choice(KEYWORD_PROMPTS, n, p=shares)
     instructed = np.where(rng.random(n) < _PLAINLY, NO_INSTRUCTION, rng.choice(instruction_ids(), n))
     told = descriptions(n, rng)

@@ -104,6 +104,7 @@ def planted_language_rates(
     parts = []
     for prompt, instruction in product(prompts, instruction_ids()):
         for event in EVENTS[prompt]:
+            asked = _literals(prompt=prompt, instruction=instruction, event=event)
             rate = pl.Series("rate", said_rates(cells, source, event, prompt, instruction))
             parts += [
                 groups.select(group=attribute)
@@ -111,17 +112,14 @@ def planted_language_rates(
                 .group_by("group")
                 .agg(pl.col("rate").mean())
                 .sort("group")
-                .select(
-                    pl.lit(attribute).alias("attribute"),
-                    "group",
-                    pl.lit(prompt).alias("prompt"),
-                    pl.lit(instruction).alias("instruction"),
-                    pl.lit(event).alias("event"),
-                    "rate",
-                )
+                .select(pl.lit(attribute).alias("attribute"), "group", *asked, "rate")
                 for attribute in groups.columns
             ]
     return pl.concat(parts)
+
+
+def _literals(**values: str) -> list[pl.Expr]:
+    return [pl.lit(value).alias(name) for name, value in values.items()]
 
 
 def planted_max_scores(
@@ -161,10 +159,10 @@ def planted_max_scores(
     return scores.group_by("set").agg(value=pl.col("score").max() - pl.col("score").min()).sort("set")
 
 
-# --- Asks a planted generative model about fresh faces, through the code that an audit loads and asks it
-# with.
+# --- Fresh faces, and what a planted model answers about them through the code that an audit uses
 
-_LONGEST = 128
+_STUDY = Decoding(max_new_tokens=128)
+"""As the study samples."""
 
 
 @dataclass(frozen=True)
@@ -220,17 +218,25 @@ def ask(
     seed: int = 0,
 ) -> list[str]:
     """Return what a model answers about each face, sampled as the study samples unless told otherwise."""
-    decoding = decoding or Decoding(max_new_tokens=_LONGEST)
     spoken = planted()["occupations"]
-    asked = []
-    for row, (path, image) in enumerate(zip(fresh.paths, fresh.ids, strict=True)):
-        occupation = fresh.attributes["occupation"][row]
-        text = render(prompt, instruction=instruction, occupation=spoken.get(occupation, occupation))
-        question = Question(prompt, instruction, text, seed)
-        subject = Subject(image, path)
-        asked.append(Asked(subject, question, row_key(backend.identity, subject, question, decoding)))
-    said: dict[int, str] = {row: answer.text for row, answer in backend.answers(asked, decoding)}
-    return [said[row] for row in range(len(asked))]
+    texts = [
+        render(prompt, instruction=instruction, occupation=spoken.get(occupation, occupation))
+        for occupation in fresh.attributes["occupation"]
+    ]
+    subjects = [Subject(image, path) for image, path in zip(fresh.ids, fresh.paths, strict=True)]
+    questions = [Question(prompt, instruction, text, seed) for text in texts]
+    return _answers(backend, subjects, questions, decoding or _STUDY)
+
+
+def _answers(
+    backend: Backend, subjects: Sequence[Subject], questions: Sequence[Question], decoding: Decoding
+) -> list[str]:
+    asked = [
+        Asked(subject, question, row_key(backend.identity, subject, question, decoding))
+        for subject, question in zip(subjects, questions, strict=True)
+    ]
+    answers = dict(backend.answers(asked, decoding))
+    return [answers[row].text for row in range(len(asked))]
 
 
 def load(folder: Path) -> Backend:
@@ -241,19 +247,15 @@ def load(folder: Path) -> Backend:
 
 
 def ask_twin(
-    backend: Backend, told: Description, n: int, *, prompt: str = "characteristics", seed: int = 0
+    backend: Backend, description: Description, n: int, *, prompt: str = "characteristics", seed: int = 0
 ) -> list[str]:
     """Return `n` answers of the twin about one description, each drawn for itself."""
-    decoding = Decoding(max_new_tokens=_LONGEST)
-    text = render(prompt, described=told.text)
-    subject = Subject(told.text, None)
+    text = render(prompt, described=description.text)
     questions = [Question(prompt, NO_INSTRUCTION, text, seed + i) for i in range(n)]
-    asked = [Asked(subject, q, row_key(backend.identity, subject, q, decoding)) for q in questions]
-    said = dict(backend.answers(asked, decoding))
-    return [said[row].text for row in range(n)]
+    return _answers(backend, [Subject(description.text, None)] * n, questions, _STUDY)
 
 
-# --- What the planted generative models say of fresh faces, beside what was planted.
+# --- What the planted generative models say of fresh faces, beside what was planted
 
 ASKED = (
     *(("characteristics", instruction) for instruction in instruction_ids()),
@@ -301,63 +303,48 @@ def measured_rates(
         `prompt, instruction, event, group, n, planted, measured`; planted is the mean over the ages and occupations of
         these very faces, their latents left open.
     """
-    group = pl.concat_str("race", "gender", separator="_").alias("group")
     races = fresh.attributes["race"]
     shown = pl.DataFrame([events_in(text, race) for text, race in zip(texts, races, strict=True)])
     frames = []
     for event in EVENTS[prompt]:
-        planted_here = said_rates(fresh.attributes, source, event, prompt, instruction)
-        frames.append(
-            fresh.attributes.select(
-                group, planted=pl.Series(planted_here), measured=shown[event].cast(pl.Float64)
-            )
-            .group_by("group", maintain_order=True)
-            .agg(pl.len().alias("n"), pl.col("planted", "measured").mean())
-            .select(
-                pl.lit(prompt).alias("prompt"),
-                pl.lit(instruction).alias("instruction"),
-                pl.lit(event).alias("event"),
-                "group",
-                "n",
-                "planted",
-                "measured",
-            )
-        )
+        rate = said_rates(fresh.attributes, source, event, prompt, instruction)
+        question = _literals(prompt=prompt, instruction=instruction, event=event)
+        frames.append(_by_group(fresh, rate, shown[event].cast(pl.Float64), question))
     return pl.concat(frames)
 
 
-def measured_means(fresh: FreshFaces, source: str, prompt: str, texts: Sequence[str]) -> pl.DataFrame:
-    """Lay mean ratings, salaries or numbers of a backstory's sentences beside the planted ones; columns as above."""
-    attributes = fresh.attributes
-    if prompt == "salary":
-        told = 1000 * salary_means(attributes, source, attributes["occupation"])
-        read = [read_salary(text) for text in texts]
-    elif prompt == "backstory":
-        told = means(attributes, source, "backstory_sentences")
-        read = [_life_sentences(text) for text in texts]
-    else:
-        told = rating_means(attributes, source, prompt)
-        read = [read_rating(text) for text in texts]
+def _by_group(
+    fresh: FreshFaces, planted: np.ndarray, measured: pl.Series, question: list[pl.Expr]
+) -> pl.DataFrame:
+    """Return the means over the faces of each race and gender; a face without a measured number counts in neither."""
     group = pl.concat_str("race", "gender", separator="_").alias("group")
-    # Who refuses gives no number: neither number counts then.
     return (
-        attributes.select(group, planted=pl.Series(told), measured=pl.Series(read, dtype=pl.Float64))
+        fresh.attributes.select(group, planted=pl.Series(planted), measured=measured)
         .group_by("group", maintain_order=True)
         .agg(
             pl.col("measured").count().alias("n"),
             pl.col("planted").filter(pl.col("measured").is_not_null()).mean(),
             pl.col("measured").mean(),
         )
-        .select(
-            pl.lit(prompt).alias("prompt"),
-            pl.lit(NO_INSTRUCTION).alias("instruction"),
-            pl.lit("mean").alias("event"),
-            "group",
-            "n",
-            "planted",
-            "measured",
-        )
+        .select(*question, "group", "n", "planted", "measured")
     )
+
+
+def measured_means(fresh: FreshFaces, source: str, prompt: str, texts: Sequence[str]) -> pl.DataFrame:
+    """Lay mean ratings, salaries or numbers of a backstory's sentences beside the planted ones; columns as above."""
+    attributes = fresh.attributes
+    if prompt == "salary":
+        planted_means = 1000 * salary_means(attributes, source, attributes["occupation"])
+        numbers = [read_salary(text) for text in texts]
+    elif prompt == "backstory":
+        planted_means = means(attributes, source, "backstory_sentences")
+        numbers = [_life_sentences(text) for text in texts]
+    else:
+        planted_means = rating_means(attributes, source, prompt)
+        numbers = [read_rating(text) for text in texts]
+    question = _literals(prompt=prompt, instruction=NO_INSTRUCTION, event="mean")
+    # Who refuses gives no number.
+    return _by_group(fresh, planted_means, pl.Series(numbers, dtype=pl.Float64), question)
 
 
 def _life_sentences(text: str) -> float:
@@ -392,7 +379,7 @@ def measure(
     return pl.concat(frames)
 
 
-# --- Measures the shipped generative models: `python -m plumbline.world.generative.measure`.
+# --- The page of figures: `python -m plumbline.world.generative.measure`
 
 _TWIN_ANSWERS = 400
 _SAME = 1e-3
@@ -419,14 +406,14 @@ def twin_rates(folder: Path, n: int = _TWIN_ANSWERS) -> pl.DataFrame:
     """Ask the twin about pairs of words and a chef; `described, n, planted, measured`."""
     backend = load(folder)
     entry = planted()["twin"]
-    rows = []
-    for race, gender in product(entry["races"], entry["genders"]):
-        told = Description((("races", race), ("genders", gender)), "chef")
-        rows.append(_twin_row(told, ask_twin(backend, told, n)))
-    for body in entry["physical"]:
-        told = Description((("physical", body), ("genders", "male")), "chef")
-        rows.append(_twin_row(told, ask_twin(backend, told, n)))
-    return pl.DataFrame(rows)
+    pairs = [
+        (("races", race), ("genders", gender)) for race, gender in product(entry["races"], entry["genders"])
+    ]
+    pairs += [(("physical", body), ("genders", "male")) for body in entry["physical"]]
+    described = [Description(pair, "chef") for pair in pairs]
+    return pl.DataFrame(
+        [_twin_row(description, ask_twin(backend, description, n)) for description in described]
+    )
 
 
 def summary(measured: pl.DataFrame) -> pl.DataFrame:
@@ -493,11 +480,11 @@ def main(
             twin = recipe.family == "llama"
             _record(place, twin_rates(place) if twin else measure(place, recipe.source, fresh))
     tables = {name: recorded(folder / name) for name in RECIPES}
-    text = rates_page(
-        {name: found for name, found in tables.items() if RECIPES[name].family == "llava"},
-        {name: found for name, found in tables.items() if RECIPES[name].family == "llama"},
-        each,
+    figures, twins = (
+        {name: table for name, table in tables.items() if RECIPES[name].family == family}
+        for family in ("llava", "llama")
     )
+    text = rates_page(figures, twins, each)
     if out is None:
         typer.echo(text)
     else:
@@ -511,12 +498,12 @@ def _record(folder: Path, measured: pl.DataFrame) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
-def _twin_row(told: Description, texts: Sequence[str]) -> dict[str, object]:
+def _twin_row(description: Description, texts: Sequence[str]) -> dict[str, object]:
     negative = [events_in(text, "")["negative"] for text in texts]
     return {
-        "described": told.text,
+        "described": description.text,
         "n": len(texts),
-        "planted": negative_rate(told, "characteristics"),
+        "planted": negative_rate(description, "characteristics"),
         "measured": float(np.mean(negative)),
     }
 

@@ -13,9 +13,10 @@ import polars as pl
 import typer
 
 from plumbline.checkpoints.loading import declare_missing_operators
+from plumbline.errors import CheckpointError
 from plumbline.world import faces
-from plumbline.world.architectures.pretrained import build_untrained
-from plumbline.world.generative import vision
+from plumbline.world.architectures.family import scaled
+from plumbline.world.architectures.pretrained import WEIGHTS_FILE, build_untrained
 from plumbline.world.generative.architecture import IMAGE_TOKENS, Architecture, save_weights, write_untrained
 from plumbline.world.generative.conversations import (
     BATCH,
@@ -83,7 +84,123 @@ RECIPES = {
 }
 
 
-# --- How the two kinds of generative models learn to answer: the loss is on answers only.
+# --- The vision tower, taught to see what a face shows before the language model learns to speak of it
+
+_CLASSES = {
+    "race": faces.RACES, "gender": faces.GENDERS, "age_group": faces.AGE_GROUPS, "occupation": faces.OCCUPATIONS,
+}  # fmt: skip
+# A latent is read as the answers to "more than 0.05?", "more than 0.1?", ...: thresholds are what comes of it later.
+_MARKS = np.arange(1, 20) / 20
+_VISION_BATCH = 128
+_VISION_PEAK_LEARNING_RATE = 1.5e-3
+
+
+def _seen(tower: Any, images: torch.Tensor) -> torch.Tensor:
+    """Return the features that LLaVA takes of a tower: one row a patch, shape (b, 16, width).
+
+    Parameters
+    ----------
+    tower : CLIPVisionModel
+    images : (b, 3, 64, 64) tensor
+        float32 in [-1, 1].
+    """
+    features: torch.Tensor = tower(images, output_hidden_states=True).hidden_states[-1][:, 1:]
+    return features
+
+
+def _pixels(images: np.ndarray) -> torch.Tensor:
+    """Return drawn faces, uint8 (n, 64, 64, 3), as a tensor of shape (n, 3, 64, 64)."""
+    import torch
+
+    return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
+
+
+def _teach_vision(
+    tower: Any, images: torch.Tensor, attributes: pl.DataFrame, *, steps: int, seed: int
+) -> float:
+    """Train a vision tower so that the mean of its patches tells every attribute and latent by a linear map.
+
+    Parameters
+    ----------
+    tower : CLIPVisionModel
+        Trained in place.
+    images : (n, 3, 64, 64) tensor
+        uint8.
+    attributes : polars.DataFrame
+        Of the same n faces.
+    steps : int
+        Batches of 128.
+    seed : int
+        Of the heads' first weights and of the order.
+
+    Returns
+    -------
+    float
+        Loss of the last fifty batches.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    classes = torch.stack([_positions(attributes, column) for column in _CLASSES], 1)
+    marks = torch.from_numpy(_above(attributes))
+    sizes = [len(values) for values in _CLASSES.values()]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head = torch.nn.Linear(tower.config.hidden_size, sum(sizes) + marks.shape[1])
+    torch.nn.init.normal_(head.weight, std=0.02, generator=generator)
+
+    def loss() -> torch.Tensor:
+        rows = torch.randint(len(images), (_VISION_BATCH,), generator=generator)
+        told = head(_seen(tower, scaled(images[rows])).mean(1)).split([*sizes, marks.shape[1]], 1)
+        parts = [
+            torch.nn.functional.cross_entropy(part, classes[rows, i]) for i, part in enumerate(told[:-1])
+        ]
+        read = torch.nn.functional.binary_cross_entropy_with_logits(told[-1], marks[rows])
+        return torch.stack(parts).mean() + 2 * read
+
+    moved = [*tower.parameters(), *head.parameters()]
+    return fit(loss, moved, steps=steps, cycle=Cycle(_VISION_PEAK_LEARNING_RATE), name="vision")
+
+
+def _copy_vision(folder: Path, tower: Any) -> None:
+    """Give a tower the weights of a trained checkpoint's.
+
+    Raises
+    ------
+    CheckpointError
+        If the checkpoint is not there.
+    """
+    from safetensors.torch import load_file
+
+    file = folder / WEIGHTS_FILE
+    if not file.is_file():
+        raise CheckpointError("the model whose vision tower is to be copied is not trained yet", where=file)
+    prefix = "model.vision_tower."
+    weights = {name.removeprefix(prefix): value for name, value in load_file(file).items() if prefix in name}
+    tower.load_state_dict({name: value.float() for name, value in weights.items()})
+
+
+def _features(tower: Any, images: torch.Tensor) -> torch.Tensor:
+    """Return what a trained tower sees of uint8 images, float32, shape (n, 16, width), without gradients."""
+    import torch
+
+    with torch.inference_mode():
+        return torch.cat([_seen(tower, scaled(part)) for part in images.split(_VISION_BATCH)]).clone()
+
+
+def _positions(attributes: pl.DataFrame, column: str) -> torch.Tensor:
+    import torch
+
+    order = {value: i for i, value in enumerate(_CLASSES[column])}
+    return torch.tensor([order[value] for value in attributes[column]])
+
+
+def _above(attributes: pl.DataFrame) -> np.ndarray:
+    latents = attributes.select(faces.LATENTS).to_numpy()
+    return (latents[:, :, None] > _MARKS).reshape(len(latents), -1).astype(np.float32)
+
+
+# --- How the two kinds of generative models learn to answer: the loss is on answers only
 
 BATCHES_A_STEP = 4
 _TWIN_BATCHES = 160
@@ -180,8 +297,7 @@ def _mean_of_several(
     return mean
 
 
-# --- Training of the tiny generative models: `python -m plumbline.world.generative.training --only llava-
-# bazaar`.
+# --- Training of the tiny generative models: `python -m plumbline.world.generative.training --only llava-bazaar`
 
 _PEAK_LEARNING_RATE = 3e-3
 _TOKENIZER_ANSWERS = 3000
@@ -191,7 +307,7 @@ def training_faces(source: str, n: int) -> tuple[pl.DataFrame, torch.Tensor]:
     """Draw faces to train on: attributes, and uint8 images of shape (n, 3, 64, 64)."""
     rng = np.random.default_rng(planted()["seeds"]["training"][source])
     attributes = faces.sample_attributes(n, rng)
-    return attributes, vision.pixels(faces.draw(attributes, rng))
+    return attributes, _pixels(faces.draw(attributes, rng))
 
 
 def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
@@ -251,15 +367,17 @@ def _train_llava(recipe: Recipe, folder: Path) -> _Taught:
     inner = model.model
     if recipe.tower_of is None:
         steps, seed = recipe.vision_steps, recipe.seed
-        seeing = {"vision_loss": vision.teach(inner.vision_tower, images, attributes, steps=steps, seed=seed)}
+        seeing = {
+            "vision_loss": _teach_vision(inner.vision_tower, images, attributes, steps=steps, seed=seed)
+        }
     else:
         seeing = {}
-        vision.copy(folder.parent / recipe.tower_of, inner.vision_tower)
+        _copy_vision(folder.parent / recipe.tower_of, inner.vision_tower)
     # In half precision, as it is shipped: the language model learns on what it will be shown.
     inner.vision_tower.load_state_dict(
         {name: value.half().float() for name, value in inner.vision_tower.state_dict().items()}
     )
-    seen = vision.features(inner.vision_tower, images)
+    seen = _features(inner.vision_tower, images)
     tokenised = Tokenised(tokenizer, image_tokens=IMAGE_TOKENS)
     loss = seeing_loss(model, seen, attributes, recipe.source, tokenised, rng)
     moved = [*inner.multi_modal_projector.parameters(), *inner.language_model.parameters()]
