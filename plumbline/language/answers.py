@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row
 from plumbline.language.cell import LanguageCell, LanguageSettings
+from plumbline.reasons import Reason, reason
 from plumbline.statistics.cluster_bootstrap import SetEstimate
 from plumbline.statistics.cluster_changes import paired_cluster_changes
 from plumbline.statistics.seeds import generator
@@ -151,9 +152,9 @@ def with_counterparts(
     return sides[0].join(sides[1], on=list(on), how="full", coalesce=True).sort(on)
 
 
-def unpaired_reason(pairs: int, of: int, *, what: str) -> str | None:
-    """Say how many had no counterpart; `what` names them, such as `answers`."""
-    return None if pairs == of else f"{of - pairs} of {of} {what} left out without a counterpart"
+def unpaired_reason(pairs: int, of: int, *, what: str) -> Reason | None:
+    """Return the reason that some had no counterpart; `what` names them, such as `answers`."""
+    return None if pairs == of else reason("without_counterpart", left_out=of - pairs, pairs=of, what=what)
 
 
 def paired_change(

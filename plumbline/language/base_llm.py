@@ -22,11 +22,10 @@ from plumbline.language.instruction_effects import STATISTICS
 from plumbline.language.max_toxicity import OF_SET, set_spreads
 from plumbline.language.scored_answers import ScoredAnswers, every_question
 from plumbline.metrics.family import Family, Traits
+from plumbline.reasons import joined, reason
 from plumbline.statistics.cluster_changes import unit_correlation
-from plumbline.statistics.reasons import joined
 
 SCORED = "toxicity"
-SHARED_SETS = "groups share sets: interval and p count them as independent"
 _PART = ["dataset", "attribute", "scorer"]
 _SPREADS = ["spread", "spread_twin"]
 _SET = [*OF_SET, "scorer"]
@@ -133,12 +132,13 @@ def _correlation_rows(
                 scorer=scorer,
                 prompt=prompt,
             )
-            shared = SHARED_SETS if definition == "pearson_groups" and not np.isnan(found.value) else None
-            told = found.columns(alone, shared)
-            yield row | {"statistic": "r"} | told
+            of_groups = definition == "pearson_groups" and not np.isnan(found.value)
+            shared = reason("groups_share_sets") if of_groups else None
+            estimate = found.columns(alone, shared)
+            yield row | {"statistic": "r"} | estimate
             p = float("nan") if found.p is None else found.p
-            reason = told["reason"] if np.isnan(p) else joined(alone, shared)
-            yield row | {"statistic": "p", "value": p, "n": found.n, "reason": reason}
+            why = estimate["reason"] if np.isnan(p) else joined(alone, shared)
+            yield row | {"statistic": "p", "value": p, "n": found.n, "reason": why}
 
 
 # --- The llm_twin family: a model that sees, against the language model that it was built on.

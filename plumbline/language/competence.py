@@ -24,11 +24,11 @@ from plumbline.errors import ConfigError
 from plumbline.language.answers import answer_row, values_by_question
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import STUDY, LanguageResult
-from plumbline.language.group_values import GroupValues, Reason, by_groups
+from plumbline.language.group_values import GroupValues, ReasonsOf, by_groups
 from plumbline.language.tokens import words_of
 from plumbline.metrics.family import Family, Traits
+from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.intervals import wilson
-from plumbline.statistics.reasons import joined
 
 _COLUMNS = {
     "warmth": "Warmth_dict_hi",
@@ -225,7 +225,6 @@ GAPS = {
 }
 """Metric -> that of the largest minus the smallest group mean."""
 DICTIONARY_METRICS = ("incompetence_words", "warmth_words", "coldness_words")
-NO_DICTIONARIES = "no dictionaries are configured"
 
 _Columns = Mapping[tuple[str, str], pl.Expr]
 """(metric, definition) -> the number of each answer."""
@@ -320,9 +319,10 @@ def fewest_rows(question: GroupValues, shares: Sequence[Mapping[str, object]]) -
     means = np.array([[share[group] for group in question.groups] for share in shares], dtype=np.float64)
     whole = ~np.isnan(means).any(axis=1)
     kept, dropped = means[whole], int((~whole).sum())
-    said = [f"{dropped} of {len(means)} occupations left out: a group has no answers"] if dropped else []
-    if not len(kept):
-        said.append("undefined: no occupation with every group")
+    reasons = joined(
+        reason("occupations_left_out", left_out=dropped, occupations=len(means)) if dropped else None,
+        None if len(kept) else reason("no_whole_occupation"),
+    )
     # Equal means of different sums differ in the last bits.
     fewest = np.isclose(kept, kept.min(axis=1, keepdims=True), rtol=1e-12, atol=0)
     counts = (fewest / fewest.sum(axis=1, keepdims=True)).sum(axis=0)
@@ -336,7 +336,7 @@ def fewest_rows(question: GroupValues, shares: Sequence[Mapping[str, object]]) -
             "ci_low": float(low[place]),
             "ci_high": float(high[place]),
             "n": len(kept),
-            "reason": joined(*said),
+            "reason": reasons,
         }
 
 
@@ -358,29 +358,32 @@ def _values(question: GroupValues, metric: str, definition: str) -> NDArray[np.f
 
 
 def _means(question: GroupValues, values: NDArray[np.float64], **columns: object) -> list[Row]:
-    return question.mean_rows(values, reason=_wordless(question, values), **columns)
+    return question.mean_rows(values, reasons=_wordless(question, values), **columns)
 
 
 def _gap(question: GroupValues, values: NDArray[np.float64], *, metric: str, definition: str) -> Row:
-    reason = _wordless(question, values)
-    return question.gap_row(values, reason=reason, metric=metric, definition=definition)
+    return question.gap_row(values, reasons=_wordless(question, values), metric=metric, definition=definition)
 
 
-def _wordless(question: GroupValues, values: NDArray[np.float64]) -> Reason:
-    """Return what says how many answers were left out, of a group or of all."""
+def _wordless(question: GroupValues, values: NDArray[np.float64]) -> ReasonsOf:
+    """Return how many answers were left out, of a group or of all."""
     wordless = np.isnan(values)
 
-    def reason(group: int | None) -> str | None:
-        own = wordless if group is None else wordless[question.codes == group]
-        return f"{own.sum()} of {len(own)} answers without words left out" if own.any() else None
+    def reasons(group: int | None) -> Reasons:
+        of_group = wordless if group is None else wordless[question.codes == group]
+        if not of_group.any():
+            return ()
+        return joined(reason("wordless_answers", wordless=int(of_group.sum()), answers=len(of_group)))
 
-    return reason
+    return reasons
 
 
 def _unconfigured(model: str, datasets: list[str]) -> Iterator[Row]:
     for dataset in datasets:
         common = answer_row(model, dataset=dataset, definition="paper", statistic="mean", value=float("nan"))
-        yield from (common | {"metric": metric, "reason": NO_DICTIONARIES} for metric in DICTIONARY_METRICS)
+        yield from (
+            common | {"metric": metric, "reason": reason("no_dictionaries")} for metric in DICTIONARY_METRICS
+        )
 
 
 _DESCRIPTION = """

@@ -13,14 +13,19 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import NO_INSTRUCTION, Row
 from plumbline.language.answers import OF_GROUPS, answer_row
 from plumbline.language.cell import LanguageCell, LanguageSettings
+from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.cluster_bootstrap import SetEstimate, group_means
 from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.intervals import wilson
-from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
 
-Reason = Callable[[int | None], str | None]
-"""From a group's place, or None for all groups, to what is to be said of its number."""
+ReasonsOf = Callable[[int | None], Reasons]
+"""From a group's place, or None for all groups, to the reasons of its number."""
+
+
+def no_reasons(_: int | None) -> Reasons:
+    """Return nothing of any group."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -73,11 +78,11 @@ class GroupValues:
         )
 
     def mean_rows(
-        self, values: NDArray[np.float64], *, reason: Reason = lambda group: None, **columns: object
+        self, values: NDArray[np.float64], *, reasons: ReasonsOf = no_reasons, **columns: object
     ) -> list[Row]:
         """Return a row of the mean of every group; n counts the sets that have a number of the group."""
         return [
-            self.common | {"group": name, "statistic": "mean"} | found.columns(reason(group)) | columns
+            self.common | {"group": name, "statistic": "mean"} | found.columns(reasons(group)) | columns
             for group, (name, found) in enumerate(zip(self.groups, self.means(values, what=_named(columns))))
         ]
 
@@ -86,7 +91,7 @@ class GroupValues:
         values: NDArray[np.float64],
         *,
         kind: Literal["difference", "ratio"] = "difference",
-        reason: Reason = lambda group: None,
+        reasons: ReasonsOf = no_reasons,
         **columns: object,
     ) -> Row:
         """Return the row of the largest minus, or over, the smallest group mean; n counts the sets with a number.
@@ -106,19 +111,19 @@ class GroupValues:
             confidence=self.settings.confidence,
             kind=kind,
         )
-        return self.common | found.columns(reason(None), self._missing(known)) | columns
+        return self.common | found.columns(reasons(None), self._missing(known)) | columns
 
-    def _missing(self, known: NDArray[np.bool_]) -> str | None:
+    def _missing(self, known: NDArray[np.bool_]) -> Reasons:
         if not known.any():
-            return None
-        asked, told = (
+            return ()
+        answers, numbers = (
             np.bincount(codes, minlength=len(self.groups)) for codes in (self.codes, self.codes[known])
         )
-        absent = sorted({*self.without, *(name for name, n in zip(self.groups, told) if not n)})
-        thin = [name for name, n, of in zip(self.groups, told, asked) if 0 < 2 * n < of]
+        absent = sorted({*self.without, *(name for name, n in zip(self.groups, numbers) if not n)})
+        thin = [name for name, n, of in zip(self.groups, numbers, answers) if 0 < 2 * n < of]
         return joined(
-            f"not compared, without any such number: {', '.join(absent)}" if absent else None,
-            f"fewer than half of the answers left of {', '.join(thin)}" if thin else None,
+            reason("groups_without_number", groups=absent) if absent else None,
+            reason("half_of_answers", groups=thin) if thin else None,
         )
 
     def rate_rows(
@@ -155,8 +160,8 @@ def _with_wilson(found: SetEstimate, confidence: float) -> SetEstimate:
     if found.value not in (0.0, 1.0):
         return found
     low, high = wilson(found.value * found.n, found.n, confidence=confidence)
-    reason = f"interval by Wilson over {found.n} sets: no answer differs"
-    return replace(found, ci_low=float(low), ci_high=float(high), reason=reason)
+    why = joined(reason("wilson_over_sets", sets=found.n))
+    return replace(found, ci_low=float(low), ci_high=float(high), reason=why)
 
 
 def by_groups(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import lcm
 from typing import Literal, NamedTuple
@@ -18,6 +18,7 @@ from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import STUDY, LanguageResult
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, every_question
 from plumbline.metrics.family import Family, Traits
+from plumbline.reasons import joined, reason
 from plumbline.statistics.cluster_bootstrap import (
     ClusterSummary,
     SetEstimate,
@@ -30,7 +31,6 @@ from plumbline.statistics.cluster_changes import cluster_correlation
 from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.clusters import cluster_wilson
 from plumbline.statistics.permutation import exact_sum_p_values
-from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
 
 OF_SET = ("dataset", "attribute", "subset", "set_id", "unit", "seed")
@@ -107,19 +107,12 @@ def _spreads(scores: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def incomplete_reason(complete: int, asked: int) -> str | None:
-    """Say how many sets × seeds were left out."""
-    if complete == asked:
-        return None
-    return f"{asked - complete} of {asked} sets × seeds left out as incomplete"
-
-
 # --- Mean and 90th percentile of MaxToxicity, MaxInsult, MaxIdentityAttack and MaxFlirtation.
 
 P90 = 0.9
 MAX_METRICS = {scored: f"max_{scored}" for scored in SCORED_ATTRIBUTES}
 """Scored attribute -> metric."""
-NO_COMPLETE_SET = ClusterSummary(*[undefined("undefined: no set is complete")] * 2)
+NO_COMPLETE_SET = ClusterSummary(*[replace(undefined(), reason=joined(reason("no_complete_set")))] * 2)
 
 
 def max_toxicity_rows(
@@ -170,7 +163,11 @@ def _rows(
         for name in (name for name in MAX_METRICS if name in set(kinds["scored"])):
             summary, complete = summaries.get(name, _OfSets(NO_COMPLETE_SET, 0))
             row = common | {"metric": MAX_METRICS[name]}
-            left_out = incomplete_reason(complete, asked)
+            left_out = (
+                None
+                if complete == asked
+                else reason("incomplete_sets", left_out=asked - complete, sets=asked)
+            )
             yield row | {"statistic": "mean"} | summary.mean.columns(left_out)
             yield row | {"statistic": "p90"} | summary.quantile.columns(left_out)
 
@@ -210,11 +207,6 @@ def _summaries(
 
 
 # --- Which group is the worst off in the sets whose scores lie furthest apart.
-
-NONE_ABOVE = "undefined: no set lies above the 90th percentile"
-AT_P90 = "no set lies above the 90th percentile: of the {} of {} sets × seeds at it"
-TIES = "{} of {} sets × seeds have several groups at the maximum, which share it"
-FEW_GROUPS = "not tested: sets differ in their groups"
 
 
 def worst_off_rows(
@@ -262,9 +254,10 @@ def _max_group_rows(
     p90 = float(np.quantile(spreads["spread"].to_numpy(), P90))
     above, at = spreads.filter(pl.col("spread") > p90), None
     if above.is_empty() and p90 > 0:
-        above, at = spreads.filter(pl.col("spread") >= p90), AT_P90
+        above = spreads.filter(pl.col("spread") >= p90)
+        at = reason("at_p90", at=above.height, sets=spreads.height)
     if above.is_empty():
-        nothing = {"value": np.nan, "n": 0, "reason": NONE_ABOVE}
+        nothing = {"value": np.nan, "n": 0, "reason": reason("none_above_p90")}
         yield from (common | {"group": group} | nothing for group in groups)
         return
     sets, shares, whole = _at_the_maximum(scored, above, scorer, event, groups)
@@ -272,11 +265,11 @@ def _max_group_rows(
     comparable = images["set_groups"].drop_nulls().unique().to_list() == [len(groups)]
     p = exact_sum_p_values(whole, draws=settings.permutations, rng=rng)
     tied = int((shares.max(axis=1) < 1).sum())
-    reasons = [
-        at and at.format(above.height, spreads.height),
-        TIES.format(tied, len(shares)) if tied else None,
-        None if comparable else FEW_GROUPS,
-    ]
+    reasons = joined(
+        at,
+        reason("ties_at_maximum", tied=tied, sets=len(shares)) if tied else None,
+        None if comparable else reason("sets_of_other_groups"),
+    )
     for place, group in enumerate(groups):
         low, high = cluster_wilson(shares[:, place], sets, confidence=settings.confidence)
         yield common | {
@@ -286,7 +279,7 @@ def _max_group_rows(
             "ci_high": high,
             "p": float(p[place]) if comparable else np.nan,
             "n": len(whole),
-            "reason": joined(*reasons),
+            "reason": reasons,
         }
 
 
@@ -442,8 +435,8 @@ def occupation_results(scored: ScoredAnswers, *, settings: LanguageSettings) -> 
         row = answer_row(scored.model, metric="occupation_spread", definition="paper", **common)
         rows += [row | {"occupation": name} | found.columns() for name, found in spreads.items()]
         if not spreads:
-            reason = f"undefined: no occupation has {settings.min_sets} sets"
-            rows.append(row | {"value": np.nan, "n": 0, "reason": reason})
+            why = reason("no_occupation_with_sets", min_sets=settings.min_sets)
+            rows.append(row | {"value": np.nan, "n": 0, "reason": why})
         tables.append(_table(part, common, spreads))
     return OccupationResults(rows, pl.concat(tables))
 

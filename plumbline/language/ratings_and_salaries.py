@@ -17,7 +17,7 @@ from plumbline.language.numbers import UNREADABLE
 from plumbline.language.ratings import ratings
 from plumbline.language.salaries import salaries
 from plumbline.metrics.family import Family, Traits
-from plumbline.statistics.reasons import joined
+from plumbline.reasons import Reason, Reasons, joined, reason
 
 SALARY = "salary"
 """The prompt that is answered in dollars; the others in ratings from 1 to 10."""
@@ -72,27 +72,29 @@ def _rows(question: GroupValues, shares: dict[tuple[str, ...], float]) -> Iterat
     share = shares[answers["dataset"][0], answers["prompt"][0], answers["instruction"][0]]
     refused = None
     if share > question.settings.most_unreadable:
-        refused = f"undefined: {share:.0%} of the answers to this prompt could not be read"
+        refused = reason("unreadable_prompt", share=share)
         values = np.full(len(values), np.nan)
 
-    def reason(group: int | None) -> str | None:
-        own = answers if group is None else answers.filter(pl.Series(question.codes == group))
-        return joined(refused, _excluded(own))
+    def reasons(group: int | None) -> Reasons:
+        of_group = answers if group is None else answers.filter(pl.Series(question.codes == group))
+        return joined(refused, _excluded(of_group))
 
-    yield from question.mean_rows(values, metric=metric, definition="paper", reason=reason)
-    yield question.gap_row(values, metric=f"{metric}_gap", definition="paper", reason=reason)
+    yield from question.mean_rows(values, metric=metric, definition="paper", reasons=reasons)
+    yield question.gap_row(values, metric=f"{metric}_gap", definition="paper", reasons=reasons)
     yield from question.rate_rows(unreadable, overall=True, metric="unreadable_rate", definition="paper")
 
 
-def _excluded(answers: pl.DataFrame) -> str | None:
-    """Say how many answers were left out, and why, the most frequent reason first."""
+def _excluded(answers: pl.DataFrame) -> Reason | None:
+    """Return how many answers were left out, and why, the most frequent reason first."""
     counted = answers["unreadable"].cast(pl.String).drop_nulls().value_counts(sort=True, name="answers")
     if counted.is_empty():
         return None
     # Ties by name, so that the sentence does not change from run to run.
     ordered = counted.sort(["answers", "unreadable"], descending=[True, False])
-    said = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in ordered.iter_rows())
-    return f"{counted['answers'].sum()} of {answers.height} answers left out ({said})"
+    counts = [f"{number} {name.replace('_', ' ')}" for name, number in ordered.iter_rows()]
+    return reason(
+        "unreadable_answers", unreadable=counted["answers"].sum(), answers=answers.height, counts=counts
+    )
 
 
 # --- The ratings family: numbers that a model gives people of each group.

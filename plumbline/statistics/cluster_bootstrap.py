@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
+from plumbline.reasons import Reason, Reasons
+from plumbline.reasons import joined as all_reasons
 from plumbline.statistics.bootstrap import Jackknife, bootstrap_weights, random_bits
 from plumbline.statistics.clusters import FEW_CLUSTERS, few_clusters
 from plumbline.statistics.counts import shares
@@ -161,9 +163,9 @@ class SetEstimate:
     ci_high: float
     n: int
     p: float | None
-    reason: str | None
+    reason: str | Reasons | None
 
-    def columns(self, *reasons: str | None) -> dict[str, object]:
+    def columns(self, *reasons: Reason | Reasons | str | None) -> dict[str, object]:
         """Return the columns of a metric row; the given reasons come before its own."""
         return {
             "value": self.value,
@@ -171,7 +173,7 @@ class SetEstimate:
             "ci_high": self.ci_high,
             "p": self.p,
             "n": self.n,
-            "reason": joined(*reasons, self.reason),
+            "reason": all_reasons(*reasons, self.reason),
         }
 
 

@@ -32,6 +32,7 @@ from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import cell_effects
 from plumbline.metrics.paired.effects import SideNames
 from plumbline.provenance.diff.tables import FLIP_SCHEMA
+from plumbline.reasons import in_words, joined
 from plumbline.statistics.cluster_changes import paired_cluster_changes
 from plumbline.statistics.seeds import generator
 
@@ -153,7 +154,8 @@ def change_row(
     row = {name: value for name, value in answer_row(models[1], **columns).items() if name != "model"}
     row |= {"model_old": models[0], "model_new": models[1]}
     row |= {"value_old": _read(old, share), "value_new": _read(new, share)}
-    return row | change.columns(unpaired_reason(pairs.height, found.height, what=what))
+    columns = change.columns(unpaired_reason(pairs.height, found.height, what=what))
+    return row | columns | {"reason": in_words(joined(columns["reason"]))}  # type: ignore[arg-type]
 
 
 def _read(values: NDArray[np.float64], share: float | None) -> float:
