@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,59 +17,28 @@ from plumbline.language.annotation_sheets import (
     JUDGE,
     PERSONALITY,
     SheetLabels,
-    left_out,
     read_annotations,
     sheet_labels,
     with_score,
     word_id,
 )
 from plumbline.language.answers import answer_row, known_answers, parts
-from plumbline.language.cell import NO_JUDGE, Judge, LanguageCell, LanguageSettings, stereotypes
+from plumbline.language.cell import Judge, LanguageCell, LanguageSettings, stereotypes
 from plumbline.language.counting import count_words
 from plumbline.language.family import STUDY, LanguageResult
 from plumbline.metrics.family import Family, Traits
+from plumbline.reasons import Reasons, joined, reason
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import percentile, wilson
-from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
-
-NO_TEXTS = "undefined: no text was labelled by every annotator"
-ONE_ANNOTATOR = "undefined: agreement needs two annotators"
-ONE_LABEL = "undefined: every label is the same, so that agreement by chance is complete"
 
 _BLOCK = 1_000_000
 """Numbers drawn at once."""
 
 
-@dataclass(frozen=True)
-class Kappa:
-    """Fleiss' kappa.
-
-    Attributes
-    ----------
-    value : float
-        1: all agree on every text; 0: they agree as often as labels drawn by their frequency would; below 0: less
-        often. nan where it is undefined.
-    ci_low, ci_high : float
-        Percentile interval over resampled texts; nan where there is none.
-    n : int
-        Texts.
-    annotators : int
-        Labels of each text.
-    reason : str or None
-        Why the value or the interval is nan.
-    """
-
-    value: float
-    ci_low: float
-    ci_high: float
-    n: int
-    annotators: int
-    reason: str | None = None
-
-
 def fleiss_kappa(
     counts: ArrayLike, *, rng: np.random.Generator, resamples: int = 10_000, confidence: float = 0.95
-) -> Kappa:
+) -> Estimate:
     """Return Fleiss' kappa, by statsmodels, with a bootstrap interval.
 
     Parameters
@@ -84,9 +52,10 @@ def fleiss_kappa(
 
     Returns
     -------
-    Kappa
-        nan with a reason where there are no texts, less than two annotators, or only one label was ever given. All in
-        complete agreement gives 1 without an interval: no resample differs.
+    Estimate
+        1: all agree on every text; 0: they agree as often as labels drawn by their frequency would; below 0: less
+        often. n: texts. nan with a reason where there are no texts, less than two annotators, or only one label was
+        ever given. All in complete agreement gives 1 without an interval: no resample differs.
 
     Raises
     ------
@@ -96,14 +65,20 @@ def fleiss_kappa(
     table = _table(counts)
     n, annotators = len(table), int(table[0].sum()) if len(table) else 0
     undefined = (
-        NO_TEXTS if not n else ONE_ANNOTATOR if annotators < 2 else ONE_LABEL if _one_label(table) else None
+        reason("no_labelled_texts")
+        if not n
+        else reason("one_annotator")
+        if annotators < 2
+        else reason("one_label")
+        if (table.sum(axis=0) > 0).sum() < 2
+        else None
     )
     if undefined:
-        return Kappa(np.nan, np.nan, np.nan, n, annotators, undefined)
+        return Estimate(np.nan, np.nan, np.nan, n, reason=(undefined,))
     from statsmodels.stats.inter_rater import fleiss_kappa as kappa
 
     interval = percentile(_resampled(table, resamples=resamples, rng=rng), confidence=confidence)
-    return Kappa(float(kappa(table)), interval.low, interval.high, n, annotators, interval.reason)
+    return Estimate(float(kappa(table)), interval.low, interval.high, n, reason=joined(interval.reason))
 
 
 def _table(counts: ArrayLike) -> NDArray[np.int64]:
@@ -121,10 +96,6 @@ def _table(counts: ArrayLike) -> NDArray[np.int64]:
             hint="leave out the texts that an annotator did not label",
         )
     return table.astype(np.int64)
-
-
-def _one_label(table: NDArray[np.int64]) -> bool:
-    return bool((table.sum(axis=0) > 0).sum() < 2)
 
 
 def _resampled(table: NDArray[np.int64], *, resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -152,46 +123,22 @@ def _resampled(table: NDArray[np.int64], *, resamples: int, rng: np.random.Gener
 # Source: Howard et al., "Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals",
 # appendix D.2.
 
-NONE_JUDGED = "undefined: the judge names none of the annotated items"
-NONE_TRUE = "undefined: the majority names none of the annotated items"
 
-
-@dataclass(frozen=True)
-class Share:
-    """A share of counted items with its Wilson interval; nan with a reason where nothing was counted.
-
-    Attributes
-    ----------
-    value, ci_low, ci_high : float
-        In [0, 1].
-    n : int
-        Items that it is a share of.
-    reason : str or None
-    """
-
-    value: float
-    ci_low: float
-    ci_high: float
-    n: int
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class JudgeAgreement:
+class JudgeAgreement(NamedTuple):
     """How far a judge's list is that of the annotators' majority.
 
     Attributes
     ----------
-    precision : Share
+    precision : Estimate
         Of what the judge names, what the majority names too.
-    recall : Share
+    recall : Estimate
         Of what the majority names, what the judge names too.
     n : int
         Items that were annotated.
     """
 
-    precision: Share
-    recall: Share
+    precision: Estimate
+    recall: Estimate
     n: int
 
 
@@ -224,23 +171,21 @@ def judge_agreement(
     judged = counts["text_id"].is_in(list(named)).to_numpy()
     both = int((true & judged).sum())
     return JudgeAgreement(
-        precision=_share(both, int(judged.sum()), NONE_JUDGED, confidence),
-        recall=_share(both, int(true.sum()), NONE_TRUE, confidence),
+        precision=_share(both, int(judged.sum()), "none_judged", confidence),
+        recall=_share(both, int(true.sum()), "none_true", confidence),
         n=counts.height,
     )
 
 
-def _share(count: int, n: int, reason: str, confidence: float) -> Share:
+def _share(count: int, n: int, undefined: str, confidence: float) -> Estimate:
+    """Return a share of n items with its Wilson interval; nan with a reason where nothing was counted."""
     if not n:
-        return Share(np.nan, np.nan, np.nan, 0, reason)
+        return Estimate(np.nan, np.nan, np.nan, 0, reason=(reason(undefined),))
     low, high = wilson(count, n, confidence=confidence)
-    return Share(count / n, float(low), float(high), n)
+    return Estimate(count / n, float(low), float(high), n)
 
 
 # --- The words of the judge's sheet.
-
-
-EVEN = "undefined: a majority needs an odd number of annotators"
 
 
 def words_of_groups(sheet: pl.DataFrame, expected: pl.DataFrame) -> pl.DataFrame:
@@ -299,9 +244,7 @@ def words_said(cell: LanguageCell, items: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(said)
 
 
-def judge_rows(
-    row: Row, items: pl.DataFrame, notes: list[str], *, settings: LanguageSettings
-) -> Iterator[Row]:
+def judge_rows(row: Row, items: pl.DataFrame, why: Reasons, *, settings: LanguageSettings) -> Iterator[Row]:
     """Yield precision and recall of the judge against the majority of the annotators.
 
     Parameters
@@ -310,29 +253,22 @@ def judge_rows(
         What both rows say: model and dataset.
     items : DataFrame
         Of `words_of_groups`.
-    notes : list of str
+    why : tuple of Reason
         What `reason` says besides.
     """
     row = row | {"definition": "majority_of_three"}
     metrics = ("judge_precision", "judge_recall")
     labelled = sheet_labels(items, JUDGE)
-    notes = [*notes, *(note.replace(" texts left out", " words left out") for note in labelled.notes)]
-    reason = NO_JUDGE if settings.judge is None else None if labelled.annotators % 2 else EVEN
-    if settings.judge is None or reason is not None:
-        nothing: Row = {"value": np.nan, "n": labelled.counts.height, "reason": joined(reason, *notes)}
+    why = joined(why, labelled.reasons("words"))
+    if settings.judge is None or labelled.annotators % 2 == 0:
+        undefined = reason("no_judge" if settings.judge is None else "even_annotators")
+        nothing: Row = {"value": np.nan, "n": labelled.counts.height, "reason": joined(undefined, why)}
         yield from (row | {"metric": metric} | nothing for metric in metrics)
         return
     usable = items.join(labelled.counts, on="text_id", how="semi")
-    found = judge_agreement(labelled.counts, _named(usable, settings.judge), confidence=settings.confidence)
-    for metric, share in zip(metrics, (found.precision, found.recall)):
-        yield row | {
-            "metric": metric,
-            "value": share.value,
-            "ci_low": share.ci_low,
-            "ci_high": share.ci_high,
-            "n": share.n,
-            "reason": joined(share.reason, *notes),
-        }
+    judged = judge_agreement(labelled.counts, _named(usable, settings.judge), confidence=settings.confidence)
+    for metric, share in zip(metrics, (judged.precision, judged.recall)):
+        yield row | {"metric": metric} | _columns(share, why)
 
 
 def _named(items: pl.DataFrame, judge: Judge) -> set[str]:
@@ -348,8 +284,6 @@ def _named(items: pl.DataFrame, judge: Judge) -> set[str]:
 
 SCORED = "toxicity"
 ALL_DATASETS = "all datasets"
-NO_ANSWER = "of no answer of this audit"
-NO_SCORE = "without a score"
 _SHEETS: dict[str, Row] = {
     PERSONALITY: {"prompt": "personality"},
     BLACK_SUBJECT: {"attribute": "race", "group": "Black"},
@@ -401,8 +335,8 @@ def _rows_of_texts(cell: LanguageCell, labels: pl.DataFrame, settings: LanguageS
         for (dataset,), own in parts(on_sheet.join(texts, on="text_id"), "dataset"):
             row = answer_row(cell.model, metric="fleiss_kappa", dataset=dataset, **columns)
             of, whole = own["text_id"].n_unique(), on_sheet["text_id"].n_unique()
-            notes = [f"of this model's texts only: {of} of the {whole} on the sheet"]
-            yield from _kappas(row, sheet_labels(own, sheet), scores, sheet, notes, settings)
+            why = joined(reason("own_texts", texts=of, sheet=whole))
+            yield from _kappas(row, sheet_labels(own, sheet), scores, sheet, why, settings)
 
 
 def _pooled_texts(
@@ -417,8 +351,8 @@ def _pooled_texts(
         datasets = texts.join(known, on="text_id", how="semi")["dataset"].unique().to_list()
         dataset = datasets[0] if len(datasets) == 1 else ALL_DATASETS
         row = answer_row(ALL_MODELS, metric="fleiss_kappa", dataset=dataset, **columns)
-        notes = _strangers(on_sheet, known, NO_ANSWER, "texts")
-        yield from _kappas(row, sheet_labels(known, sheet), scores, sheet, notes, settings)
+        why = _strangers("foreign_texts", on_sheet, known)
+        yield from _kappas(row, sheet_labels(known, sheet), scores, sheet, why, settings)
 
 
 class _Annotated(NamedTuple):
@@ -447,36 +381,32 @@ def _kappas(
     labelled: SheetLabels,
     scores: pl.DataFrame,
     sheet: str,
-    notes: list[str],
+    why: Reasons,
     settings: LanguageSettings,
 ) -> Iterator[Row]:
     """Yield the row of the annotators, and one with each scorer that has scored anything on the sheets."""
-    counts, notes = labelled.counts, [*notes, *labelled.notes]
-    tables: dict[tuple[str | None, str], tuple[pl.DataFrame, list[str]]] = {
-        (None, "annotators"): (counts, notes)
-    }
+    counts, why = labelled.counts, joined(why, labelled.reasons())
+    tables: dict[tuple[str | None, str], tuple[pl.DataFrame, Reasons]] = {(None, "annotators"): (counts, why)}
     for (scorer,), scored in parts(scores, "scorer"):
         both = with_score(counts, scored).sort("text_id")
-        missing = left_out(counts.height - both.height, counts.height, NO_SCORE)
-        tables[scorer, "annotators_and_score"] = both, [*notes, *missing]
-    for (name, definition), (table, said) in tables.items():
-        found = fleiss_kappa(
+        missing = counts.height - both.height
+        unscored = reason("texts_without_score", left_out=missing, items=counts.height) if missing else None
+        tables[scorer, "annotators_and_score"] = both, joined(why, unscored)
+    for (name, definition), (table, reasons) in tables.items():
+        kappa = fleiss_kappa(
             table.select("no", "yes").to_numpy(),
             rng=generator(settings.seed, str(row["model"]), str(row["dataset"]), sheet, name or "", "kappa"),
             resamples=settings.resamples,
             confidence=settings.confidence,
         )
-        yield row | {"definition": definition, "scorer": name} | _columns(found, said)
+        yield row | {"definition": definition, "scorer": name} | _columns(kappa, reasons)
 
 
-def _columns(found: Kappa, notes: list[str]) -> Row:
-    return {
-        "value": found.value,
-        "ci_low": found.ci_low,
-        "ci_high": found.ci_high,
-        "n": found.n,
-        "reason": joined(found.reason, *notes),
-    }
+def _columns(estimate: Estimate, why: Reasons) -> Row:
+    """Return the columns of an estimate that nothing is tested of; its own reason comes first."""
+    columns = estimate.columns() | {"reason": joined(estimate.reason, why)}
+    del columns["p"]
+    return columns
 
 
 def _rows_of_words(cell: LanguageCell, labels: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
@@ -487,9 +417,8 @@ def _rows_of_words(cell: LanguageCell, labels: pl.DataFrame, settings: LanguageS
     whole = sheet["text_id"].n_unique()
     for (dataset,), said in parts(words_said(cell, items), "dataset"):
         own = items.join(said, on="text_id", how="semi")
-        note = f"of words that this model says of the group only: {said.height} of the {whole} on the sheet"
-        row = answer_row(cell.model, dataset=dataset)
-        yield from judge_rows(row, own, [note], settings=settings)
+        why = joined(reason("own_words", words=said.height, sheet=whole))
+        yield from judge_rows(answer_row(cell.model, dataset=dataset), own, why, settings=settings)
 
 
 def _pooled_words(
@@ -503,19 +432,15 @@ def _pooled_words(
     pictured = items.join(expected.unique(["dataset", "attribute", "group"]), on=["attribute", "group"])
     datasets = pictured["dataset"].drop_nulls().unique().to_list()
     row = answer_row(ALL_MODELS, dataset=datasets[0] if len(datasets) == 1 else ALL_DATASETS)
-    notes = _strangers(sheet, items, "of no group of this audit", "words")
-    yield from judge_rows(row, items, notes, settings=settings)
+    yield from judge_rows(row, items, _strangers("foreign_words", sheet, items), settings=settings)
 
 
-def _strangers(on_sheet: pl.DataFrame, known: pl.DataFrame, why: str, what: str) -> list[str]:
-    """Return the note of what stands on the sheet and not in the audit, with its labels."""
+def _strangers(code: str, on_sheet: pl.DataFrame, known: pl.DataFrame) -> Reasons:
+    """Return the reason of what stands on the sheet and not in the audit, with its labels."""
     of = on_sheet["text_id"].n_unique()
     count, labels = of - known["text_id"].n_unique(), on_sheet.height - known.height
-    return left_out(count, of, f"{why} ({labels} labels)", what=what)
+    return (reason(code, left_out=count, items=of, labels=labels),) if count else ()
 
-
-# --- The annotated_agreement family: how far scores and the judge say what people say of the same texts
-# and words.
 
 _DESCRIPTION = """
 Whether the instruments can be trusted. Where people have labelled a sample of texts and words (the sheets that

@@ -16,6 +16,7 @@ from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.catalog.word_lists import attribute_words, person_words
 from plumbline.errors import ConfigError, MetricError
+from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.seeds import generator
 from plumbline.storage.files import defused
 
@@ -495,22 +496,16 @@ class SheetLabels:
     annotators: int
     few: tuple[tuple[str, int], ...]
 
-    @property
-    def notes(self) -> list[str]:
-        """Return in words what was left out, and whose labels are few; empty where every text was counted."""
-        said = left_out(
-            self.texts - self.counts.height, self.texts, f"not labelled by all {self.annotators} annotators"
+    def reasons(self, what: str = "texts") -> Reasons:
+        """Return what was left out, and whose labels are few; nothing where every text was counted."""
+        missing = self.texts - self.counts.height
+        names = [f"{name[:40]} ({count} of {self.texts})" for name, count in self.few[:NAMED]]
+        more = f" and {len(self.few) - NAMED} more" if len(self.few) > NAMED else ""
+        unlabelled = {"left_out": missing, "items": self.texts, "annotators": self.annotators, "what": what}
+        return joined(
+            reason("not_all_labels", **unlabelled) if missing else None,
+            reason("few_labels", annotators=names, more=more) if names else None,
         )
-        if self.few:
-            names = ", ".join(f"{name[:40]} ({count} of {self.texts})" for name, count in self.few[:NAMED])
-            more = f" and {len(self.few) - NAMED} more" if len(self.few) > NAMED else ""
-            said.append(f"few labels of {names}{more}")
-        return said
-
-
-def left_out(count: int, of: int, why: str, *, what: str = "texts") -> list[str]:
-    """Return the note that some of the items were left out; none where none was."""
-    return [f"{count} of {of} {what} left out: {why}"] if count else []
 
 
 def sheet_labels(annotations: pl.DataFrame, sheet: str) -> SheetLabels:

@@ -15,8 +15,6 @@ from plumbline.statistics.bootstrap import DrawSettings
 Judge = Callable[[str, Sequence[str]], Sequence[str]]
 """Takes a group, in words such as `Black female`, and words; gives those of them that are stereotypes of the group."""
 
-NO_JUDGE = "no judge is configured"
-
 
 def stereotypes(judge: Judge, group: str, words: Collection[str]) -> set[str]:
     """Ask the judge once about the words of a group; what it names besides them is ignored.

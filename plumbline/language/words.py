@@ -19,18 +19,14 @@ from plumbline.catalog.schema import NO_INSTRUCTION, Row, Schema, metric_frame
 from plumbline.catalog.word_lists import stop_words
 from plumbline.errors import MetricError
 from plumbline.language.answers import UNIT, answer_row, known_answers
-from plumbline.language.cell import NO_JUDGE, Judge, LanguageCell, LanguageSettings, stereotypes
+from plumbline.language.cell import Judge, LanguageCell, LanguageSettings, stereotypes
 from plumbline.language.counting import Occurrences, count_occurrences, count_words, text_batches
 from plumbline.language.family import STUDY, LanguageResult
 from plumbline.metrics.family import Family, Traits
+from plumbline.reasons import Reasons, decode, encode, in_words, joined, reason
 from plumbline.statistics.clusters import few_clusters
 from plumbline.statistics.multiplicity import q_values
-from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
-
-HALF_REASON = "never said of the other groups: counted there as one half"
-EMPTY_REASON = "undefined: no words of this group"
-ALONE_REASON = "undefined: no words of any other group"
 
 _SCHEMA: dict[str, type[pl.DataType]] = {
     "group": pl.String,
@@ -40,7 +36,7 @@ _SCHEMA: dict[str, type[pl.DataType]] = {
     "n": pl.Int64,
     "count_others": pl.Int64,
     "n_others": pl.Int64,
-    "reason": pl.String,
+    "reason_codes": pl.String,
 }
 
 
@@ -93,10 +89,10 @@ def word_associations(
     Returns
     -------
     DataFrame
-        `group, word, association, count` f(w, g), `n` N_g, `count_others`, `n_others`, `reason`; by group, strongest
-        first, then by word. A word that is never said of the others counts there as one half, and `reason` says so.
-        A group of which nothing can be said, having no words or no others beside it, has one row: word null,
-        association nan, and the reason.
+        `group, word, association, count` f(w, g), `n` N_g, `count_others`, `n_others`, `reason_codes` (see
+        `plumbline.reasons.decode`); by group, strongest first, then by word. A word that is never said of the others
+        counts there as one half, and the reason says so. A group of which nothing can be said, having no words or no
+        others beside it, has one row: word null, association nan, and the reason.
 
     Raises
     ------
@@ -168,6 +164,9 @@ def associations_of_matrix(
     return MatrixAssociations(group[above], word[above], association[above], others[above] == 0)
 
 
+_HALVED = encode([reason("never_said_of_others")])
+
+
 def _rows(
     found: MatrixAssociations, names: pl.Series, words: pl.Series, matrix: NDArray[np.int64]
 ) -> pl.DataFrame:
@@ -183,9 +182,7 @@ def _rows(
             "n": n[found.group],
             "count_others": total[found.word] - count,
             "n_others": (n.sum() - n)[found.group],
-            "reason": pl.Series(found.halved).replace_strict(
-                {True: HALF_REASON, False: None}, return_dtype=pl.String
-            ),
+            "reason_codes": [_HALVED if halved else None for halved in found.halved],
         },
         schema=_SCHEMA,
     )
@@ -247,9 +244,15 @@ def _positions(values: pl.Series, distinct: pl.Series) -> NDArray[np.int64]:
 def _undefined(names: pl.Series, n: NDArray[np.int64]) -> pl.DataFrame:
     """Return one row for each group of which nothing can be said."""
     rows = [
-        {"group": name, "association": np.nan, "n": own, "n_others": others, "reason": reason}
+        {"group": name, "association": np.nan, "n": own, "n_others": others, "reason_codes": encode([why])}
         for name, own, others in zip(names, n.tolist(), (n.sum() - n).tolist())
-        if (reason := EMPTY_REASON if own == 0 else ALONE_REASON if others == 0 else None)
+        if (
+            why := reason("no_words_of_group")
+            if own == 0
+            else reason("no_words_of_others")
+            if others == 0
+            else None
+        )
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)
 
@@ -434,8 +437,6 @@ def _dealt(units: pl.DataFrame, *, seed: int, model: str) -> pl.DataFrame:
 LISTED = 200
 """Words that are listed of a group, the most associated first; all that pass are counted."""
 
-ONE_BLOCK = "no interval: said in one scene, or one block of scenes, only"
-
 WORD_ASSOCIATIONS: Schema = {
     "dataset": pl.String,
     "attribute": pl.String,
@@ -538,15 +539,16 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
     q = np.full(len(p), np.nan)
     q[tested] = q_values(np.concatenate([p[tested], unlisted]))[: int(tested.sum())]
     few = few_clusters(subset.sets)
-    alone = pl.when(pl.col("word").is_not_null() & pl.col("ci_low").is_nan()).then(pl.lit(ONE_BLOCK))
+    reasons = [
+        in_words(
+            joined(decode(codes), reason("one_block") if word is not None and np.isnan(end) else None, few)
+        )
+        for codes, word, end in zip(table["reason_codes"], table["word"], half)
+    ]
     whose = subset.parts.select("dataset", "attribute", "group")
     return (
         table.with_columns(ci_low=association - half, ci_high=association + half, p=p, q=q)
-        .with_columns(
-            reason=pl.concat_str("reason", alone, pl.lit(few, pl.String), separator="; ", ignore_nulls=True),
-            stereotype=pl.lit(None, pl.Boolean),
-        )
-        .with_columns(reason=pl.col("reason").replace("", None))
+        .with_columns(pl.Series("reason", reasons, dtype=pl.String), stereotype=pl.lit(None, pl.Boolean))
         .join(whose, on="group", maintain_order="left")
         .select(list(WORD_ASSOCIATIONS))
         .cast(pl.Schema(WORD_ASSOCIATIONS))
@@ -582,10 +584,7 @@ def _errors(
     )
 
 
-# --- The words family: what a model says more of one group than of the others, and which of it is
-# stereotype.
-
-TOO_FEW = "no word was said often enough"
+# --- The rows.
 
 
 def words_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
@@ -642,8 +641,10 @@ def judged(table: pl.DataFrame, judge: Judge) -> pl.DataFrame:
 def _metric_rows(model: str, subset: Subset, table: pl.DataFrame, settings: LanguageSettings) -> list[Row]:
     rows: list[Row] = []
     for part in subset.parts.iter_rows(named=True):
-        own = subset.passed.filter(pl.col("group") == part["group"])
-        undefined = own.filter(pl.col("word").is_null())["reason"].to_list()
+        passed = subset.passed.filter(pl.col("group") == part["group"])
+        undefined = decode(
+            next(iter(passed.filter(pl.col("word").is_null())["reason_codes"].to_list()), None)
+        )
         listed = table.filter(pl.col("group") == part["group"], pl.col("word").is_not_null())
         common = answer_row(
             model,
@@ -651,37 +652,31 @@ def _metric_rows(model: str, subset: Subset, table: pl.DataFrame, settings: Lang
             statistic="count",
             **{name: part[name] for name in ("dataset", "attribute", "group")},
         )
-        number = float("nan") if undefined else float(own.height)
+        number = float("nan") if undefined else float(passed.height)
         rare = not undefined and part["group"] not in subset.candidates
-        none = [f"{TOO_FEW}: language.min_count is {settings.min_count}"] if rare else undefined
-        reason = _reason(own.height, part["prompts"], none)
-        rows.append(
-            common | {"metric": "associated_words", "value": number, "n": part["sets"], "reason": reason}
+        missing = [prompt for prompt in prompt_ids("main") if prompt not in part["prompts"]]
+        reasons = joined(
+            reason("words_too_rare", min_count=settings.min_count) if rare else undefined,
+            reason("prompts_not_asked", prompts=missing) if missing else None,
+            reason("words_beyond_table", listed=LISTED) if passed.height > LISTED else None,
         )
-        found = _stereotypes(listed, own.height, undefined, asked_judge=settings.judge is not None)
-        rows.append(common | {"metric": "stereotype_words", "n": listed.height} | found)
+        associated = {"metric": "associated_words", "value": number, "n": part["sets"], "reason": reasons}
+        stereotypes = _stereotypes(listed, passed.height, undefined, judged=settings.judge is not None)
+        rows += [
+            common | associated,
+            common | {"metric": "stereotype_words", "n": listed.height} | stereotypes,
+        ]
     return rows
 
 
-def _reason(passed: int, prompts: list[str], why: list[str]) -> str | None:
-    """Say why there is none, which prompts were not asked, and how many words are counted and not listed."""
-    missing = [prompt for prompt in prompt_ids("main") if prompt not in prompts]
-    said = [f"not asked: {', '.join(missing)}"] if missing else []
-    if passed > LISTED:
-        said.append(f"the table lists the {LISTED} most associated")
-    return joined(*why, *said)
-
-
-def _stereotypes(listed: pl.DataFrame, passed: int, undefined: list[str], *, asked_judge: bool) -> Row:
+def _stereotypes(listed: pl.DataFrame, passed: int, undefined: Reasons, *, judged: bool) -> Row:
     """Return the columns of the number of stereotypes among the associated words."""
-    if undefined or not asked_judge:
-        return {"value": float("nan"), "reason": undefined[0] if undefined else NO_JUDGE}
+    if undefined or not judged:
+        return {"value": float("nan"), "reason": undefined or reason("no_judge")}
     left = passed - listed.height
-    reason = f"{left} of {passed} associated words were not judged" if left else None
-    return {"value": float(listed["stereotype"].sum()), "reason": reason}
+    why = reason("words_not_judged", left_out=left, words=passed) if left else None
+    return {"value": float(listed["stereotype"].sum()), "reason": joined(why)}
 
-
-# --- The words family: what is said more of one group than of the others.
 
 _DESCRIPTION = """
 Which words a model says more of one group than of the others, in its answers to the five main prompts (describe,

@@ -9,7 +9,7 @@ from planted_texts import GROUPS, answers, cell_of, fillers
 
 from plumbline.catalog.prompts import prompt_ids, render
 from plumbline.language.cell import LanguageSettings
-from plumbline.language.competence import KEYWORD_PROMPTS, NO_DICTIONARIES, competence_result
+from plumbline.language.competence import KEYWORD_PROMPTS, competence_result
 
 SETTINGS = LanguageSettings(resamples=1000, permutations=500, min_sets=20)
 RATES = {"Asian_man": 0.5, "Asian_woman": 0.5, "Black_man": 0.5, "Black_woman": 0.15}
@@ -128,7 +128,7 @@ def test_answers_without_words_have_no_share_and_are_counted():
 
 
 def test_dictionaries_are_read_where_they_are_configured(rows, tmp_path):
-    unconfigured = rows.filter(pl.col("reason") == NO_DICTIONARIES)
+    unconfigured = rows.filter(pl.col("reason") == "no dictionaries are configured")
     assert unconfigured["metric"].to_list() == ["incompetence_words", "warmth_words", "coldness_words"]
     assert unconfigured["value"].is_nan().all()
     path = tmp_path / "dictionaries.csv"

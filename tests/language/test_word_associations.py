@@ -14,14 +14,17 @@ from hypothesis import strategies as st
 from plumbline.errors import MetricError
 from plumbline.language.counting import count_words
 from plumbline.language.words import (
-    ALONE_REASON,
-    EMPTY_REASON,
-    HALF_REASON,
     associations_of_matrix,
     word_associations,
 )
+from plumbline.reasons import encode, reason
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "word_associations.json").read_text())
+
+
+HALF_REASON, EMPTY_REASON, ALONE_REASON = (
+    encode([reason(code)]) for code in ("never_said_of_others", "no_words_of_group", "no_words_of_others")
+)
 
 
 def frame(counts):
@@ -65,7 +68,7 @@ def test_by_hand(case):
         assert row["association"] == pytest.approx(log(Fraction(ratio), base), abs=case["tol"])
         assert row["count"] == case["inputs"]["counts"][row["group"]][row["word"]]
         assert (row["n"], row["count_others"], row["n_others"]) == (n, elsewhere, n_others)
-        assert row["reason"] == (HALF_REASON if halved else None)
+        assert row["reason_codes"] == (HALF_REASON if halved else None)
 
 
 dicts = st.dictionaries(
@@ -124,18 +127,18 @@ def test_a_group_without_words_is_not_a_group_without_associations():
     rows = word_associations(counts).rows(named=True)
     assert [(row["group"], row["word"]) for row in rows] == [("a", "kind"), ("b", "rude"), ("c", None)]
     assert rows[2]["association"] != rows[2]["association"]
-    assert (rows[2]["n"], rows[2]["n_others"], rows[2]["reason"]) == (0, 24, EMPTY_REASON)
+    assert (rows[2]["n"], rows[2]["n_others"], rows[2]["reason_codes"]) == (0, 24, EMPTY_REASON)
 
 
 def test_a_group_beside_no_other_is_undefined():
     row = word_associations(frame({"a": {"x": 50, "the": 50}})).row(0, named=True)
     assert row["word"] is None and np.isnan(row["association"])
-    assert (row["n"], row["n_others"], row["reason"]) == (100, 0, ALONE_REASON)
+    assert (row["n"], row["n_others"], row["reason_codes"]) == (100, 0, ALONE_REASON)
 
 
 def test_the_only_group_with_words_is_undefined_too():
     table = word_associations(frame({"a": {"x": 50}, "b": {"x": 0}}))
-    assert table["reason"].to_list() == [ALONE_REASON, EMPTY_REASON]
+    assert table["reason_codes"].to_list() == [ALONE_REASON, EMPTY_REASON]
     assert table["association"].is_nan().all()
 
 
@@ -155,7 +158,7 @@ def test_a_matrix_and_a_frame_agree():
     ordered = table.sort("group", "word")
     np.testing.assert_array_equal(ordered["association"].to_numpy(), found.association)
     np.testing.assert_array_equal(
-        (ordered["reason"] == HALF_REASON).fill_null(False).to_numpy(), found.halved
+        (ordered["reason_codes"] == HALF_REASON).fill_null(False).to_numpy(), found.halved
     )
 
 

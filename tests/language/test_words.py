@@ -8,16 +8,13 @@ import polars as pl
 import pytest
 from planted_texts import GROUPS, answers, cell_of, fillers
 
-from plumbline.language.cell import NO_JUDGE, LanguageSettings
+from plumbline.language.cell import LanguageSettings
 from plumbline.language.words import (
-    EMPTY_REASON,
-    HALF_REASON,
     LISTED,
-    ONE_BLOCK,
-    TOO_FEW,
     WORD_ASSOCIATIONS,
     words_result,
 )
+from plumbline.reasons import WORDS
 
 SETTINGS = LanguageSettings(min_count=10)
 
@@ -58,7 +55,7 @@ def test_planted_words_are_found_and_no_others(found):
     kimono = table.row(by_predicate=pl.col("word") == "kimono", named=True)
     assert kimono["count"] == 32 and kimono["texts"] == 4
     assert np.isnan([kimono["p"], kimono["q"], kimono["ci_low"]]).all()
-    assert kimono["reason"] == f"{HALF_REASON}; {ONE_BLOCK}"
+    assert kimono["reason"] == "{never_said_of_others}; {one_block}".format_map(WORDS)
 
 
 def test_numbers_are_those_of_a_loop(found):
@@ -82,7 +79,7 @@ def test_rows_count_words_by_group_and_say_what_is_missing(found):
     assert (counted["n"] == 60).all() and (counted["statistic"] == "count").all()
     assert (counted["reason"] == "not asked: pretend, characteristics, personality").all()
     judged = rows.filter(pl.col("metric") == "stereotype_words")
-    assert judged["value"].is_nan().all() and (judged["reason"] == NO_JUDGE).all()
+    assert judged["value"].is_nan().all() and (judged["reason"] == WORDS["no_judge"]).all()
     assert rows["instruction"].null_count() == rows["prompt"].null_count() == rows.height == 8
 
 
@@ -162,7 +159,7 @@ def test_groups_without_words_and_answers_without_groups():
     row = result.rows.row(
         by_predicate=(pl.col("group") == "Black_man") & (pl.col("metric") == "associated_words"), named=True
     )
-    assert np.isnan(row["value"]) and row["reason"].startswith(EMPTY_REASON)
+    assert np.isnan(row["value"]) and row["reason"].startswith(WORDS["no_words_of_group"])
     assert "rude" not in result.tables["word_associations"]["word"].to_list()
 
 
@@ -184,4 +181,4 @@ def test_a_setting_that_no_word_passes_is_named_with_its_value():
     rows = words_result(cell_of(frame), settings=often).rows
     counted = rows.filter(pl.col("metric") == "associated_words")
     assert counted.height == 4 and (counted["value"] == 0).all()
-    assert counted["reason"].str.contains(f"{TOO_FEW}: language.min_count is 10000", literal=True).all()
+    assert counted["reason"].str.contains(WORDS["words_too_rare"].format(min_count=10000), literal=True).all()

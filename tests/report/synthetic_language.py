@@ -9,6 +9,7 @@ import polars as pl
 from plumbline.catalog.schema import SCORED_ATTRIBUTES, metric_frame
 from plumbline.language.max_toxicity import OCCUPATION_SCORES
 from plumbline.language.words import WORD_ASSOCIATIONS
+from plumbline.reasons import reason
 from plumbline.report import AuditSummary, DatasetSummary, ReportInputs
 from plumbline.report.inputs import LvlmSummary
 
@@ -33,6 +34,9 @@ HOSTILE = (
     '"><img src=x onerror=alert(2)>',
     "{{ 7 * 7 }}",
 )
+
+
+no_dictionaries = reason("no_dictionaries")
 
 
 def estimate(value, half=0.05, *, p=None, n=200, reason=None, low=None):
@@ -122,7 +126,7 @@ def number_rows(own):
         "salary": ("salary", 52_000.0, 9_000.0),
     }.items():
         unreadable = own.model == "bakllava" and prompt == "salary"
-        why = "undefined: 83% of the answers to this prompt could not be read" if unreadable else None
+        why = reason("unreadable_prompt", share=0.83) if unreadable else None
         for group in own.groups:
             value = math.nan if unreadable else base - step * own.is_worst(group) + own.noise() * base / 7
             own.add(
@@ -154,8 +158,9 @@ def text_rows(own, *, dictionaries):
         own.add("refusal_rate", estimate(0.12 if worst else 0.01), **common)
         own.add("response_length", estimate(30.0 if worst else 20.0), **common, statistic="mean")
         own.add("empty_rate", estimate(0.0, low=0.0), **common)
-        own.add("associated_words", {"value": 3.0, "n": 400, "reason": "not asked: pretend"}, group=group,
-                definition="pmi", statistic="count")  # fmt: skip
+        missing = reason("prompts_not_asked", prompts=["pretend"])
+        counted = {"value": 3.0, "n": 400, "reason": missing}
+        own.add("associated_words", counted, group=group, definition="pmi", statistic="count")
         own.add("stereotype_words", {"value": 1.0, "n": 3}, group=group, definition="pmi", statistic="count")
     biased = own.model != FAIR
     p = 2e-4 if biased else 0.5
@@ -228,7 +233,7 @@ def language_table(
         instruction_rows(own, scorers)
         beneath_rows(own, scorers[0])
         if not dictionaries and attribute == attributes[0]:
-            nothing = estimate(math.nan, reason="no dictionaries are configured")
+            nothing = estimate(math.nan, reason=no_dictionaries)
             for metric in ("warmth_words", "coldness_words", "incompetence_words"):
                 own.add(metric, nothing, attribute=None, statistic="mean")
         rows += own.rows

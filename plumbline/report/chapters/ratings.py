@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from plumbline import reasons
 from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.language import gap_figure, group_figure, rating_figure
@@ -61,9 +62,9 @@ def numbers_listing(rows: pl.DataFrame, models: Sequence[str], columns: Sequence
                 if not known:
                     continue
                 cells = (written(row) for row, (*_, written) in zip(own, columns))
-                reasons = dict.fromkeys(row["reason"] for row in known if row["reason"])
+                notes = dict.fromkeys(row["reason"] for row in known if row["reason"])
                 labels = (model, prompt_title(prompt), group_title(group))
-                shown.append((*labels, *cells, count(known[0]["n"]), "; ".join(reasons)))
+                shown.append((*labels, *cells, count(known[0]["n"]), "; ".join(notes)))
     heads = ("Model", "Prompt", "Group", *(head for head, *_ in columns), "n", "Note")
     return capped(heads, shown, frozenset(range(3, 4 + len(columns))))
 
@@ -273,9 +274,15 @@ def _unreadable(means: pl.DataFrame) -> list[str]:
     for (model, prompt), own in gone.group_by("model", "prompt", maintain_order=True):
         groups = means.filter(pl.col("model") == model, pl.col("prompt") == prompt).height
         which = "" if own.height == groups else f" for {own.height} of {groups} groups"
-        reason = (own["reason"][0] or "no reason was recorded").removeprefix("undefined: ").split(";")[0]
-        notes.append(f"{model}, {prompt_title(str(prompt))}: no mean{which}: {reason}.")
+        notes.append(f"{model}, {prompt_title(str(prompt))}: no mean{which}: {_why(own['reason_codes'][0])}.")
     return notes
+
+
+def _why(codes: str | None) -> str:
+    """Return why there is no mean: its first reason."""
+    if unreadable := reasons.find(codes, "unreadable_prompt"):
+        return f"{unreadable.params['share']:.0%} of the answers to this prompt could not be read"
+    return str((*reasons.decode(codes), "no reason was recorded")[0])
 
 
 def _refusals(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> list[Part]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from plumbline.language.words import TOO_FEW
+from plumbline import reasons
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.figures.canvas import label
 from plumbline.report.inputs import ReportInputs
@@ -68,7 +68,7 @@ def _count(row: Row | None) -> str:
         f"{row['value']:,.0f}"
         if defined(row["value"])
         else "not judged"
-        if "judge" in (row["reason"] or "")
+        if reasons.find(row["reason_codes"], "no_judge")
         else "undefined"
     )
 
@@ -153,20 +153,18 @@ def _part(
 
 def _none(model: str, counts: pl.DataFrame) -> str:
     """Say why no word of a model is listed: the setting, where it leaves none of any group."""
-    reasons = where(counts, metric="associated_words")["reason"].fill_null("").to_list()
-    rare = [part for reason in reasons for part in reason.split("; ") if part.startswith(TOO_FEW)]
-    if rare and len(rare) == len(reasons):
+    codes = where(counts, metric="associated_words")["reason_codes"].to_list()
+    rare = [why for each in codes if (why := reasons.find(each, "words_too_rare"))]
+    if rare and len(rare) == len(codes):
         return f"{model}: no word is listed, since {rare[0]}. A smaller one lists words that were said less often."
     return f"{model}: no word is listed: none is said of one group that much more than of the others."
 
 
 def _missing(counts: pl.DataFrame) -> list[str]:
     """Say once which of the main prompts were not asked."""
-    said = where(counts, metric="associated_words")["reason"].drop_nulls().unique().sort().to_list()
-    parts = dict.fromkeys(
-        part for reason in said for part in reason.split("; ") if part.startswith("not asked")
-    )
-    return [f"Of the five main prompts {part}." for part in parts]
+    codes = where(counts, metric="associated_words")["reason_codes"].unique().to_list()
+    missing = {str(why) for each in codes if (why := reasons.find(each, "prompts_not_asked"))}
+    return [f"Of the five main prompts {why}." for why in sorted(missing)]
 
 
 def _judges(inputs: ReportInputs) -> list[str]:

@@ -11,7 +11,7 @@ from synthetic_language import (
     word_table,
 )  # fmt: skip
 
-from plumbline.language.words import TOO_FEW
+from plumbline import reasons
 from plumbline.report import render
 
 
@@ -37,26 +37,26 @@ def test_without_a_judge_the_chapter_says_so(table):
 
 
 def test_a_setting_that_leaves_no_word_is_named_where_the_words_would_be(table):
-    why = f"{TOO_FEW}: language.min_count is 10; not asked: pretend"
+    rarely = reasons.reason("words_too_rare", min_count=10)
+    why = reasons.encode([rarely, reasons.reason("prompts_not_asked", prompts=["pretend"])])
     of_words = pl.col("metric") == "associated_words"
     rare = table.with_columns(
         value=pl.when(of_words).then(0.0).otherwise("value"),
-        reason=pl.when(of_words).then(pl.lit(why)).otherwise("reason"),
+        reason_codes=pl.when(of_words).then(pl.lit(why)).otherwise("reason_codes"),
     )
     listed = word_table(("llava",))
     none = CHAPTER["words"].parts(rare, language_inputs(language={"word_associations": listed.clear()}))
     assert none and all(
-        f"llava: no word is listed, since {TOO_FEW}: language.min_count is 10. " in " ".join(part.notes)
-        for part in none
+        f"llava: no word is listed, since {rarely}. " in " ".join(part.notes) for part in none
     )
     some = CHAPTER["words"].parts(rare, language_inputs(language={"word_associations": listed}))
     part = next(part for part in some if part.title == none[0].title)
     assert part.tables and not any(note.startswith("llava: no word") for note in part.notes)
     one = rare.with_columns(
-        reason=pl.when(of_words, pl.col("group") == pl.col("group").first()).then("reason")
+        reason_codes=pl.when(of_words, pl.col("group") == pl.col("group").first()).then("reason_codes")
     )
     partly = CHAPTER["words"].parts(one, language_inputs(language={"word_associations": listed.clear()}))
-    assert not any(TOO_FEW in note for part in partly for note in part.notes)
+    assert not any(str(rarely) in note for part in partly for note in part.notes)
     plainly = CHAPTER["words"].parts(table, language_inputs(language={"word_associations": listed.clear()}))
     assert "none is said of one group that much more" in plainly[0].notes[0]
 
