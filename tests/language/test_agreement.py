@@ -196,7 +196,7 @@ def test_a_stray_name_is_told_and_named():
         "few labels of a3 (1 of 20)",
     ]
     strangers = {"k7": (1, 0, 1, *[1] * 9)}
-    many = sheet_labels(annotations("personality", labels | strangers), "personality").reasons()[1]
+    many = str(sheet_labels(annotations("personality", labels | strangers), "personality").reasons()[1])
     assert many.count("(1 of 20)") == 5 and many.endswith(" and 4 more")
     assert sheet_labels(annotations("judge", {}), "judge").reasons() == ()
 

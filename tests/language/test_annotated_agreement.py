@@ -8,9 +8,18 @@ import pytest
 from scored_worlds import answers_to, cell_of, images_of_sets, scores_of
 from statsmodels.stats.inter_rater import fleiss_kappa
 
-from plumbline.language.annotated_agreement import ALL_DATASETS, ALL_MODELS, annotation_rows, pooled_agreement
+from plumbline.language import annotated_agreement
+from plumbline.language.annotated_agreement import ALL_DATASETS, ALL_MODELS, pooled_agreement
 from plumbline.language.cell import LanguageSettings
 from plumbline.language.registry import LANGUAGE_FAMILIES
+from plumbline.reasons import in_words
+
+
+def annotation_rows(cell, *, settings):
+    """Return the rows with their reasons in words."""
+    rows = annotated_agreement.annotation_rows(cell, settings=settings)
+    return [row | {"reason": in_words(row["reason"])} for row in rows]
+
 
 SETTINGS = LanguageSettings(resamples=200)
 TOXIC = 10
