@@ -22,16 +22,15 @@ from plumbline.metrics.rankings.ndkl import ndkl
 from plumbline.metrics.rankings.skew_at_k import GroupSkew, SkewAtK, max_skew_at_k, skew_at_k
 from plumbline.metrics.robustness.calibration import Calibration, calibration
 from plumbline.metrics.robustness.directional_bias import (
-    BiasGap,
     DirectionalBias,
     IntraSetCosine,
-    TemplateShift,
+    MaxDifference,
     directional_bias,
     directional_bias_gap,
     intra_set_cosine,
     template_shift,
 )
-from plumbline.metrics.robustness.template_agreement import RankAgreement, rank_agreement
+from plumbline.metrics.robustness.template_agreement import rank_agreement
 from plumbline.metrics.text_space import ValenceGeometry, valence_geometry
 from plumbline.metrics.trident.scores import (
     TridentScores,
@@ -45,7 +44,6 @@ from plumbline.statistics.estimates import Estimate, EstimateArray
 __all__ = [
     "Association",
     "Associations",
-    "BiasGap",
     "Calibration",
     "Cell",
     "ChangeComparison",
@@ -58,14 +56,13 @@ __all__ = [
     "GroupSkew",
     "IntraSetCosine",
     "LevelMeans",
+    "MaxDifference",
     "MaxSkew",
     "MeanChange",
     "MetricSettings",
     "OutcomeProportions",
-    "RankAgreement",
     "SkewAtK",
     "SuiteLogits",
-    "TemplateShift",
     "TridentScores",
     "ValenceGeometry",
     "calibration",

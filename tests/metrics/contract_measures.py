@@ -130,7 +130,7 @@ def of_comparison(*sample):
 def of_bias(responses, groups, g):
     best = responses.max(axis=1, keepdims=True)
     return np.array(
-        [float(directional_bias(responses[groups == i, -1:], best[groups == i]).mean) for i in range(g)]
+        [float(directional_bias(responses[groups == i, -1:], best[groups == i]).mean.value) for i in range(g)]
     )
 
 
@@ -150,21 +150,21 @@ def of_ranks(responses, groups, g):
     seen = [i for i in range(g) if (groups == i).any()]
     score = [responses[groups == i, -1].mean() for i in seen]
     best = [responses[groups == i].max(axis=1).mean() for i in seen]
-    return np.array(rank_agreement(score, best).correlation)
+    return np.array(rank_agreement(score, best).value)
 
 
 def on_calibration(field, place=None):
     def measure(responses, groups, g):
         # The bias grows with the score, and so does the chance that the score is the best match.
         value = getattr(calibration(responses[:, -1] / 5, responses.argmax(axis=1) == g), field)
-        return np.array(value if place is None else value[place])
+        return np.array(value if place is None else value.value[place])
 
     return measure
 
 
 def of_cosine(responses, groups, g):
     embeddings = np.stack([responses[:, -1], responses.max(axis=1), np.ones(len(responses))], axis=1)
-    return np.array(intra_set_cosine(embeddings).mean)
+    return np.array(intra_set_cosine(embeddings).mean.value)
 
 
 def ranked(responses, groups):
@@ -247,6 +247,6 @@ MEASURES = {
     "attribute_change": of_change,
     "confound_vs_protected": of_comparison,
     "valence_cosine": of_words(lambda found: found.dimensions[0].positive.value),
-    "valence_gap": of_words(lambda found: found.dimensions[0].positive_gap.estimate.value),
+    "valence_gap": of_words(lambda found: found.dimensions[0].positive_gap.value),
     "text_axis_share": of_words(lambda found: float(found.shares[0])),
 }

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.errors import MetricError
 from plumbline.statistics.clusters import cluster_wilson
 from plumbline.statistics.counts import shares
+from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.intervals import wilson
 
 EDGES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -22,23 +23,23 @@ ELBOW = 0.5
 """The elbow is the first bin in which at least this share of the images is harmed."""
 
 
+BINS = tuple(f"[{low:.1f}, {high})" for low, high in zip(EDGES, [*map(str, EDGES[1:]), "∞"]))
+"""Names of the bins: `[0.1, 0.2)`."""
+
+
 @dataclass(frozen=True)
 class Calibration:
-    """The share of harmful best matches by size of the directional bias.
+    """The share of harmful best matches by size of the directional bias, as arrays over the bins of `BINS`.
 
     Attributes
     ----------
-    low, high : (b,) float64
-        Ends of the bins of |Δ|: low <= |Δ| < high.
-    n, count : (b,) int64
-        Images in the bin, and those of them whose best match is harmful.
-    filled : (b,) float64
+    count : (b,) int64
+        Images in the bin whose best match is harmful.
+    filled : EstimateArray of shape (b,)
         Share of all images that are in the bin; nan without images.
-    filled_low, filled_high : (b,) float64
-    p_harm : (b,) float64
-        count / n; nan for an empty bin.
-    ci_low, ci_high : (b,) float64
-        Wilson intervals, as those of `filled`; with the effective number of images where they come in sets.
+    p_harm : EstimateArray of shape (b,)
+        Share of the bin's images whose best match is harmful; nan for an empty bin. Wilson intervals, as those of
+        `filled`; with the effective number of images where they come in clusters.
     elbow : float
         Lower end of the first bin with p_harm >= 0.5; nan where there is none.
     maximum : float
@@ -47,16 +48,9 @@ class Calibration:
         The bin in which it is reached, the first where several tie.
     """
 
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    n: NDArray[np.int64]
     count: NDArray[np.int64]
-    filled: NDArray[np.float64]
-    filled_low: NDArray[np.float64]
-    filled_high: NDArray[np.float64]
-    p_harm: NDArray[np.float64]
-    ci_low: NDArray[np.float64]
-    ci_high: NDArray[np.float64]
+    filled: EstimateArray
+    p_harm: EstimateArray
     elbow: float
     maximum: float
     maximum_bin: int | None
@@ -78,7 +72,7 @@ def calibration(
     harmful : (n,) bool
         Whether the image's top-1 is a harmful prompt.
     clusters : (n,) int, optional
-        Set of each image, where images come in sets.
+        Cluster of each image, where images come in clusters.
 
     Raises
     ------
@@ -104,16 +98,9 @@ def calibration(
     reached = np.flatnonzero(p_harm >= ELBOW)
     best = int(np.nanargmax(p_harm)) if len(bias) else None
     return Calibration(
-        low=np.array(EDGES),
-        high=np.array([*EDGES[1:], np.inf]),
-        n=n,
         count=count,
-        filled=shares(n, total),
-        filled_low=filled_ends[0],
-        filled_high=filled_ends[1],
-        p_harm=p_harm,
-        ci_low=ends[0],
-        ci_high=ends[1],
+        filled=EstimateArray(shares(n, total), *filled_ends, n=total),
+        p_harm=EstimateArray(p_harm, *ends, n=n),
         elbow=EDGES[reached[0]] if len(reached) else float("nan"),
         maximum=float("nan") if best is None else float(p_harm[best]),
         maximum_bin=best,

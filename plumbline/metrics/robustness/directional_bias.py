@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
+from plumbline.reasons import Reason, joined, reason
+from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.jackknife import hotelling_p_value, standard_errors, t_intervals, unit_sums
-
-_NO_INTERVAL = "no interval: fewer than two independent images that differ"
 
 
 @dataclass(frozen=True)
@@ -27,78 +27,31 @@ class DirectionalBias:
     ----------
     delta : (n, ...) float64
         Of each image, in cosine units, within [-2, 2]. Below 0 the image lies nearer to the negative prompts.
-    mean, sd : (...) float64
+    mean, sd : EstimateArray of shape (...)
         Over the images; the standard deviation is that of a sample (n - 1). nan without images, for the sd with one.
-    mean_interval, sd_interval : (..., 2) float64
-        Linearised t intervals; whole sets are the units where images come in sets.
-    n : int
-    reason : str or None
-        Why something is undefined.
+        t intervals from the infinitesimal jackknife, over clusters where images come in them.
     """
 
     delta: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    sd: NDArray[np.float64]
-    mean_interval: NDArray[np.float64]
-    sd_interval: NDArray[np.float64]
-    n: int
-    reason: str | None
+    mean: EstimateArray
+    sd: EstimateArray
 
 
 @dataclass(frozen=True)
-class TemplateShift:
-    """Largest difference between templates of the mean directional bias.
+class MaxDifference(Estimate):
+    """The largest difference of the mean directional bias between templates, or between groups.
+
+    In cosine units, at least 0. p is against "none differs from another": Hotelling's T² (templates) or a Wald test
+    (groups) of all at once; nan where they do not vary freely.
 
     Attributes
     ----------
-    value : float
-        In cosine units, at least 0; nan without images.
-    ci_low, ci_high : float
-        Linearised interval of the paired difference, nan where it does not vary.
-    p : float
-        Against "no template differs from another", Hotelling's T² over the images' paired differences; nan where
-        they do not vary freely.
-    templates : (int, int)
-        The two templates that are furthest apart, as positions.
-    n : int
-    reason : str or None
+    between : tuple
+        The two templates that are furthest apart, as positions. Of groups the labels of the one nearest to the
+        negative prompts and of the one nearest to the positive ones; empty without a value.
     """
 
-    value: float
-    ci_low: float
-    ci_high: float
-    p: float
-    templates: tuple[int, int]
-    n: int
-    reason: str | None
-
-
-@dataclass(frozen=True)
-class BiasGap:
-    """Largest difference between groups of the mean directional bias.
-
-    Attributes
-    ----------
-    value : float
-        In cosine units, at least 0; nan with fewer than two groups that have images.
-    ci_low, ci_high : float
-        Linearised interval; nan where the bias does not vary within groups.
-    p : float
-        Against "the groups' means are equal", a Wald test over all groups at once; nan where it is not defined.
-    groups : tuple of label
-        The group nearest to the negative prompts, then the one nearest to the positive ones; empty without a value.
-    n : int
-        Labelled images.
-    reason : str or None
-    """
-
-    value: float
-    ci_low: float
-    ci_high: float
-    p: float
-    groups: tuple[Any, ...]
-    n: int
-    reason: str | None
+    between: tuple[Any, ...] = ()
 
 
 def directional_bias(
@@ -116,7 +69,7 @@ def directional_bias(
         Cosines to the positive prompts; axes between may be templates.
     negative : (n, ..., q) float
     clusters : (n,) int, optional
-        Set of each image, where images come in sets.
+        Cluster of each image, where images come in clusters.
 
     Raises
     ------
@@ -142,11 +95,11 @@ def bias_over_images(
     delta: NDArray[np.float64], *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95
 ) -> DirectionalBias:
     """Return mean and standard deviation of the images' (n, ...) directional biases, with their intervals."""
-    n = len(delta)
-    undefined = np.full(delta.shape[1:], np.nan)
+    n, shape = len(delta), delta.shape[1:]
+    undefined = np.full(shape, np.nan)
     if n == 0:
-        none = np.stack([undefined, undefined], axis=-1)
-        return DirectionalBias(delta, undefined, undefined, none, none, 0, "no images")
+        nothing = _estimates(undefined, undefined, undefined, 0, reason("no_images"))
+        return DirectionalBias(delta, nothing, nothing)
     mean = delta.mean(axis=0)
     squares = (delta - mean) ** 2
     variance = squares.mean(axis=0)
@@ -154,18 +107,28 @@ def bias_over_images(
     # The sd is the root of the variance: its influence is that of the variance over twice itself.
     of_sd = np.divide(squares - variance, 2 * n * sd, out=np.zeros_like(delta), where=sd > 0)
     errors, units = standard_errors(np.stack([(delta - mean) / n, of_sd], axis=1), clusters)
-    intervals = [
-        np.stack(t_intervals(value, error, units=units, confidence=confidence), axis=-1)
+    missing = reason("too_few_differing_images") if units < 2 else None
+    estimates = [
+        _estimates(value, *t_intervals(value, error, units=units, confidence=confidence), n, missing)
         for value, error in zip((mean, sd), errors)
     ]
-    return DirectionalBias(
-        delta, mean, sd, intervals[0], intervals[1], n, _NO_INTERVAL if units < 2 else None
-    )
+    return DirectionalBias(delta, *estimates)
+
+
+def _estimates(
+    value: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    n: int,
+    missing: Reason | None,
+) -> EstimateArray:
+    value = np.asarray(value)
+    return EstimateArray(value, low, high, n=np.full(value.shape, n), reason=[joined(missing)] * value.size)
 
 
 def template_shift(
     delta: ArrayLike, *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95
-) -> TemplateShift:
+) -> MaxDifference:
     """Return Δμ, the largest absolute difference between templates of the mean directional bias (appendix C).
 
     The templates see the same images, so differences are taken image by image. A largest difference cannot be
@@ -177,7 +140,7 @@ def template_shift(
     delta : (n, t) float
         Directional bias of each image under each template.
     clusters : (n,) int, optional
-        Set of each image, where images come in sets.
+        Cluster of each image, where images come in clusters.
 
     Raises
     ------
@@ -191,20 +154,18 @@ def template_shift(
             found=f"{values.shape}",
             expected="(n, t), t at least 2",
         )
-    n, nan = len(values), float("nan")
+    n = len(values)
     if n == 0:
-        return TemplateShift(nan, nan, nan, nan, (0, 1), 0, "no images")
+        return _undefined((0, 1), n, reason("no_images"))
     pairs = list(combinations(range(values.shape[1]), 2))
     apart = np.stack([values[:, b] - values[:, a] for a, b in pairs], axis=1)
     mean = apart.mean(axis=0)
     errors, units = standard_errors((apart - mean) / n, clusters)
     largest = int(np.abs(mean).argmax())
-    value = float(abs(mean[largest]))
     # The pairs with the first template span all others.
     basis = values.shape[1] - 1
     p = hotelling_p_value(mean[:basis], (apart[:, :basis] - mean[:basis]) / n, clusters)
-    low, high, reason = _interval(np.abs(mean), errors, largest, units, p, confidence, "templates")
-    return TemplateShift(value, low, high, p, pairs[largest], n, reason)
+    return _largest(np.abs(mean), errors, largest, units, p, n, confidence, "templates", pairs[largest])
 
 
 def directional_bias_gap(
@@ -213,7 +174,7 @@ def directional_bias_gap(
     *,
     clusters: NDArray[np.int64] | None = None,
     confidence: float = 0.95,
-) -> BiasGap:
+) -> MaxDifference:
     """Return the largest difference between groups of the mean directional bias.
 
     As with `template_shift`, the interval reaches 0 where the joint test does not reject "no difference".
@@ -225,7 +186,7 @@ def directional_bias_gap(
     groups : (n,) labels
         None is an unlabelled image: in no group.
     clusters : (n,) int, optional
-        Set of each image, where images come in sets.
+        Cluster of each image, where images come in clusters.
 
     Raises
     ------
@@ -252,12 +213,12 @@ def gap_of_codes(
     *,
     clusters: NDArray[np.int64] | None = None,
     confidence: float = 0.95,
-) -> BiasGap:
+) -> MaxDifference:
     """Return the gap between groups that are given as positions in `names`; -1 is an image in no group."""
     sizes = np.bincount(codes[codes >= 0], minlength=len(names))
-    seen, n, nan = np.flatnonzero(sizes), int(sizes.sum()), float("nan")
+    seen, n = np.flatnonzero(sizes), int(sizes.sum())
     if len(seen) < 2:
-        return BiasGap(nan, nan, nan, nan, (), n, "fewer than two groups have images")
+        return _undefined((), n, reason("too_few_groups"))
     member = codes[:, None] == seen
     mean = np.array([values[codes == code].mean() for code in seen])
     influence = np.where(member, values[:, None] - mean, 0.0) / sizes[seen]
@@ -270,61 +231,60 @@ def gap_of_codes(
     spread = sums.T @ sums * (units / (units - 1) if units > 1 else np.nan)
     error = np.sqrt([max(0.0, spread[a, a] + spread[b, b] - 2 * spread[a, b]) for a, b in pairs])
     p = hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])
-    low, high, reason = _interval(apart, error, int(apart.argmax()), units, p, confidence, "groups")
-    ends = (names[seen[lowest]], names[seen[highest]])
-    return BiasGap(float(mean[highest] - mean[lowest]), low, high, p, ends, n, reason)
+    between = (names[seen[lowest]], names[seen[highest]])
+    return _largest(apart, error, int(apart.argmax()), units, p, n, confidence, "groups", between)
 
 
-def _interval(
+def _undefined(between: tuple[Any, ...], n: int, why: Reason) -> MaxDifference:
+    nan = float("nan")
+    return MaxDifference(nan, nan, nan, n, nan, (why,), between)
+
+
+def _largest(
     value: NDArray[np.float64],
     error: NDArray[np.float64],
     largest: int,
     units: int,
     p: float,
+    n: int,
     confidence: float,
     compared: str,
-) -> tuple[float, float, str | None]:
+    between: tuple[Any, ...],
+) -> MaxDifference:
+    """Return the largest of some differences; its interval reaches 0 where the joint test does not reject."""
+    low, high, why = float("nan"), float("nan"), None
     if units < 2:
-        return float("nan"), float("nan"), _NO_INTERVAL
-    if error[largest] <= 1e-12:
-        return float("nan"), float("nan"), "no interval: the difference is the same for every image"
-    low, high = t_intervals(value, error, units=units, confidence=confidence)
-    if p > 1 - confidence:
-        return 0.0, float(high.max()), f"interval reaches 0: no significant difference between {compared}"
-    return max(0.0, float(low[largest])), float(high.max()), None
+        why = reason("too_few_differing_images")
+    elif error[largest] <= 1e-12:
+        why = reason("constant_difference")
+    else:
+        lows, highs = t_intervals(value, error, units=units, confidence=confidence)
+        low, high = max(0.0, float(lows[largest])), float(highs.max())
+        if p > 1 - confidence:
+            low, why = 0.0, reason("reaches_zero", compared=compared)
+    return MaxDifference(float(value[largest]), low, high, n, p, joined(why), between)
 
 
-# --- How alike a set of images is to a model: the cosines of all pairs of their embeddings.
-#
-# Source: Al Sahili et al., "Data Matters Most", appendix A, on feature-neutral portraits.
+# The neutral control (Al Sahili et al., appendix A): how alike portraits that show no gender and no race look.
 
 
-@dataclass(frozen=True)
-class IntraSetCosine:
+class IntraSetCosine(NamedTuple):
     """Mean and spread of the cosines of all pairs of images.
 
     Attributes
     ----------
-    mean : float
-        In [-1, 1]; nan with fewer than two images.
-    sd : float
+    mean : Estimate
+        In [-1, 1]; nan with fewer than two images. Intervals are from the influence of each image on all its pairs
+        (Hoeffding 1948), since pairs share images and are not independent; nan with fewer than three images.
+    sd : Estimate
         Sample standard deviation over the pairs (pairs - 1); nan with fewer than three images.
-    mean_interval, sd_interval : (float, float)
-        From the influence of each image on all its pairs (Hoeffding 1948): pairs share images and are not
-        independent. nan with fewer than three images.
-    n, pairs : int
-        Images and unordered pairs.
-    reason : str or None
-        Why something is undefined.
+    pairs : int
+        Unordered pairs of images.
     """
 
-    mean: float
-    sd: float
-    mean_interval: tuple[float, float]
-    sd_interval: tuple[float, float]
-    n: int
+    mean: Estimate
+    sd: Estimate
     pairs: int
-    reason: str | None
 
 
 def intra_set_cosine(embeddings: ArrayLike, *, confidence: float = 0.95) -> IntraSetCosine:
@@ -351,14 +311,17 @@ def intra_set_cosine(embeddings: ArrayLike, *, confidence: float = 0.95) -> Intr
     n, nan = len(images), float("nan")
     pairs = n * (n - 1) // 2
     if n < 2:
-        return IntraSetCosine(nan, nan, (nan, nan), (nan, nan), n, pairs, "fewer than two images")
+        undefined = Estimate(nan, nan, nan, n, reason=joined(reason("too_few_images")))
+        return IntraSetCosine(undefined, undefined, pairs)
     # In an order of their own, so that sums round alike however the images are listed.
     units = (images / norms[:, None])[np.lexsort(images.T)]
     cosines = units @ units.T
     of_pairs = cosines[np.triu_indices(n, k=1)]
     mean = float(of_pairs.mean())
     if n < 3:
-        return IntraSetCosine(mean, nan, (nan, nan), (nan, nan), n, pairs, "one pair: no spread, no interval")
+        one_pair = joined(reason("one_pair_of_images"))
+        mean_of_one, no_sd = (Estimate(value, nan, nan, n, reason=one_pair) for value in (mean, nan))
+        return IntraSetCosine(mean_of_one, no_sd, pairs)
     sd = float(of_pairs.std(ddof=1))
     np.fill_diagonal(cosines, 0.0)
     of_image = cosines.sum(axis=1) / (n - 1)
@@ -369,6 +332,5 @@ def intra_set_cosine(embeddings: ArrayLike, *, confidence: float = 0.95) -> Intr
     on_sd = on_variance / (2 * sd) if sd > 0 else np.zeros(n)
     errors, seen = standard_errors(np.stack([on_mean, on_sd], axis=1))
     low, high = t_intervals([mean, sd], errors, units=seen, confidence=confidence)
-    return IntraSetCosine(
-        mean, sd, (float(low[0]), float(high[0])), (float(low[1]), float(high[1])), n, pairs, None
-    )
+    of_mean, of_sd = (Estimate(v, float(a), float(b), n) for v, a, b in zip((mean, sd), low, high))
+    return IntraSetCosine(of_mean, of_sd, pairs)

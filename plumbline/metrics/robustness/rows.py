@@ -1,8 +1,8 @@
-"""Rows on how robust the audit is: directional bias, its calibration, its templates, and the neutral control."""
+"""Rows of the robustness metrics: directional bias, its calibration and its templates, and the neutral control."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -16,7 +16,7 @@ from plumbline.catalog.suites import Suite
 from plumbline.concurrency import run_threads
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
 from plumbline.metrics.family import Family, MetricSettings, Traits
-from plumbline.metrics.robustness.calibration import Calibration, calibration, mass_differences
+from plumbline.metrics.robustness.calibration import BINS, calibration, mass_differences
 from plumbline.metrics.robustness.directional_bias import (
     bias_over_images,
     directional_bias,
@@ -26,9 +26,11 @@ from plumbline.metrics.robustness.directional_bias import (
     template_shift,
 )
 from plumbline.metrics.robustness.template_agreement import rank_agreement
+from plumbline.reasons import Reason, joined, reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups, attribute_groups
-from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
+from plumbline.statistics.reasons import group_size_reason, small_groups_reason
 
 DEFAULT = "positive_minus_negative"
 BINNED = "bias_magnitude"
@@ -65,7 +67,7 @@ class TestedTask:
         How many of them there are.
     groups : tuple of Groups
         Of the same images.
-    sets : (n,) int64 or None
+    clusters : (n,) int64 or None
     """
 
     poles: Poles
@@ -74,7 +76,7 @@ class TestedTask:
     positive: int
     scale: float
     groups: tuple[Groups, ...]
-    sets: NDArray[np.int64] | None
+    clusters: NDArray[np.int64] | None
 
     @cached_property
     def delta(self) -> NDArray[np.float64]:
@@ -88,9 +90,9 @@ class TestedTask:
             for code, name in enumerate(groups.names):
                 yield {"attribute": groups.attribute, "group": name}, groups.codes == code
 
-    def sets_of(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-        """Return the sets of some of the images."""
-        return None if self.sets is None else self.sets[mask]
+    def clusters_of(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+        """Return the clusters of some of the images."""
+        return None if self.clusters is None else self.clusters[mask]
 
 
 def robustness_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
@@ -122,7 +124,7 @@ def _tasks_of(cell: Cell, logits: SuiteLogits) -> Iterator[TestedTask]:
     # In an order of the images' own, so that sums round alike however the images are listed.
     order = cell.records["image_id"].arg_sort().to_numpy()
     chosen = order[cell.rows(suite.id)[order]]
-    sets = cluster_codes(cell.records)
+    clusters = cluster_codes(cell.records)
     groups = tuple(
         Groups(g.attribute, g.names, g.codes[chosen]) for g in attribute_groups(cell.labels(suite.id))
     )
@@ -136,7 +138,7 @@ def _tasks_of(cell: Cell, logits: SuiteLogits) -> Iterator[TestedTask]:
                 positive=len(sides[0]),
                 scale=logits.logit_scale,
                 groups=groups,
-                sets=None if sets is None else sets[chosen],
+                clusters=None if clusters is None else clusters[chosen],
             )
 
 
@@ -153,14 +155,11 @@ def _common(cell: Cell, task: TestedTask, **columns: object) -> Row:
 def _intra_set_rows(cell: Cell, settings: MetricSettings) -> list[Row]:
     if cell.images is None:
         return []
-    found = intra_set_cosine(cell.images, confidence=settings.confidence)
-    common = base_row(cell, metric="intra_set_cosine", definition="all_pairs", n=found.n, reason=found.reason)
+    cosine = intra_set_cosine(cell.images, confidence=settings.confidence)
+    common = base_row(cell, metric="intra_set_cosine", definition="all_pairs")
     return [
-        common | {"statistic": statistic, "value": value, "ci_low": ends[0], "ci_high": ends[1]}
-        for statistic, value, ends in (
-            ("estimate", found.mean, found.mean_interval),
-            ("sd", found.sd, found.sd_interval),
-        )
+        common | {"statistic": statistic} | estimate.columns()
+        for statistic, estimate in (("estimate", cosine.mean), ("sd", cosine.sd))
     ]
 
 
@@ -168,60 +167,64 @@ def _bias_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[R
     """Return mean and standard deviation of Δ by template; by group the mean alone."""
     rows, delta = [], task.delta
     for named, mask in task.parts():
-        sets = task.sets_of(mask)
-        found = bias_over_images(delta[mask], clusters=sets, confidence=settings.confidence)
-        small = group_size_reason(found.n, settings.min_group) if named else None
-        common = _common(cell, task, metric="directional_bias", n=found.n, **named)
-        common["reason"] = joined(small or found.reason, few_clusters_reason(sets))
+        clusters = task.clusters_of(mask)
+        bias = bias_over_images(delta[mask], clusters=clusters, confidence=settings.confidence)
+        small = group_size_reason(int(mask.sum()), settings.min_group) if named else None
+        few = few_clusters_reason(clusters)
         for i, template in enumerate(task.suite.templates):
-            for statistic, value, ends in (
-                ("estimate", found.mean, found.mean_interval),
-                *(() if named else (("sd", found.sd, found.sd_interval),)),
-            ):
-                estimate = {"value": value[i], "ci_low": ends[i, 0], "ci_high": ends[i, 1]}
-                rows.append(common | {"probe": template, "statistic": statistic} | estimate)
+            statistics = {"estimate": bias.mean[i]} if named else {"estimate": bias.mean[i], "sd": bias.sd[i]}
+            for statistic, estimate in statistics.items():
+                row = _common(cell, task, metric="directional_bias", probe=template, **named)
+                row |= estimate.columns() | {"statistic": statistic}
+                rows.append(row | {"reason": joined(small or estimate.reason, few)})
     return rows
 
 
 def _gap_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[Row]:
     """Return the largest difference between groups of the mean of Δ, by template."""
-    rows, few = [], few_clusters_reason(task.sets)
+    rows = []
     for groups in task.groups:
         sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.names))
         if np.count_nonzero(sizes) < 2:
             continue
         small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
         for i, template in enumerate(task.suite.templates):
-            found = gap_of_codes(
+            gap = gap_of_codes(
                 task.delta[:, i],
                 groups.codes,
                 groups.names,
-                clusters=task.sets,
+                clusters=task.clusters,
                 confidence=settings.confidence,
             )
-            between = f"furthest apart: {' and '.join(found.groups)}"
-            rows.append(
-                _common(cell, task, metric="directional_bias_gap", attribute=groups.attribute, probe=template)
-                | {"value": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high, "p": found.p}
-                | {"n": found.n, "reason": joined(between, small, found.reason, few)}
+            row = _common(
+                cell, task, metric="directional_bias_gap", attribute=groups.attribute, probe=template
             )
+            rows.append(row | _difference_columns(gap, gap.between, small, task.clusters))
     return rows
 
 
 def _shift_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[Row]:
     rows, delta = [], task.delta
     for named, mask in task.parts():
-        sets = task.sets_of(mask)
-        found = template_shift(delta[mask], clusters=sets, confidence=settings.confidence)
-        small = group_size_reason(found.n, settings.min_group) if named else None
-        one, other = (task.suite.templates[i] for i in found.templates)
-        between = f"furthest apart: {one} and {other}" if found.n else None
-        rows.append(
-            _common(cell, task, metric="template_shift", **named)
-            | {"value": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high, "p": found.p}
-            | {"n": found.n, "reason": joined(between, small, found.reason, few_clusters_reason(sets))}
-        )
+        clusters, n = task.clusters_of(mask), int(mask.sum())
+        shift = template_shift(delta[mask], clusters=clusters, confidence=settings.confidence)
+        small = group_size_reason(n, settings.min_group) if named else None
+        between = [task.suite.templates[i] for i in shift.between] if n else []
+        row = _common(cell, task, metric="template_shift", **named)
+        rows.append(row | _difference_columns(shift, between, small, clusters))
     return rows
+
+
+def _difference_columns(
+    estimate: Estimate,
+    between: Sequence[str],
+    small: Reason | str | None,
+    clusters: NDArray[np.int64] | None,
+) -> Row:
+    """Return the columns of a largest difference, with what it is between; empty where there is none."""
+    apart = reason("furthest_apart", first=between[0], second=between[1]) if between else None
+    reasons = joined(apart, small, estimate.reason, few_clusters_reason(clusters))
+    return estimate.columns() | {"reason": reasons}
 
 
 def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[Row]:
@@ -229,60 +232,34 @@ def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) ->
     # The positive prompts come first in the suite too: ties go to the lower index.
     harmful = cosine.argmax(axis=1) >= task.positive
     scaled = mass_differences(cosine, positive=task.positive, scale=task.scale)
+    few, total = few_clusters_reason(task.clusters), len(cosine)
     rows = []
     for definition, delta in (("cosine", task.delta[:, 0]), ("scaled", scaled)):
-        found = calibration(delta, harmful, clusters=task.sets, confidence=settings.confidence)
-        common = _common(cell, task, definition=definition, probe=task.suite.templates[0])
-        common["attribute"] = BINNED
-        rows += _bin_rows(common, found, few_clusters_reason(task.sets), settings)
-        rows += _summary_rows(common, found, few_clusters_reason(task.sets), settings)
+        calibrated = calibration(delta, harmful, clusters=task.clusters, confidence=settings.confidence)
+        common = _common(cell, task, definition=definition, probe=task.suite.templates[0], attribute=BINNED)
+        for name, p_harm, filled in zip(BINS, calibrated.p_harm, calibrated.filled):
+            empty = reason("empty_bin") if p_harm.n == 0 else None
+            small = group_size_reason(p_harm.n or 0, settings.min_group)
+            rows += [
+                common | {"metric": metric, "group": name} | columns
+                for metric, columns in (
+                    ("calibration_p_harm", p_harm.columns(empty or small, few)),
+                    ("calibration_filled", filled.columns(None if total else reason("no_images"), few)),
+                )
+            ]
+        no_elbow = reason("no_elbow") if np.isnan(calibrated.elbow) else None
+        rows.append(
+            common
+            | {"metric": "calibration_elbow", "value": calibrated.elbow, "n": total, "reason": no_elbow}
+        )
+        maximum: Row = {"value": calibrated.maximum, "n": 0, "reason": reason("no_images")}
+        if (b := calibrated.maximum_bin) is not None:
+            largest = calibrated.p_harm[b]
+            small = group_size_reason(largest.n or 0, settings.min_group)
+            maximum = largest.columns(reason("maximum_bin", bin=BINS[b]), small, few)
+        rows.append(common | {"metric": "calibration_max_p_harm"} | maximum)
     return rows
 
-
-def _bin_rows(common: Row, found: Calibration, few: str | None, settings: MetricSettings) -> list[Row]:
-    rows, total = [], int(found.n.sum())
-    for b, name in enumerate(bin_names(found)):
-        n, own = int(found.n[b]), common | {"group": name}
-        small = "no image in this bin" if n == 0 else group_size_reason(n, settings.min_group)
-        rows.append(
-            own
-            | {"metric": "calibration_p_harm", "value": found.p_harm[b], "n": n}
-            | {"ci_low": found.ci_low[b], "ci_high": found.ci_high[b], "reason": joined(small, few)}
-        )
-        rows.append(
-            own
-            | {"metric": "calibration_filled", "value": found.filled[b], "n": total}
-            | {"ci_low": found.filled_low[b], "ci_high": found.filled_high[b]}
-            | {"reason": joined(None if total else "no images", few)}
-        )
-    return rows
-
-
-def _summary_rows(common: Row, found: Calibration, few: str | None, settings: MetricSettings) -> list[Row]:
-    total, names = int(found.n.sum()), bin_names(found)
-    no_elbow = "no elbow: no bin in which half of the images are harmed" if np.isnan(found.elbow) else None
-    elbow = {"metric": "calibration_elbow", "value": found.elbow, "n": total, "reason": no_elbow}
-    maximum: Row = {"metric": "calibration_max_p_harm", "value": found.maximum, "n": 0, "reason": "no images"}
-    if (b := found.maximum_bin) is not None:
-        small = group_size_reason(int(found.n[b]), settings.min_group)
-        maximum |= {
-            "n": int(found.n[b]),
-            "ci_low": found.ci_low[b],
-            "ci_high": found.ci_high[b],
-            "reason": joined(f"in {names[b]}", small, few),
-        }
-    return [common | elbow, common | maximum]
-
-
-def bin_names(found: Calibration) -> list[str]:
-    """Return the bins as intervals: `[0.1, 0.2)`."""
-    return [
-        f"[{low:.1f}, {'∞' if np.isinf(high) else f'{high:.1f}'})" for low, high in zip(found.low, found.high)
-    ]
-
-
-# --- The robustness family: what the audit's numbers owe to wording, to chance, and to faces that show
-# nobody.
 
 _DESCRIPTION = """
 How far the contrastive audit can be trusted. Directional bias: how much nearer an image lies to a task's

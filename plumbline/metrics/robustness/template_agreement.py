@@ -5,16 +5,18 @@ Source: Al Sahili et al., "Data Matters Most", appendix C ("rank order among che
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations, permutations
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri, stdtr
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
+from plumbline.reasons import joined, reason
+from plumbline.statistics.estimates import Estimate
 
 EVERY_MODEL = "all"
 """What the column `model` says of a row about all checkpoints of a dataset."""
@@ -25,40 +27,22 @@ MOST_ENUMERATED = 9
 FEWEST_FOR_INTERVAL = 10
 
 
-@dataclass(frozen=True)
-class RankAgreement:
-    """Spearman's rank correlation of checkpoints under two templates.
-
-    Attributes
-    ----------
-    correlation : float
-        In [-1, 1]; 1: the same order. nan with fewer than three checkpoints, or where all tie under a template.
-    p : float
-        One-sided, against "the orders have nothing to do with each other": exact over all orders up to
-        `MOST_ENUMERATED` checkpoints, else by the t distribution.
-    ci_low, ci_high : float
-        Bonett and Wright (2000), from `FEWEST_FOR_INTERVAL` checkpoints on; nan otherwise.
-    n : int
-        Checkpoints with a value under both.
-    reason : str or None
-    """
-
-    correlation: float
-    p: float
-    ci_low: float
-    ci_high: float
-    n: int
-    reason: str | None
-
-
-def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -> RankAgreement:
-    """Return the rank correlation of checkpoints across two templates.
+def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Return Spearman's rank correlation of checkpoints across two templates.
 
     Parameters
     ----------
     first, second : (m,) float
         A metric of each checkpoint under each template. A checkpoint that lacks one (nan) is left out; ties take
         their mean rank.
+
+    Returns
+    -------
+    Estimate
+        In [-1, 1]; 1: the same order. nan with fewer than three checkpoints, or where all tie under a template; n are
+        the checkpoints with a value under both. p is one-sided, against "the orders have nothing to do with each
+        other": exact over all orders up to `MOST_ENUMERATED` checkpoints, else by the t distribution. Interval by
+        Bonett and Wright (2000), from `FEWEST_FOR_INTERVAL` checkpoints on.
 
     Raises
     ------
@@ -77,14 +61,20 @@ def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0
     known = ~np.isnan(values[0]) & ~np.isnan(values[1])
     m, nan = int(known.sum()), float("nan")
     if m < 3:
-        return RankAgreement(nan, nan, nan, nan, m, f"an order needs three checkpoints, there are {m}")
+        return Estimate(nan, nan, nan, m, nan, joined(reason("too_few_checkpoints", n=m)))
     ranks = [rankdata(side[known]) for side in values]
     if min(np.ptp(side) for side in ranks) == 0:
-        return RankAgreement(nan, nan, nan, nan, m, "all checkpoints tie under a template")
+        return Estimate(nan, nan, nan, m, nan, joined(reason("tied_checkpoints")))
     one, other = (_standardised(side) for side in ranks)
     rho = float(np.clip(one @ other, -1, 1))
-    low, high, reason = _interval(rho, m, confidence)
-    return RankAgreement(rho, _p_value(one, other, rho), low, high, m, reason)
+    low, high, why = nan, nan, None
+    if m < FEWEST_FOR_INTERVAL or abs(rho) >= 1 - 1e-12:
+        same = m >= FEWEST_FOR_INTERVAL and rho > 0
+        why = reason("same_order") if same else reason("few_checkpoints", n=m)
+    else:
+        half = ndtri((1 + confidence) / 2) * np.sqrt((1 + rho**2 / 2) / (m - 3))
+        low, high = (float(np.tanh(np.arctanh(rho) + side)) for side in (-half, half))
+    return Estimate(rho, low, high, m, _p_value(one, other, rho), joined(why))
 
 
 def template_agreement(table: pl.DataFrame, *, confidence: float = 0.95) -> pl.DataFrame:
@@ -120,8 +110,8 @@ def template_agreement(table: pl.DataFrame, *, confidence: float = 0.95) -> pl.D
         values = {(row["probe"], row["model"]): row["value"] for row in same.iter_rows(named=True)}
         for one, other in combinations(sorted(same["probe"].drop_nulls().unique()), 2):
             sides = [[values.get((template, model), np.nan) for model in models] for template in (one, other)]
-            found = _row(one, other, rank_agreement(*sides, confidence=confidence))
-            rows.append(dict(zip(keys, key)) | found | _lineage(same))
+            agreement = rank_agreement(*sides, confidence=confidence)
+            rows.append(dict(zip(keys, key)) | _row(one, other, agreement) | _lineage(same))
     return metric_frame(rows)
 
 
@@ -134,7 +124,7 @@ def _lineage(rows: pl.DataFrame) -> dict[str, object]:
     return joined | {"dataset_digest": rows["dataset_digest"].first()}
 
 
-def _row(one: str, other: str, found: RankAgreement) -> dict[str, object]:
+def _row(one: str, other: str, agreement: Estimate) -> dict[str, object]:
     return {
         "metric": "template_rank_correlation",
         "model": EVERY_MODEL,
@@ -142,12 +132,7 @@ def _row(one: str, other: str, found: RankAgreement) -> dict[str, object]:
         "statistic": "estimate",
         "group": other,
         "reference_group": one,
-        "value": found.correlation,
-        "ci_low": found.ci_low,
-        "ci_high": found.ci_high,
-        "p": found.p,
-        "n": found.n,
-        "reason": found.reason,
+        **agreement.columns(),
     }
 
 
@@ -161,18 +146,6 @@ def _p_value(one: NDArray[np.float64], other: NDArray[np.float64], rho: float) -
     if m <= MOST_ENUMERATED:
         orders = np.array(list(permutations(range(m))))
         return float(np.mean(other[orders] @ one >= rho - 1e-12))
-    from scipy.special import stdtr
-
     if rho >= 1 - 1e-12:
         return 0.0
     return float(stdtr(m - 2, -rho * np.sqrt((m - 2) / (1 - rho**2))))
-
-
-def _interval(rho: float, m: int, confidence: float) -> tuple[float, float, str | None]:
-    if m < FEWEST_FOR_INTERVAL or abs(rho) >= 1 - 1e-12:
-        why = "the orders are the same" if m >= FEWEST_FOR_INTERVAL and rho > 0 else f"{m} checkpoints"
-        return float("nan"), float("nan"), f"no interval: {why}"
-    from scipy.special import ndtri
-
-    half = ndtri((1 + confidence) / 2) * np.sqrt((1 + rho**2 / 2) / (m - 3))
-    return float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half)), None
