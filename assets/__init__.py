@@ -1,4 +1,4 @@
-"""The asset graph: one module a stage."""
+"""The asset graph: each asset reads, calls the library once, and writes."""
 
 import warnings
 
