@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from plumbline.datasets.indexes import Line, dataset_root, leads_out, read_lines, refuse_line
-from plumbline.datasets.records import Declaration, Entry, Refusal, load_declaration, printable
+from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, load_declaration, printable
 from plumbline.errors import DatasetError
 
 # Where the parts lie: as most copies have them, and as the authors' own folders do.
@@ -32,7 +32,7 @@ class _Placed:
     code: str
 
 
-class CelebA:
+class CelebA(Reader):
     """Reader of CelebA (Liu, Luo, Wang and Tang, ICCV 2015).
 
     The attribute file is the index; the partition gives the split. An image that only one of the two names is
@@ -50,7 +50,7 @@ class CelebA:
             If one is not there.
         """
         folder = dataset_root(root)
-        return [_found(folder, names) for names in (_ATTRIBUTES, _PARTITION)]
+        return [_present(folder, names) for names in (_ATTRIBUTES, _PARTITION)]
 
     def entries(self, root: Path) -> Sequence[Entry | Refusal]:
         """Return one entry a line of the attribute file, then what stands in the partition alone.
@@ -63,7 +63,7 @@ class CelebA:
         """
         folder = dataset_root(root)
         attributes, partition = self.index_files(folder)
-        images = _found(folder, _IMAGES)
+        images = _present(folder, _IMAGES)
         names, rows = self._attributes(folder, attributes)
         placed, refused = _partition(folder, partition)
         listed = [
@@ -85,16 +85,6 @@ class CelebA:
             if name not in known
         ]
         return [*listed, *refused, *alone]
-
-    def labels(self, entry: Entry) -> dict[str, str]:
-        """Map `Male` to the gender.
-
-        Raises
-        ------
-        ImageRejected
-            With code `unknown_label`.
-        """
-        return self.declaration.labels(entry.raw)
 
     def _attributes(self, folder: Path, index: str) -> tuple[list[str], list[Line | Refusal]]:
         lines = read_lines(folder, index)
@@ -120,8 +110,8 @@ class CelebA:
             what = "the line has another number of fields"
             return refuse_line("ragged_row", what, index, row.number, found, expected)
         raw = dict(zip(names, values, strict=True))
-        own = {column: raw[column] for column in self.declaration.index_columns}
-        return _entry(index, row.number, name, own, placed.get(name, ()), images)
+        read = {column: raw[column] for column in self.declaration.index_columns}
+        return _entry(index, row.number, name, read, placed.get(name, ()), images)
 
     def _names(self, index: str, line: Line | Refusal | None) -> list[str]:
         names = line.text.split() if isinstance(line, Line) else []
@@ -135,15 +125,15 @@ class CelebA:
 
 
 def _entry(
-    index: str, line: int, name: str, own: Mapping[str, str], placed: Sequence[_Placed], images: str
+    index: str, line: int, name: str, raw: Mapping[str, str], placed: Sequence[_Placed], images: str
 ) -> Entry | Refusal:
     if leads_out(name):
         # Left as it is listed, for `inside` to refuse.
-        return Entry(name, None, own, index, line)
+        return Entry(name, None, raw, index, line)
     path = f"{images}/{name}"
     codes = sorted({row.code for row in placed})
     if len(codes) == 1 and codes[0] in _SPLITS:
-        return Entry(path, _SPLITS[codes[0]], own, index, line)
+        return Entry(path, _SPLITS[codes[0]], raw, index, line)
     if not codes:
         code, what = "missing_partition", "the partition does not list this image"
     elif len(codes) > 1:
@@ -170,7 +160,7 @@ def _partition(folder: Path, index: str) -> tuple[dict[str, list[_Placed]], list
     return dict(placed), refused
 
 
-def _found(folder: Path, names: Sequence[str]) -> str:
+def _present(folder: Path, names: Sequence[str]) -> str:
     present = next((name for name in names if (folder / name).exists()), None)
     if present is None:
         raise DatasetError(

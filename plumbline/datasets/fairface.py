@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from plumbline.datasets.indexes import Row, dataset_root, index_file, leads_out, read_rows, refuse_line
-from plumbline.datasets.records import Declaration, Entry, Refusal, load_declaration
+from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, load_declaration
 from plumbline.errors import DatasetError
 
 
-class FairFace:
+class FairFace(Reader):
     """Reader of FairFace (Karkkainen and Joo, WACV 2021).
 
     Either label file may be absent. The published `file` is `val/1.jpg`; copies exist with folders put before
@@ -61,28 +61,18 @@ class FairFace:
             raise DatasetError("the FairFace label files list no image", where=root, found=present, hint=hint)
         return listed
 
-    def labels(self, entry: Entry) -> dict[str, str]:
-        """Map gender, race and age band to the records' words.
-
-        Raises
-        ------
-        ImageRejected
-            With code `unknown_label`.
-        """
-        return self.declaration.labels(entry.raw)
-
     def _lines(self, root: Path, name: str, split: str) -> Iterator[Entry | Refusal]:
         for row in read_rows(index_file(root, name), name=name, columns=self.declaration.index_columns):
             yield row if isinstance(row, Refusal) else self._entry(row, name, split)
 
     def _entry(self, row: Row, name: str, split: str) -> Entry | Refusal:
-        own = {column: row.values[column] for column in self.declaration.index_columns}
-        listed = own.pop(self.declaration.index_columns[0])
+        raw = {column: row.values[column] for column in self.declaration.index_columns}
+        listed = raw.pop(self.declaration.index_columns[0])
         parts = PurePosixPath(listed).parts
         if leads_out(listed):
             # Left as it is listed, for `inside` to refuse.
-            return Entry(listed, split, own, name, row.line)
+            return Entry(listed, split, raw, name, row.line)
         if len(parts) < 2 or parts[-2] != split:
             what = "the file does not belong to the split of its index"
             return refuse_line("wrong_split", what, name, row.line, listed, f"{split}/N.jpg", path=listed)
-        return Entry("/".join(parts[-2:]), split, own, name, row.line)
+        return Entry("/".join(parts[-2:]), split, raw, name, row.line)

@@ -6,7 +6,7 @@ import csv
 import os
 import re
 import stat
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,14 @@ from itertools import accumulate, count, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from plumbline.datasets.records import Declaration, Entry, Refusal, printable, unsafe_characters
+from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, printable, unsafe_characters
 from plumbline.errors import DatasetError, ImageRejected
 
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:")
+
+
+PATH_CODES = ("bad_path", "path_outside_root")
+"""Codes with which `inside` refuses a path, before its file is looked at."""
 
 
 def dataset_root(root: Path | str) -> Path:
@@ -117,7 +121,7 @@ def unreadable_index(name: str, found: str | None) -> DatasetError:
     )
 
 
-# --- Index files that are plain lines: each is decoded by itself, so that a bad one spoils no other.
+# --- Index files that are plain lines: each is decoded by itself, so that a bad one spoils no other
 
 MAX_LINE_BYTES = 1 << 20
 """Far more than a row needs; a file without line ends would else be read into memory whole."""
@@ -162,7 +166,13 @@ def raw_lines(path: Path, name: str) -> Iterator[RawLine]:
                 if not data:
                     return
                 if len(data) > MAX_LINE_BYTES:
-                    raise _endless(name, number)
+                    raise DatasetError(
+                        "a line of the index is too long",
+                        where=f"{name}, line {number}",
+                        found=f"more than {MAX_LINE_BYTES} bytes",
+                        expected=f"lines of at most {MAX_LINE_BYTES} bytes",
+                        hint="check that this is the published file and not damaged",
+                    )
                 yield RawLine(number, data.removeprefix(_BOM) if number == 1 else data)
     except OSError as error:
         raise unreadable_index(name, error.strerror) from error
@@ -200,16 +210,6 @@ def _line(data: bytes, number: int, name: str) -> Line | Refusal:
         return refuse_line("wrong_encoding", "the line is not UTF-8", name, number, found, "UTF-8")
 
 
-def _endless(name: str, number: int) -> DatasetError:
-    return DatasetError(
-        "a line of the index is too long",
-        where=f"{name}, line {number}",
-        found=f"more than {MAX_LINE_BYTES} bytes",
-        expected=f"lines of at most {MAX_LINE_BYTES} bytes",
-        hint="check that this is the published file and not damaged",
-    )
-
-
 def refuse_line(
     code: str, what: str, name: str, number: int, found: str, expected: str, *, path: str | None = None
 ) -> Refusal:
@@ -228,8 +228,7 @@ def refuse_line(
     return Refusal.of(rejected, path=name if path is None else path, stage="index", line=number)
 
 
-# --- Index files of comma-separated values, with quotes as in RFC 4180: a bad record spoils no other,
-# without a trace.
+# --- Index files of comma-separated values, read by `csv` with quotes as in RFC 4180: a bad record spoils no other
 #
 # A stray quote that is closed by chance makes one record of several rows. Where it can be told from a
 # text of several lines, by lines that are whole rows themselves, every line is refused and none is lost;
@@ -426,10 +425,10 @@ def _row(record: _Record, name: str, header: list[str]) -> Row | Refusal:
     return refuse_line("ragged_row", what, name, line, found, f"{len(header)} fields: {expected}")
 
 
-# --- Datasets whose folder is the index: every file below it is listed, whatever it is.
+# --- Datasets whose folder is the index: every file below it is listed, whatever it is
 
 
-class FolderIndexed(ABC):
+class FolderIndexed(Reader):
     """Reader of a folder without an index file; a dataset adds what a path says of its image.
 
     Files are listed by path in code-point order. Links to folders are listed and not followed.
@@ -463,16 +462,6 @@ class FolderIndexed(ABC):
             hint = f"put the images there, named {self.form}"
             raise DatasetError(f"the {self.name} folder holds no file", where=root, hint=hint)
         return listed
-
-    def labels(self, entry: Entry) -> dict[str, str]:
-        """Map the path's own values to the records' words.
-
-        Raises
-        ------
-        ImageRejected
-            With code `unknown_label`.
-        """
-        return self.declaration.labels(entry.raw)
 
     @abstractmethod
     def entry(self, path: str) -> Entry | Refusal:

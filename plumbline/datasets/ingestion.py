@@ -1,4 +1,4 @@
-"""Work in threads whose results come in the order of what went in."""
+"""From a dataset's folder to its records and its quarantine: every listed input ends in exactly one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from functools import partial
 from itertools import islice
 from json.encoder import encode_basestring
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import polars as pl
 
 from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.concurrency import usable_cores
-from plumbline.datasets.indexes import dataset_root, index_file, inside, leads_out, unreadable_index
+from plumbline.datasets.indexes import (
+    PATH_CODES,
+    dataset_root,
+    index_file,
+    inside,
+    leads_out,
+    unreadable_index,
+)
 from plumbline.datasets.records import (
     CONTEXT_COLUMNS,
     LABEL_COLUMNS,
@@ -45,13 +52,6 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class _Worked(NamedTuple, Generic[_Result]):
-    """What was made of some items, and the seconds that it took."""
-
-    results: list[_Result]
-    seconds: float
-
-
 def in_order(
     work: Callable[[_Item], _Result],
     items: Sequence[_Item],
@@ -69,8 +69,8 @@ def in_order(
         Called with (items done, items in all) in this thread.
     """
     threads = workers or usable_cores()
-    pending: deque[Future[_Worked[_Result]]] = deque()
-    chunks = _chunks(items)
+    pending: deque[Future[tuple[list[_Result], float]]] = deque()
+    chunks = (items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK))
     done, ahead = 0, threads * _CHUNKS_AHEAD if workers else 1
     with ThreadPoolExecutor(threads, thread_name_prefix="ingest") as pool:
         try:
@@ -92,16 +92,13 @@ def in_order(
                 future.cancel()
 
 
-def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    return (items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK))
-
-
-def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> _Worked[_Result]:
+def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> tuple[list[_Result], float]:
+    """Return the results for some items, and the seconds that they took."""
     start = time.perf_counter()
-    return _Worked([work(item) for item in chunk], time.perf_counter() - start)
+    return [work(item) for item in chunk], time.perf_counter() - start
 
 
-# --- The files of a dataset, read in as few steps as can be while nothing about them is unusual.
+# --- The files of a dataset, read in as few steps as can be while nothing about them is unusual
 
 # A link at the end is not followed, a pipe is not waited for: both then go the way that has the reasons.
 _PLAIN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -117,6 +114,17 @@ class DatasetFiles:
         self.root = root
         # Folders without a link on the way to them. Looked at once a run: a dataset's files lie in few of them.
         self._straight: dict[str, bool] = {}
+
+    def read(self, path: str) -> bytes:
+        """Return a listed file's bytes.
+
+        Raises
+        ------
+        ImageRejected
+            As `inside` and `read_image_file` do.
+        """
+        data = self.read_straight(path)
+        return read_image_file(inside(self.root, path)) if data is None else data
 
     def read_straight(self, path: str) -> bytes | None:
         """Return a plain file's bytes in four system calls; None if anything at all is unusual about it."""
@@ -149,7 +157,7 @@ class DatasetFiles:
         return known
 
 
-# --- Files with the same bytes: which row is kept, and why each of the others is not.
+# --- Files with the same bytes: which row is kept, and why each of the others is not
 
 
 class Accepted(NamedTuple):
@@ -160,7 +168,7 @@ class Accepted(NamedTuple):
     image_id: str
 
 
-def settle_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | Refusal]:
+def resolve_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | Refusal]:
     """Leave one row a picture, or none where its rows contradict each other.
 
     Where all rows of the same bytes say the same of who is shown, the first is kept. Another is refused as
@@ -177,16 +185,16 @@ def settle_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | Re
     for position, item in enumerate(items):
         if isinstance(item, Accepted):
             same_bytes[item.image_id].append(position)
-    settled = list(items)
+    outcomes = list(items)
     for positions in same_bytes.values():
         if len(positions) > 1:
             group = [item for position in positions if isinstance(item := items[position], Accepted)]
-            for position, outcome in zip(positions, _settled(group), strict=True):
-                settled[position] = outcome
-    return settled
+            for position, outcome in zip(positions, _resolved(group), strict=True):
+                outcomes[position] = outcome
+    return outcomes
 
 
-def _settled(group: Sequence[Accepted]) -> list[Accepted | Refusal]:
+def _resolved(group: Sequence[Accepted]) -> list[Accepted | Refusal]:
     first = group[0]
     if any(_person(item.labels) != _person(first.labels) for item in group):
         reason = _conflict(group)
@@ -199,17 +207,14 @@ def _person(labels: Mapping[str, str]) -> dict[str, str]:
     return {column: value for column, value in labels.items() if column not in CONTEXT_COLUMNS}
 
 
-class _Reason(NamedTuple):
-    code: str
-    what: str
-    found: str
-    expected: str
+# Code, sentence, what was met and what is expected, as of an ImageRejected.
+_Reason = tuple[str, str, str, str]
 
 
 def _conflict(group: Sequence[Accepted]) -> _Reason:
     what = f"the same bytes are listed {len(group)} times with different labels"
     found = "; ".join(sorted({canonical_json(_person(item.labels)) for item in group}))
-    return _Reason("conflicting_duplicate", what, found, "one set of labels")
+    return "conflicting_duplicate", what, found, "one set of labels"
 
 
 def _repetition(item: Accepted, first: Accepted) -> _Reason:
@@ -222,12 +227,12 @@ def _repetition(item: Accepted, first: Accepted) -> _Reason:
     }
     if other:
         what = f"an earlier row has the same picture with another {', '.join(other)}"
-        return _Reason("other_context", what, canonical_json(other), f"one row a picture; {kept}")
+        return "other_context", what, canonical_json(other), f"one row a picture; {kept}"
     if same_path:
         what = "the index lists this file again with the same labels"
-        return _Reason("duplicate_row", what, item.entry.path, f"one row; {kept}")
+        return "duplicate_row", what, item.entry.path, f"one row; {kept}"
     what = "an earlier file has the same bytes and the same labels"
-    return _Reason("duplicate", what, f"sha256 {item.image_id}", f"one copy; {kept}")
+    return "duplicate", what, f"sha256 {item.image_id}", f"one copy; {kept}"
 
 
 def _refused(item: Accepted, code: str, what: str, found: str, expected: str) -> Refusal:
@@ -235,7 +240,7 @@ def _refused(item: Accepted, code: str, what: str, found: str, expected: str) ->
     return Refusal.of_entry(rejected, item.entry, stage="duplicates")
 
 
-# --- From a dataset's folder to its records and its quarantine: every listed input ends in exactly one.
+# --- Ingestion
 
 _LABELS_KEPT = 4096
 
@@ -257,7 +262,7 @@ def ingest(
 ) -> Ingested:
     """Read a dataset: check every listed file down to its last pixel, and account for all of them.
 
-    Of files with the same bytes, one row is kept at most: see `settle_duplicates`.
+    Of files with the same bytes, one row is kept at most: see `resolve_duplicates`.
 
     Parameters
     ----------
@@ -297,9 +302,9 @@ def ingest(
             yield examined.content
 
     digest = digest_sequence(contents())
-    settled = settle_duplicates(outcomes)
-    accepted = [item for item in settled if isinstance(item, Accepted)]
-    refused = [item for item in settled if isinstance(item, Refusal)]
+    resolved = resolve_duplicates(outcomes)
+    accepted = [item for item in resolved if isinstance(item, Accepted)]
+    refused = [item for item in resolved if isinstance(item, Refusal)]
     records, quarantine = _record_frame(accepted, dataset), _quarantine_frame(refused, dataset)
     ingested = Ingested(records, quarantine, len(listed), digest)
     _require_balance(ingested, dataset)
@@ -368,14 +373,10 @@ def _examine(labels_of: _Labels, files: DatasetFiles, item: Entry | Refusal) -> 
         labels = labels_of(item)
     except ImageRejected as error:
         refusal = Refusal.of_entry(error, item, stage="labels")
-    stage = "path"
     try:
-        data = files.read_straight(item.path)
-        if data is None:
-            path = inside(files.root, item.path)
-            stage = "image"
-            data = read_image_file(path)
+        data = files.read(item.path)
     except ImageRejected as error:
+        stage = "path" if error.code in PATH_CODES else "image"
         return _Examined(refusal or Refusal.of_entry(error, item, stage=stage), _unread_line(item, error))
     image_id = digest_bytes(data)
     if refusal is None:
@@ -390,12 +391,9 @@ def _content(files: DatasetFiles, item: Entry | Refusal) -> str:
     if isinstance(item, Refusal):
         return _refused_line(item)
     try:
-        data = files.read_straight(item.path)
-        if data is None:
-            data = read_image_file(inside(files.root, item.path))
+        return _content_line(item, digest_bytes(files.read(item.path)))
     except ImageRejected as error:
         return _unread_line(item, error)
-    return _content_line(item, digest_bytes(data))
 
 
 def _content_line(entry: Entry, image_id: str) -> str:
@@ -423,8 +421,9 @@ def _record_frame(accepted: list[Accepted], dataset: str) -> pl.DataFrame:
 
 
 def _quarantine_frame(refused: list[Refusal], dataset: str) -> pl.DataFrame:
-    own = [name for name in QUARANTINE_SCHEMA if name != "dataset"]
-    columns = {name: [getattr(item, name) for item in refused] for name in own}
+    columns = {
+        name: [getattr(item, name) for item in refused] for name in QUARANTINE_SCHEMA if name != "dataset"
+    }
     return pl.DataFrame({"dataset": [dataset] * len(refused), **columns}, schema=QUARANTINE_SCHEMA)
 
 

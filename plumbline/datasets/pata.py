@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from plumbline.datasets.indexes import Line, dataset_root, inside, read_lines, refuse_line
-from plumbline.datasets.records import Declaration, Entry, Refusal, load_declaration
+from plumbline.datasets.records import Declaration, Entry, Reader, Refusal, load_declaration
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.decoding import SUFFIXES
 
@@ -23,7 +23,7 @@ NAME_FORM = f"{IMAGES}/<scene>_<race>_<gender>_<age>_<position> and {' or '.join
 _PARTS = ("scene", "race", "gender", "age")
 
 
-class PATA:
+class PATA(Reader):
     """Reader of PATA (Seth, Hemani and Agarwal, CVPR 2023): `scene_race_gender_age|address` a line.
 
     The list gives addresses and no file names. Here the image of the n-th line, from 0, lies in `images` and
@@ -71,16 +71,6 @@ class PATA:
             hint = "put the published list there"
             raise DatasetError("the PATA list names no image", where=INDEX, found="no line", hint=hint)
         return listed
-
-    def labels(self, entry: Entry) -> dict[str, str]:
-        """Map scene, race, gender and age to the records' words; scene, race and age stay as listed.
-
-        Raises
-        ------
-        ImageRejected
-            With code `unknown_label`.
-        """
-        return self.declaration.labels(entry.raw)
 
 
 def _fetched(root: Path) -> dict[str, list[str]]:

@@ -287,7 +287,10 @@ class Refusal:
 
 
 class Reader(Protocol):
-    """What a dataset needs in order to be ingested; everything specific to it is data in its declaration."""
+    """What a dataset needs in order to be ingested; everything specific to it is data in its declaration.
+
+    The readers of this package inherit from it.
+    """
 
     declaration: Declaration
 
@@ -310,13 +313,14 @@ class Reader(Protocol):
         """
 
     def labels(self, entry: Entry) -> dict[str, str]:
-        """Map an entry's own values to record columns.
+        """Map an entry's own values to record columns, by the declaration's rules unless a reader does more.
 
         Raises
         ------
         ImageRejected
             With code `unknown_label`.
         """
+        return self.declaration.labels(entry.raw)
 
 
 @dataclass(frozen=True)

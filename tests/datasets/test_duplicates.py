@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from plumbline.datasets import LABEL_COLUMNS, Entry, Ingested, Refusal, ingest, reader_for
 from plumbline.datasets.folder import ColumnMap
-from plumbline.datasets.ingestion import Accepted, settle_duplicates
+from plumbline.datasets.ingestion import Accepted, resolve_duplicates
 from plumbline.datasets.records import CONTEXT_COLUMNS
 
 PERSON = [column for column in LABEL_COLUMNS if column not in CONTEXT_COLUMNS]
@@ -25,7 +25,7 @@ def row(line: int, labels: dict[str, str], *, path: str = "a.jpg", image_id: str
 
 
 def codes(*items: Accepted | Refusal) -> list[str | None]:
-    return [item.code if isinstance(item, Refusal) else None for item in settle_duplicates(items)]
+    return [item.code if isinstance(item, Refusal) else None for item in resolve_duplicates(items)]
 
 
 def test_the_columns_of_context_are_those_that_say_nothing_of_the_person() -> None:
@@ -41,7 +41,7 @@ def test_another_context_refuses_the_later_row_and_another_person_both(
 ) -> None:
     changed = {**ONE, column: other}
     labels = {name: value for name, value in changed.items() if value is not None}
-    first, second = settle_duplicates([row(2, ONE), row(3, labels, path=path)])
+    first, second = resolve_duplicates([row(2, ONE), row(3, labels, path=path)])
     assert isinstance(second, Refusal)
     assert (second.path, second.line, second.stage) == (path, 3, "duplicates")
     assert "t.csv, line 3" in second.message
