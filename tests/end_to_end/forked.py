@@ -5,6 +5,7 @@ process of its own is good for holds for a forked one: it is killed and interrup
 tests or with another command.
 """
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -67,11 +68,16 @@ class Server:
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            subprocess.Popen(
+            self._process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno())], cwd=PROJECT, pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         self._statuses: dict[int, int] = {}
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._socket.close()
+        self._process.wait(10)
 
     def start(self, arguments: tuple[str, ...], environment: dict[str, str]) -> Command:
         """Start `python -m orchestration` with arguments, in a session of its own."""
