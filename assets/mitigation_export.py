@@ -44,7 +44,7 @@ def export_from_audit(
                 found=mitigation,
             )
         fitted = fitted[TRIDENT]
-        classes, probes = _candidates(_suite_of(stored, fitted.candidates))
+        classes, probes = _candidates(_suite_of(stored, fitted.settings.candidates))
     made = workspace.lake.require("image_embeddings", partition=stored.partition)
     facts = ExportFacts(
         encoder=encoder,
