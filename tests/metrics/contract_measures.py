@@ -124,7 +124,7 @@ def of_change(*sample):
 
 def of_comparison(*sample):
     own, last = own_and_last(*sample)
-    return np.asarray(compare_changes(np.abs(last), np.abs(own)).difference)
+    return np.asarray(compare_changes(np.abs(last), np.abs(own)).value)
 
 
 def of_bias(responses, groups, g):
@@ -240,7 +240,7 @@ MEASURES = {
     "ndkl": of_ndkl,
     "confound_slope": of_line(lambda fit: fit.slope.value),
     "confound_intercept": of_line(lambda fit: fit.intercept.value),
-    "confound_r_squared": of_line(lambda fit: fit.r_squared),
+    "confound_r_squared": of_line(lambda fit: fit.r_squared.value),
     "perception_by_level": lambda responses, groups, g: (
         level_means(groups, responses[:, g], levels=range(g)).value
     ),

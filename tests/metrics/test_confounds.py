@@ -9,6 +9,7 @@ from scipy import stats
 
 from plumbline.errors import MetricError
 from plumbline.metrics import compare_changes, confound_fit, level_means, mean_change
+from plumbline.reasons import in_words
 
 TRIALS = 400
 
@@ -39,15 +40,15 @@ def test_a_line_worked_by_hand():
     fit = confound_fit([0, 1, 2], [1, 2, 4])
     assert fit.slope.value == pytest.approx(3 / 2, rel=1e-12)
     assert fit.intercept.value == pytest.approx(5 / 6, rel=1e-12)
-    assert fit.r_squared == pytest.approx(27 / 28, rel=1e-12)
+    assert fit.r_squared.value == pytest.approx(27 / 28, rel=1e-12)
     # Residuals 1/6, -1/3, 1/6: a variance of 1/6 on one degree of freedom.
     assert fit.slope.error == pytest.approx(math.sqrt(1 / 12), rel=1e-12)
     assert fit.intercept.error == pytest.approx(math.sqrt(1 / 6 * (1 / 3 + 1 / 2)), rel=1e-12)
     # t with one degree of freedom is Cauchy: t = 3√3.
     assert fit.slope.p == pytest.approx(1 - 2 / math.pi * math.atan(3 * math.sqrt(3)), rel=1e-10)
-    assert (fit.rows, fit.units, fit.reason) == (3, 3, None)
+    assert (fit.rows, fit.units, fit.reason) == (3, 3, ())
     # Three rows have no Fisher interval.
-    assert math.isnan(fit.r_squared_low)
+    assert math.isnan(fit.r_squared.ci_low)
 
 
 def test_cluster_errors_worked_by_hand():
@@ -72,16 +73,21 @@ def test_lines_are_those_of_statsmodels(words, robust):
         assert mine.error == pytest.approx(expected.bse[i], rel=1e-10)
         assert mine.p == pytest.approx(expected.pvalues[i], rel=1e-8)
         np.testing.assert_allclose([mine.ci_low, mine.ci_high], ends[i], rtol=1e-9)
-    assert found.r_squared == pytest.approx(expected.rsquared, rel=1e-10)
-    assert found.rows == expected.nobs and 0 < found.r_squared_low < found.r_squared < found.r_squared_high
+    assert found.r_squared.value == pytest.approx(expected.rsquared, rel=1e-10)
+    assert (
+        found.rows == expected.nobs
+        and 0 < found.r_squared.ci_low < found.r_squared.value < found.r_squared.ci_high
+    )
 
 
 def test_several_words_are_rows_of_their_own():
     level, outcome, owner = drawn(4, words=3)
     together = confound_fit(level, outcome, clusters=owner)
     apart = confound_fit(np.repeat(level, 3), outcome.ravel(), clusters=np.repeat(owner, 3))
-    for name in ("r_squared", "r_squared_low", "r_squared_high", "rows", "units"):
-        assert getattr(together, name) == pytest.approx(getattr(apart, name), rel=1e-10)
+    for name in ("value", "ci_low", "ci_high"):
+        expected = getattr(apart.r_squared, name)
+        assert getattr(together.r_squared, name) == pytest.approx(expected, rel=1e-10)
+    assert (together.rows, together.units) == (apart.rows, apart.units)
     assert together.slope.error == pytest.approx(apart.slope.error, rel=1e-10)
 
 
@@ -123,7 +129,7 @@ def test_the_planted_share_of_variance_is_held():
         outcome = 0.5 * level + rng.normal(size=200)
         for robust in hits:
             fit = confound_fit(level, outcome, clusters=np.arange(200) // 5 if robust else None)
-            hits[robust] += fit.r_squared_low <= 0.2 <= fit.r_squared_high
+            hits[robust] += fit.r_squared.ci_low <= 0.2 <= fit.r_squared.ci_high
     for count in hits.values():
         assert 0.92 * TRIALS <= count <= 0.975 * TRIALS
 
@@ -137,21 +143,27 @@ def test_sets_widen_the_interval_where_they_lean_their_own_way():
 
 def test_what_is_undefined_has_a_reason():
     one = confound_fit([2.0, 2.0, 2.0], [1.0, 2.0, 3.0])
-    assert math.isnan(one.slope.value) and math.isnan(one.r_squared) and "there is one" in one.reason
+    assert (
+        math.isnan(one.slope.value)
+        and math.isnan(one.r_squared.value)
+        and "there is one" in in_words(one.reason)
+    )
     none = confound_fit([], np.zeros((0, 3)))
-    assert math.isnan(none.slope.value) and "there are none" in none.reason
+    assert math.isnan(none.slope.value) and "there are none" in in_words(none.reason)
     flat = confound_fit([0.0, 1.0, 2.0], [0.3, 0.3, 0.3])
-    assert flat.slope.value == 0 and math.isnan(flat.slope.p) and math.isnan(flat.r_squared)
-    assert flat.reason == "the outcome does not vary"
+    assert flat.slope.value == 0 and math.isnan(flat.slope.p) and math.isnan(flat.r_squared.value)
+    assert in_words(flat.reason) == "the outcome does not vary"
     two = confound_fit([0.0, 1.0], [0.0, 3.0])
     assert (
         two.slope.value == 3
         and math.isnan(two.slope.error)
         and math.isnan(two.slope.p)
-        and "two rows" in two.reason
+        and "two rows" in in_words(two.reason)
     )
     single = confound_fit([0.0, 1.0, 2.0], [0.0, 3.0, 1.0], clusters=np.zeros(3, int))
-    assert single.slope.value == 0.5 and math.isnan(single.slope.ci_low) and "one set" in single.reason
+    assert (
+        single.slope.value == 0.5 and math.isnan(single.slope.ci_low) and "one set" in in_words(single.reason)
+    )
 
 
 def test_wrong_input_is_refused():
@@ -172,7 +184,11 @@ def test_level_means_worked_by_hand():
         [0, 0, 1, 1, 1, -1], [[1, 3], [4, 4], [0, 0], [1, 1], [2, 2], [9, 9]], levels=["a", "b", "c"]
     )
     np.testing.assert_allclose(found.value, [3.0, 1.0, np.nan])
-    assert found.n.tolist() == [2, 3, 0] and found.reasons == (None, None, "no image at this level")
+    assert found.n.tolist() == [2, 3, 0] and [in_words(r) for r in found.reason] == [
+        None,
+        None,
+        "no image at this level",
+    ]
     # Standard error of 0, 1, 2: 1/√3; t with two degrees of freedom.
     half = stats.t.ppf(0.975, 2) / math.sqrt(3)
     np.testing.assert_allclose([found.ci_low[1], found.ci_high[1]], [1 - half, 1 + half], rtol=1e-12)
@@ -184,7 +200,9 @@ def test_level_means_count_sets():
     half = stats.t.ppf(0.975, 1) * 1.0
     np.testing.assert_allclose([found.value[0], found.ci_low[0], found.ci_high[0]], [2, 2 - half, 2 + half])
     single = level_means([0, 0], [1.0, 2.0], levels=[0], clusters=np.array([4, 4]))
-    assert single.value[0] == 1.5 and math.isnan(single.ci_low[0]) and "single set" in single.reasons[0]
+    assert (
+        single.value[0] == 1.5 and math.isnan(single.ci_low[0]) and "single set" in in_words(single.reason[0])
+    )
 
 
 def test_mean_change_is_the_one_sample_t_interval():
@@ -194,7 +212,7 @@ def test_mean_change_is_the_one_sample_t_interval():
     np.testing.assert_allclose(
         [found.value, found.ci_low, found.ci_high], [changes.mean(), low, high], rtol=1e-12
     )
-    assert (found.pairs, found.units) == (40, 40)
+    assert found.n == 40
 
 
 def test_changes_are_compared_as_scipy_does():
@@ -214,7 +232,6 @@ def test_equal_sets_are_compared_by_the_paired_t_test_of_their_means():
     found = compare_changes(first.ravel(), second.ravel(), clusters=codes)
     expected = stats.ttest_rel(first.mean(axis=1), second.mean(axis=1))
     assert (found.t, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-10)
-    assert found.units == sets
 
 
 def test_the_clustered_comparison_rejects_at_its_level_and_the_plain_one_does_not():
@@ -232,10 +249,10 @@ def test_the_clustered_comparison_rejects_at_its_level_and_the_plain_one_does_no
 
 
 def test_changes_that_cannot_be_compared_have_a_reason():
-    assert math.isnan(mean_change([]).value) and "no two images" in mean_change([]).reason
+    assert math.isnan(mean_change([]).value) and "no two images" in in_words(mean_change([]).reason)
     one = mean_change([0.5])
-    assert one.value == 0.5 and math.isnan(one.ci_low) and "fewer than two" in one.reason
+    assert one.value == 0.5 and math.isnan(one.ci_low) and "fewer than two" in in_words(one.reason)
     empty = compare_changes([], [1.0])
-    assert math.isnan(empty.difference) and math.isnan(empty.p) and "no two images" in empty.reason
+    assert math.isnan(empty.value) and math.isnan(empty.p) and "no two images" in in_words(empty.reason)
     constant = compare_changes([1.0, 1.0], [1.0, 1.0])
-    assert constant.difference == 0 and math.isnan(constant.p) and constant.reason.startswith("no test")
+    assert constant.value == 0 and math.isnan(constant.p) and "no test" in in_words(constant.reason)

@@ -1,4 +1,4 @@
-"""Faces that vary in one thing, such as pose or age, with what a perception suite says of them."""
+"""Rows of the confound metrics: perceived traits of faces that vary in one thing: pose, lighting, a smile, age."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from plumbline.metrics.confounds.slopes import (
 )
 from plumbline.metrics.family import Family, MetricSettings, Traits
 from plumbline.metrics.perception import VALENCES, valence_words
+from plumbline.reasons import Reason, joined, reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
-from plumbline.statistics.reasons import joined
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class VariedFaces:
         Template mean of the cosines themselves, the blank first.
     valence : (w,) str
         `positive` or `negative`.
-    sets : (n,) int64
-        Set of each image; every image for itself where the dataset has none.
-    in_sets : bool
-        Whether the dataset has sets.
+    clusters : (n,) int64
+        Cluster of each image; every image for itself where the dataset has none.
+    clustered : bool
+        Whether the dataset has clusters.
     """
 
     suite: Suite
@@ -55,13 +55,13 @@ class VariedFaces:
     outcome: NDArray[np.float64]
     raw: NDArray[np.float64]
     valence: NDArray[np.str_]
-    sets: NDArray[np.int64]
-    in_sets: bool
+    clusters: NDArray[np.int64]
+    clustered: bool
 
     @property
-    def few_clusters(self) -> str | None:
-        """Return what to say of few sets."""
-        return few_clusters_reason(self.sets) if self.in_sets else None
+    def few_clusters(self) -> Reason | str | None:
+        """Return what is to be known of intervals from few clusters."""
+        return few_clusters_reason(self.clusters) if self.clustered else None
 
     @property
     def dimensions(self) -> list[str]:
@@ -102,15 +102,15 @@ def _faces(cell: Cell, logits: SuiteLogits, records: pl.DataFrame) -> VariedFace
     words = valence_words(logits.suite)
     raw = logits.by_template(("", *words))[kept].mean(axis=1)
     own = labels.filter(pl.Series(kept))
-    sets = cluster_codes(own)
+    clusters = cluster_codes(own)
     return VariedFaces(
         suite=logits.suite,
         records=own,
         outcome=raw[:, 1:] - raw[:, :1],
         raw=raw,
         valence=np.array([valence for _, valence in words.values()]),
-        sets=np.arange(own.height) if sets is None else sets,
-        in_sets=sets is not None,
+        clusters=np.arange(own.height) if clusters is None else clusters,
+        clustered=clusters is not None,
     )
 
 
@@ -119,12 +119,11 @@ def faces_row(cell: Cell, faces: VariedFaces, **columns: object) -> Row:
     return base_row(cell, suite=faces.suite.id, suite_hash=faces.suite.hash, **columns)
 
 
-def few_images(n: int, settings: MetricSettings) -> str | None:
-    """Say that there are few images."""
-    return f"fewer than {settings.min_group} images" if n < settings.min_group else None
+def _few_images(n: int, settings: MetricSettings) -> Reason | None:
+    return reason("few_images", min_group=settings.min_group) if n < settings.min_group else None
 
 
-# --- Rows of the mean perceived trait of faces at every level of pose, lighting, a smile or age.
+# The mean perceived trait at every level
 
 
 @dataclass(frozen=True)
@@ -152,25 +151,23 @@ def level_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> list
                 attribute=dimension,
                 event=curve.event,
             )
-            found = level_means(
+            means = level_means(
                 codes,
                 curve.outcome,
                 levels=levels.tolist(),
-                clusters=faces.sets[mine],
+                clusters=faces.clusters[mine],
                 confidence=settings.confidence,
             )
-            for i, level in enumerate(levels):
-                value = float(found.value[i])
-                small = few_images(int(found.n[i]), settings)
+            for level, mean in zip(levels, means):
+                small = _few_images(mean.n or 0, settings)
                 rows.append(
                     common
+                    | mean.columns()
                     | {
                         "group": f"{level:g}",
-                        "value": value,
-                        "ci_low": value - curve.widening * (value - float(found.ci_low[i])),
-                        "ci_high": value + curve.widening * (float(found.ci_high[i]) - value),
-                        "n": int(found.n[i]),
-                        "reason": joined(found.reasons[i], faces.few_clusters, small),
+                        "ci_low": mean.value - curve.widening * (mean.value - mean.ci_low),
+                        "ci_high": mean.value + curve.widening * (mean.ci_high - mean.value),
+                        "reason": joined(mean.reason, faces.few_clusters, small),
                     }
                 )
     return rows
@@ -187,9 +184,9 @@ def _curves(faces: VariedFaces, mine: NDArray[np.bool_], levels: int) -> Iterato
         words = faces.words(valence)
         outcome = faces.outcome[mine][:, words].mean(axis=1)
         yield _Curve("less_blank", valence, outcome)
-        if faces.in_sets and levels > 1:
+        if faces.clustered and levels > 1:
             widening = float(np.sqrt(levels / (levels - 1)))
-            yield _Curve("within_sets", valence, _at_common_mean(outcome, faces.sets[mine]), widening)
+            yield _Curve("within_sets", valence, _at_common_mean(outcome, faces.clusters[mine]), widening)
         yield _Curve("raw", valence, faces.raw[mine, 1:][:, words].mean(axis=1))
     yield _Curve("raw", "blank", faces.raw[mine, 0])
 
@@ -200,7 +197,7 @@ def _at_common_mean(outcome: NDArray[np.float64], sets: NDArray[np.int64]) -> ND
     return outcome - means[codes] + outcome.mean()
 
 
-# --- Rows of the lines that perceived traits of faces follow along pose, lighting, a smile or age.
+# The lines that perceived traits follow along the levels
 
 SPLIT_AT_ZERO = ("pose", "smiling")
 """Confounds whose two directions differ: a face turns left or right, a mouth bends down or up."""
@@ -223,7 +220,7 @@ def line_rows(cell: Cell, faces: VariedFaces, dimension: str, settings: MetricSe
         chosen = mine & _PARTS[part](level)
         common = faces_row(cell, faces, attribute=dimension, group=part, event=valence, n=int(chosen.sum()))
         outcome = faces.outcome[chosen][:, faces.words(valence)]
-        rows += _definitions(common, level[chosen], outcome, faces, faces.sets[chosen], settings)
+        rows += _definitions(common, level[chosen], outcome, faces, faces.clusters[chosen], settings)
     return rows
 
 
@@ -232,59 +229,51 @@ def _definitions(
     level: NDArray[np.float64],
     outcome: NDArray[np.float64],
     faces: VariedFaces,
-    sets: NDArray[np.int64],
+    clusters: NDArray[np.int64],
     settings: MetricSettings,
 ) -> list[Row]:
-    confidence, words = settings.confidence, outcome.shape[1]
-    small = few_images(len(level), settings)
+    confidence = settings.confidence
     each, code = np.unique(level, return_inverse=True)
     means = level_means(code, outcome, levels=each.tolist()).value
-    fits = {
-        "ols": confound_fit(level, outcome, confidence=confidence),
-        "cluster": confound_fit(level, outcome, clusters=sets, confidence=confidence),
-        "level_means": confound_fit(each, means, confidence=confidence),
+    independent = "independent_words_and_images" if faces.clustered else "independent_words"
+    fits: dict[str, tuple[ConfoundFit, Reason | str | None]] = {
+        "ols": (
+            confound_fit(level, outcome, confidence=confidence),
+            reason(independent, words=outcome.shape[1]),
+        ),
+        "cluster": (
+            confound_fit(level, outcome, clusters=clusters, confidence=confidence),
+            faces.few_clusters,
+        ),
+        "level_means": (
+            confound_fit(each, means, confidence=confidence),
+            reason("line_through_means", means=len(each)),
+        ),
     }
-    of = f"the {words} words of an image" + (" and the images of a set" if faces.in_sets else "")
-    notes = {
-        "ols": f"interval takes {of} for independent",
-        "cluster": faces.few_clusters,
-        "level_means": f"a line through {len(each)} means",
-    }
+    small = _few_images(len(level), settings)
     return [
         row
-        for definition, fit in fits.items()
-        for row in _line_as_rows(common | {"definition": definition}, fit, notes[definition], small)
+        for definition, (fit, note) in fits.items()
+        for row in _fit_rows(common | {"definition": definition}, fit, note, small)
     ]
 
 
-def _line_as_rows(common: Row, fit: ConfoundFit, note: str | None, small: str | None) -> Iterator[Row]:
-    reason = joined(fit.reason, small) if np.isnan(fit.slope.value) else joined(fit.reason, note, small)
-    for metric, found in (("confound_slope", fit.slope), ("confound_intercept", fit.intercept)):
-        yield common | {
-            "metric": metric,
-            "value": found.value,
-            "ci_low": found.ci_low,
-            "ci_high": found.ci_high,
-            "p": found.p,
-            "reason": reason,
-        }
-        yield common | {
-            "metric": metric,
-            "statistic": "standard_error",
-            "value": found.error,
-            "reason": joined("no error", reason) if np.isnan(found.error) else reason,
-        }
-    no_interval = "no interval" if np.isnan(fit.r_squared_low) else None
-    yield common | {
-        "metric": "confound_r_squared",
-        "value": fit.r_squared,
-        "ci_low": fit.r_squared_low,
-        "ci_high": fit.r_squared_high,
-        "reason": joined(no_interval, reason),
-    }
+def _fit_rows(
+    common: Row, fit: ConfoundFit, note: Reason | str | None, small: Reason | None
+) -> Iterator[Row]:
+    reasons = joined(fit.reason, None if np.isnan(fit.slope.value) else note, small)
+    for metric, coefficient in (("confound_slope", fit.slope), ("confound_intercept", fit.intercept)):
+        row = common | {"metric": metric, "reason": reasons}
+        yield coefficient.columns() | row
+        no_error = reason("no_error") if np.isnan(coefficient.error) else None
+        error: Row = {"statistic": "standard_error", "value": coefficient.error}
+        yield row | error | {"reason": joined(no_error, reasons)}
+    no_interval = reason("no_interval") if np.isnan(fit.r_squared.ci_low) else None
+    row = common | {"metric": "confound_r_squared", "reason": joined(no_interval, reasons)}
+    yield fit.r_squared.columns() | row
 
 
-# --- Rows of how far a perceived trait moves when one thing about a face is changed.
+# The change of a perceived trait when one thing about a face is changed
 
 PROTECTED = ("gender", "race", "age")
 """Attributes that the law protects; everything else that a dataset varies is a confound (table B.2)."""
@@ -296,12 +285,12 @@ class _Changes(NamedTuple):
     Attributes
     ----------
     size : (p,) float64
-    sets : (p,) int64 or None
-        Set of each pair; None where pairs count as independent.
+    clusters : (p,) int64 or None
+        Cluster of each pair; None where pairs count as independent.
     """
 
     size: NDArray[np.float64]
-    sets: NDArray[np.int64] | None
+    clusters: NDArray[np.int64] | None
 
 
 def change_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> list[Row]:
@@ -319,17 +308,22 @@ def change_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> lis
         outcome = faces.outcome[:, faces.words(valence)]
         sizes = {n: np.abs(outcome[p[:, 0]] - outcome[p[:, 1]]).mean(axis=1) for n, p in pairs.items()}
         for definition in ("ttest", "cluster"):
-            in_sets = definition == "cluster"
-            note = faces.few_clusters if in_sets else "interval takes pairs of images for independent"
-            found = {
-                n: _Changes(size, faces.sets[pairs[n][:, 0]] if in_sets else None)
-                for n, size in sizes.items()
+            robust = definition == "cluster"
+            note = faces.few_clusters if robust else reason("independent_pairs")
+            changes = {
+                name: _Changes(size, faces.clusters[pairs[name][:, 0]] if robust else None)
+                for name, size in sizes.items()
             }
             common = faces_row(cell, faces, event=valence, definition=definition)
-            rows += [common | _mean_row(n, own, note, settings.confidence) for n, own in found.items()]
+            for name, change in changes.items():
+                mean = mean_change(change.size, clusters=change.clusters, confidence=settings.confidence)
+                columns = mean.columns() | {"reason": joined(mean.reason, note if mean.n else None)}
+                rows.append(common | {"metric": "attribute_change", "attribute": name} | columns)
             for first, second in product(confounds, protected):
                 compared = common | {"attribute": first, "reference_group": second}
-                rows += [compared | row for row in _comparison(found[first], found[second], note, settings)]
+                rows += [
+                    compared | row for row in _comparison(changes[first], changes[second], note, settings)
+                ]
     return rows
 
 
@@ -341,39 +335,16 @@ def _pairs(faces: VariedFaces, attribute: str) -> NDArray[np.int64]:
     return matched_pairs(faces.records.with_columns(mine), "varied", fixed=("set_id", *faces.labelled))
 
 
-def _mean_row(attribute: str, changes: _Changes, note: str | None, confidence: float) -> Row:
-    found = mean_change(changes.size, clusters=changes.sets, confidence=confidence)
-    return {
-        "metric": "attribute_change",
-        "attribute": attribute,
-        "value": found.value,
-        "ci_low": found.ci_low,
-        "ci_high": found.ci_high,
-        "n": found.pairs,
-        "reason": found.reason if found.pairs == 0 else joined(found.reason, note),
-    }
-
-
-def _comparison(first: _Changes, second: _Changes, note: str | None, settings: MetricSettings) -> list[Row]:
-    sets = None if first.sets is None or second.sets is None else (first.sets, second.sets)
-    found = compare_changes(first.size, second.size, clusters=sets, confidence=settings.confidence)
-    reason = found.reason if np.isnan(found.difference) else joined(found.reason, note)
-    common: Row = {
-        "metric": "confound_vs_protected",
-        "n": len(first.size) + len(second.size),
-        "reason": reason,
-    }
-    estimate: Row = {
-        "value": found.difference,
-        "ci_low": found.ci_low,
-        "ci_high": found.ci_high,
-        "p": found.p,
-    }
-    return [common | estimate, common | {"statistic": "t", "value": found.t}]
-
-
-# --- Rows of the confound metrics: perceived traits of faces that vary in one thing: pose, lighting, a
-# smile, age.
+def _comparison(
+    first: _Changes, second: _Changes, note: Reason | str | None, settings: MetricSettings
+) -> list[Row]:
+    clusters = None
+    if first.clusters is not None and second.clusters is not None:
+        clusters = (first.clusters, second.clusters)
+    compared = compare_changes(first.size, second.size, clusters=clusters, confidence=settings.confidence)
+    reasons = joined(compared.reason, None if np.isnan(compared.value) else note)
+    common: Row = {"metric": "confound_vs_protected", "n": compared.n, "reason": reasons}
+    return [compared.columns() | common, common | {"statistic": "t", "value": compared.t}]
 
 
 def confound_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
@@ -389,8 +360,6 @@ def confound_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
         parts.append(partial(change_rows, cell, faces, settings))
     return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
-
-# --- The confound family: what pose, lighting, a smile and age do to what a model sees in a face.
 
 _DESCRIPTION = """
 How far a model's reading of a face follows things that say nothing about the person, on synthetic faces in

@@ -12,9 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtr
 
 from plumbline.errors import MetricError
+from plumbline.reasons import Reason, Reasons, joined, reason
+from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.jackknife import standard_errors, t_intervals
 
 Floats = NDArray[np.float64]
+_NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -79,30 +82,7 @@ def moments(levels: ArrayLike, outcomes: ArrayLike, clusters: NDArray[np.int64] 
     return Moments(x[order], mean[order], spread[order], table.shape[1], codes)
 
 
-# --- The mean of a perceived trait at every level of a confound.
-
-_NAN = float("nan")
-
-
-@dataclass(frozen=True)
-class LevelMeans:
-    """The mean outcome at every level, as arrays over the levels.
-
-    Attributes
-    ----------
-    value, ci_low, ci_high : (l,) float64
-        nan at a level without images.
-    n : (l,) int64
-        Images at the level.
-    reasons : tuple of (str or None)
-        Why a value or an interval is undefined.
-    """
-
-    value: Floats
-    ci_low: Floats
-    ci_high: Floats
-    n: NDArray[np.int64]
-    reasons: tuple[str | None, ...]
+# The mean at every level of a confound
 
 
 def level_means(
@@ -112,7 +92,7 @@ def level_means(
     levels: Sequence[object],
     clusters: NDArray[np.int64] | None = None,
     confidence: float = 0.95,
-) -> LevelMeans:
+) -> EstimateArray:
     """Return the mean outcome at each level of a confound, with t-intervals over images or sets.
 
     Parameters
@@ -128,65 +108,56 @@ def level_means(
     confidence : float
         Of the intervals.
 
+    Returns
+    -------
+    EstimateArray
+        Over the levels; n counts images, and a level without images is nan.
+
     Raises
     ------
     MetricError
         If the arrays do not describe the same images, or an outcome is not finite.
     """
     data = moments(codes, outcomes, clusters)
-    found = [_one_level(data, code, confidence) for code in range(len(levels))]
-    return LevelMeans(
-        value=np.array([level.value for level in found]),
-        ci_low=np.array([level.low for level in found]),
-        ci_high=np.array([level.high for level in found]),
-        n=np.array([level.n for level in found], dtype=np.int64),
-        reasons=tuple(level.reason for level in found),
+    means = [_level_mean(data, code, confidence) for code in range(len(levels))]
+    return EstimateArray(
+        value=np.array([mean.value for mean in means]),
+        ci_low=np.array([mean.ci_low for mean in means]),
+        ci_high=np.array([mean.ci_high for mean in means]),
+        n=np.array([mean.n for mean in means], dtype=np.int64),
+        reason=[mean.reason for mean in means],
     )
 
 
-class _LevelMean(NamedTuple):
-    value: float
-    low: float
-    high: float
-    n: int
-    reason: str | None
-
-
-def _one_level(data: Moments, code: int, confidence: float) -> _LevelMean:
+def _level_mean(data: Moments, code: int, confidence: float) -> Estimate:
     chosen = data.x == code
-    own, n = data.mean[chosen], int(chosen.sum())
+    outcomes, n = data.mean[chosen], int(chosen.sum())
     if n == 0:
-        return _LevelMean(_NAN, _NAN, _NAN, 0, "no image at this level")
-    value = float(own.mean())
-    sets = None if data.clusters is None else data.clusters[chosen]
-    error, units = standard_errors((own - value) / n, sets, every_unit=True)
-    low, high = t_intervals(value, error, units=units, confidence=confidence)
+        return Estimate(_NAN, _NAN, _NAN, 0, reason=joined(reason("empty_level")))
+    value = float(outcomes.mean())
+    clusters = None if data.clusters is None else data.clusters[chosen]
+    error, units = standard_errors((outcomes - value) / n, clusters, every_unit=True)
     if units < 2:
-        of = "image" if sets is None else "set"
-        return _LevelMean(value, _NAN, _NAN, n, f"no interval: a single {of}")
-    return _LevelMean(value, float(low), float(high), n, None)
+        single = reason("single_unit", unit="image" if clusters is None else "set")
+        return Estimate(value, _NAN, _NAN, n, reason=(single,))
+    low, high = t_intervals(value, error, units=units, confidence=confidence)
+    return Estimate(value, float(low), float(high), n)
 
 
-# --- Confounds of a face picture (pose, lighting, a smile, age): how the perceived traits follow them.
+# The line along a confound
 
 
 @dataclass(frozen=True)
-class Coefficient:
-    """One coefficient of a straight line; nan where undefined.
+class Coefficient(Estimate):
+    """One coefficient of a straight line, its p two-sided against 0; nan where undefined.
 
     Attributes
     ----------
-    value, error, ci_low, ci_high : float
-        Estimate, standard error and t-interval.
-    p : float
-        Two-sided, against 0.
+    error : float
+        Standard error.
     """
 
-    value: float = _NAN
     error: float = _NAN
-    ci_low: float = _NAN
-    ci_high: float = _NAN
-    p: float = _NAN
 
 
 @dataclass(frozen=True)
@@ -199,24 +170,22 @@ class ConfoundFit:
         Change of the outcome a unit of the level; 0 where the confound does not matter.
     intercept : Coefficient
         Outcome at level 0.
-    r_squared, r_squared_low, r_squared_high : float
-        Share of the outcome's variance that the line explains, in [0, 1], with its interval.
+    r_squared : Estimate
+        Share of the outcome's variance that the line explains, in [0, 1].
     rows : int
         Rows that were fitted: images × words.
     units : int
-        What the errors count as independent: the rows, or the sets.
-    reason : str or None
+        What the errors count as independent: the rows, or the clusters.
+    reason : tuple of Reason
         Why something is undefined.
     """
 
     slope: Coefficient
     intercept: Coefficient
-    r_squared: float
-    r_squared_low: float
-    r_squared_high: float
+    r_squared: Estimate
     rows: int
     units: int
-    reason: str | None = None
+    reason: Reasons = ()
 
 
 class _Line(NamedTuple):
@@ -292,34 +261,31 @@ def confound_fit(
     """
     data = moments(levels, outcomes, clusters)
     if (seen := len(np.unique(data.x))) < 2:
-        return _no_line(data, f"a line needs two levels, and {'there is one' if seen else 'there are none'}")
+        return _no_line(data, reason("one_level" if seen else "no_level"))
     line = _line(data)
     # Rounding leaves some 1e-17 of a line that fits, or of an outcome that is constant.
     if line.whole <= 1e-24 * float((data.mean**2).sum()):
-        return _no_line(data, "the outcome does not vary", constant=line.intercept)
+        return _no_line(data, reason("constant_outcome"), constant=line.intercept)
     errors = _errors(data, line)
     r = float(np.clip(line.slope * np.sqrt((line.x**2).sum() / line.whole), -1.0, 1.0))
-    low, high = _r_squared_interval(data, line, r, confidence)
+    few = "one set" if clusters is not None else "two rows"
     return ConfoundFit(
         slope=_coefficient(line.slope, errors.slope, errors.free, confidence),
         intercept=_coefficient(line.intercept, errors.intercept, errors.free, confidence),
-        r_squared=r**2,
-        r_squared_low=low,
-        r_squared_high=high,
+        r_squared=Estimate(r**2, *_r_squared_interval(data, line, r, confidence)),
         rows=data.rows,
         units=errors.units,
-        reason=None
-        if errors.free > 0
-        else f"no error: {'one set' if clusters is not None else 'two rows'} only",
+        reason=() if errors.free > 0 else (reason("no_error_units", units=few),),
     )
 
 
-def _no_line(data: Moments, reason: str, *, constant: float | None = None) -> ConfoundFit:
+def _no_line(data: Moments, why: Reason, *, constant: float | None = None) -> ConfoundFit:
     """Return a fit of outcomes that have no line, or of a constant, along which nothing changes."""
-    slope = intercept = Coefficient()
+    slope = intercept = Coefficient(_NAN, _NAN, _NAN, p=_NAN)
     if constant is not None:
-        slope, intercept = Coefficient(0.0, 0.0, 0.0, 0.0), Coefficient(constant, 0.0, constant, constant)
-    return ConfoundFit(slope, intercept, _NAN, _NAN, _NAN, data.rows, 0, reason)
+        slope = Coefficient(0.0, 0.0, 0.0, p=_NAN, error=0.0)
+        intercept = Coefficient(constant, constant, constant, p=_NAN, error=0.0)
+    return ConfoundFit(slope, intercept, Estimate(_NAN, _NAN, _NAN), data.rows, 0, (why,))
 
 
 def _line(data: Moments) -> _Line:
@@ -360,10 +326,10 @@ def _errors(data: Moments, line: _Line) -> _Errors:
 
 def _coefficient(value: float, error: float, free: int, confidence: float) -> Coefficient:
     if not np.isfinite(error) or free < 1:
-        return Coefficient(value)
+        return Coefficient(value, _NAN, _NAN, p=_NAN)
     low, high = t_intervals(value, error, units=free + 1, confidence=confidence)
     p = _NAN if error == value == 0 else 0.0 if error == 0 else float(2 * stdtr(free, -abs(value / error)))
-    return Coefficient(value, float(error), float(low), float(high), p)
+    return Coefficient(value, float(low), float(high), p=p, error=float(error))
 
 
 def _r_squared_interval(data: Moments, line: _Line, r: float, confidence: float) -> tuple[float, float]:
@@ -387,55 +353,20 @@ def _r_squared_interval(data: Moments, line: _Line, r: float, confidence: float)
     return low, float((ends**2).max())
 
 
-# --- How much a perceived trait moves when one thing about a face is changed, and whether confounds move
-# it less.
+# The change of an outcome when one thing about a face is changed
 
 
 @dataclass(frozen=True)
-class MeanChange:
-    """The mean of absolute changes.
+class ChangeComparison(Estimate):
+    """Mean absolute change by one attribute minus that by another, see `compare_changes`.
 
     Attributes
     ----------
-    value, ci_low, ci_high : float
-        nan where undefined.
-    pairs, units : int
-        Pairs of images, and what the error counts as independent: pairs or sets.
-    reason : str or None
-        Why something is undefined.
+    t : float
+        t statistic; nan where undefined.
     """
 
-    value: float
-    ci_low: float
-    ci_high: float
-    pairs: int
-    units: int
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class ChangeComparison:
-    """Mean absolute change by one attribute minus that by another.
-
-    Attributes
-    ----------
-    difference : float
-        Below 0 where the first moves the outcome less than the second.
-    ci_low, ci_high, t, p : float
-        t-interval, t statistic and two-sided p; nan where undefined.
-    units : int
-        What the error counts as independent: pairs of images, or sets.
-    reason : str or None
-        Why something is undefined.
-    """
-
-    difference: float
-    ci_low: float
-    ci_high: float
-    t: float
-    p: float
-    units: int
-    reason: str | None = None
+    t: float = _NAN
 
 
 def matched_pairs(records: pl.DataFrame, attribute: str, *, fixed: tuple[str, ...]) -> NDArray[np.int64]:
@@ -469,7 +400,7 @@ def matched_pairs(records: pl.DataFrame, attribute: str, *, fixed: tuple[str, ..
 
 def mean_change(
     changes: ArrayLike, *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95
-) -> MeanChange:
+) -> Estimate:
     """Return the mean absolute change with its t-interval.
 
     Parameters
@@ -481,19 +412,24 @@ def mean_change(
     confidence : float
         Of the interval.
 
+    Returns
+    -------
+    Estimate
+        n counts pairs of images.
+
     Raises
     ------
     MetricError
         If a change is negative or not finite, or the lengths differ.
     """
-    values, sets = _checked(changes, clusters)
+    values, clusters = _checked(changes, clusters)
     if not len(values):
-        return MeanChange(_NAN, _NAN, _NAN, 0, 0, "no two images differ in this attribute alone")
+        return Estimate(_NAN, _NAN, _NAN, 0, reason=joined(reason("no_pair_of_images")))
     mean = _mean(values)
-    error, units = standard_errors((values - mean) / len(values), sets, every_unit=True)
+    error, units = standard_errors((values - mean) / len(values), clusters, every_unit=True)
     low, high = t_intervals(mean, error, units=units, confidence=confidence)
-    reason = "no interval: fewer than two independent changes" if units < 2 else None
-    return MeanChange(mean, float(low), float(high), len(values), units, reason)
+    few = reason("too_few_changes") if units < 2 else None
+    return Estimate(mean, float(low), float(high), len(values), reason=joined(few))
 
 
 def compare_changes(
@@ -518,6 +454,11 @@ def compare_changes(
     confidence : float
         Of the interval.
 
+    Returns
+    -------
+    ChangeComparison
+        Below 0 where the first moves the outcome less than the second; n counts pairs of images.
+
     Raises
     ------
     MetricError
@@ -526,27 +467,24 @@ def compare_changes(
     (a, sets_a), (b, sets_b) = (
         _checked(values, clusters[side] if clusters else None) for side, values in enumerate((first, second))
     )
+    n = len(a) + len(b)
     if not (len(a) and len(b)):
-        return ChangeComparison(
-            _NAN, _NAN, _NAN, _NAN, _NAN, 0, "no two images differ in one of the attributes alone"
-        )
+        return ChangeComparison(_NAN, _NAN, _NAN, n, _NAN, joined(reason("no_pair_of_either")))
     mean_a, mean_b = _mean(a), _mean(b)
     influence = np.concatenate([(a - mean_a) / len(a), (mean_b - b) / len(b)])
     difference = mean_a - mean_b
     if sets_a is None or sets_b is None:
-        free = len(a) + len(b) - 2
+        free = n - 2
         pooled = ((a - mean_a) ** 2).sum() + ((b - mean_b) ** 2).sum()
         error = float(np.sqrt(pooled / free * (1 / len(a) + 1 / len(b)))) if free else _NAN
     else:
         robust, sets = standard_errors(influence, np.concatenate([sets_a, sets_b]), every_unit=True)
         error, free = float(robust), sets - 1
     if free < 1 or not error > 0:
-        reason = "no test: fewer than two independent changes, or none that varies"
-        return ChangeComparison(difference, _NAN, _NAN, _NAN, _NAN, max(free, 0), reason)
+        return ChangeComparison(difference, _NAN, _NAN, n, _NAN, joined(reason("untested_changes")))
     low, high = t_intervals(difference, error, units=free + 1, confidence=confidence)
     t = difference / error
-    units = len(a) + len(b) if sets_a is None else free + 1
-    return ChangeComparison(difference, float(low), float(high), t, float(2 * stdtr(free, -abs(t))), units)
+    return ChangeComparison(difference, float(low), float(high), n, float(2 * stdtr(free, -abs(t))), t=t)
 
 
 def _mean(values: NDArray[np.float64]) -> float:
