@@ -80,6 +80,20 @@ WORDS: dict[str, str] = {
     "tied_checkpoints": "all checkpoints tie under a template",
     "same_order": "no interval: the orders are the same",
     "few_checkpoints": "no interval: {n} checkpoints",
+    # Trident
+    "rate_undefined": "rate undefined",
+    "equal_rates": "all rates of the encoder are equal",
+    "no_true_label_in_class": "no image of the class has a true label",
+    "no_true_label_of_automatic": "one of the automatic labels has no image of known truth in the class",
+    "labels_like_chance": "automatic labels can hardly be told from chance: {wrong} of {known} wrong",
+    "groups_not_corrected": "{undefined} of {groups} groups cannot be corrected, left out",
+    "clipped": "clipped to 0 .. 1 from {raw:.3f}",
+    "errors_go_with_answers": "no interval: it would lie outside, so the labeller's errors go with the model's answer",
+    "assumed_label_error": "if up to {error:.0%} of the automatic labels are wrong (assumed: no image has its own "
+    "gender)",
+    "measured_label_error": "if up to {error:.0%} of the automatic labels are wrong (upper end of {wrong} of {known} "
+    "in other classes)",
+    "images_as_independent": "interval too narrow: {images} images of {clusters} sets counted as independent",
     # equal opportunity
     "classes_left_out": "{left_out} of {classes} classes seen in fewer than two groups, left out",
     "under_two_groups_with_images": "fewer than two groups have images",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,9 +12,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import Suite
 from plumbline.errors import MetricError
-from plumbline.reasons import in_words
-from plumbline.statistics.estimates import Estimate
-from plumbline.statistics.reasons import joined
+from plumbline.reasons import joined, reason
 
 
 @dataclass(frozen=True)
@@ -153,7 +150,7 @@ def base_row(cell: Cell, **columns: object) -> Row:
 
 
 def flag_clustering(rows: list[Row], records: pl.DataFrame) -> list[Row]:
-    """Say in every interval of images that come in sets that they were counted as independent.
+    """Flag rows whose interval treats clustered images as independent.
 
     The images of a counterfactual set or of a CausalFace seed show one person with one thing changed: what is
     resampled should be whole sets, and is not yet.
@@ -163,23 +160,8 @@ def flag_clustering(rows: list[Row], records: pl.DataFrame) -> list[Row]:
     sets = records["set_id"].drop_nulls()
     if sets.n_unique() == len(sets):
         return rows
-    note = f"interval too narrow: {len(sets)} images of {sets.n_unique()} sets counted as independent"
+    note = reason("images_as_independent", images=len(sets), clusters=sets.n_unique())
     return [
-        row if row.get("ci_low") is None else row | {"reason": joined(_text(row.get("reason")), note)}
+        row if row.get("ci_low") is None else row | {"reason": joined(row.get("reason"), note)}  # type: ignore[arg-type]
         for row in rows
     ]
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def estimate_columns(estimate: Estimate, *reasons: str | None) -> dict[str, Any]:
-    """Return the columns of an estimate; the given reasons come before its own."""
-    return {
-        "value": estimate.value,
-        "ci_low": estimate.ci_low,
-        "ci_high": estimate.ci_high,
-        "p": estimate.p,
-        "reason": joined(*reasons, in_words(estimate.reason)),
-    }

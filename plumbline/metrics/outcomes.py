@@ -121,10 +121,19 @@ def outcome_proportions(
 
 
 def estimate_proportions(
-    count: NDArray[np.int64], n: NDArray[np.int64], *, confidence: float, min_group: int
+    count: NDArray[np.int64], n: NDArray[np.int64], *, confidence: float, min_group: int | None
 ) -> EstimateArray:
-    """Return count / n of (g,) groups with Wilson intervals; reasons name empty and small groups."""
-    reasons = [joined(group_size_reason(size, min_group)) for size in n.tolist()]
+    """Return count / n with Wilson intervals, (...), for many groups at once.
+
+    Parameters
+    ----------
+    min_group : int or None
+        Reasons name empty groups and smaller ones; None where all images are counted, not groups of them.
+    """
+    if min_group is None:
+        reasons = [joined(None if size else reason("no_images")) for size in n.ravel().tolist()]
+    else:
+        reasons = [joined(group_size_reason(size, min_group)) for size in n.ravel().tolist()]
     return EstimateArray(shares(count, n), *wilson(count, n, confidence=confidence), n, reason=reasons)
 
 
@@ -144,14 +153,10 @@ def harm_rate(
         One event, or (e,). In [0, 1]; nan without images.
     """
     counts, totals = checked_counts(event_counts, group_totals, least_groups=1)
-    rates = _harm_rates(np.atleast_1d(counts.sum(axis=-1)), totals.sum(), confidence)
+    hits = np.atleast_1d(counts.sum(axis=-1))
+    n = np.full(hits.shape, totals.sum())
+    rates = estimate_proportions(hits, n, confidence=confidence, min_group=None)
     return rates[0] if counts.ndim == 1 else rates
-
-
-def _harm_rates(hits: NDArray[np.int64], images: int, confidence: float) -> EstimateArray:
-    n = np.full(hits.shape, images)
-    reasons = [joined(None if images else reason("no_images"))] * len(hits)
-    return EstimateArray(shares(hits, n), *wilson(hits, n, confidence=confidence), n, reason=reasons)
 
 
 # --- Rows of the outcome suites: how often harmful candidates win, and how unequally.
@@ -185,7 +190,8 @@ def harm_rows(
 ) -> list[Row]:
     """Return the row of how often an event is the top-1 of the images that count."""
     hit = event.hit[event.kept]
-    rate = _harm_rates(np.array([hit.sum()]), len(hit), settings.confidence)[0]
+    counted = np.array([hit.sum()]), np.array([len(hit)])
+    rate = estimate_proportions(*counted, confidence=settings.confidence, min_group=None)[0]
     columns = rate.columns() | {"reason": joined(rate.reason, few_clusters_reason(clusters))}
     if clusters is not None:
         ends = cluster_wilson(hit, clusters[event.kept], confidence=settings.confidence)

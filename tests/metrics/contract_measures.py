@@ -54,12 +54,12 @@ def on_counts(value):
 
 def on_trident(field):
     return lambda responses, groups, g: np.asarray(
-        getattr(trident_scores(responses, groups, n_classes=g), field)
+        getattr(trident_scores(responses, groups, n_classes=g), field).value
     )
 
 
 def normalised(responses, groups, g):
-    rates = trident_scores(responses, groups, n_classes=g).probe_rate
+    rates = trident_scores(responses, groups, n_classes=g).probe_rate.value
     common = {
         "model": "m", "dataset": "d", "suite": "trident", "condition": "before", "statistic": "estimate",
         "metric": "probe_rate", "definition": "logit",

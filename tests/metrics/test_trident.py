@@ -30,9 +30,8 @@ def test_scores_by_hand(case):
         np.array(inputs["logits"], float), inputs["labels"], n_classes=inputs["n_classes"]
     )
     for name, expected in case["expected"].items():
-        np.testing.assert_allclose(
-            getattr(scores, name), exact(expected), atol=case["tol"], rtol=0, err_msg=name
-        )
+        value = scores.accuracy.n if name == "n" else getattr(scores, name).value
+        np.testing.assert_allclose(value, exact(expected), atol=case["tol"], rtol=0, err_msg=name)
 
 
 def test_scores_equal_the_loop_over_images():
@@ -45,12 +44,12 @@ def test_scores_equal_the_loop_over_images():
         right[label] += top == label
         probe[label] += top == 4
     scores = trident_scores(logits, labels, n_classes=4)
-    np.testing.assert_allclose(scores.class_accuracy, right / total)
-    np.testing.assert_allclose(scores.probe_rate, probe / total)
-    assert scores.macro_accuracy == pytest.approx((right / total).mean())
-    assert scores.macro_accuracy_released == pytest.approx((right / total).sum() / 5)
-    inside = scores.probe_rate_interval
-    assert ((inside[:, 0] <= scores.probe_rate) & (scores.probe_rate <= inside[:, 1])).all()
+    np.testing.assert_allclose(scores.class_accuracy.value, right / total)
+    np.testing.assert_allclose(scores.probe_rate.value, probe / total)
+    assert scores.macro_accuracy.value == pytest.approx((right / total).mean())
+    assert scores.macro_accuracy_released.value == pytest.approx((right / total).sum() / 5)
+    rate = scores.probe_rate
+    assert ((rate.ci_low <= rate.value) & (rate.value <= rate.ci_high)).all()
 
 
 def test_many_probes_equal_one_test_each():
@@ -64,7 +63,8 @@ def test_many_probes_equal_one_test_each():
 
 def test_no_images_is_undefined():
     scores = trident_scores(np.zeros((0, 3)), np.zeros(0, dtype=int), n_classes=2)
-    assert np.isnan([scores.accuracy, scores.macro_accuracy, *scores.class_accuracy]).all() and scores.n == 0
+    undefined = [scores.accuracy.value, scores.macro_accuracy.value, *scores.class_accuracy.value]
+    assert np.isnan(undefined).all() and scores.accuracy.n == 0
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,10 @@ def test_many_tests_over_groups_score_like_one_test_each():
         for i in range(5):
             alone = trident_scores(logits[:, [0, 1, 2, 3, 4 + i]], labels, n_classes=4)
             for field in fields(alone):
-                both = getattr(together, field.name)[i], getattr(alone, field.name)
-                np.testing.assert_array_equal(*both, err_msg=field.name)
+                both = getattr(together, field.name), getattr(alone, field.name)
+                for name in ("value", "ci_low", "ci_high", "n"):
+                    one, other = getattr(both[0], name)[i], getattr(both[1], name)
+                    np.testing.assert_array_equal(one, other, err_msg=field.name)
 
 
 def test_nothing_to_normalise():

@@ -14,10 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from plumbline.errors import MetricError
+from plumbline.reasons import Reason, Reasons, joined, reason
 from plumbline.statistics.counts import shares
+from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.intervals import wilson
 
-LEAST_TOLD = 0.1
+LEAST_DETERMINANT = 0.1
 """Smallest P(true 0 | labelled 0) + P(true 1 | labelled 1) - 1 that is undone: below, noise is blown up tenfold."""
 
 _LEAST_SPREAD = 0.05
@@ -31,25 +33,21 @@ class CorrectedRates:
 
     Attributes
     ----------
-    value, ci_low, ci_high : (..., C, 2) float64
-        By class and true label, in [0, 1]; nan where the labeller cannot be undone. Ends are nan too where the whole
-        interval would lie outside [0, 1]: errors then do have to do with the outcome.
+    rates : EstimateArray
+        (..., C, 2) by class and true label, in [0, 1]; nan where the labeller cannot be undone. Ends are nan too where
+        the whole interval would lie outside [0, 1]: errors then do have to do with the outcome.
     raw : (..., C, 2) float64
         Before clipping to [0, 1].
-    mean, mean_low, mean_high : (...) float64
-        Mean over the classes and labels that are defined.
-    reason : tuple of str or None
+    mean : EstimateArray
+        (...) mean over the classes and labels that are defined.
+    reason : tuple of tuple of Reason
         By class: why it cannot be undone.
     """
 
-    value: NDArray[np.float64]
-    ci_low: NDArray[np.float64]
-    ci_high: NDArray[np.float64]
+    rates: EstimateArray
     raw: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    mean_low: NDArray[np.float64]
-    mean_high: NDArray[np.float64]
-    reason: tuple[str | None, ...]
+    mean: EstimateArray
+    reason: tuple[Reasons, ...]
 
 
 def corrected_rates(
@@ -78,8 +76,8 @@ def corrected_rates(
     -------
     CorrectedRates
         Undefined where an automatic label has no image of known truth, or the labeller's answers cannot be told from
-        chance (M's determinant within its sampling error of 0, or below `LEAST_TOLD`). Simulated coverage over 54
-        cases (60 to 800 images a class, errors of 5-25%, rates of 0-90%, 2,000 worlds each): 89-98%, where intervals
+        chance (M's determinant within its sampling error of 0, or below `LEAST_DETERMINANT`). Simulated coverage over
+        54 cases (60 to 800 images a class, errors of 5-25%, rates of 0-90%, 2,000 worlds each): 89-98%, where intervals
         of the uncorrected rates hold the truth in 0-97% and percentile bootstrap intervals of the same estimate in
         43-100%.
 
@@ -92,10 +90,10 @@ def corrected_rates(
     known = table.sum(axis=-2)
     truth = shares(np.swapaxes(table, -1, -2), np.repeat(known[..., None], 2, axis=-1))
     error = np.stack([truth[..., 0, 1], truth[..., 1, 0]], axis=-1)
-    told = 1 - error.sum(axis=-1)
-    reasons = _reasons(table, known, error, told, confidence)
-    told = np.where([reason is None for reason in reasons], told, np.nan)
-    inverse = _inverse(error, told)
+    determinant = 1 - error.sum(axis=-1)
+    reasons = _reasons(table, known, error, determinant, confidence)
+    determinant = np.where([not each for each in reasons], determinant, np.nan)
+    inverse = _inverse(error, determinant)
     rate = shares(hit, np.broadcast_to(size, hit.shape))
     raw = np.einsum("cta,...ca->...ct", inverse, rate)
     below, above = _deviations(hit, size, known, truth, inverse, rate, confidence)
@@ -103,45 +101,43 @@ def corrected_rates(
     low, high = _combined(raw, inverse, below, above)
     mean, mean_low, mean_high = _mean(value, raw, inverse, below, above)
     return CorrectedRates(
-        value=value,
-        ci_low=np.minimum(low, value),
-        ci_high=np.maximum(high, value),
+        rates=EstimateArray(value, np.minimum(low, value), np.maximum(high, value)),
         raw=raw,
-        mean=mean,
-        mean_low=np.minimum(mean_low, mean),
-        mean_high=np.maximum(mean_high, mean),
+        mean=EstimateArray(mean, np.minimum(mean_low, mean), np.maximum(mean_high, mean)),
         reason=reasons,
     )
 
 
-def _inverse(error: NDArray[np.float64], told: NDArray[np.float64]) -> NDArray[np.float64]:
+def _inverse(error: NDArray[np.float64], determinant: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the inverse of M, (C, true, automatic), from the (C, 2) shares of wrong labels and its determinant."""
-    inverse = np.empty((*told.shape, 2, 2))
+    inverse = np.empty((*determinant.shape, 2, 2))
     inverse[..., 0, 0], inverse[..., 0, 1] = 1 - error[..., 1], -error[..., 0]
     inverse[..., 1, 0], inverse[..., 1, 1] = -error[..., 1], 1 - error[..., 0]
-    return inverse / told[..., None, None]
+    return inverse / determinant[..., None, None]
 
 
 def _reasons(
     table: NDArray[np.int64],
     known: NDArray[np.int64],
     error: NDArray[np.float64],
-    told: NDArray[np.float64],
+    determinant: NDArray[np.float64],
     confidence: float,
-) -> tuple[str | None, ...]:
+) -> tuple[Reasons, ...]:
     factor = float(ndtri((1 + confidence) / 2))
-    found: list[str | None] = []
-    for counts, own, wrong, told_here in zip(table, known, error, told):
-        if not own.sum():
-            found.append("no image of the class has a true label")
-        elif not own.all():
-            found.append("one of the automatic labels has no image of known truth in the class")
-        else:
-            noise = factor * float(np.sqrt((wrong * (1 - wrong) / own).sum()))
-            mistaken = int(counts[0, 1] + counts[1, 0])
-            chance = f"automatic labels can hardly be told from chance: {mistaken} of {int(own.sum())} wrong"
-            found.append(chance if told_here <= max(noise, LEAST_TOLD) else None)
-    return tuple(found)
+
+    def of_class(
+        counts: NDArray[np.int64], n: NDArray[np.int64], wrong: NDArray[np.float64], determinant: float
+    ) -> Reason | None:
+        if not n.sum():
+            return reason("no_true_label_in_class")
+        if not n.all():
+            return reason("no_true_label_of_automatic")
+        noise = factor * float(np.sqrt((wrong * (1 - wrong) / n).sum()))
+        if determinant > max(noise, LEAST_DETERMINANT):
+            return None
+        return reason("labels_like_chance", wrong=int(counts[0, 1] + counts[1, 0]), known=int(n.sum()))
+
+    return tuple(joined(of_class(*each)) for each in zip(table, known, error, determinant))
 
 
 def _deviations(
@@ -207,20 +203,16 @@ def _mean(
 
 @dataclass(frozen=True)
 class RateBounds:
-    """How far rates by the true label can lie from those by the automatic label; (..., C, 2) float64 all.
+    """How far rates by the true label can lie from those by the automatic label.
 
     Attributes
     ----------
-    low, high : (..., C, 2) float64
-        The least and largest rate; nan for an empty group.
-    low_interval, high_interval : (..., C, 2, 2) float64
-        Wilson's, of the counts that give each bound.
+    low, high : EstimateArray
+        (..., C, 2) least and largest rate, with Wilson's interval of the counts that give it; nan for an empty group.
     """
 
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    low_interval: NDArray[np.float64]
-    high_interval: NDArray[np.float64]
+    low: EstimateArray
+    high: EstimateArray
 
 
 def rate_bounds(hits: ArrayLike, sizes: ArrayLike, *, error: float, confidence: float = 0.95) -> RateBounds:
@@ -257,13 +249,13 @@ def rate_bounds(hits: ArrayLike, sizes: ArrayLike, *, error: float, confidence: 
     least = (hit - lost, size - lost + gained)
     lost, gained = np.minimum(wrong, miss), np.minimum(other_wrong, other_hit)
     most = (hit + gained, size - lost + gained)
-    (low, low_interval), (high, high_interval) = (
-        (shares(count, n), np.stack(wilson(count, n, confidence=confidence), axis=-1))
+    low, high = (
+        EstimateArray(shares(count, n), *wilson(count, n, confidence=confidence))
         for count, n in (
             (np.where(size > 0, count, 0), np.where(size > 0, n, 0)) for count, n in (least, most)
         )
     )
-    return RateBounds(low, high, low_interval, high_interval)
+    return RateBounds(low, high)
 
 
 def _checked(

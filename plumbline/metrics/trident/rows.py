@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import GENDERS, VALENCES, Suite
 from plumbline.concurrency import run_threads
-from plumbline.metrics.cell import Cell, SuiteLogits, base_row, estimate_columns, flag_clustering
+from plumbline.metrics.cell import Cell, SuiteLogits, base_row, flag_clustering
 from plumbline.metrics.disparities import parity_differences
 from plumbline.metrics.equal_opportunity import equal_opportunity_gap, equal_opportunity_rows
 from plumbline.metrics.family import Family, MetricSettings, Traits
@@ -29,13 +29,14 @@ from plumbline.metrics.trident.scores import (
     score_tables,
     trident_scores,
 )
+from plumbline.reasons import Reason, Reasons, joined, reason
 from plumbline.statistics.bootstrap import jackknife_tables, resample_sums
 from plumbline.statistics.counts import count_table
-from plumbline.statistics.estimates import Estimate
+from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes, mixed_groups
-from plumbline.statistics.intervals import mean_of_proportions, wilson
+from plumbline.statistics.intervals import wilson
 from plumbline.statistics.permutation import permute_tables
-from plumbline.statistics.reasons import group_size_reason, joined, small_groups_reason
+from plumbline.statistics.reasons import empty_groups_reason, group_size_reason, small_groups_reason
 from plumbline.statistics.seeds import generator
 from plumbline.statistics.tables import estimate_table
 
@@ -137,54 +138,39 @@ def probe_gap_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> lis
         if np.count_nonzero(sizes) < 2:
             continue
         names = (cell.model, cell.dataset, test.suite_name, test.groups.attribute, "probe_rate_gap", valence)
-        estimate = _gap(
-            table,
-            resamples=settings.resamples,
-            permutations=settings.permutations,
-            resampling=generator(settings.seed, *names, "bootstrap"),
-            permuting=generator(settings.seed, *names, "permutation"),
-            confidence=settings.confidence,
-        )
+        estimate = _estimate_gap(table, names, settings)
         small = small_groups_reason(test.groups.names, sizes.tolist(), settings.min_group)
         rows.append(
             probe_test_row(cell, test, metric="probe_rate_gap", definition="by_valence", event=valence)
+            | estimate.columns(small)
             | {"n": int(sizes.sum())}
-            | estimate_columns(estimate, small)
         )
     return rows
 
 
-def _gap(
-    table: NDArray[np.int64],
-    *,
-    resamples: int,
-    permutations: int,
-    resampling: np.random.Generator,
-    permuting: np.random.Generator,
-    confidence: float,
-) -> Estimate:
+def _estimate_gap(table: NDArray[np.int64], names: tuple[str, ...], settings: MetricSettings) -> Estimate:
     """Estimate the gap of a (g, k + 1) table of how many of k probes the images of each group became.
 
     It depends on each group's sum alone, so that sums are what is drawn: (..., 2, g) of sums and trials.
     """
-    trials = table.sum(axis=1) * (table.shape[1] - 1)
+    resampling, permuting = (generator(settings.seed, *names, use) for use in ("bootstrap", "permutation"))
 
     def summed(tables: NDArray[np.int64]) -> NDArray[np.int64]:
         sums = tables @ np.arange(tables.shape[-1])
-        own = tables.sum(axis=-1) * (tables.shape[-1] - 1)
-        return np.stack([sums, own], axis=-2)
+        return np.stack([sums, tables.sum(axis=-1) * (tables.shape[-1] - 1)], axis=-2)
 
     def statistic(sums: NDArray[np.int64]) -> NDArray[np.float64]:
         return parity_differences(sums[..., 0, :], sums[..., 1, :])
 
-    drawn = resample_sums(table, resamples=resamples, rng=resampling)
+    drawn = resample_sums(table, resamples=settings.resamples, rng=resampling)
+    trials = np.broadcast_to(summed(table)[1], drawn.shape)
     return estimate_table(
         summed(table),
         statistic,
-        resampled=np.stack([drawn, np.broadcast_to(trials, drawn.shape)], axis=-2),
-        permuted=summed(permute_tables(table, permutations=permutations, rng=permuting)),
+        resampled=np.stack([drawn, trials], axis=-2),
+        permuted=summed(permute_tables(table, permutations=settings.permutations, rng=permuting)),
         jackknife=lambda of_sums: jackknife_tables(table, lambda tables: of_sums(summed(tables))),
-        confidence=confidence,
+        confidence=settings.confidence,
     )
 
 
@@ -244,15 +230,15 @@ def label_error_rows(tests: LabelledTests, *, settings: MetricSettings) -> list[
     counted = tests.table(tests.automatic, tests.outcomes, 3)
     # (C, automatic, true) to (C, true, automatic).
     both = np.where(tests.automatic >= 0, tests.true, -1)
-    joint = tests.table(both, np.maximum(tests.automatic, 0)[None], 2)[0]
-    sizes, without = counted[0].sum(axis=-1), joint.sum(axis=(1, 2)) == 0
+    confusion = tests.table(both, np.maximum(tests.automatic, 0)[None], 2)[0]
+    sizes, without = counted[0].sum(axis=-1), confusion.sum(axis=(1, 2)) == 0
     rows: list[Row] = []
     if not without.all():
         hits = np.moveaxis(counted[..., [PROBE, RIGHT]], -1, 0)
-        found = corrected_rates(hits, sizes, joint, confidence=settings.confidence)
-        rows += _corrected_rows(tests, found, sizes, settings)
+        corrected = corrected_rates(hits, sizes, confusion, confidence=settings.confidence)
+        rows += _corrected_rows(tests, corrected, sizes.sum(axis=1), settings)
     if without.any():
-        rows += _bound_rows(tests, counted[..., PROBE], sizes, joint, settings)
+        rows += _bound_rows(tests, counted[..., PROBE], sizes, confusion, settings)
     return rows
 
 
@@ -263,97 +249,61 @@ def _groups(tests: LabelledTests) -> Iterator[tuple[int, int, str]]:
 
 
 def _corrected_rows(
-    tests: LabelledTests, found: CorrectedRates, sizes: NDArray[np.int64], settings: MetricSettings
+    tests: LabelledTests, corrected: CorrectedRates, sizes: NDArray[np.int64], settings: MetricSettings
 ) -> Iterator[Row]:
-    by_class = sizes.sum(axis=1)
-    undefined = [2 * int(n > 0) for n, reason in zip(by_class, found.reason) if reason]
+    """Give the rows of corrected rates; `sizes` are the images of each class."""
+    common = tests.common | {"definition": "label_corrected"}
+    undefined = 2 * sum(n > 0 for n, why in zip(sizes.tolist(), corrected.reason) if why)
     left_out = (
-        f"{sum(undefined)} of {2 * len(by_class)} groups cannot be corrected, left out"
-        if any(undefined)
-        else None
+        reason("groups_not_corrected", undefined=undefined, groups=2 * len(sizes)) if undefined else None
     )
     for i, probe in enumerate(tests.probes):
         for c, g, group in _groups(tests):
-            reason = joined(
-                group_size_reason(int(by_class[c]), settings.min_group),
-                found.reason[c],
-                _clipped_reason(found.raw[0, i, c, g], found.ci_low[0, i, c, g]),
+            rate, n = corrected.rates[0, i, c, g], int(sizes[c])
+            reasons = (
+                group_size_reason(n, settings.min_group),
+                corrected.reason[c],
+                _clipped(float(corrected.raw[0, i, c, g]), rate.ci_low),
             )
-            yield tests.common | {
-                "metric": "probe_rate",
-                "definition": "label_corrected",
-                "probe": probe,
-                "group": group,
-                "value": found.value[0, i, c, g],
-                "ci_low": found.ci_low[0, i, c, g],
-                "ci_high": found.ci_high[0, i, c, g],
-                "n": int(by_class[c]),
-                "reason": reason,
-            }
-        yield tests.common | {
-            "metric": "macro_accuracy",
-            "definition": "label_corrected",
-            "probe": probe,
-            "value": found.mean[1, i],
-            "ci_low": found.mean_low[1, i],
-            "ci_high": found.mean_high[1, i],
-            "n": int(by_class.sum()),
-            "reason": left_out,
-        }
+            named = {"metric": "probe_rate", "probe": probe, "group": group}
+            yield common | named | rate.columns(*reasons) | {"n": n}
+        named = {"metric": "macro_accuracy", "probe": probe}
+        yield common | named | corrected.mean[1, i].columns(left_out) | {"n": int(sizes.sum())}
 
 
-def _clipped_reason(raw: float, low: float) -> str | None:
+def _clipped(raw: float, low: float) -> Reasons:
     if not (raw < 0 or raw > 1):
-        return None
-    clipped = f"clipped to 0 .. 1 from {raw:.3f}"
-    impossible = "no interval: it would lie outside, so the labeller's errors go with the model's answer"
-    return joined(clipped, impossible if np.isnan(low) else None)
+        return ()
+    return joined(reason("clipped", raw=raw), reason("errors_go_with_answers") if np.isnan(low) else None)
 
 
 def _bound_rows(
     tests: LabelledTests,
     hits: NDArray[np.int64],
     sizes: NDArray[np.int64],
-    joint: NDArray[np.int64],
+    confusion: NDArray[np.int64],
     settings: MetricSettings,
 ) -> Iterator[Row]:
-    error, why = _assumed_error(joint, settings)
+    error, assumption = _assumed_error(confusion, settings)
     bounds = rate_bounds(hits, sizes, error=error, confidence=settings.confidence)
-    ends = {
-        "label_error_low": (bounds.low, bounds.low_interval),
-        "label_error_high": (bounds.high, bounds.high_interval),
-    }
-    for definition, (value, interval) in ends.items():
+    for definition, rates in (("label_error_low", bounds.low), ("label_error_high", bounds.high)):
+        common = tests.common | {"metric": "probe_rate", "definition": definition}
         for i, probe in enumerate(tests.probes):
             for c, g, group in _groups(tests):
-                if joint[c].sum():
+                if confusion[c].sum():
                     continue
-                yield tests.common | {
-                    "metric": "probe_rate",
-                    "definition": definition,
-                    "probe": probe,
-                    "group": group,
-                    "value": value[i, c, g],
-                    "ci_low": interval[i, c, g, 0],
-                    "ci_high": interval[i, c, g, 1],
-                    "n": int(sizes[c, g]),
-                    "reason": joined(group_size_reason(int(sizes[c, g]), settings.min_group), why),
-                }
+                n = int(sizes[c, g])
+                columns = rates[i, c, g].columns(group_size_reason(n, settings.min_group), assumption)
+                yield common | {"probe": probe, "group": group} | columns | {"n": n}
 
 
-def _assumed_error(joint: NDArray[np.int64], settings: MetricSettings) -> tuple[float, str]:
+def _assumed_error(confusion: NDArray[np.int64], settings: MetricSettings) -> tuple[float, Reason]:
     """Return how many labels may be wrong: as many as where the truth is known, otherwise as the settings say."""
-    known, wrong = int(joint.sum()), int(joint[:, 0, 1].sum() + joint[:, 1, 0].sum())
+    known, wrong = int(confusion.sum()), int(confusion[:, 0, 1].sum() + confusion[:, 1, 0].sum())
     if not known:
-        assumed = settings.label_error
-        return (
-            assumed,
-            f"if up to {assumed:.0%} of the automatic labels are wrong (assumed: no image has its own gender)",
-        )
-    measured = min(float(wilson(wrong, known, confidence=settings.confidence)[1]), 0.499)
-    return measured, (
-        f"if up to {measured:.0%} of the automatic labels are wrong (upper end of {wrong} of {known} in other classes)"
-    )
+        return settings.label_error, reason("assumed_label_error", error=settings.label_error)
+    error = min(float(wilson(wrong, known, confidence=settings.confidence)[1]), 0.499)
+    return error, reason("measured_label_error", error=error, wrong=wrong, known=known)
 
 
 # --- Rows of Trident Probe Testing: accuracy under a probe, and which classes become it.
@@ -428,64 +378,35 @@ def _score_rows(
     *,
     gaps: bool = True,
 ) -> list[Row]:
-    tables = test.tables
-    scores = score_tables(tables, divisor=test.divisor, confidence=settings.confidence)
+    """Return the rows of tests; `definitions` names macro accuracy as in the paper, as released, and all else."""
+    scores = _scores(test, settings)
     plain = definitions.get("plain", definitions["paper"])
-    rows = _accuracy_rows(cell, test, scores, plain)
-    rows += _group_rows(cell, test, scores, "class_accuracy", plain, settings)
-    rows += _group_rows(cell, test, scores, "probe_rate", plain, settings)
-    rows += _macro_rows(cell, test, tables, scores, definitions, settings)
+    rows = [
+        probe_test_row(cell, test, metric="accuracy", definition=plain, probe=probe) | accuracy.columns()
+        for probe, accuracy in zip(test.probes, scores.accuracy)
+    ]
+    rows += _group_rows(cell, test, "class_accuracy", scores.class_accuracy, plain)
+    rows += _group_rows(cell, test, "probe_rate", scores.probe_rate, plain)
+    rows += _macro_rows(cell, test, scores, definitions, settings)
     return rows + (probe_gap_rows(cell, test, settings) if gaps else [])
 
 
+def _scores(test: ProbeTest, settings: MetricSettings) -> TridentScores:
+    return score_tables(
+        test.tables, divisor=test.divisor, confidence=settings.confidence, min_group=settings.min_group
+    )
+
+
 def _relabelled_rows(cell: Cell, test: ProbeTest, definition: str, settings: MetricSettings) -> list[Row]:
-    tables = test.tables
-    scores = score_tables(tables, divisor=test.divisor, confidence=settings.confidence)
-    rows = _group_rows(cell, test, scores, "probe_rate", definition, settings)
-    return rows + _macro_rows(cell, test, tables, scores, {"paper": definition}, settings)
+    scores = _scores(test, settings)
+    rows = _group_rows(cell, test, "probe_rate", scores.probe_rate, definition)
+    return rows + _macro_rows(cell, test, scores, {"paper": definition}, settings)
 
 
-def _accuracy_rows(cell: Cell, test: ProbeTest, scores: TridentScores, definition: str) -> list[Row]:
+def _group_rows(cell: Cell, test: ProbeTest, metric: str, rates: EstimateArray, definition: str) -> list[Row]:
     return [
-        probe_test_row(
-            cell,
-            test,
-            metric="accuracy",
-            definition=definition,
-            probe=probe,
-            value=scores.accuracy[i],
-            ci_low=scores.accuracy_interval[i, 0],
-            ci_high=scores.accuracy_interval[i, 1],
-            n=int(scores.n[i]),
-            reason=None if scores.n[i] else "no images",
-        )
-        for i, probe in enumerate(test.probes)
-    ]
-
-
-def _group_rows(
-    cell: Cell,
-    test: ProbeTest,
-    scores: TridentScores,
-    metric: str,
-    definition: str,
-    settings: MetricSettings,
-) -> list[Row]:
-    value, ends, n = getattr(scores, metric), getattr(scores, f"{metric}_interval"), scores.class_n
-    return [
-        probe_test_row(
-            cell,
-            test,
-            metric=metric,
-            definition=definition,
-            probe=probe,
-            group=group,
-            value=value[i, g],
-            ci_low=ends[i, g, 0],
-            ci_high=ends[i, g, 1],
-            n=int(n[i, g]),
-            reason=group_size_reason(int(n[i, g]), settings.min_group),
-        )
+        probe_test_row(cell, test, metric=metric, definition=definition, probe=probe, group=group)
+        | rates[i, g].columns()
         for i, probe in enumerate(test.probes)
         for g, group in enumerate(test.groups.names)
     ]
@@ -494,34 +415,24 @@ def _group_rows(
 def _macro_rows(
     cell: Cell,
     test: ProbeTest,
-    tables: NDArray[np.int64],
     scores: TridentScores,
     definitions: dict[str, str],
     settings: MetricSettings,
 ) -> list[Row]:
-    sizes = scores.class_n
-    low, high = mean_of_proportions(tables[..., RIGHT], sizes, confidence=settings.confidence)
-    rows = []
-    for i, probe in enumerate(test.probes):
-        filled = int((sizes[i] > 0).sum())
-        empty = len(test.groups.names) - filled
-        reason = joined(
-            f"{empty} of {len(test.groups.names)} groups empty, left out" if empty else None,
-            small_groups_reason(test.groups.names, sizes[i].tolist(), settings.min_group),
-        )
-        for variant, definition in definitions.items():
-            if variant == "plain":
-                continue
-            # The released formula divides the same sum by another number, so that it and its interval scale.
-            released = variant == "released"
-            scale = filled / test.divisor if released else 1.0
-            value = scores.macro_accuracy_released[i] if released else scores.macro_accuracy[i]
-            rows.append(
-                probe_test_row(cell, test, metric="macro_accuracy", definition=definition, probe=probe)
-                | {"value": float(value), "ci_low": low[i] * scale, "ci_high": high[i] * scale}
-                | {"n": int(sizes[i].sum()), "reason": reason}
-            )
-    return rows
+    variants = {"paper": scores.macro_accuracy, "released": scores.macro_accuracy_released}
+    # The tests share their images, and with them the sizes of groups.
+    sizes = test.tables[0].sum(axis=-1)
+    reasons = (
+        empty_groups_reason(sizes),
+        small_groups_reason(test.groups.names, sizes.tolist(), settings.min_group),
+    )
+    return [
+        probe_test_row(cell, test, metric="macro_accuracy", definition=definitions[variant], probe=probe)
+        | values[i].columns(*reasons)
+        for i, probe in enumerate(test.probes)
+        for variant, values in variants.items()
+        if variant in definitions
+    ]
 
 
 # --- The Trident family: what one loaded word does to the classes of a dataset.

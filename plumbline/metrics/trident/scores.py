@@ -6,6 +6,7 @@ Source: Sun et al., "Uncovering Bias in Foundation Models" (TriProTesting), Meth
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -14,8 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.catalog.schema import metric_frame, polars_schema
 from plumbline.errors import MetricError
 from plumbline.metrics.disparities import parity_differences
-from plumbline.statistics.counts import count_table, mean_shares, shares
-from plumbline.statistics.intervals import wilson
+from plumbline.metrics.outcomes import estimate_proportions
+from plumbline.reasons import encode, in_words, reason
+from plumbline.statistics.counts import count_table, mean_shares
+from plumbline.statistics.estimates import EstimateArray
+from plumbline.statistics.intervals import mean_of_proportions
+from plumbline.statistics.reasons import MIN_GROUP
 
 RIGHT, PROBE, OTHER = range(3)
 """What became of an image in a one-probe test: its own class won, the probe, or another class."""
@@ -26,37 +31,27 @@ class TridentScores:
     """Scores of one-probe tests: of one from `trident_scores`, of many at once from `score_tables`.
 
     Leading axes (...) are the tests; a single test has none, and its scalars are 0-d arrays. Groups are the C
-    classes, or classes crossed with another label.
+    classes, or classes crossed with another label. `n` counts the images of each.
 
     Attributes
     ----------
-    accuracy : (...) float64
-        Share of images whose top-1 is their class.
-    accuracy_interval : (..., 2) float64
-    class_accuracy : (..., g) float64
-        The same by group; nan for an empty group.
-    class_accuracy_interval : (..., g, 2) float64
-    macro_accuracy : (...) float64
-        Mean of `class_accuracy` over the groups that are not empty (the paper's formula).
-    macro_accuracy_released : (...) float64
-        Their sum over C + 1, as the released code divides: never above C / (C + 1).
-    probe_rate : (..., g) float64
-        P(class → probe) = images of the group whose top-1 is the probe / images of the group.
-    probe_rate_interval : (..., g, 2) float64
-    n : (...) int64
-    class_n : (..., g) int64
+    accuracy : EstimateArray
+        (...) share of images whose top-1 is their class.
+    class_accuracy : EstimateArray
+        (..., g) the same by group; nan for an empty group.
+    macro_accuracy : EstimateArray
+        (...) mean of `class_accuracy` over the groups that are not empty (the paper's formula).
+    macro_accuracy_released : EstimateArray
+        (...) their sum over C + 1, as the released code divides: never above C / (C + 1).
+    probe_rate : EstimateArray
+        (..., g) P(class → probe) = images of the group whose top-1 is the probe / images of the group.
     """
 
-    accuracy: NDArray[np.float64]
-    accuracy_interval: NDArray[np.float64]
-    class_accuracy: NDArray[np.float64]
-    class_accuracy_interval: NDArray[np.float64]
-    macro_accuracy: NDArray[np.float64]
-    macro_accuracy_released: NDArray[np.float64]
-    probe_rate: NDArray[np.float64]
-    probe_rate_interval: NDArray[np.float64]
-    n: NDArray[np.int64]
-    class_n: NDArray[np.int64]
+    accuracy: EstimateArray
+    class_accuracy: EstimateArray
+    macro_accuracy: EstimateArray
+    macro_accuracy_released: EstimateArray
+    probe_rate: EstimateArray
 
 
 def trident_scores(
@@ -90,6 +85,29 @@ def trident_scores(
     return score_tables(tables[0], divisor=n_classes + 1, confidence=confidence)
 
 
+def checked_logits(
+    logits: ArrayLike, labels: ArrayLike, *, n_classes: int
+) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
+    """Return logits (n, C + 1) and labels (n,) as arrays, or raise MetricError saying what is wrong."""
+    responses, classes = np.asarray(logits), np.asarray(labels)
+    if n_classes < 1 or responses.ndim != 2 or responses.shape != (*classes.shape, n_classes + 1):
+        raise MetricError(
+            "logits must have a row for each label and a column for each class and the probe",
+            found=f"logits {responses.shape}, labels {classes.shape}",
+            expected=f"(n, {n_classes + 1}) and (n,)",
+        )
+    if classes.size and (
+        not np.issubdtype(classes.dtype, np.integer) or classes.min() < 0 or classes.max() >= n_classes
+    ):
+        raise MetricError(
+            "a label is not a class",
+            found=f"{classes.dtype} {classes.min()} .. {classes.max()}",
+            expected=f"integers 0 .. {n_classes - 1}",
+            hint="leave unlabelled images out",
+        )
+    return responses, classes.astype(np.int64)
+
+
 def probe_outcomes(
     class_logits: NDArray[np.floating], probe_logits: NDArray[np.floating], classes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
@@ -117,7 +135,9 @@ def probe_outcomes(
     return np.where(predicted == classes, RIGHT, lost)
 
 
-def score_tables(tables: NDArray[np.int64], *, divisor: int, confidence: float = 0.95) -> TridentScores:
+def score_tables(
+    tables: NDArray[np.int64], *, divisor: int, confidence: float = 0.95, min_group: int = MIN_GROUP
+) -> TridentScores:
     """Score tests from their counts.
 
     Parameters
@@ -126,25 +146,22 @@ def score_tables(tables: NDArray[np.int64], *, divisor: int, confidence: float =
         Images by group and outcome (`RIGHT`, `PROBE`, `OTHER`).
     divisor : int
         What the released code divides the sum of group accuracies by.
+    min_group : int
+        Smaller groups are flagged in `reason`.
     """
-    class_n = tables.sum(axis=-1)
-    n, right, became = class_n.sum(axis=-1), tables[..., RIGHT], tables[..., PROBE]
+    sizes, right, became = tables.sum(axis=-1), tables[..., RIGHT], tables[..., PROBE]
+    n = sizes.sum(axis=-1)
+    by_group = partial(estimate_proportions, confidence=confidence, min_group=min_group)
     macro = macro_accuracies(tables)
-
-    def interval(count: NDArray[np.int64], of: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.stack(wilson(count, of, confidence=confidence), axis=-1)
-
+    low, high = mean_of_proportions(right, sizes, confidence=confidence)
+    # The released formula divides the same sum by another number, so that value and interval scale.
+    scale = (sizes > 0).sum(axis=-1) / divisor
     return TridentScores(
-        accuracy=shares(right.sum(axis=-1), n),
-        accuracy_interval=interval(right.sum(axis=-1), n),
-        class_accuracy=shares(right, class_n),
-        class_accuracy_interval=interval(right, class_n),
-        macro_accuracy=macro,
-        macro_accuracy_released=macro * ((class_n > 0).sum(axis=-1) / divisor),
-        probe_rate=shares(became, class_n),
-        probe_rate_interval=interval(became, class_n),
-        n=n,
-        class_n=class_n,
+        accuracy=estimate_proportions(right.sum(axis=-1), n, confidence=confidence, min_group=None),
+        class_accuracy=by_group(right, sizes),
+        macro_accuracy=EstimateArray(macro, low, high, n),
+        macro_accuracy_released=EstimateArray(macro * scale, low * scale, high * scale, n),
+        probe_rate=by_group(became, sizes),
     )
 
 
@@ -251,13 +268,16 @@ def _stretch(rows: pl.DataFrame, definition: str) -> pl.DataFrame:
     rate = pl.col("value").fill_nan(None)
     within = ["model", "condition"]
     spread = rate.max().over(within) - rate.min().over(within)
-    reason = (
+    undefined, equal = (reason("rate_undefined"),), (reason("equal_rates"),)
+    reasons = [
         pl.when(rate.is_null())
-        .then(pl.lit("rate undefined"))
+        .then(pl.lit(written(undefined)))
         .when(spread == 0)
-        .then(pl.lit("all rates of the encoder are equal"))
-        .otherwise(pl.col("reason"))
-    )
+        .then(pl.lit(written(equal)))
+        .otherwise(pl.col(column))
+        .alias(column)
+        for column, written in (("reason", in_words), ("reason_codes", encode))
+    ]
     stretched = (
         pl.when(spread > 0).then(100 * (rate - rate.min().over(within)) / spread).fill_null(float("nan"))
     )
@@ -266,29 +286,6 @@ def _stretch(rows: pl.DataFrame, definition: str) -> pl.DataFrame:
         pl.lit("probe_rate_normalised").alias("metric"),
         pl.lit(definition).alias("definition"),
         stretched.alias("value"),
-        reason.alias("reason"),
+        *reasons,
         *empty,
     )
-
-
-def checked_logits(
-    logits: ArrayLike, labels: ArrayLike, *, n_classes: int
-) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
-    """Return logits (n, C + 1) and labels (n,) as arrays, or raise MetricError saying what is wrong."""
-    responses, classes = np.asarray(logits), np.asarray(labels)
-    if n_classes < 1 or responses.ndim != 2 or responses.shape != (*classes.shape, n_classes + 1):
-        raise MetricError(
-            "logits must have a row for each label and a column for each class and the probe",
-            found=f"logits {responses.shape}, labels {classes.shape}",
-            expected=f"(n, {n_classes + 1}) and (n,)",
-        )
-    if classes.size and (
-        not np.issubdtype(classes.dtype, np.integer) or classes.min() < 0 or classes.max() >= n_classes
-    ):
-        raise MetricError(
-            "a label is not a class",
-            found=f"{classes.dtype} {classes.min()} .. {classes.max()}",
-            expected=f"integers 0 .. {n_classes - 1}",
-            hint="leave unlabelled images out",
-        )
-    return responses, classes.astype(np.int64)
