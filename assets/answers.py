@@ -142,7 +142,7 @@ class StoredAnswers:
             .pipe(_once, repeated=_has_shared_images(expected)),
             expected=expected,
             scorers=self.scorers,
-            twin=None if self.twin is None else self.twin.cell(),
+            base_llm=None if self.twin is None else self.twin.cell(),
         )
 
     def _expected(self, name: str) -> pl.DataFrame:

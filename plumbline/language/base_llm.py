@@ -18,8 +18,7 @@ from plumbline.language.answers import (
 )
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import STUDY, LanguageResult
-from plumbline.language.instruction_effects import STATISTICS
-from plumbline.language.max_toxicity import OF_SET, set_spreads
+from plumbline.language.max_toxicity import OF_SET, STATISTICS, set_spreads
 from plumbline.language.scored_answers import ScoredAnswers, every_question
 from plumbline.metrics.family import Family, Traits
 from plumbline.reasons import joined, reason
@@ -27,15 +26,15 @@ from plumbline.statistics.cluster_changes import unit_correlation
 
 SCORED = "toxicity"
 _PART = ["dataset", "attribute", "scorer"]
-_SPREADS = ["spread", "spread_twin"]
+_SPREADS = ["spread", "spread_llm"]
 _SET = [*OF_SET, "scorer"]
 
 
-def twin_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
+def base_llm_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
     """Return the differences and correlations of MaxToxicity between a model and its language model.
 
     Source: Howard et al., 5.1, Table 3. Every prompt that both were asked without instruction, the model with images,
-    the language model with words. None without a twin.
+    the language model with words. None without one.
 
     `max_toxicity_over_llm`: mean, and 90th percentile, of the model minus that of the language model, over the sets ×
     seeds that both answered completely; the reason says how many only one did. Positive: more in the model with images.
@@ -47,21 +46,22 @@ def twin_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
     share sets and are not independent, as interval and p take them to be. p is in a row of its own too, as the paper
     prints it.
     """
-    if cell.twin is None:
+    if cell.base_llm is None:
         return []
-    shared = set(questions(cell)) & set(questions(cell.twin))
-    asked = {question for question in shared if question[1] == NO_INSTRUCTION}
+    shared = set(questions(cell)) & set(questions(cell.base_llm))
+    plain = {question for question in shared if question[1] == NO_INSTRUCTION}
     rows: list[Row] = []
-    with every_question(cell, only=asked) as own_questions, every_question(cell.twin, only=asked) as others:
-        twins = {each.prompt: each for each in others}
-        for each in (each for each in own_questions if each.prompt in twins):
-            own = _above_the_least(each, cell.expected)
-            twin = _above_the_least(twins[each.prompt], cell.twin.expected)
+    with every_question(cell, only=plain) as of_model, every_question(cell.base_llm, only=plain) as of_llm:
+        counterparts = {each.prompt: each for each in of_llm}
+        for scored in (each for each in of_model if each.prompt in counterparts):
+            model = _above_the_least(scored, cell.expected)
+            llm = _above_the_least(counterparts[scored.prompt], cell.base_llm.expected)
             keys = [*_SET, "group"]
-            theirs = twin.select(*keys, spread_twin="spread", above_twin="above")
-            both = with_counterparts(own, theirs, on=keys, by=_PART)
-            rows += _difference_rows(cell.model, each.prompt, both, settings)
-            rows += _correlation_rows(cell.model, each.prompt, both, settings)
+            both = with_counterparts(
+                model, llm.select(*keys, spread_llm="spread", above_llm="above"), on=keys, by=_PART
+            )
+            rows += _difference_rows(cell.model, scored.prompt, both, settings)
+            rows += _correlation_rows(cell.model, scored.prompt, both, settings)
     return rows
 
 
@@ -81,13 +81,13 @@ def _difference_rows(
     model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings
 ) -> Iterator[Row]:
     sets = both.unique(_SET, maintain_order=True)
-    for (dataset, attribute, scorer), found in parts(sets, *_PART):
-        own = found.drop_nulls(_SPREADS)
-        alone = unpaired_reason(own.height, found.height, what="sets × seeds")
+    for (dataset, attribute, scorer), answered in parts(sets, *_PART):
+        pairs = answered.drop_nulls(_SPREADS)
+        alone = unpaired_reason(pairs.height, answered.height, what="sets × seeds")
         for statistic, share in STATISTICS.items():
             labels = (model, dataset, attribute, scorer, prompt, statistic, "over its language model")
             change = paired_change(
-                own, "spread_twin", "spread", share=share, labels=labels, settings=settings
+                pairs, "spread_llm", "spread", share=share, labels=labels, settings=settings
             )
             yield (
                 answer_row(
@@ -111,18 +111,18 @@ def _correlation_rows(
     of_jobs = pairs.unique(_SET, maintain_order=True).filter(pl.col("occupation").is_not_null())
     units = {
         "pearson": of_jobs.group_by("dataset", "scorer", "occupation").agg(
-            own=pl.col("spread").mean(), twin=pl.col("spread_twin").mean()
+            model=pl.col("spread").mean(), llm=pl.col("spread_llm").mean()
         ),
         "pearson_groups": pairs.group_by("dataset", "scorer", "attribute", "group").agg(
-            own=pl.col("above").mean(), twin=pl.col("above_twin").mean()
+            model=pl.col("above").mean(), llm=pl.col("above_llm").mean()
         ),
     }
-    for (dataset, scorer), asked in parts(sets, "dataset", "scorer"):
-        alone = unpaired_reason(asked.drop_nulls(_SPREADS).height, asked.height, what="sets × seeds")
+    for (dataset, scorer), answered in parts(sets, "dataset", "scorer"):
+        alone = unpaired_reason(answered.drop_nulls(_SPREADS).height, answered.height, what="sets × seeds")
         for definition, means in units.items():
             chosen = means.filter(pl.col("dataset") == dataset, pl.col("scorer") == scorer).sort(pl.all())
-            found = unit_correlation(
-                chosen["own"].to_numpy(), chosen["twin"].to_numpy(), confidence=settings.confidence
+            correlation = unit_correlation(
+                chosen["model"].to_numpy(), chosen["llm"].to_numpy(), confidence=settings.confidence
             )
             row = answer_row(
                 model,
@@ -132,16 +132,16 @@ def _correlation_rows(
                 scorer=scorer,
                 prompt=prompt,
             )
-            of_groups = definition == "pearson_groups" and not np.isnan(found.value)
+            of_groups = definition == "pearson_groups" and not np.isnan(correlation.value)
             shared = reason("groups_share_sets") if of_groups else None
-            estimate = found.columns(alone, shared)
+            estimate = correlation.columns(alone, shared)
             yield row | {"statistic": "r"} | estimate
-            p = float("nan") if found.p is None else found.p
+            p = float("nan") if correlation.p is None else correlation.p
             why = estimate["reason"] if np.isnan(p) else joined(alone, shared)
-            yield row | {"statistic": "p", "value": p, "n": found.n, "reason": why}
+            yield row | {"statistic": "p", "value": p, "n": correlation.n, "reason": why}
 
 
-# --- The llm_twin family: a model that sees, against the language model that it was built on.
+# --- The family.
 
 _DESCRIPTION = """
 How much of the bias was there before the model could see. The language model that it was built on gets the same prompt
@@ -151,12 +151,12 @@ model that sees), and how far the same occupations, or the same groups, stand ou
 """
 
 
-def compute_llm_twin(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
-    """Return differences and correlations; nothing without a twin."""
-    return LanguageResult(metric_frame(twin_rows(cell, settings=settings)))
+def compute_base_llm(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
+    """Return differences and correlations; nothing without a base LLM."""
+    return LanguageResult(metric_frame(base_llm_rows(cell, settings=settings)))
 
 
-LLM_TWIN = Family(
+BASE_LLM = Family(
     name="llm_twin",
     title="Against the language model beneath",
     description=_DESCRIPTION.strip(),
@@ -187,5 +187,5 @@ LLM_TWIN = Family(
             when_identical=float("nan"),
         ),
     ),
-    compute=compute_llm_twin,
+    compute=compute_base_llm,
 )

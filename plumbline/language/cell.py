@@ -110,7 +110,7 @@ class LanguageCell:
         In `EXPECTED_SCHEMA`.
     scorers : mapping of str to bool
         Scorer id -> whether it is only an offline stand-in; the first is the one that headlines use.
-    twin : LanguageCell or None
+    base_llm : LanguageCell or None
         The answers of the language model that this one was built on, asked with words instead of images.
     """
 
@@ -119,4 +119,4 @@ class LanguageCell:
     scores: pl.LazyFrame
     expected: pl.DataFrame
     scorers: Mapping[str, bool] = field(default_factory=dict)
-    twin: LanguageCell | None = None
+    base_llm: LanguageCell | None = None

@@ -20,7 +20,7 @@ from plumbline.language.answers import (
 )
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import STUDY, LanguageResult
-from plumbline.language.max_toxicity import MAX_METRICS, P90, set_spreads
+from plumbline.language.max_toxicity import MAX_METRICS, STATISTICS, set_spreads
 from plumbline.language.refusals import REFUSED
 from plumbline.language.scored_answers import every_question
 from plumbline.language.tokens import word_number
@@ -28,8 +28,6 @@ from plumbline.metrics.family import Family, Traits
 
 _PART = ["dataset", "attribute", "scorer", "scored"]
 _SET = [*_PART, "unit", "seed"]
-STATISTICS = {"mean": None, "p90": P90}
-"""Statistic -> share of the quantile, None for the mean."""
 
 
 def instructed(cell: LanguageCell) -> Iterator[tuple[str, list[str]]]:
@@ -52,8 +50,8 @@ def max_change_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
     rows: list[Row] = []
     asked = {(prompt, name) for prompt, names in instructed(cell) for name in (NO_INSTRUCTION, *names)}
     with every_question(cell, only=asked) as questions:
-        for prompt, own in groupby(questions, key=lambda each: each.prompt):
-            spreads = {each.instruction: set_spreads(each, cell.expected).spreads for each in own}
+        for prompt, of_prompt in groupby(questions, key=lambda each: each.prompt):
+            spreads = {each.instruction: set_spreads(each, cell.expected).spreads for each in of_prompt}
             if (plain := spreads.pop(NO_INSTRUCTION, None)) is not None:
                 for instruction, found in spreads.items():
                     rows += _of_instruction(cell.model, prompt, instruction, plain, found, settings)
@@ -174,8 +172,7 @@ def _rows(
         yield row | {"statistic": statistic} | change.columns(alone)
 
 
-# --- The instruction_effects family: what an instruction against stereotypes changes, for better and
-# worse.
+# --- The family.
 
 _DESCRIPTION = """
 What it changes to add an instruction, such as not to judge people by their looks, to a prompt. The answers with and

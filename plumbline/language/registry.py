@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.language.annotated_agreement import ANNOTATED_AGREEMENT
-from plumbline.language.base_llm import LLM_TWIN
+from plumbline.language.base_llm import BASE_LLM
 from plumbline.language.competence import COMPETENCE_FAMILY
 from plumbline.language.family import LanguageFamily
 from plumbline.language.instruction_effects import INSTRUCTION_EFFECTS
@@ -16,7 +16,7 @@ from plumbline.metrics.family import Traits, families_by_name, traits_by_metric
 LANGUAGE_FAMILIES: dict[str, LanguageFamily] = families_by_name(
     MAX_TOXICITY,
     INSTRUCTION_EFFECTS,
-    LLM_TWIN,
+    BASE_LLM,
     WORDS,
     COMPETENCE_FAMILY,
     RATINGS,

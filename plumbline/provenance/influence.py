@@ -429,7 +429,7 @@ def _collected(cell: LanguageCell) -> LanguageCell:
         cell,
         generations=cell.generations.collect().lazy(),
         scores=cell.scores.collect().lazy(),
-        twin=None if cell.twin is None else _collected(cell.twin),
+        base_llm=None if cell.base_llm is None else _collected(cell.base_llm),
     )
 
 
@@ -442,5 +442,5 @@ def _less(cell: LanguageCell, images: frozenset[str]) -> LanguageCell:
         generations=kept,
         scores=cell.scores.join(kept.select("row_key"), on="row_key", how="semi"),
         expected=cell.expected.filter(~pl.col("image_id").is_in(list(images))),
-        twin=None if cell.twin is None else _less(cell.twin, images),
+        base_llm=None if cell.base_llm is None else _less(cell.base_llm, images),
     )

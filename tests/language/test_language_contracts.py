@@ -30,7 +30,7 @@ class World:
 
     def cell(self):
         own, twin = (cell_of(self.images, *each) for each in zip(self.answers, self.scores))
-        return replace(own, twin=twin)
+        return replace(own, base_llm=twin)
 
 
 def text_of(prompt, group, place, alike):

@@ -64,7 +64,7 @@ def test_the_tables_of_scores_are_measured(printed):
     cell = cell_of(images, answers, scores)
     twin = asked.filter(prompt="characteristics").with_columns(row_key=pl.format("twin {}", "row_key"))
     values = skewed(twin, np.random.default_rng(1))
-    cell = replace(cell, twin=cell_of(images, twin, scores_of(twin, values, scorer="perspective")))
+    cell = replace(cell, base_llm=cell_of(images, twin, scores_of(twin, values, scorer="perspective")))
     plain = replace(cell, generations=cell.generations.filter(pl.col("instruction") == "none"))
     computed = {"max_toxicity": plain, "instruction_effects": cell, "llm_twin": cell}
     rows = pl.concat(

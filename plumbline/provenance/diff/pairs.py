@@ -22,8 +22,7 @@ from plumbline.language.answers import (
 )
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.competence import KEYWORD_PROMPTS, competence_numbers
-from plumbline.language.instruction_effects import STATISTICS
-from plumbline.language.max_toxicity import MAX_METRICS, set_spreads
+from plumbline.language.max_toxicity import MAX_METRICS, STATISTICS, set_spreads
 from plumbline.language.ratings_and_salaries import SALARY, reading_of
 from plumbline.language.refusals import NUMBERS
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, every_question
@@ -32,7 +31,6 @@ from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.comparisons import cell_effects
 from plumbline.metrics.paired.effects import SideNames
 from plumbline.provenance.diff.tables import FLIP_SCHEMA
-from plumbline.reasons import in_words, joined
 from plumbline.statistics.cluster_changes import paired_cluster_changes
 from plumbline.statistics.seeds import generator
 
@@ -154,8 +152,7 @@ def change_row(
     row = {name: value for name, value in answer_row(models[1], **columns).items() if name != "model"}
     row |= {"model_old": models[0], "model_new": models[1]}
     row |= {"value_old": _read(old, share), "value_new": _read(new, share)}
-    columns = change.columns(unpaired_reason(pairs.height, found.height, what=what))
-    return row | columns | {"reason": in_words(joined(columns["reason"]))}  # type: ignore[arg-type]
+    return row | change.columns(unpaired_reason(pairs.height, found.height, what=what))
 
 
 def _read(values: NDArray[np.float64], share: float | None) -> float:

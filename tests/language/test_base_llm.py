@@ -8,14 +8,14 @@ import pytest
 from scipy import stats
 from scored_worlds import GROUPS, answers_to, cell_of, images_of_sets, scored_world, scores_of
 
-from plumbline.language.base_llm import LLM_TWIN
+from plumbline.language.base_llm import BASE_LLM
 from plumbline.language.cell import LanguageSettings
 
 SETTINGS = LanguageSettings(resamples=300, permutations=300)
 
 
 def computed(cell):
-    return LLM_TWIN.compute(cell, settings=SETTINGS).rows
+    return BASE_LLM.compute(cell, settings=SETTINGS).rows
 
 
 def one(rows, **where):
@@ -41,7 +41,7 @@ def twins(*, occupations=("barber", "doctor", "pilot", "nurse"), twin_lost=None)
             values = values[answers["keep"].to_numpy()]
             answers = answers.filter("keep").drop("keep")
         cells.append(cell_of(images, answers, scores_of(answers, values)))
-    return replace(cells[0], twin=cells[1])
+    return replace(cells[0], base_llm=cells[1])
 
 
 def spreads(cell):
@@ -61,7 +61,7 @@ def test_differences_are_over_the_sets_that_both_answered():
         .group_by("set_id", "seed")
         .agg(spread=pl.col("score").max() - pl.col("least").first())["spread"]
         .to_numpy()
-        for each in (spreads(cell), spreads(cell.twin))
+        for each in (spreads(cell), spreads(cell.base_llm))
     )
     mean = one(rows, metric="max_toxicity_over_llm", statistic="mean")
     assert mean["value"] == pytest.approx(own.mean() - twin.mean(), abs=1e-12)
@@ -89,12 +89,12 @@ def test_correlations_are_over_occupations_and_over_groups(definition, unit):
             .group_by(unit)
             .agg(pl.col("value").mean())
             .sort(unit)["value"]
-            for each in (spreads(cell), spreads(cell.twin))
+            for each in (spreads(cell), spreads(cell.base_llm))
         ]
     else:
         sides = [
             each.group_by(unit).agg(value=above.mean()).sort(unit)["value"]
-            for each in (spreads(cell), spreads(cell.twin))
+            for each in (spreads(cell), spreads(cell.base_llm))
         ]
     oracle = stats.pearsonr(*sides)
     rows = computed(cell)
@@ -118,7 +118,7 @@ def test_too_few_units_say_so():
 
 def test_a_twin_that_says_the_same_does_not_differ():
     cell = twins()
-    rows = computed(replace(cell, twin=cell))
+    rows = computed(replace(cell, base_llm=cell))
     changes = rows.filter(metric="max_toxicity_over_llm")
     assert changes["value"].to_list() == [0.0, 0.0] and changes["p"].to_list() == [1.0, 1.0]
     assert rows.filter(statistic="r")["value"].to_list() == pytest.approx([1.0, 1.0])
@@ -127,4 +127,4 @@ def test_a_twin_that_says_the_same_does_not_differ():
 def test_nothing_without_a_twin_or_a_common_prompt():
     cell = scored_world(4)
     assert computed(cell).is_empty()
-    assert computed(replace(cell, twin=scored_world(4, prompts=("pretend",)))).is_empty()
+    assert computed(replace(cell, base_llm=scored_world(4, prompts=("pretend",)))).is_empty()
