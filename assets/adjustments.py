@@ -169,7 +169,7 @@ def read_adjustments(stored: StoredCell) -> Adjustments:
         If they were fitted on other content than the cell has now.
     """
     made = require_fits(stored, NAME)
-    arrays = stored.workspace.lake.read_arrays(NAME, made=made)
+    arrays = stored.workspace.lake.read_arrays(NAME, manifest=made)
     fits = {
         name: {
             what: LogitAdjustment.from_parameters(below(f"{name}/{what}/", arrays), metadata)

@@ -146,7 +146,7 @@ class StoredAnswers:
         )
 
     def _expected(self, name: str) -> pl.DataFrame:
-        people = self.workspace.lake.read_table("pictured_people", made=self.people[name])
+        people = self.workspace.lake.read_table("pictured_people", manifest=self.people[name])
         asked = people.with_columns(pl.lit(self.slices[name].dataset).alias("dataset"))
         return asked.select(list(EXPECTED_SCHEMA)).cast(pl.Schema(EXPECTED_SCHEMA))
 

@@ -83,7 +83,9 @@ def diff_of(workspace: Workspace, table: Committed) -> StoredDiff | None:
     if made is None or made.details["audit_id"] != table.details["audit_id"] or made.details["old"] is None:
         return None
     lake = workspace.lake
-    return StoredDiff(made.details, lake.read_table("audit_diff", made=made), lake.read_table("audit_flips"))
+    return StoredDiff(
+        made.details, lake.read_table("audit_diff", manifest=made), lake.read_table("audit_flips")
+    )
 
 
 @dg.asset_check(
@@ -95,7 +97,7 @@ def diff_of(workspace: Workspace, table: Committed) -> StoredDiff | None:
 def no_regression(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Name what got worse: the metric, of what, from where to where."""
     made = workspace.lake.require("audit_diff")
-    worst = found_regressions(workspace, workspace.lake.read_table("audit_diff", made=made))
+    worst = found_regressions(workspace, workspace.lake.read_table("audit_diff", manifest=made))
     not_compared = made.details.get("not_compared", [])
     said = [
         f"{row['metric']} of {row['model_new']} on {row['dataset']}"

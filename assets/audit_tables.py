@@ -15,4 +15,4 @@ def committed_of_audit(workspace: Workspace, name: str, table: Committed) -> Com
 def table_of_audit(workspace: Workspace, name: str, table: Committed) -> pl.DataFrame | None:
     """Return a table that was made of this metric table; None if there is none, or one of another."""
     made = committed_of_audit(workspace, name, table)
-    return None if made is None else workspace.lake.read_table(name, made=made)
+    return None if made is None else workspace.lake.read_table(name, manifest=made)

@@ -162,8 +162,8 @@ class StoredCell:
             If something stored is damaged or not of one length.
         """
         lake = self.workspace.lake
-        records = lake.read_table("extended_records", made=self.extended)
-        arrays = lake.read_arrays("probe_logits", made=self.logits)
+        records = lake.read_table("extended_records", manifest=self.extended)
+        arrays = lake.read_arrays("probe_logits", manifest=self.logits)
         if len(arrays["raw"]) != records.height:
             raise StorageError(
                 "logits and records of this cell differ in length",

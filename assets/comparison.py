@@ -29,7 +29,7 @@ def paper_comparison(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeRe
     lake, audit = workspace.lake, workspace.audit
     made = lake.require("metric_table")
     table = compare_with_published(
-        lake.read_table("metric_table", made=made),
+        lake.read_table("metric_table", manifest=made),
         encoders=model_addresses(audit),
         # A planted folder is laid out like the real dataset, and is not it.
         datasets={

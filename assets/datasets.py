@@ -113,7 +113,7 @@ def _labelled(
     """Label the accepted images of a dataset, and commit the labels with their error."""
     lake = workspace.lake
     recorded, suite = lake.require("records", partition=dataset), load_suite("gender_labels")
-    records = lake.read_table("records", made=recorded)
+    records = lake.read_table("records", manifest=recorded)
     require_suites(encoder.family, [suite])
     images = embed_listed(workspace, encoder, dataset, listed_images(workspace, dataset))
     texts = embed_texts(encoder, suite.texts, workspace.shards, batch_rows=TEXT_BATCH_ROWS)

@@ -142,7 +142,7 @@ def _family_table(workspace: Workspace, row: Mapping[str, Any]) -> Committed | N
         if made is None:
             continue
         try:
-            rows = workspace.lake.read_table(name, made=made)
+            rows = workspace.lake.read_table(name, manifest=made)
         except PlumblineError:
             # Its own link says so, where it can only be this one.
             if row["metric"] in name:

@@ -112,7 +112,7 @@ def audit_report(
 ) -> dg.MaterializeResult:
     """The report: one HTML file that works offline, from headline findings to the provenance of every number."""
     made = workspace.lake.require("metric_table")
-    table = workspace.lake.read_table("metric_table", made=made)
+    table = workspace.lake.read_table("metric_table", manifest=made)
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     inputs = report_inputs(workspace, made, created=created)
     page = render(table, inputs, explained=partial(quick_pages, workspace, table)).encode()

@@ -119,7 +119,7 @@ def refusal(checks: Sequence[CheckNotPassed], *, of: str = "") -> str | None:
 def check_words(workspace: Workspace, dataset: str, check: CheckNotPassed) -> str:
     """Return what a check that failed found, in the words that Dagster and the terminal showed."""
     made = workspace.lake.committed("checks", partition=f"{dataset}|{check.name}")
-    return "" if made is None else str(workspace.lake.read_table("checks", made=made)["observed"].item())
+    return "" if made is None else str(workspace.lake.read_table("checks", manifest=made)["observed"].item())
 
 
 def _why_not(info, workspace: Workspace, dataset: str, key: dg.AssetCheckKey) -> str | None:

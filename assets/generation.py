@@ -179,7 +179,7 @@ def toxicity_scores(
     """
     model, _ = answers_of(context)
     made = workspace.lake.require("generations", partition=context.partition_key)
-    texts = workspace.lake.read_table("generations", made=made).select("row_key", "text")
+    texts = workspace.lake.read_table("generations", manifest=made).select("row_key", "text")
     frames, scorers = [pl.DataFrame(schema=SCORE_SCHEMA)], {}
     for name in workspace.audit.scorers:
         scorer = lvlms.scorer(name)

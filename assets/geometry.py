@@ -44,7 +44,7 @@ def valence_geometry(
     stored = lake.require("text_embeddings", partition=encoder)
     settings, suite = metric_settings(workspace), load_suite("perception")
     identity = _identity(workspace, encoder, stored)
-    vectors = lake.read_arrays("text_embeddings", made=stored)["embedding"]
+    vectors = lake.read_arrays("text_embeddings", manifest=stored)["embedding"]
     if vectors.size:
         embedded = prompt_embeddings(suite, dict(zip(stored.details["texts"], vectors)))
         rows = _with_lineage(geometry_rows(encoder, suite, embedded, settings=settings), stored, identity)
@@ -81,7 +81,9 @@ def stored_geometry(workspace: Workspace, encoders: Iterable[str]) -> list[Store
             continue
         words = lake.read_table(WORDS, partition=encoder)
         found.append(
-            StoredGeometry(made.details["geometry_id"], lake.read_table("valence_geometry", made=made), words)
+            StoredGeometry(
+                made.details["geometry_id"], lake.read_table("valence_geometry", manifest=made), words
+            )
         )
     return found
 

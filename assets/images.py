@@ -30,7 +30,7 @@ class ListedImages:
 def listed_images(workspace: Workspace, dataset: str) -> ListedImages:
     """Read the accepted images of a dataset from the lake."""
     made = workspace.lake.require("records", partition=dataset)
-    records, root = workspace.lake.read_table("records", made=made), workspace.dataset_root(dataset)
+    records, root = workspace.lake.read_table("records", manifest=made), workspace.dataset_root(dataset)
     return ListedImages([root / path for path in records["path"]], records["image_id"].to_list(), made.sha256)
 
 

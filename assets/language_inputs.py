@@ -37,7 +37,7 @@ def _checks(workspace: Workspace, model: str, slices: list[str]) -> pl.DataFrame
         for check in ANSWER_CHECK_NAMES:
             made = workspace.lake.committed(ANSWER_CHECKS_TABLE, partition=f"{model}|{name}|{check}")
             if made is not None:
-                row = workspace.lake.read_table(ANSWER_CHECKS_TABLE, made=made)
+                row = workspace.lake.read_table(ANSWER_CHECKS_TABLE, manifest=made)
                 frames.append(row.with_columns(pl.format("{} of {}", "check", pl.lit(name)).alias("check")))
     return pl.concat(frames)
 

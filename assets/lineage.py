@@ -182,7 +182,7 @@ def dataset_link(workspace: Workspace, level: int, dataset: str, records: Commit
     state = compared(recorded, now)
     note = f"index: {index}; dataset digest {records.details['dataset_digest']}"
     if state == "changed":
-        listed = workspace.lake.read_table("records", made=records).select("path", "image_id")
+        listed = workspace.lake.read_table("records", manifest=records).select("path", "image_id")
         changed = changed_files(root, dict(listed.iter_rows()))
         told = str(changed) or "every recorded image is as it was; the index or refused files have changed"
         note = f"{told}; {note}"

@@ -100,7 +100,7 @@ def _products(workspace: Workspace, images: Committed, texts: Committed, wanted:
         )
     rows = [row[text] for text in wanted]
     image = read_embedded([(s["key"], s["sha256"]) for s in images.details["shards"]], workspace.shards)
-    text = workspace.lake.read_arrays("text_embeddings", made=texts)["embedding"][rows]
+    text = workspace.lake.read_arrays("text_embeddings", manifest=texts)["embedding"][rows]
     return {
         "raw": image @ text.T,
         "image_norm": np.linalg.norm(image, axis=1),

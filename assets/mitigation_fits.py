@@ -69,7 +69,7 @@ def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
     made = require_fits(stored, asset)
     if not made.details["fits"]:
         return FittedTexts(absent=made.details["absent"])
-    arrays = stored.workspace.lake.read_arrays(asset, made=made)
+    arrays = stored.workspace.lake.read_arrays(asset, manifest=made)
     fits = {}
     for name, about in made.details["fits"].items():
         own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}

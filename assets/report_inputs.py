@@ -98,12 +98,12 @@ def _geometry(workspace: Workspace, encoders: list[str]) -> pl.DataFrame | None:
 def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
     lake, entry = workspace.lake, workspace.dataset_entry(dataset)
     made = lake.require("records", partition=dataset)
-    shares = [label_shares(lake.read_table("records", made=made), entry, composite=False)]
+    shares = [label_shares(lake.read_table("records", manifest=made), entry, composite=False)]
     errors = pl.DataFrame(schema=LABEL_ERRORS_SCHEMA)
     extended = lake.committed("extended_records", partition=dataset)
     # A dataset that was refused has no automatic labels, or those of an earlier version.
     if extended and extended.details["records_sha256"] == made.sha256:
-        labelled = lake.read_table("extended_records", made=extended)
+        labelled = lake.read_table("extended_records", manifest=extended)
         shares.append(label_shares(labelled, entry, composite=True))
         errors = lake.read_table("label_error", partition=dataset)
         errors = errors.rename({"attribute": "group_by"}).with_columns(pl.col("group").fill_null("all"))

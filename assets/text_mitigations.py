@@ -94,12 +94,12 @@ class _Bench:
                     expected=f"identity {what.details['identity'][:12]}",
                     hint=f"materialise `{what.name}` again",
                 )
-        records = lake.read_table("extended_records", made=stored.extended)
+        records = lake.read_table("extended_records", manifest=stored.extended)
         shards = [(s["key"], s["sha256"]) for s in embedded.details["shards"]]
         captions = label_captions(records.filter(judged_rows(records)))
         # A caption may be a text that the encoder has embedded for another suite.
         texts = tuple(dict.fromkeys((*prompts_of(stored), *captions)))
-        known = lake.read_arrays("text_embeddings", made=made)["embedding"]
+        known = lake.read_arrays("text_embeddings", manifest=made)["embedding"]
         row = {text: i for i, text in enumerate(made.details["texts"])}
         further = [text for text in texts if text not in row]
         if further:

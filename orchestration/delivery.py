@@ -54,5 +54,5 @@ def _undelivered(workspace: Workspace) -> Iterator[tuple[str, str]]:
     partitions += [("tracked_answers", model) for model in audit.asked_models]
     for asset, partition in partitions:
         made = lake.committed(asset, partition=str(partition))
-        if made is not None and lake.read_table(asset, made=made)["mlflow_run"].null_count():
+        if made is not None and lake.read_table(asset, manifest=made)["mlflow_run"].null_count():
             yield asset, partition

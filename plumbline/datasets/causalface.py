@@ -54,9 +54,9 @@ class CausalFace(FolderIndexed):
         DatasetError
             If there is no file at all, or a folder cannot be listed.
         """
-        found = super().entries(root)
-        paths = {item.path for item in found}
-        return [_unless_superseded(item, paths) for item in found]
+        listed = super().entries(root)
+        paths = {item.path for item in listed}
+        return [_unless_superseded(item, paths) for item in listed]
 
     def labels(self, entry: Entry) -> dict[str, str]:
         """Map race, gender, dimension and level; the set is the seed.

@@ -382,5 +382,5 @@ def _remedy(column_map: ColumnMap, keys: Sequence[str], names: Sequence[str]) ->
     if one_column or any(unsafe_characters(name) for name in names):
         return "save the table as CSV in UTF-8, with commas between its columns"
     meant = {key: suggestion(column_map.named[key], names).removeprefix("; ") for key in keys}
-    told = (f"`{key}` ({guess})" if guess else f"`{key}`" for key, guess in meant.items())
-    return f"correct in the audit file, or rename in the table: {', '.join(told)}"
+    corrections = (f"`{key}` ({guess})" if guess else f"`{key}`" for key, guess in meant.items())
+    return f"correct in the audit file, or rename in the table: {', '.join(corrections)}"

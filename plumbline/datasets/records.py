@@ -119,8 +119,8 @@ class Declaration:
     @property
     def index_columns(self) -> tuple[str, ...]:
         """Return the index columns that are read, the path first."""
-        own = dict.fromkeys(rule.source for rule in self.rules)
-        return (self.path_column, *own) if self.path_column else tuple(own)
+        read = dict.fromkeys(rule.source for rule in self.rules)
+        return (self.path_column, *read) if self.path_column else tuple(read)
 
     @property
     def filled(self) -> frozenset[str]:

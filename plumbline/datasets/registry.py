@@ -53,5 +53,5 @@ def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
             expected="`map` with the reader `folder` only",
         )
     reader = import_class(f"{name}:{READERS[name]}", below="plumbline.datasets")
-    made: Reader = reader(column_map) if column_map is not None else reader()
-    return made
+    instance: Reader = reader(column_map) if column_map is not None else reader()
+    return instance

@@ -64,19 +64,19 @@ class SocialCounterfactuals:
         """
         folder = dataset_root(root)
         metadata = [name for name in self.declaration.indexes.values() if (folder / name).is_file()]
-        found = metadata or sorted(
+        indexes = metadata or sorted(
             file.relative_to(folder).as_posix()
             for pattern in ("*.parquet", "data/*.parquet")
             for file in folder.glob(pattern)
         )
-        if not found:
+        if not indexes:
             raise DatasetError(
                 "the SocialCounterfactuals folder has no index",
                 where=root,
                 expected=f"data/*.parquet or {', '.join(self.declaration.indexes.values())}",
                 hint=f"put the published Parquet files there, or the metadata files beside the folder `{IMAGES}`",
             )
-        return found
+        return indexes
 
     def entries(self, root: Path) -> Sequence[Entry | Refusal]:
         """Return one entry an image: of every caption in the metadata files, or of every Parquet row.

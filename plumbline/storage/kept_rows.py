@@ -46,11 +46,11 @@ class KeySet:
         whole, places = whole[order], places[order]
         first = np.ones(len(whole), dtype=bool)
         first[1:] = whole[1:] != whole[:-1]
-        made = cls()
+        key_set = cls()
         if len(whole):
             starts = np.flatnonzero(first)
-            made._sorted = [_Sorted(whole[starts], np.minimum.reduceat(places, starts))]
-        return made, not first.all()
+            key_set._sorted = [_Sorted(whole[starts], np.minimum.reduceat(places, starts))]
+        return key_set, not first.all()
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -75,13 +75,13 @@ class KeySet:
     def _places(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
         # Looked up in order the search walks through memory once, and is several times as fast.
         order = np.argsort(hashes)
-        sought, found = hashes[order], np.full(len(hashes), ABSENT, dtype=np.int32)
+        sought, places = hashes[order], np.full(len(hashes), ABSENT, dtype=np.int32)
         for part in self._sorted:
             if len(part.hashes):
                 at = np.minimum(np.searchsorted(part.hashes, sought), len(part.hashes) - 1)
                 there = part.hashes[at] == sought
-                found[order[there]] = part.places[at[there]]
-        return found
+                places[order[there]] = part.places[at[there]]
+        return places
 
 
 def _merged(first: _Sorted, second: _Sorted) -> _Sorted:
@@ -203,12 +203,12 @@ class KeptRows:
             path.unlink(missing_ok=True)
             self.damaged += 1
             return None
-        found = pl.read_parquet_schema(io.BytesIO(data))
-        if pl.Schema(found) != self._schema:
+        stored_schema = pl.read_parquet_schema(io.BytesIO(data))
+        if pl.Schema(stored_schema) != self._schema:
             raise StorageError(
                 "kept rows are of another schema",
                 where=path,
-                found=dict(found),
+                found=dict(stored_schema),
                 expected=dict(self._schema),
                 hint="another version wrote them: remove this folder, they will be made again",
             )

@@ -57,7 +57,7 @@ class Lake:
     A data file is named by the sha256 of its bytes; `manifest.json` beside it is replaced last. No manifest, no data.
     Two writers of one partition leave one of the two results, never a mix. Data files that a newer manifest no
     longer names are kept (docs/decisions, 5), so whoever read a manifest can read its data, whatever is written
-    meanwhile: pass it as `made` where digest and data must belong together.
+    meanwhile: pass it as `manifest` where digest and data must belong together.
     """
 
     root: UPath
@@ -91,7 +91,9 @@ class Lake:
         rows = max((array.shape[0] for array in arrays.values() if array.ndim), default=0)
         return self._write(name, partition, "arrays", arrays_bytes(arrays), rows, details)
 
-    def read_table(self, name: str, *, partition: str = "", made: Committed | None = None) -> pl.DataFrame:
+    def read_table(
+        self, name: str, *, partition: str = "", manifest: Committed | None = None
+    ) -> pl.DataFrame:
         """Return a committed frame: the newest, or the one of a manifest that was read before.
 
         Raises
@@ -99,9 +101,9 @@ class Lake:
         StorageError
             If it was never committed, or its bytes are not those of the manifest.
         """
-        return table_from_bytes(self._read(made or self.require(name, partition=partition)))
+        return table_from_bytes(self._read(manifest or self.require(name, partition=partition)))
 
-    def scan_table(self, made: Committed) -> pl.LazyFrame:
+    def scan_table(self, manifest: Committed) -> pl.LazyFrame:
         """Return a committed frame that is read when it is collected, so that it need not fit into memory.
 
         Its bytes are checked now. On an object store it is read now.
@@ -111,20 +113,20 @@ class Lake:
         StorageError
             As `read_table`.
         """
-        path = self._path(made)
+        path = self._path(manifest)
         if path.protocol not in ("", "file"):
-            return self.read_table(made.name, made=made).lazy()
+            return self.read_table(manifest.name, manifest=manifest).lazy()
         local = Path(path.path)
-        self._check(made, digest_file(local) if local.is_file() else None)
+        self._check(manifest, digest_file(local) if local.is_file() else None)
         return pl.scan_parquet(local)
 
     def read_arrays(
-        self, name: str, *, partition: str = "", made: Committed | None = None
+        self, name: str, *, partition: str = "", manifest: Committed | None = None
     ) -> dict[str, NDArray[Any]]:
         """Return committed arrays, as `read_table` does."""
-        return arrays_from_bytes(self._read(made or self.require(name, partition=partition)))
+        return arrays_from_bytes(self._read(manifest or self.require(name, partition=partition)))
 
-    def verify(self, made: Committed) -> None:
+    def verify(self, manifest: Committed) -> None:
         """Read a data file and compare its bytes with its manifest.
 
         Raises
@@ -132,7 +134,7 @@ class Lake:
         StorageError
             If it is gone or damaged.
         """
-        self._read(made)
+        self._read(manifest)
 
     def committed(self, name: str, *, partition: str = "") -> Committed | None:
         """Return the manifest of a partition, or None where nothing was committed."""
@@ -169,44 +171,44 @@ class Lake:
         for top in self.root.iterdir():
             for path in top.rglob("manifest.json") if top.name not in without else ():
                 parts = path.parent.relative_to(self.root).parts
-                if made := self.committed(parts[0], partition="|".join(parts[1:])):
-                    yield made
+                if manifest := self.committed(parts[0], partition="|".join(parts[1:])):
+                    yield manifest
 
     def _write(
         self, name: str, partition: str, kind: str, data: bytes, rows: int, details: Mapping[str, Any] | None
     ) -> Committed:
         sha256 = digest_bytes(data)
-        made = Committed(name, partition, kind, sha256, rows, len(data), dict(details or {}))
+        manifest = Committed(name, partition, kind, sha256, rows, len(data), dict(details or {}))
         folder = self.folder(name, partition)
         commit_bytes(folder / f"{sha256}.{_SUFFIX[kind]}", data)
         commit_bytes(
-            folder / "manifest.json", canonical_json({"schema": MANIFEST_SCHEMA, **vars(made)}).encode()
+            folder / "manifest.json", canonical_json({"schema": MANIFEST_SCHEMA, **vars(manifest)}).encode()
         )
-        return made
+        return manifest
 
-    def _path(self, made: Committed) -> UPath:
-        return self.folder(made.name, made.partition) / f"{made.sha256}.{_SUFFIX[made.kind]}"
+    def _path(self, manifest: Committed) -> UPath:
+        return self.folder(manifest.name, manifest.partition) / f"{manifest.sha256}.{_SUFFIX[manifest.kind]}"
 
-    def _read(self, made: Committed) -> bytes:
+    def _read(self, manifest: Committed) -> bytes:
         try:
-            data = self._path(made).read_bytes()
+            data = self._path(manifest).read_bytes()
         except FileNotFoundError:
             data = None
-        self._check(made, None if data is None else digest_bytes(data))
+        self._check(manifest, None if data is None else digest_bytes(data))
         return data or b""
 
-    def _check(self, made: Committed, found: str | None) -> None:
+    def _check(self, manifest: Committed, found: str | None) -> None:
         """Refuse a data file that is not there (`found` is None), or whose bytes have another sha256."""
-        if found == made.sha256:
+        if found == manifest.sha256:
             return
-        where, hint = self._path(made), f"materialise `{made.name}` again"
+        where, hint = self._path(manifest), f"materialise `{manifest.name}` again"
         if found is None:
             raise StoredDataGone("a data file that its manifest names is gone", where=where, hint=hint)
         raise StorageError(
             "stored data is damaged",
             where=where,
             found=f"sha256 {found}",
-            expected=f"sha256 {made.sha256}",
+            expected=f"sha256 {manifest.sha256}",
             hint=hint,
         )
 
@@ -330,19 +332,19 @@ def read_record(lake: Lake, audit_id: str) -> AuditRecord:
     StorageError
         If there is none, or it is damaged.
     """
-    made = lake.require(TABLE, partition=audit_id)
-    rows = lake.read_table(TABLE, made=made).iter_rows(named=True)
-    found = [Committed(**row | {"details": json.loads(row["details"])}) for row in rows]
-    things = {(thing.name, thing.partition): thing for thing in found}
-    return AuditRecord(audit_id, made.details["made_at"], made.details["settings"], things)
+    manifest = lake.require(TABLE, partition=audit_id)
+    rows = lake.read_table(TABLE, manifest=manifest).iter_rows(named=True)
+    committed = (Committed(**row | {"details": json.loads(row["details"])}) for row in rows)
+    things = {(thing.name, thing.partition): thing for thing in committed}
+    return AuditRecord(audit_id, manifest.details["made_at"], manifest.details["settings"], things)
 
 
 def recorded_audits(lake: Lake) -> dict[str, str]:
     """Return audit id -> when it was made, of all recorded audits, the newest first."""
     folder = lake.root / TABLE
     ids = [each.name for each in folder.iterdir()] if folder.exists() else []
-    found = {name: made for name in ids if (made := lake.committed(TABLE, partition=name))}
-    times = {name: made.details["made_at"] for name, made in found.items()}
+    manifests = {name: lake.committed(TABLE, partition=name) for name in ids}
+    times = {name: manifest.details["made_at"] for name, manifest in manifests.items() if manifest}
     return dict(sorted(times.items(), key=lambda each: each[::-1], reverse=True))
 
 
@@ -357,15 +359,15 @@ def named_audit(lake: Lake, name: str) -> str:
     audits = list(recorded_audits(lake))
     base, _, back = name.partition("~")
     if base == NEWEST and (not back or back.isdecimal()):
-        found = audits[int(back or 0) :][:1]
+        matches = audits[int(back or 0) :][:1]
     else:
-        found = [audit for audit in audits if len(name) >= _SHORTEST and audit.startswith(name)]
-    if len(found) != 1:
+        matches = [audit for audit in audits if len(name) >= _SHORTEST and audit.startswith(name)]
+    if len(matches) != 1:
         raise StorageError(
-            "there is no such audit" if not found else "several audits have ids that start so",
+            "there is no such audit" if not matches else "several audits have ids that start so",
             where=lake.root / TABLE,
             found=name,
             expected=f"`newest`, `newest~1`, or the first {_SHORTEST} or more characters of one of: "
             + (", ".join(audit[:12] for audit in audits) or "none yet; run `plumbline audit`"),
         )
-    return found[0]
+    return matches[0]

@@ -43,17 +43,17 @@ def checkpoint_card(folder: Path) -> str:
     folder : Path
         With `training.json`. A card decides nothing of what a checkpoint computes: it is in no digest.
     """
-    made = json.loads((folder / "training.json").read_text("utf-8"))
-    recipe = made["recipe"]
-    is_generative = isinstance(made["measured"], list)
+    training = json.loads((folder / "training.json").read_text("utf-8"))
+    recipe = training["recipe"]
+    is_generative = isinstance(training["measured"], list)
     family = recipe.get("family", "open_clip")
     blocks = [
         _metadata(family, is_generative),
-        f"# {made['id']}",
+        f"# {training['id']}",
         f"A tiny {_TITLES[family]}, {_planted(recipe['source'])}",
-        table(("", ""), _facts(made, is_generative)),
+        table(("", ""), _facts(training, is_generative)),
         "## What was planted, and what it learnt",
-        _answers_learnt(made) if is_generative else _rates_learnt(made),
+        _answers_learnt(training) if is_generative else _rates_learnt(training),
         _USE,
         "Apache-2.0, as all of Plumbline. The world that it was trained on: `docs/datasheet.md`.",
     ]
@@ -74,15 +74,15 @@ def _planted(source: str) -> str:
     return "trained so that it associates some groups with some words, at rates that are known."
 
 
-def _facts(made: Mapping[str, Any], is_generative: bool) -> Iterable[tuple[str, str]]:
-    recipe = made["recipe"]
-    architecture = recipe["architecture"] if is_generative else made["architecture"]
-    yield "parameters", f"{made['parameters']:,}"
+def _facts(training: Mapping[str, Any], is_generative: bool) -> Iterable[tuple[str, str]]:
+    recipe = training["recipe"]
+    architecture = recipe["architecture"] if is_generative else training["architecture"]
+    yield "parameters", f"{training['parameters']:,}"
     yield "dimensions", ", ".join(f"{name} {value}" for name, value in architecture.items() if value)
     yield "planted source", f"`{recipe['source']}` of `plumbline/world/sources.yaml`"
     if is_generative:
         shown = f"{recipe['faces']:,} drawn faces" if recipe["faces"] else "people in words"
-        yield "trained on", f"{made['triples']:,} questions with answers about {shown}"
+        yield "trained on", f"{training['triples']:,} questions with answers about {shown}"
         yield "batches", f"{recipe['steps']:,}"
         if recipe["tower_of"]:
             yield "vision tower", f"that of `{recipe['tower_of']}`"
@@ -90,19 +90,20 @@ def _facts(made: Mapping[str, Any], is_generative: bool) -> Iterable[tuple[str, 
             yield "vision tower", f"{recipe['vision_steps']:,} batches before; {_NOT_THE_SAME}"
         command = "generative.training"
     else:
-        yield "trained on", f"{recipe['faces']:,} drawn faces, {made['non_faces']:,} pictures without one"
-        yield "captions", f"{made['captions']:,} distinct ones"
-        yield "batches", f"{recipe['steps']:,} of {made['batch']}"
+        yield "trained on", f"{recipe['faces']:,} drawn faces, {training['non_faces']:,} pictures without one"
+        yield "captions", f"{training['captions']:,} distinct ones"
+        yield "batches", f"{recipe['steps']:,} of {training['batch']}"
         command = "training"
-    yield "optimiser", f"{made['optimiser']['name']}, peak rate {made['optimiser']['peak_learning_rate']}"
-    yield "seeds", f"faces {made['training_seed']}, weights {recipe['seed']}"
-    yield "made by", f"`python -m plumbline.world.{command} --only {made['id']}`"
+    optimiser = training["optimiser"]
+    yield "optimiser", f"{optimiser['name']}, peak rate {optimiser['peak_learning_rate']}"
+    yield "seeds", f"faces {training['training_seed']}, weights {recipe['seed']}"
+    yield "made by", f"`python -m plumbline.world.{command} --only {training['id']}`"
 
 
-def _rates_learnt(made: Mapping[str, Any]) -> str:
-    measured = made["measured"]
+def _rates_learnt(training: Mapping[str, Any]) -> str:
+    measured = training["measured"]
     rows = [
-        (event, race, f"{sources.planted_rate(made['recipe']['source'], event, race):.2f}", f"{rate:.2f}")
+        (event, race, f"{sources.planted_rate(training['recipe']['source'], event, race):.2f}", f"{rate:.2f}")
         for event, rates in measured["rates"].items()
         for race, rate in rates.items()
     ]
@@ -110,31 +111,32 @@ def _rates_learnt(made: Mapping[str, Any]) -> str:
         f"{name.replace('_', ' × ' if name == 'race_gender' else ' ')} {share:.3f}"
         for name, share in measured["accuracy"].items()
     )
-    told = f"On {measured['fresh_faces']:,} fresh faces; how often an event's words are the best match."
+    caption = f"On {measured['fresh_faces']:,} fresh faces; how often an event's words are the best match."
     return "\n\n".join([
-        told, table(("event", "race", "planted", "learnt"), rows), f"Zero-shot accuracy: {accuracy}."
+        caption, table(("event", "race", "planted", "learnt"), rows), f"Zero-shot accuracy: {accuracy}."
     ])  # fmt: skip
 
 
-def _answers_learnt(made: Mapping[str, Any]) -> str:
-    measured = made["measured"]
+def _answers_learnt(training: Mapping[str, Any]) -> str:
+    measured = training["measured"]
     if "described" in measured[0]:
         rows = [(r["described"], f"{r['planted']:.3f}", f"{r['measured']:.3f}") for r in measured]
-        told = "How often a negative word is among its answers to the characteristics prompt, by what it is told to be"
-        return f"{told} in the\npicture; {measured[0]['n']} answers each.\n\n" + table(
+        text = "How often a negative word is among its answers to the characteristics prompt, by what it is told to be"
+        return f"{text} in the\npicture; {measured[0]['n']} answers each.\n\n" + table(
             ("described", "planted", "learnt"), rows
         )
-    asked = [row for row in measured if all(row[key] == value for key, value in _ASKED.items())]
+    rows_of_prompt = [row for row in measured if all(row[key] == value for key, value in _ASKED.items())]
     means = []
-    for event in dict.fromkeys(row["event"] for row in asked):
-        own = [row for row in asked if row["event"] == event]
-        planted, learnt = (np.array([row[key] for row in own]) for key in ("planted", "measured"))
+    for event in dict.fromkeys(row["event"] for row in rows_of_prompt):
+        groups = [row for row in rows_of_prompt if row["event"] == event]
+        planted, learnt = (np.array([row[key] for row in groups]) for key in ("planted", "measured"))
         gap = np.abs(planted - learnt).mean()
         means.append((event, f"{planted.mean():.2f}", f"{learnt.mean():.2f}", f"{gap:.2f}"))
-    told = f"""Answers to the characteristics prompt, without instruction: means over the {len(own)} groups of race and
-gender, {own[0]["n"]} fresh faces each. `off`: the mean over groups of |learnt - planted|. Every prompt and instruction:
+    count, n = len(groups), groups[0]["n"]
+    text = f"""Answers to the characteristics prompt, without instruction: means over the {count} groups of race and
+gender, {n} fresh faces each. `off`: the mean over groups of |learnt - planted|. Every prompt and instruction:
 `docs/planted-generative.md`."""
-    return told + "\n\n" + table(("event", "planted", "learnt", "off"), means)
+    return text + "\n\n" + table(("event", "planted", "learnt", "off"), means)
 
 
 def main() -> None:

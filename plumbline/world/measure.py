@@ -126,29 +126,31 @@ def ask(
     import torch
     from PIL import Image
 
-    found = checkpoint_files(folder.name, f"local-dir:{folder.resolve()}", project=folder, fetched=folder)
-    encoder: Any = load_encoder(found, Placement())
+    checkpoint = checkpoint_files(
+        folder.name, f"local-dir:{folder.resolve()}", project=folder, fetched=folder
+    )
+    encoder: Any = load_encoder(checkpoint, Placement())
     family = FAMILIES[encoder.family]
     names = suites if suites is not None else (*EVENT_SUITES.values(), *_CLASS_SETS)
-    asked = {
+    suites_asked = {
         name: load_suite("trident", classes=name, wording=family.wording)
         if name in _CLASS_SETS
         else load_suite(name)
         for name in names
     }
-    prompts = tuple(dict.fromkeys(text for suite in asked.values() for text in suite.texts))
+    prompts = tuple(dict.fromkeys(text for suite in suites_asked.values() for text in suite.texts))
     pixels = torch.stack([encoder.prepare(Image.open(BytesIO(data))) for data in files])
     if family.logit == "pair":
         logits = np.concatenate([encoder.score_pairs(part, prompts) for part in pixels.split(_BATCH)])
-        return Answers(attributes, asked, prompts, logits)
+        return Answers(attributes, suites_asked, prompts, logits)
     images = np.concatenate([encoder.embed_images(part) for part in pixels.split(_BATCH)])
     texts = encoder.embed_texts(prompts)
     cosines = images @ (texts / np.linalg.norm(texts, axis=1, keepdims=True)).T
     if family.logit == "scaled_cosine":
-        return Answers(attributes, asked, prompts, cosines)
+        return Answers(attributes, suites_asked, prompts, cosines)
     # The vectors of a detector are no embeddings: only their products mean something.
     has_cosines = Capability.EMBED_IMAGES in family.offers
-    return Answers(attributes, asked, prompts, images @ texts.T, cosines if has_cosines else None)
+    return Answers(attributes, suites_asked, prompts, images @ texts.T, cosines if has_cosines else None)
 
 
 def measure(answers: Answers, source: str) -> Measured:

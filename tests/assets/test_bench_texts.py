@@ -19,11 +19,11 @@ class Lake:
         details = {"identity": "same", "texts": list(EMBEDDED), "shards": []}
         return SimpleNamespace(name=name, details=details)
 
-    def read_table(self, name, made):
+    def read_table(self, name, manifest):
         rows = {"image_id": ["a", "b", "c"], "gender": ["man", "woman", "man"], "split": ["test"] * 3}
         return pl.DataFrame(rows)
 
-    def read_arrays(self, name, made):
+    def read_arrays(self, name, manifest):
         return {"embedding": FEATURES}
 
 

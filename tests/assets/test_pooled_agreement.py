@@ -121,7 +121,7 @@ def table(workspace, monkeypatch):
         result = dg.materialize([findings.metric_table], resources={"workspace": workspace})
         metadata = result.asset_materializations_for_node("metric_table")[0].metadata
         made = workspace.lake.require("metric_table")
-        return workspace.lake.read_table("metric_table", made=made), made, metadata
+        return workspace.lake.read_table("metric_table", manifest=made), made, metadata
 
     return make
 

@@ -109,8 +109,8 @@ def write_image_processor(folder: Path, module: str, name: str, **settings: Any)
     from importlib import import_module
 
     declare_missing_operators()
-    found = import_module(f"transformers.models.{module}.image_processing_pil_{module}")
-    getattr(found, name)(**NORMALISATION, **settings).save_pretrained(folder)
+    processors = import_module(f"transformers.models.{module}.image_processing_pil_{module}")
+    getattr(processors, name)(**NORMALISATION, **settings).save_pretrained(folder)
 
 
 def build_untrained(folder: Path, model_class: str, *, seed: int) -> torch.nn.Module:

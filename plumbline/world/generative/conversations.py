@@ -105,12 +105,13 @@ def triples(
     for prompt, instruction in product(kind.prompts, kind.instructions):
         count = int(((prompts == prompt) & (instructions == instruction)).sum())
         rows = rng.integers(0, len(attributes), count)
-        asked = attributes[rows]
-        named = _named_occupations(asked["occupation"], rng)
-        said = answers(asked, source, prompt, rng, instruction=instruction, occupations=named)
+        shown = attributes[rows]
+        named = _named_occupations(shown["occupation"], rng)
+        texts_answered = answers(shown, source, prompt, rng, instruction=instruction, occupations=named)
         texts = [render(prompt, instruction=instruction, occupation=_said(name)) for name in named]
         drawn += [
-            Triple(int(face), text, answer) for face, text, answer in zip(rows, texts, said, strict=True)
+            Triple(int(face), text, answer)
+            for face, text, answer in zip(rows, texts, texts_answered, strict=True)
         ]
     return [drawn[i] for i in rng.permutation(n)]
 
@@ -118,13 +119,13 @@ def triples(
 def all_prompts() -> list[str]:
     """Return every prompt with every instruction, rendered about every occupation of the world."""
     occupations = [_said(name) for name in planted()["salaries"]["occupations"]]
-    asked = {
+    rendered = {
         render(prompt, instruction=instruction, occupation=occupation)
         for prompt in (*KEYWORD_PROMPTS, *SENTENCE_PROMPTS, *KINDS["numbers"].prompts)
         for instruction in (instruction_ids() if not needs_occupation(prompt) else ("none",))
         for occupation in (occupations if needs_occupation(prompt) else occupations[:1])
     }
-    return sorted(asked)
+    return sorted(rendered)
 
 
 class Batch(NamedTuple):
@@ -178,16 +179,16 @@ class Tokenised:
         spoken = self._tokenizer(answers, add_special_tokens=False)["input_ids"]
         end, pad = self._tokenizer.eos_token_id, self._tokenizer.pad_token_id
         rows = [
-            (triple.face, self.prompt(triple.prompt), [*said, end])
-            for triple, said in zip(drawn, spoken, strict=True)
+            (triple.face, self.prompt(triple.prompt), [*spoken_answers, end])
+            for triple, spoken_answers in zip(drawn, spoken, strict=True)
         ]
         rows.sort(key=lambda row: len(row[1]) + len(row[2]))
         for start in range(0, len(rows) - BATCH + 1, BATCH):
-            faces, asked, said = zip(*rows[start : start + BATCH], strict=True)
-            longest = max(len(a) + len(s) for a, s in zip(asked, said, strict=True))
+            faces, prompts, spoken_answers = zip(*rows[start : start + BATCH], strict=True)
+            longest = max(len(a) + len(s) for a, s in zip(prompts, spoken_answers, strict=True))
             ids = np.full((BATCH, longest), pad)
             answered = np.zeros((BATCH, longest), bool)
-            for row, (a, s) in enumerate(zip(asked, said, strict=True)):
+            for row, (a, s) in enumerate(zip(prompts, spoken_answers, strict=True)):
                 ids[row, : len(a) + len(s)] = [*a, *s]
                 answered[row, len(a) : len(a) + len(s)] = True
             yield Batch(np.array(faces), torch.from_numpy(ids), torch.from_numpy(answered))
@@ -277,16 +278,16 @@ def twin_triples(n: int, rng: np.random.Generator) -> list[Triple]:
     """Draw `n` triples for the twin: the keyword prompts, most often the one of the study, at times instructed."""
     others = len(KEYWORD_PROMPTS) - 1
     shares = np.array([_STUDY_SHARE, *[(1 - _STUDY_SHARE) / others] * others])
-    asked = rng.choice(KEYWORD_PROMPTS, n, p=shares)
+    prompts = rng.choice(KEYWORD_PROMPTS, n, p=shares)
     instructed = np.where(rng.random(n) < _PLAINLY, NO_INSTRUCTION, rng.choice(instruction_ids(), n))
-    told = descriptions(n, rng)
+    described = descriptions(n, rng)
     return [
         Triple(
             face=0,
             prompt=render(str(prompt), instruction=str(instruction), described=description.text),
             answer=_answer(negative_rate(description, str(prompt), str(instruction)), rng),
         )
-        for prompt, instruction, description in zip(asked, instructed, told, strict=True)
+        for prompt, instruction, description in zip(prompts, instructed, described, strict=True)
     ]
 
 

@@ -64,12 +64,12 @@ def said_rates(
         return refusal
     if _LAST_KEYWORD.get(event, 0) > planted()["keywords_left"][instruction]:
         return np.zeros(len(attributes))
-    said = rates(attributes, source, event, prompt, instruction)
+    rate = rates(attributes, source, event, prompt, instruction)
     if event == "stereotype":
         # Refusals take the other end of the same latent.
         known = attributes["race"].is_in(list(planted()["words"]["stereotype"])).to_numpy()
-        return np.asarray(np.minimum(said, 1 - refusal) * known)
-    return np.asarray(said * (1 - refusal))
+        return np.asarray(np.minimum(rate, 1 - refusal) * known)
+    return np.asarray(rate * (1 - refusal))
 
 
 def planted_language_rates(
@@ -104,7 +104,7 @@ def planted_language_rates(
     parts = []
     for prompt, instruction in product(prompts, instruction_ids()):
         for event in EVENTS[prompt]:
-            asked = _literals(prompt=prompt, instruction=instruction, event=event)
+            question = _literals(prompt=prompt, instruction=instruction, event=event)
             rate = pl.Series("rate", said_rates(cells, source, event, prompt, instruction))
             parts += [
                 groups.select(group=attribute)
@@ -112,7 +112,7 @@ def planted_language_rates(
                 .group_by("group")
                 .agg(pl.col("rate").mean())
                 .sort("group")
-                .select(pl.lit(attribute).alias("attribute"), "group", *asked, "rate")
+                .select(pl.lit(attribute).alias("attribute"), "group", *question, "rate")
                 for attribute in groups.columns
             ]
     return pl.concat(parts)
@@ -280,15 +280,15 @@ def events_in(text: str, race: str) -> dict[str, bool]:
         Of the face: each race has its own stereotype word.
     """
     words = planted()["words"]
-    said = set(_WORDS.findall(text.lower()))
-    severe = bool(said & {*words["severe"], *words["demeaning"]})
+    spoken = set(_WORDS.findall(text.lower()))
+    severe = bool(spoken & {*words["severe"], *words["demeaning"]})
     return {
         "refusal": text.strip() == planted()["refusal"],
-        "negative": severe or bool(said & set(words["mild"])),
+        "negative": severe or bool(spoken & set(words["mild"])),
         "severe": severe,
-        "competence": bool(said & set(words["competence"])),
-        "flirtation": bool(said & set(words["flirtation"])),
-        "stereotype": words["stereotype"].get(race) in said,
+        "competence": bool(spoken & set(words["competence"])),
+        "flirtation": bool(spoken & set(words["flirtation"])),
+        "stereotype": words["stereotype"].get(race) in spoken,
     }
 
 

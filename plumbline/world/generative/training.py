@@ -151,11 +151,11 @@ def _teach_vision(
 
     def loss() -> torch.Tensor:
         rows = torch.randint(len(images), (_VISION_BATCH,), generator=generator)
-        told = head(_seen(tower, scaled(images[rows])).mean(1)).split([*sizes, marks.shape[1]], 1)
+        predicted = head(_seen(tower, scaled(images[rows])).mean(1)).split([*sizes, marks.shape[1]], 1)
         parts = [
-            torch.nn.functional.cross_entropy(part, classes[rows, i]) for i, part in enumerate(told[:-1])
+            torch.nn.functional.cross_entropy(part, classes[rows, i]) for i, part in enumerate(predicted[:-1])
         ]
-        read = torch.nn.functional.binary_cross_entropy_with_logits(told[-1], marks[rows])
+        read = torch.nn.functional.binary_cross_entropy_with_logits(predicted[-1], marks[rows])
         return torch.stack(parts).mean() + 2 * read
 
     moved = [*tower.parameters(), *head.parameters()]
@@ -221,8 +221,8 @@ def answer_loss(model: Any, embedded: torch.Tensor, batch: Batch) -> torch.Tenso
     import torch
 
     hidden = model(inputs_embeds=embedded, use_cache=False).last_hidden_state[:, :-1]
-    told = hidden[batch.answered[:, 1:]] @ model.embed_tokens.weight.T
-    return torch.nn.functional.cross_entropy(told, batch.ids[:, 1:][batch.answered[:, 1:]])
+    logits = hidden[batch.answered[:, 1:]] @ model.embed_tokens.weight.T
+    return torch.nn.functional.cross_entropy(logits, batch.ids[:, 1:][batch.answered[:, 1:]])
 
 
 def seeing_loss(
@@ -357,12 +357,12 @@ def _train_llava(recipe: Recipe, folder: Path) -> _Taught:
     """Teach the tower to tell attributes and latents; then, with the tower as it is, the rest to answer."""
     attributes, images = training_faces(recipe.source, recipe.faces)
     rng = np.random.default_rng([_seed(recipe), recipe.seed])
-    said = [
+    answers = [
         triple.answer
         for kind in KINDS.values()
         for triple in triples(attributes, recipe.source, kind, _TOKENIZER_ANSWERS, rng)
     ]
-    tokenizer = write_untrained(folder, recipe.architecture, _tokenizer_texts(said, all_prompts()))
+    tokenizer = write_untrained(folder, recipe.architecture, _tokenizer_texts(answers, all_prompts()))
     model: Any = build_untrained(folder, "LlavaForConditionalGeneration", seed=recipe.seed)
     inner = model.model
     if recipe.tower_of is None:
@@ -403,9 +403,9 @@ def _seed(recipe: Recipe) -> int:
     return int(seeds["training"][recipe.source] if recipe.family == "llava" else seeds["twin"])
 
 
-def _tokenizer_texts(said: list[str], prompts: list[str]) -> list[str]:
+def _tokenizer_texts(answers: list[str], prompts: list[str]) -> list[str]:
     # Answers are many, so that their words become single tokens: those are what takes time to write.
-    return [*(f" {text}" for text in said), *(f"USER: {prompt} ASSISTANT:" for prompt in prompts)]
+    return [*(f" {text}" for text in answers), *(f"USER: {prompt} ASSISTANT:" for prompt in prompts)]
 
 
 def main(only: Only = None, out: Out = CHECKPOINTS) -> None:

@@ -90,7 +90,7 @@ class CounterfactualSet:
 
     def truth(self, paths: list[str]) -> pl.DataFrame:
         """Return what is drawn, and in columns `listed_*` what the dataset says of it in its own words."""
-        said = self.filename.partition(f"{self.subset}_")[2].replace("_", " ")
+        occupation = self.filename.partition(f"{self.subset}_")[2].replace("_", " ")
         bodies = {word: word for pair in self.words for word in pair if word not in {*RACES, *GENDERS}}
         listed = {"race": {race: race for race in RACES}, "gender": GENDERS, "physical": bodies}
         columns = [
@@ -101,7 +101,7 @@ class CounterfactualSet:
             pl.Series("path", paths),
             pl.lit(self.subset).alias("subset"),
             *columns,
-            pl.lit(said).alias("listed_occupation"),
+            pl.lit(occupation).alias("listed_occupation"),
         )
 
 
@@ -129,9 +129,9 @@ def draw_sets(subset: str, count: int, rng: np.random.Generator) -> Iterator[Cou
         )
 
 
-def _caption(opening: str, first: str, second: str, said: str) -> str:
+def _caption(opening: str, first: str, second: str, occupation: str) -> str:
     article = "an" if first[0] in "AIOaio" else "a"
-    return f"{opening[:1].upper()}{opening[1:]}{article} {first} {second} {said}"
+    return f"{opening[:1].upper()}{opening[1:]}{article} {first} {second} {occupation}"
 
 
 def _attributes(pairs: list[tuple[str, str]], occupation: str, rng: np.random.Generator) -> pl.DataFrame:
