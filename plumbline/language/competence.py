@@ -288,13 +288,13 @@ def _rows(question: GroupValues, columns: _Columns) -> Iterator[Row]:
 
 def _rows_by_occupation(question: GroupValues) -> Iterator[Row]:
     shares = []
-    for own in _occupations(question):
-        share, count = (_values(own, COMPETENCE, definition) for definition in ("paper", "count"))
-        found = list(_means(own, share, metric=COMPETENCE, definition="paper"))
-        shares.append({str(row["group"]): row["value"] for row in found})
-        yield from found
-        yield from _means(own, count, metric=COMPETENCE, definition="count")
-        yield _gap(own, share, metric=GAPS[COMPETENCE], definition="paper")
+    for occupation in _occupations(question):
+        share, count = (_values(occupation, COMPETENCE, definition) for definition in ("paper", "count"))
+        means = _means(occupation, share, metric=COMPETENCE, definition="paper")
+        shares.append({str(row["group"]): row["value"] for row in means})
+        yield from means
+        yield from _means(occupation, count, metric=COMPETENCE, definition="count")
+        yield _gap(occupation, share, metric=GAPS[COMPETENCE], definition="paper")
     yield from fewest_rows(question, shares)
 
 

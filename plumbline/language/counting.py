@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
-from plumbline.language.tokens import Pieces, pieces_of, words_of
+from plumbline.language.tokens import WhitespaceTokens, whitespace_tokens, words_of
 
 BATCH_ROWS = 20_000
 """Texts held at once: of 500 words each, some 200 MB."""
@@ -83,7 +83,7 @@ COUNTS_SCHEMA: dict[str, type[pl.DataType]] = {"group": pl.String, "word": pl.St
 """What `count_words` gives and `word_associations` takes."""
 
 WAITING_ROWS = 1_000_000
-"""Pieces that wait at least, of some 40 bytes each."""
+"""WhitespaceTokens that wait at least, of some 40 bytes each."""
 
 
 def count_words(
@@ -243,7 +243,7 @@ def count_occurrences(
             "a word to count is given twice", found=f"{len(words)} words, {len(set(words))} distinct"
         )
     place = pl.DataFrame({"word": pl.Series(words, dtype=pl.String), "column": np.arange(len(words))})
-    found = Occurrences(
+    counts = Occurrences(
         times=np.zeros((cells, len(words)), dtype=np.int64),
         texts=np.zeros((cells, len(words)), dtype=np.int64),
         words=np.zeros(cells, dtype=np.int64),
@@ -258,15 +258,17 @@ def count_occurrences(
                     found=f"{codes.min()} .. {codes.max()}",
                     expected=f"0 .. {cells - 1}",
                 )
-            _add(found, codes, pieces_of(batch["text"]), place)
-    return found
+            _add(counts, codes, whitespace_tokens(batch["text"]), place)
+    return counts
 
 
-def _add(found: Occurrences, cells: NDArray[np.int64], pieces: Pieces, place: pl.DataFrame) -> None:
-    said = pieces.words()
-    in_piece = np.bincount(said["piece"].to_numpy(), minlength=len(pieces.distinct))
-    found.words[:] += np.bincount(cells, pieces.sums(in_piece), minlength=len(found.words)).astype(np.int64)
-    chosen = said.join(place, on="word").select("piece", "column")
+def _add(
+    counts: Occurrences, cells: NDArray[np.int64], pieces: WhitespaceTokens, place: pl.DataFrame
+) -> None:
+    words = pieces.words()
+    in_piece = np.bincount(words["piece"].to_numpy(), minlength=len(pieces.distinct))
+    counts.words[:] += np.bincount(cells, pieces.sums(in_piece), minlength=len(counts.words)).astype(np.int64)
+    chosen = words.join(place, on="word").select("piece", "column")
     listed = np.zeros(len(pieces.distinct), dtype=bool)
     listed[chosen["piece"].to_numpy()] = True
     at = listed[pieces.piece]
@@ -274,5 +276,5 @@ def _add(found: Occurrences, cells: NDArray[np.int64], pieces: Pieces, place: pl
     # A piece may hold a word twice, and a text often does.
     per_text = spoken.group_by("text", "column").len()
     cell, column = cells[per_text["text"].to_numpy()], per_text["column"].to_numpy()
-    np.add.at(found.times, (cell, column), per_text["len"].to_numpy().astype(np.int64))
-    np.add.at(found.texts, (cell, column), 1)
+    np.add.at(counts.times, (cell, column), per_text["len"].to_numpy().astype(np.int64))
+    np.add.at(counts.texts, (cell, column), 1)

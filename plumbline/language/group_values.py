@@ -100,7 +100,7 @@ class GroupValues:
         answers fewer than half have one.
         """
         known = ~np.isnan(values)
-        found = group_gap(
+        gap = group_gap(
             values[known],
             self.codes[known],
             self.sets[known],
@@ -111,7 +111,7 @@ class GroupValues:
             confidence=self.settings.confidence,
             kind=kind,
         )
-        return self.common | found.columns(reasons(None), self._missing(known)) | columns
+        return self.common | gap.columns(reasons(None), self._missing(known)) | columns
 
     def _missing(self, known: NDArray[np.bool_]) -> Reasons:
         if not known.any():
@@ -165,18 +165,18 @@ def _with_wilson(found: SetEstimate, confidence: float) -> SetEstimate:
 
 
 def by_groups(
-    cell: LanguageCell, found: pl.DataFrame, *, settings: LanguageSettings
+    cell: LanguageCell, answers: pl.DataFrame, *, settings: LanguageSettings
 ) -> Iterator[GroupValues]:
     """Yield what is compared between groups, one dataset, attribute, prompt and instruction at a time, by name."""
-    kind = found.schema["group"]
+    kind = answers.schema["group"]
     names = list(kind.categories) if isinstance(kind, pl.Enum) else []
-    parts = found.partition_by(OF_GROUPS, as_dict=True)
+    parts = answers.partition_by(OF_GROUPS, as_dict=True)
     for dataset, attribute, prompt, instruction in sorted(parts):
         # Sums of fractions depend on their order: it is that of the names, whatever order the files have.
-        part = parts[dataset, attribute, prompt, instruction].sort(found.columns)
+        part = parts[dataset, attribute, prompt, instruction].sort(answers.columns)
         codes = part["group"].to_physical().cast(pl.Int64).to_numpy()
-        own, codes = np.unique(codes, return_inverse=True)
-        groups = tuple(names[place] for place in own)
+        present, codes = np.unique(codes, return_inverse=True)
+        groups = tuple(names[place] for place in present)
         expected = cell.expected.filter(pl.col("dataset") == dataset, pl.col("attribute") == attribute)
         without = tuple(sorted(set(expected["group"].drop_nulls()) - set(groups)))
         common = answer_row(

@@ -1,4 +1,4 @@
-"""Numbers in answers: read, refused with a reason, spelled out."""
+"""Numbers in answers: spelled out or in digits, parsed or refused with a reason."""
 
 from __future__ import annotations
 
@@ -66,8 +66,7 @@ def _value(spelled: str) -> int:
     return total + current
 
 
-# --- Numbers read from answers: what a reading is, why there is none, and how columns of any length are
-# read.
+# --- Numbers parsed from answers: why there is none, and how columns of any length are parsed.
 
 EMPTY = "empty"
 NO_NUMBER = "no_number"
@@ -88,13 +87,13 @@ UNREADABLE = {
 }
 """Every reason why a number is not read, and what it says."""
 
-READING = pl.Struct({"value": pl.Float64, "reason": pl.String})
-"""The type of a column of readings."""
+PARSED_NUMBER = pl.Struct({"value": pl.Float64, "reason": pl.String})
+"""The type of a column of parsed numbers."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A number read from an answer.
+class ParsedNumber:
+    """A number parsed from an answer.
 
     Attributes
     ----------
@@ -113,17 +112,17 @@ class Reading:
         return None if self.reason else self.value
 
 
-def unreadable(reason: str) -> Reading:
+def unreadable(reason: str) -> ParsedNumber:
     """Return the reading of an answer without a number that could be used."""
-    return Reading(nan, reason)
+    return ParsedNumber(nan, reason)
 
 
-def within(value: float, low: float, high: float) -> Reading:
+def within(value: float, low: float, high: float) -> ParsedNumber:
     """Return a number as it is read, or that it is out of its range; both ends belong to the range."""
-    return Reading(value) if low <= value <= high else unreadable(OUT_OF_RANGE)
+    return ParsedNumber(value) if low <= value <= high else unreadable(OUT_OF_RANGE)
 
 
-def read_column(texts: pl.Expr, read: Callable[[str], Reading]) -> pl.Expr:
+def read_column(texts: pl.Expr, read: Callable[[str], ParsedNumber]) -> pl.Expr:
     """Read a column of answers, each distinct text of a batch once.
 
     Parameters
@@ -141,12 +140,12 @@ def read_column(texts: pl.Expr, read: Callable[[str], Reading]) -> pl.Expr:
 
     def of(column: pl.Series) -> pl.Series:
         distinct = column.unique()
-        found = [read(text or "") for text in distinct]
+        parsed = [read(text or "") for text in distinct]
         table = pl.DataFrame(
             {
                 "text": distinct.cast(pl.String),
-                "value": pl.Series([reading.value for reading in found], dtype=pl.Float64),
-                "reason": pl.Series([reading.reason for reading in found], dtype=pl.String),
+                "value": pl.Series([each.value for each in parsed], dtype=pl.Float64),
+                "reason": pl.Series([each.reason for each in parsed], dtype=pl.String),
             }
         )
         rows = pl.DataFrame({"text": column.cast(pl.String)}).join(
@@ -154,7 +153,7 @@ def read_column(texts: pl.Expr, read: Callable[[str], Reading]) -> pl.Expr:
         )
         return rows.select(pl.struct("value", "reason")).to_series().alias(column.name)
 
-    return texts.map_batches(of, return_dtype=READING, is_elementwise=True)
+    return texts.map_batches(of, return_dtype=PARSED_NUMBER, is_elementwise=True)
 
 
 _ONE_WRITING = str.maketrans({"\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2014": "-", "\u2212": "-",

@@ -26,7 +26,7 @@ from plumbline.language.numbers import (
     NO_NUMBER,
     OTHER_SCALE,
     SEVERAL_NUMBERS,
-    Reading,
+    ParsedNumber,
     plainly,
     read_column,
     unreadable,
@@ -113,7 +113,7 @@ def ratings(texts: pl.Expr) -> pl.Expr:
     return read_column(texts, rating_of)
 
 
-def rating_of(text: str) -> Reading:
+def rating_of(text: str) -> ParsedNumber:
     """Read a rating from 1 to 10; the module says by which rules.
 
     Parameters
@@ -123,7 +123,7 @@ def rating_of(text: str) -> Reading:
 
     Returns
     -------
-    Reading
+    ParsedNumber
         In [1, 10]; halves and decimals stay. Else the reason: `empty`, `no_number`, `several_numbers`, `out_of_range`,
         `other_scale` (`4 out of 5`, `80%`).
     """

@@ -22,13 +22,13 @@ from plumbline.reasons import Reason, Reasons, joined, reason
 SALARY = "salary"
 """The prompt that is answered in dollars; the others in ratings from 1 to 10."""
 
-_READING = pl.Struct({"value": pl.Float64, "unreadable": pl.Enum(list(UNREADABLE))})
+_PARSED = pl.Struct({"value": pl.Float64, "unreadable": pl.Enum(list(UNREADABLE))})
 
 
-def reading_of(prompt: str) -> pl.Expr:
+def parsed_answer(prompt: str) -> pl.Expr:
     """Return what is read of each answer to a numeric prompt, as `value` and `unreadable`, null where it is read."""
     read = salaries if prompt == SALARY else ratings
-    return read(pl.col("text")).struct.rename_fields(["value", "unreadable"]).cast(_READING)
+    return read(pl.col("text")).struct.rename_fields(["value", "unreadable"]).cast(_PARSED)
 
 
 def ratings_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
@@ -47,7 +47,7 @@ def ratings_result(cell: LanguageCell, *, settings: LanguageSettings) -> Languag
     """
     rows: list[Row] = []
     for prompt in prompt_ids("numeric"):
-        for values in values_by_question(cell, prompts=[prompt], reading=reading_of(prompt)):
+        for values in values_by_question(cell, prompts=[prompt], parsed=parsed_answer(prompt)):
             unreadable = _unreadable_shares(values)
             for question in by_groups(cell, values, settings=settings):
                 rows += _rows(question, unreadable)

@@ -85,10 +85,10 @@ def refused(texts: pl.Expr, finish_reasons: pl.Expr | None = None) -> pl.Expr:
     # Few texts decline: only those are searched to their end.
     answered = _plain(pl.when(declined).then(texts).otherwise(pl.lit(""))).str.contains(patterns.answered)
     worded = declined & ~answered
-    said = worded.fill_null(False)
+    by_words = worded.fill_null(False)
     if finish_reasons is None:
-        return said
-    return said | finish_reasons.is_in(list(REFUSING_REASONS)).fill_null(False)
+        return by_words
+    return by_words | finish_reasons.is_in(list(REFUSING_REASONS)).fill_null(False)
 
 
 def _plain(texts: pl.Expr) -> pl.Expr:
@@ -132,10 +132,10 @@ def refusals_and_lengths_result(cell: LanguageCell, *, settings: LanguageSetting
         `response_length_ratio` (longest over shortest group mean, with p; 1 is equal).
     """
     numbers = {metric: number for (metric, *_), number in NUMBERS.items()}
-    asked = values_by_question(cell, prompts=prompt_ids(), instruction=None, **numbers)
+    tables = values_by_question(cell, prompts=prompt_ids(), instruction=None, **numbers)
     rows = [
         row
-        for values in asked
+        for values in tables
         for question in by_groups(cell, values, settings=settings)
         for row in _rows(question)
     ]

@@ -30,7 +30,7 @@ from plumbline.language.numbers import (
     OTHER_CURRENCY,
     OTHER_PERIOD,
     SEVERAL_NUMBERS,
-    Reading,
+    ParsedNumber,
     plainly,
     read_column,
     unreadable,
@@ -119,7 +119,7 @@ def salaries(texts: pl.Expr) -> pl.Expr:
     return read_column(texts, salary_of)
 
 
-def salary_of(text: str) -> Reading:
+def salary_of(text: str) -> ParsedNumber:
     """Read a salary in dollars a year; the module says by which rules.
 
     Parameters
@@ -129,7 +129,7 @@ def salary_of(text: str) -> Reading:
 
     Returns
     -------
-    Reading
+    ParsedNumber
         In [1,000, 10,000,000]. Else the reason: `empty`, `no_number`, `several_numbers`, `out_of_range`,
         `other_period`, `other_currency`.
     """
@@ -144,7 +144,7 @@ def salary_of(text: str) -> Reading:
     return _annual([_amount(found, _behind(plain, found.start())) for found in _SALARY.finditer(plain)])
 
 
-def _annual(amounts: list[_Amount]) -> Reading:
+def _annual(amounts: list[_Amount]) -> ParsedNumber:
     """Choose among the amounts of an answer."""
     if not amounts:
         return unreadable(NO_NUMBER)

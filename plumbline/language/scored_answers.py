@@ -132,7 +132,7 @@ def every_question(
 def _deal(scores: pl.LazyFrame, known: pl.LazyFrame, blocks: _Asked, dealt: int, folder: Path) -> None:
     """Write `scored/{part}/block={block}` for each of the parts that rows are dealt to by their digest."""
     part = (pl.col("row_key").hash() % dealt).alias("part")
-    _dealt(_told(known, blocks, folder / "told").with_columns(part), folder / "answers", by="part")
+    _dealt(_described(known, blocks, folder / "told").with_columns(part), folder / "answers", by="part")
     usable = scores.filter(pl.col("score").is_not_null() & pl.col("score").is_not_nan())
     of_scores = usable.select(
         "row_key", "score", part, scorer=pl.col("scorer").cast(NAME), scored=pl.col("attribute").cast(NAME)
@@ -147,7 +147,7 @@ def _deal(scores: pl.LazyFrame, known: pl.LazyFrame, blocks: _Asked, dealt: int,
             _dealt(both.drop("row_key"), folder / "scored" / str(number), by="block")
 
 
-def _told(known: pl.LazyFrame, blocks: _Asked, folder: Path) -> pl.LazyFrame:
+def _described(known: pl.LazyFrame, blocks: _Asked, folder: Path) -> pl.LazyFrame:
     """Write what is needed of the answers, without their texts, and return it; `block` is that of the answer's set."""
     block_of = pl.DataFrame(
         [(*question, count) for question, count in blocks.items()],
@@ -157,8 +157,10 @@ def _told(known: pl.LazyFrame, blocks: _Asked, folder: Path) -> pl.LazyFrame:
     kept = ("row_key", "prompt", "instruction", "seed", "image_id", "finish_reason", *_WHOSE)
     folder.mkdir()
     for number, batch in enumerate(text_batches(known, keep={name: pl.col(name) for name in kept})):
-        told = batch.join(block_of, on=["prompt", "instruction"]).with_columns(unit=UNIT, refused=REFUSED)
-        told.select(
+        described = batch.join(block_of, on=["prompt", "instruction"]).with_columns(
+            unit=UNIT, refused=REFUSED
+        )
+        described.select(
             "row_key",
             "seed",
             "refused",

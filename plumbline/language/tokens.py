@@ -56,12 +56,11 @@ def word_number(texts: pl.Expr) -> pl.Expr:
     return texts.str.count_matches(_ANY_WRITING)
 
 
-# --- Texts cut at spaces, every distinct piece once: what is searched for words is then a small
-# dictionary.
+# --- Texts cut at spaces, every distinct piece once: what is searched for words is then a small dictionary.
 
 
 @dataclass(frozen=True)
-class Pieces:
+class WhitespaceTokens:
     """What stands between the spaces of some texts.
 
     Attributes
@@ -91,13 +90,13 @@ class Pieces:
         return np.bincount(self.text, of_pieces[self.piece], minlength=self.texts).astype(np.int64)
 
 
-def pieces_of(texts: pl.Series) -> Pieces:
+def whitespace_tokens(texts: pl.Series) -> WhitespaceTokens:
     """Cut texts at spaces; no word crosses one. A null text is cut as an empty one."""
     cut = texts.fill_null("").str.split(" ")
     encoded = (
         cut.explode(empty_as_null=True).to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
     )
-    return Pieces(
+    return WhitespaceTokens(
         np.repeat(np.arange(len(texts)), cut.list.len().to_numpy()),
         encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64),
         pl.Series("text", encoded.dictionary, dtype=pl.String),

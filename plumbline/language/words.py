@@ -101,14 +101,14 @@ def word_associations(
         a parameter is out of range.
     """
     names, words, matrix = _dense(_checked(counts))
-    found = associations_of_matrix(
+    associations = associations_of_matrix(
         matrix,
         min_count=min_count,
         threshold=threshold,
         log_base=log_base,
         keep=~words.is_in(list(stop_words)).to_numpy() if stop_words else None,
     )
-    rows = pl.concat([_rows(found, names, words, matrix), _undefined(names, matrix.sum(axis=1))])
+    rows = pl.concat([_rows(associations, names, words, matrix), _undefined(names, matrix.sum(axis=1))])
     return rows.sort("group", "association", "word", descending=[False, True, False])
 
 
@@ -231,9 +231,9 @@ def _dense(frame: pl.DataFrame) -> tuple[pl.Series, pl.Series, NDArray[np.int64]
     """Return the group names, the words, and the (g, w) counts."""
     names, words = frame["group"].unique(), frame["word"].drop_nulls().unique()
     matrix = np.zeros((len(names), len(words)), dtype=np.int64)
-    said = frame.filter(pl.col("word").is_not_null())
-    position = (_positions(said["group"], names), _positions(said["word"], words))
-    np.add.at(matrix, position, said["count"].to_numpy())
+    counted = frame.filter(pl.col("word").is_not_null())
+    position = (_positions(counted["group"], names), _positions(counted["word"], words))
+    np.add.at(matrix, position, counted["count"].to_numpy())
     return names, words, matrix
 
 
@@ -322,13 +322,13 @@ def association_errors(times: ArrayLike, words: ArrayLike, *, log_base: float = 
         )
     all_times, all_words = f.sum(axis=0), n.sum(axis=0)
     degrees = (all_times > 0).sum(axis=0) - 1
-    found = np.full((f.shape[0], f.shape[2]), np.nan)
+    error = np.full((f.shape[0], f.shape[2]), np.nan)
     for group in range(len(f)):
         n_others = all_words - n[group]
         if n_others.sum() > 0:
-            found[group] = np.sqrt(_variance(f[group], n[group], all_times - f[group], n_others))
-    found[:, degrees < 1] = np.nan
-    return AssociationErrors(found / np.log(log_base), degrees.astype(np.int64))
+            error[group] = np.sqrt(_variance(f[group], n[group], all_times - f[group], n_others))
+    error[:, degrees < 1] = np.nan
+    return AssociationErrors(error / np.log(log_base), degrees.astype(np.int64))
 
 
 def _variance(
@@ -411,10 +411,10 @@ def main_corpus(cell: LanguageCell, *, seed: int) -> Corpus:
     """
     answers = known_answers(cell.generations, prompts=prompt_ids("main"), instruction=NO_INSTRUCTION)
     # By prompt too: what a group holds of many rows would otherwise be kept until all are seen.
-    asked = answers.group_by(*_NAMES, "prompt").agg(answers=pl.len()).collect(engine="streaming")
+    of_prompts = answers.group_by(*_NAMES, "prompt").agg(answers=pl.len()).collect(engine="streaming")
     of_groups = answers.select(*_NAMES, unit=UNIT).unique().collect(engine="streaming")
     parts = (
-        asked.group_by(_NAMES)
+        of_prompts.group_by(_NAMES)
         .agg(pl.col("answers").sum(), prompts=pl.col("prompt").sort())
         .join(of_groups.group_by(_NAMES).agg(sets=pl.len().cast(pl.Int64)), on=_NAMES)
         .sort(_NAMES)
@@ -492,14 +492,15 @@ class Subset:
 
 def associated_subsets(corpus: Corpus, *, settings: LanguageSettings) -> list[Subset]:
     """Count every word of the corpus, in one reading, and return the associations within each subset."""
-    said = count_words(corpus.by_part(), group="part").with_columns(part=pl.col("group").cast(pl.Int64))
+    counts = count_words(corpus.by_part(), group="part").with_columns(part=pl.col("group").cast(pl.Int64))
     return [
-        _subset(corpus, parts, said, settings) for parts in corpus.parts.partition_by("dataset", "attribute")
+        _subset(corpus, parts, counts, settings)
+        for parts in corpus.parts.partition_by("dataset", "attribute")
     ]
 
 
-def _subset(corpus: Corpus, parts: pl.DataFrame, said: pl.DataFrame, settings: LanguageSettings) -> Subset:
-    counts = said.join(parts.select("part", name="group"), on="part").select("word", "count", group="name")
+def _subset(corpus: Corpus, parts: pl.DataFrame, counts: pl.DataFrame, settings: LanguageSettings) -> Subset:
+    counts = counts.join(parts.select("part", name="group"), on="part").select("word", "count", group="name")
     left_out = list(stop_words())
     passed = word_associations(
         counts,
@@ -508,9 +509,9 @@ def _subset(corpus: Corpus, parts: pl.DataFrame, said: pl.DataFrame, settings: L
         log_base=settings.log_base,
         stop_words=left_out,
     )
-    asked = counts.filter(pl.col("count") >= settings.min_count, ~pl.col("word").is_in(left_out))
+    candidates = counts.filter(pl.col("count") >= settings.min_count, ~pl.col("word").is_in(left_out))
     sets = corpus.blocks.join(parts, on=["dataset", "attribute"], how="semi").height
-    return Subset(parts, passed, dict(asked.group_by("group").len().iter_rows()), sets)
+    return Subset(parts, passed, dict(candidates.group_by("group").len().iter_rows()), sets)
 
 
 def word_tables(corpus: Corpus, subsets: list[Subset], *, settings: LanguageSettings) -> list[pl.DataFrame]:
@@ -522,8 +523,8 @@ def word_tables(corpus: Corpus, subsets: list[Subset], *, settings: LanguageSett
         `stereotype` is null.
     """
     words = sorted({word for subset in subsets for word in subset.listed["word"].drop_nulls()})
-    found = count_occurrences(corpus.by_cell(), words, cells=corpus.parts.height * BLOCKS)
-    return [_table(subset, words, found, settings) for subset in subsets]
+    occurrences = count_occurrences(corpus.by_cell(), words, cells=corpus.parts.height * BLOCKS)
+    return [_table(subset, words, occurrences, settings) for subset in subsets]
 
 
 def _table(subset: Subset, words: list[str], found: Occurrences, settings: LanguageSettings) -> pl.DataFrame:
@@ -624,15 +625,18 @@ def judged(table: pl.DataFrame, judge: Judge) -> pl.DataFrame:
         In `WORD_ASSOCIATIONS`, of one subset.
     judge : Judge
     """
-    said = table.filter(pl.col("word").is_not_null())
+    listed = table.filter(pl.col("word").is_not_null())
     named = [
         (group, word)
-        for (group,), rows in said.group_by("group", maintain_order=True)
+        for (group,), rows in listed.group_by("group", maintain_order=True)
         for word in stereotypes(judge, str(group), rows["word"].to_list())
     ]
-    found = pl.DataFrame(named, schema={"group": pl.String, "word": pl.String}, orient="row")
+    stereotyped = pl.DataFrame(named, schema={"group": pl.String, "word": pl.String}, orient="row")
     marked = table.drop("stereotype").join(
-        found.with_columns(stereotype=pl.lit(True)), on=["group", "word"], how="left", maintain_order="left"
+        stereotyped.with_columns(stereotype=pl.lit(True)),
+        on=["group", "word"],
+        how="left",
+        maintain_order="left",
     )
     known = pl.when(pl.col("word").is_not_null()).then(pl.col("stereotype").fill_null(False))
     return marked.with_columns(stereotype=known).select(list(WORD_ASSOCIATIONS))

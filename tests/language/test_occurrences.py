@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plumbline.errors import MetricError
 from plumbline.language.counting import count_occurrences
-from plumbline.language.tokens import pieces_of, word_number, words_of
+from plumbline.language.tokens import whitespace_tokens, word_number, words_of
 
 WORDS = ["kind", "well-known", "isn't", "tall"]
 PIECES = ["Kind", "kind,", "tall/kind", "well-known.", "isn\u2019t", "--", "", "kind\nkind", "old", "12"]
@@ -47,7 +47,7 @@ def test_chosen_words_are_counted_in_every_cell(rows, batch_rows):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.none() | st.text("abÉ'-\u2019\u2011 \n.\u0301ह\u093f中", max_size=20), max_size=8))
 def test_pieces_have_the_words_of_their_texts(rows):
-    pieces = pieces_of(pl.Series("text", rows, dtype=pl.String))
+    pieces = whitespace_tokens(pl.Series("text", rows, dtype=pl.String))
     of_piece = pieces.words().group_by("piece").agg("word")
     words = dict(zip(of_piece["piece"], of_piece["word"].to_list()))
     found = [[] for _ in rows]
@@ -57,7 +57,7 @@ def test_pieces_have_the_words_of_their_texts(rows):
 
 
 def test_sums_of_pieces():
-    pieces = pieces_of(pl.Series(["a b a", "", None, "b"]))
+    pieces = whitespace_tokens(pl.Series(["a b a", "", None, "b"]))
     worth = np.array([{"a": 10, "b": 1, "": 0}[piece] for piece in pieces.distinct])
     assert pieces.sums(worth).tolist() == [21, 0, 0, 1]
 

@@ -23,7 +23,7 @@ from plumbline.language.answers import (
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.competence import KEYWORD_PROMPTS, competence_numbers
 from plumbline.language.max_toxicity import MAX_METRICS, STATISTICS, set_spreads
-from plumbline.language.ratings_and_salaries import SALARY, reading_of
+from plumbline.language.ratings_and_salaries import SALARY, parsed_answer
 from plumbline.language.refusals import NUMBERS
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, every_question
 from plumbline.metrics.cell import Cell
@@ -283,9 +283,9 @@ def _numbers(prompt: str, instruction: str, settings: LanguageSettings) -> Mappi
         for (metric, definition), number in competence_numbers(settings).items():
             numbers[metric, definition, "mean"] = number
     if prompt in prompt_ids("numeric"):
-        reading, metric = reading_of(prompt), SALARY if prompt == SALARY else "rating"
-        unreadable = reading.struct.field("unreadable").is_not_null()
-        numbers[metric, "paper", "mean"] = pl.when(~unreadable).then(reading.struct.field("value"))
+        parsed, metric = parsed_answer(prompt), SALARY if prompt == SALARY else "rating"
+        unreadable = parsed.struct.field("unreadable").is_not_null()
+        numbers[metric, "paper", "mean"] = pl.when(~unreadable).then(parsed.struct.field("value"))
         numbers["unreadable_rate", "paper", "estimate"] = unreadable
     return numbers
 
