@@ -1,9 +1,12 @@
-"""The first principal axes of the words of a text space."""
+"""Valence geometry: how far apart a text space holds positive and negative words of a trait, and its principal axes.
+
+Source: Hausladen et al., "Social perception of faces in a vision-language model", appendix C.1.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -19,102 +22,47 @@ from plumbline.catalog.suites import Suite
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings, Traits
 from plumbline.metrics.perception import valence_words
-from plumbline.statistics.reasons import joined
-
-AXES = 3
-
-
-class PrincipalAxes(NamedTuple):
-    """Words on their principal axes, see `plumbline.metrics.text_space.ValenceGeometry`.
-
-    Attributes
-    ----------
-    coordinates : (w, 3) float64
-    shares : (3,) float64
-    """
-
-    coordinates: NDArray[np.float64]
-    shares: NDArray[np.float64]
-
-
-def principal_axes(words: NDArray[np.float64]) -> PrincipalAxes:
-    """Return (w, d) words on their first three principal axes, and the share of the variance along each."""
-    centred = words - words.mean(axis=0)
-    left, strength, _ = np.linalg.svd(centred, full_matrices=False)
-    total = float((strength**2).sum())
-    coordinates, shares = np.full((len(words), AXES), np.nan), np.full(AXES, np.nan)
-    # Rounding leaves some 1e-16 along axes that the words do not span.
-    if total <= 1e-24:
-        return PrincipalAxes(coordinates, shares)
-    spanned = strength[:AXES] > 1e-9 * strength[0]
-    scores = (left * strength)[:, :AXES]
-    farthest = np.abs(scores).argmax(axis=0)
-    scores *= np.where(scores[farthest, np.arange(scores.shape[1])] < 0, -1.0, 1.0)
-    coordinates[:, : scores.shape[1]] = np.where(spanned, scores, np.nan)
-    shares[: len(spanned)] = np.where(spanned, strength[:AXES] ** 2 / total, 0.0)
-    return PrincipalAxes(coordinates, shares)
-
-
-# --- How far apart a text space holds positive and negative words of one trait, and the space itself in
-# three axes.
+from plumbline.reasons import Reason, joined, reason
+from plumbline.statistics.estimates import Estimate
 
 Floats = NDArray[np.float64]
+AXES = 3
 MOST_PARTITIONS = 50_000
-"""More ways to deal the words of a dimension to two valences are not enumerated."""
+"""More partitions of the words of a dimension into two valences are not enumerated."""
 _NAN = float("nan")
 
-
-@dataclass(frozen=True)
-class WordEstimate:
-    """A number of the words of one dimension, with an interval over the choice of words.
-
-    Attributes
-    ----------
-    value, ci_low, ci_high : float
-        nan where undefined.
-    words, pairs : int
-        Words that it is over, and pairs of them.
-    reason : str or None
-        Why something is undefined.
-    """
-
-    value: float
-    ci_low: float
-    ci_high: float
-    words: int
-    pairs: int
-    reason: str | None = None
+Average = Literal["embeddings", "cosines"]
+"""How templates are averaged, see `valence_geometry`."""
 
 
 @dataclass(frozen=True)
-class ValenceGap:
+class ValenceGap(Estimate):
     """Mean cosine within a valence minus mean cosine across valences; 0 where valence does not matter.
 
+    Above 0 where words of the valence are closer to each other than to the other valence. p is that of the one-sided
+    t-test of the pairs within against the pairs across (table C.3): "within is larger".
+
     Attributes
     ----------
-    estimate : WordEstimate
-        Above 0 where words of the valence are closer to each other than to the other valence.
-    t, p : float
-        One-sided t-test of the pairs within against the pairs across (table C.3): "within is larger".
+    t : float
+        Of that test.
     p_permutation : float
-        One-sided, over every way to deal the dimension's words to two valences of these sizes; nan where those are
+        One-sided, over every partition of the dimension's words into valences of these sizes; nan where those are
         more than `MOST_PARTITIONS`.
     """
 
-    estimate: WordEstimate
-    t: float
-    p: float
-    p_permutation: float
+    t: float = _NAN
+    p_permutation: float = _NAN
 
 
 @dataclass(frozen=True)
 class DimensionGeometry:
-    """One dimension: the mean cosines within each valence and across, and what each within has over across."""
+    """One dimension: the mean cosines within each valence and across, and within minus across. n counts words."""
 
     name: str
-    positive: WordEstimate
-    negative: WordEstimate
-    cross: WordEstimate
+    positive: Estimate
+    negative: Estimate
+    cross: Estimate
     positive_gap: ValenceGap
     negative_gap: ValenceGap
 
@@ -147,7 +95,7 @@ def valence_geometry(
     *,
     dimensions: Sequence[str],
     valences: Sequence[str],
-    average: Literal["embeddings", "cosines"] = "embeddings",
+    average: Average = "embeddings",
     confidence: float = 0.95,
 ) -> ValenceGeometry:
     """Measure how a text space places positive and negative words (Hausladen et al., appendix C.1).
@@ -217,7 +165,38 @@ def _normalised(vectors: Floats) -> Floats:
     return vectors / norms
 
 
-# --- one dimension
+class PrincipalAxes(NamedTuple):
+    """Words on their principal axes, see `plumbline.metrics.text_space.ValenceGeometry`.
+
+    Attributes
+    ----------
+    coordinates : (w, 3) float64
+    shares : (3,) float64
+    """
+
+    coordinates: NDArray[np.float64]
+    shares: NDArray[np.float64]
+
+
+def principal_axes(words: NDArray[np.float64]) -> PrincipalAxes:
+    """Return (w, d) words on their first three principal axes, and the share of the variance along each."""
+    centred = words - words.mean(axis=0)
+    left, strength, _ = np.linalg.svd(centred, full_matrices=False)
+    total = float((strength**2).sum())
+    coordinates, shares = np.full((len(words), AXES), np.nan), np.full(AXES, np.nan)
+    # Rounding leaves some 1e-16 along axes that the words do not span.
+    if total <= 1e-24:
+        return PrincipalAxes(coordinates, shares)
+    spanned = strength[:AXES] > 1e-9 * strength[0]
+    scores = (left * strength)[:, :AXES]
+    farthest = np.abs(scores).argmax(axis=0)
+    scores *= np.where(scores[farthest, np.arange(scores.shape[1])] < 0, -1.0, 1.0)
+    coordinates[:, : scores.shape[1]] = np.where(spanned, scores, np.nan)
+    shares[: len(spanned)] = np.where(spanned, strength[:AXES] ** 2 / total, 0.0)
+    return PrincipalAxes(coordinates, shares)
+
+
+# One dimension
 
 
 def _dimension(
@@ -247,53 +226,46 @@ def _mean_gap(cosines: Floats, first: NDArray[np.bool_]) -> float:
     return _mean_within(cosines[np.ix_(first, first)]) - _mean_across(cosines, first)
 
 
-def _within(cosines: Floats, confidence: float) -> WordEstimate:
+def _within(cosines: Floats, confidence: float) -> Estimate:
     words = len(cosines)
     kept = ~np.eye(words, dtype=bool)
     left_out = np.array([_mean_within(cosines[np.ix_(keep, keep)]) for keep in kept])
-    value = _mean_within(cosines)
-    return _estimate(value, [left_out], words, words * (words - 1) // 2, words - 1, confidence)
+    return _estimate(_mean_within(cosines), [left_out], words, words - 1, confidence)
 
 
-def _across(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> WordEstimate:
-    words, pairs = len(first), int(first.sum() * (~first).sum())
-    value = _mean_across(cosines, first)
-    return _estimate(value, _one_word_less(cosines, first, _mean_across), words, pairs, words - 2, confidence)
+def _across(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> Estimate:
+    words, left_out = len(first), _one_word_less(cosines, first, _mean_across)
+    return _estimate(_mean_across(cosines, first), left_out, words, words - 2, confidence)
 
 
-def _one_word_less(cosines: Floats, first: NDArray[np.bool_], statistic) -> list[Floats]:  # type: ignore[no-untyped-def]
+def _one_word_less(
+    cosines: Floats, first: NDArray[np.bool_], statistic: Callable[[Floats, NDArray[np.bool_]], float]
+) -> list[Floats]:
     """Return the statistic without each word, by valence."""
     kept = ~np.eye(len(first), dtype=bool)
     values = np.array([statistic(cosines[np.ix_(keep, keep)], first[keep]) for keep in kept])
     return [values[first], values[~first]]
 
 
-def _estimate(
-    value: float, left_out: list[Floats], words: int, pairs: int, free: int, confidence: float
-) -> WordEstimate:
+def _estimate(value: float, left_out: list[Floats], words: int, free: int, confidence: float) -> Estimate:
     if math.isnan(value):
-        return WordEstimate(_NAN, _NAN, _NAN, words, pairs, "too few words to form a pair")
+        return Estimate(_NAN, _NAN, _NAN, words, reason=joined(reason("no_pair_of_words")))
     variance = sum(float((len(v) - 1) / len(v) * ((v - v.mean()) ** 2).sum()) for v in left_out)
     if free < 1 or math.isnan(variance):
-        return WordEstimate(value, _NAN, _NAN, words, pairs, "no interval: too few words to leave one out")
+        return Estimate(value, _NAN, _NAN, words, reason=joined(reason("too_few_words")))
     half = float(stdtrit(free, (1 + confidence) / 2)) * math.sqrt(variance)
-    return WordEstimate(value, value - half, value + half, words, pairs)
+    return Estimate(value, value - half, value + half, words)
 
 
 def _gap(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> ValenceGap:
     """Compare the pairs within the words of `first` with the pairs across."""
-    own, words = int(first.sum()), len(first)
-    pairs = own * (own - 1) // 2 + own * (words - own)
-    value = _mean_gap(cosines, first)
+    words, value = len(first), _mean_gap(cosines, first)
     left_out = _one_word_less(cosines, first, _mean_gap)
-    inside = cosines[np.ix_(first, first)][np.triu_indices(own, 1)]
+    gap = _estimate(value, left_out, words, words - 2, confidence)
+    inside = cosines[np.ix_(first, first)][np.triu_indices(int(first.sum()), 1)]
     t, p = _t_test(inside, cosines[np.ix_(first, ~first)].ravel())
-    return ValenceGap(
-        estimate=_estimate(value, left_out, words, pairs, words - 2, confidence),
-        t=t,
-        p=p,
-        p_permutation=_permutation_p(cosines, first, value),
-    )
+    p_permutation = _permutation_p(cosines, first, value)
+    return ValenceGap(gap.value, gap.ci_low, gap.ci_high, words, p, gap.reason, t, p_permutation)
 
 
 def _t_test(within: Floats, across: Floats) -> tuple[float, float]:
@@ -310,28 +282,27 @@ def _t_test(within: Floats, across: Floats) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=16)
-def _deals(words: int, own: int) -> Floats:
-    """Return every way to choose `own` of the words, one a row of zeros and ones."""
-    dealt = np.zeros((math.comb(words, own), words))
-    for row, chosen in zip(dealt, combinations(range(words), own)):
+def _partitions(words: int, inside: int) -> Floats:
+    """Return every way to choose `inside` of the words, one a row of zeros and ones."""
+    members = np.zeros((math.comb(words, inside), words))
+    for row, chosen in zip(members, combinations(range(words), inside)):
         row[list(chosen)] = 1.0
-    return dealt
+    return members
 
 
 def _permutation_p(cosines: Floats, first: NDArray[np.bool_], value: float) -> float:
-    own, words = int(first.sum()), len(first)
-    if math.isnan(value) or math.comb(words, own) > MOST_PARTITIONS:
+    size, words = int(first.sum()), len(first)
+    if math.isnan(value) or math.comb(words, size) > MOST_PARTITIONS:
         return _NAN
-    dealt = _deals(words, own)
-    diagonal = np.diag(cosines)
-    reached = dealt @ cosines
-    inside = ((reached * dealt).sum(axis=1) - dealt @ diagonal) / (own * (own - 1))
-    across = (reached * (1 - dealt)).sum(axis=1) / (own * (words - own))
-    # The words as they are among the ways to deal them, so that p is never 0.
+    members = _partitions(words, size)
+    sums = members @ cosines
+    inside = ((sums * members).sum(axis=1) - members @ np.diag(cosines)) / (size * (size - 1))
+    across = (sums * (1 - members)).sum(axis=1) / (size * (words - size))
+    # The observed partition is among them, so that p is never 0.
     return float((inside - across >= value - 1e-12).mean())
 
 
-# --- Rows and word table of the valence geometry of one encoder's text space.
+# Rows, and the table of words
 
 TEXT = "text"
 """Column `dataset` of numbers that are of a text space alone: there are no images."""
@@ -351,8 +322,6 @@ GEOMETRY_SCHEMA: dict[str, pl.DataType] = {
 }
 """One row a word and model: its principal coordinates, the share of variance along each axis (equal in all rows of a
 model), and its cosines to the model's words in the order of their rows."""
-
-_PAIRS_SHARE_WORDS = "p takes pairs that share a word for independent"
 
 
 def prompt_embeddings(suite: Suite, embedded: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
@@ -405,9 +374,8 @@ def geometry_rows(
         "suite_hash": suite.hash,
     }
     rows: list[Row] = []
-    mean, by_template = (
-        _geometry(suite, embeddings, average, settings) for average in ("embeddings", "cosines")
-    )
+    mean = _geometry(suite, embeddings, "embeddings", settings)
+    by_template = _geometry(suite, embeddings, "cosines", settings)
     for geometry, definition in ((mean, "template_mean"), (by_template, "per_template")):
         rows += [common | row for each in geometry.dimensions for row in _cosines(each, definition)]
     for definition, geometry in (("ttest", mean), ("permutation", mean), ("per_template", by_template)):
@@ -422,7 +390,7 @@ def geometry_rows(
                 "k": axis + 1,
                 "value": share,
                 "n": len(mean.cosines),
-                "reason": "the words do not vary" if np.isnan(share) else None,
+                "reason": reason("constant_words") if np.isnan(share) else None,
             }
         )
     return metric_frame(rows)
@@ -447,14 +415,14 @@ def geometry_words(
 
 
 def _geometry(
-    suite: Suite, embeddings: NDArray[np.float32], average: str, settings: MetricSettings
+    suite: Suite, embeddings: NDArray[np.float32], average: Average, settings: MetricSettings
 ) -> ValenceGeometry:
     words = valence_words(suite).values()
     return valence_geometry(
         embeddings,
         dimensions=[dimension for dimension, _ in words],
         valences=[valence for _, valence in words],
-        average="embeddings" if average == "embeddings" else "cosines",
+        average=average,
         confidence=settings.confidence,
     )
 
@@ -466,42 +434,29 @@ def _cosines(each: DimensionGeometry, definition: str) -> Iterator[Row]:
             "definition": definition,
             "attribute": each.name,
             "group": group,
-            **_columns(estimate),
+            **estimate.columns(),
         }
 
 
 def _gaps(each: DimensionGeometry, definition: str) -> Iterator[Row]:
     for group, gap in (("positive", each.positive_gap), ("negative", each.negative_gap)):
-        yield {
+        p, untested = gap.p, reason("constant_word_cosines")
+        note: Reason | None = reason("pairs_share_words")
+        if definition == "permutation":
+            p, untested, note = gap.p_permutation, reason("too_many_word_partitions"), None
+        of_test = untested if p is None or math.isnan(p) else note
+        yield gap.columns() | {
             "metric": "valence_gap",
             "definition": definition,
             "attribute": each.name,
             "group": group,
             "reference_group": "cross",
-            "p": gap.p_permutation if definition == "permutation" else gap.p,
-            **_columns(gap.estimate, _note(gap, definition)),
+            "p": p,
+            "reason": joined(gap.reason, None if math.isnan(gap.value) else of_test),
         }
 
 
-def _note(gap: ValenceGap, definition: str) -> str | None:
-    if definition != "permutation":
-        return "no test: the cosines do not vary" if np.isnan(gap.p) else _PAIRS_SHARE_WORDS
-    return "no test: too many ways to deal the words" if np.isnan(gap.p_permutation) else None
-
-
-def _columns(estimate: WordEstimate, note: str | None = None) -> Row:
-    undefined = np.isnan(estimate.value)
-    return {
-        "value": estimate.value,
-        "ci_low": estimate.ci_low,
-        "ci_high": estimate.ci_high,
-        "n": estimate.words,
-        "reason": estimate.reason if undefined else joined(estimate.reason, note),
-    }
-
-
-# --- The metrics of a text space: they need prompts alone, so that they are of a model and of no dataset.
-
+# The metrics of a text space need prompts alone: they are of a model and of no dataset.
 
 _COMMON: dict[str, Any] = {
     "function": valence_geometry,

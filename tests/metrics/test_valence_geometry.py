@@ -20,6 +20,7 @@ from plumbline.metrics.text_space import (
     prompt_embeddings,
     valence_geometry,
 )
+from plumbline.reasons import in_words
 
 SUITE = load_suite("perception")
 TRIALS = 400
@@ -49,10 +50,10 @@ def test_cosines_worked_by_hand():
     # 0°-90°: 0, 0°-180°: -1, 60°-90°: √3/2, 60°-180°: -1/2.
     across = (0 - 1 + math.sqrt(3) / 2 - 1 / 2) / 4
     assert only.cross.value == pytest.approx(across, rel=1e-12)
-    assert only.positive_gap.estimate.value == pytest.approx(1 / 2 - across, rel=1e-12)
-    assert (only.positive.pairs, only.cross.pairs, only.positive_gap.estimate.words) == (1, 4, 4)
+    assert only.positive_gap.value == pytest.approx(1 / 2 - across, rel=1e-12)
+    assert (only.positive.n, only.cross.n, only.positive_gap.n) == (2, 4, 4)
     # A valence of two words cannot lose one.
-    assert math.isnan(only.positive.ci_low) and "too few words" in only.positive.reason
+    assert math.isnan(only.positive.ci_low) and "too few words" in in_words(only.positive.reason)
     assert found.cosines[0, 1] == pytest.approx(1 / 2) and np.diag(found.cosines) == pytest.approx(1)
 
 
@@ -90,7 +91,7 @@ def test_the_permutation_test_is_the_slow_one():
 def test_valences_that_are_apart_are_found_and_valences_that_are_not_are_not():
     clear = one(drawn(7, apart=4.0), 6).dimensions[0].positive_gap
     # The observed deal and the one with the valences exchanged are the most extreme of 924.
-    assert clear.estimate.ci_low > 0 and clear.p < 1e-6 and clear.p_permutation <= 2 / 924
+    assert clear.ci_low > 0 and clear.p < 1e-6 and clear.p_permutation <= 2 / 924
     rejected = np.zeros(2)
     for seed in range(TRIALS):
         gap = one(drawn(seed), 6).dimensions[0].positive_gap
@@ -111,7 +112,7 @@ def test_intervals_hold_the_cosine_of_all_words_there_could_be(words, apart):
     hits = np.zeros(3)
     for seed in range(1, TRIALS + 1):
         (only,) = one(drawn(seed, positive=words, negative=words, apart=apart), words).dimensions
-        found = (only.positive, only.cross, only.positive_gap.estimate)
+        found = (only.positive, only.cross, only.positive_gap)
         hits += [e.ci_low <= t <= e.ci_high for e, t in zip(found, truth)]
     assert (hits >= stats.binom.ppf(5e-4, TRIALS, 0.95)).all() and (hits < TRIALS).all()
 
@@ -147,7 +148,7 @@ def test_axes_that_the_words_do_not_span_are_undefined():
     same = one(np.ones((4, 5)), 2)
     assert np.isnan(same.coordinates).all() and np.isnan(same.shares).all()
     gap = same.dimensions[0].positive_gap
-    assert gap.estimate.value == pytest.approx(0, abs=1e-12) and math.isnan(gap.p) and gap.p_permutation == 1
+    assert gap.value == pytest.approx(0, abs=1e-12) and math.isnan(gap.p) and gap.p_permutation == 1
 
 
 def test_wrong_input_is_refused():
