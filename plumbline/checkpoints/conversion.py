@@ -68,8 +68,8 @@ def convert_to_safetensors(source: Path, target: Path) -> dict[str, dict[str, st
             command, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
         if done.returncode != 0 or not unfinished.is_file():
-            said = done.stderr.strip().splitlines()
-            _refuse(source, said[-1] if said else _ending(done.returncode))
+            lines = done.stderr.strip().splitlines()
+            _refuse(source, lines[-1] if lines else _ending(done.returncode))
         if digest_file(source) != digest:
             _refuse(source, "the file changed while it was read")
         move_into_place(unfinished, target)
@@ -116,10 +116,10 @@ def _convert(source: Path, target: Path) -> None:
     limit = 4 * source.stat().st_size + (1 << 20)
     if size > limit:
         raise ValueError(f"tensors of {size} bytes in a file that can hold {limit} at most")
-    own = {
+    copies = {
         name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
-    save_file(own, target, metadata={"format": "pt"})
+    save_file(copies, target, metadata={"format": "pt"})
 
 
 def _tensors(loaded: Any) -> dict[str, Any]:
@@ -132,8 +132,8 @@ def _tensors(loaded: Any) -> dict[str, Any]:
     for name, value in loaded.items():
         if not isinstance(name, str) or name == _RESERVED:
             raise ValueError(f"the name {name!r}, which no tensor can have in safetensors")
-        if (found := _other_than_dense(value)) is not None:
-            raise ValueError(f"{found} under {name!r} instead of a dense tensor")
+        if (kind := _other_than_dense(value)) is not None:
+            raise ValueError(f"{kind} under {name!r} instead of a dense tensor")
     if all(name.startswith(_PREFIX) for name in loaded):
         return {name.removeprefix(_PREFIX): tensor for name, tensor in loaded.items()}
     return dict(loaded)

@@ -73,11 +73,10 @@ def _extension_loads() -> bool:
     return False
 
 
-# --- Models of open_clip and transformers, from this disk alone and whole: nothing is fetched, nothing
-# random is left.
+# Models of open_clip and transformers, whole and from this disk alone.
 
 FROM_DISK: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-"""What every `from_pretrained` of transformers is told."""
+"""Options of every `from_pretrained` of transformers."""
 
 # What the libraries raise on files that they cannot make a model of, beside safetensors' own error.
 _NOT_LOADABLE = (
@@ -116,11 +115,11 @@ def loading(what: str, *, where: Path, expected: str) -> Iterator[None]:
     try:
         yield
     except (*_NOT_LOADABLE, SafetensorError) as error:
-        said = str(error).strip()
+        message = str(error).strip()
         raise CheckpointError(
             what,
             where=where,
-            found=said.splitlines()[0] if said else type(error).__name__,
+            found=message.splitlines()[0] if message else type(error).__name__,
             expected=expected,
             hint=_remedy(error, damaged=isinstance(error, SafetensorError)),
         ) from error
@@ -156,7 +155,7 @@ def whole_model(
         Its implementation; by default torch's own where the class has that, else the plain one. It is said here, so
         that no configuration says another; these two need nothing but torch.
     options
-        What else `from_pretrained` is told.
+        Further options of `from_pretrained`.
 
     Raises
     ------

@@ -18,9 +18,6 @@ class ClipEncoder(ProjectedEncoder):
         self.logit_scale = float(self._model.logit_scale.exp().item())
 
 
-# --- The ALIGN family of transformers.
-
-
 class AlignEncoder(ProjectedEncoder):
     """ALIGN, an EfficientNet beside a BERT; see TransformersEncoder for parameters and errors.
 

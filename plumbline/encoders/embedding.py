@@ -131,25 +131,25 @@ def embed_texts(
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return nullcontext(texts[span.start : span.stop] for span in spans)
 
-    cut = ShardPlan(len(texts), TEXT_SHARD_ROWS, batch_rows)
-    inputs = _Inputs("text", encoder.identity, texts, texts, cut, batches)
+    plan = ShardPlan(len(texts), TEXT_SHARD_ROWS, batch_rows)
+    inputs = _Inputs("text", encoder.identity, texts, texts, plan, batches)
     return _embed(inputs, encoder, cache, OomRetry(encoder.embed_texts))
 
 
 class _Inputs(NamedTuple):
-    """What is embedded: the identity and content it is cached under, names for messages, how it is cut and read."""
+    """What is embedded: the identity and content it is cached under, names for messages, how it is split and read."""
 
     kind: str
     identity: EncoderIdentity
     content: Sequence[str]
     names: Sequence[object]
-    cut: ShardPlan
+    plan: ShardPlan
     batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]]
 
     def key(self, span: Span) -> str:
         """Return the key of a shard."""
         inputs = digest_sequence(self.content[span.start : span.stop])
-        return self.identity.cache_key(self.kind, inputs=inputs, batch_rows=self.cut.batch_rows)
+        return self.identity.cache_key(self.kind, inputs=inputs, batch_rows=self.plan.batch_rows)
 
 
 def _embed(
@@ -163,10 +163,10 @@ def _embed(
         _refuse_unusable(rows, inputs.names[span.start : span.stop], encoder.width)
         return [rows]
 
-    cut = inputs.cut
-    row = ShardedArray.find(_ARRAY, encoder.width, [inputs.key(span) for span in cut.shards()], cache)
+    plan = inputs.plan
+    row = ShardedArray.find(_ARRAY, encoder.width, [inputs.key(span) for span in plan.shards()], cache)
     fill(
-        [row], cut, cache, batches=inputs.batches, forward=lambda batch, _lacking: forward(batch), results=results,
+        [row], plan, cache, batches=inputs.batches, forward=lambda batch, _lacking: forward(batch), results=results,
         device=encoder.device, progress=progress,
     )  # fmt: skip
     return Embedded(row.array(), row.index(), CacheStats.of([row], forward))

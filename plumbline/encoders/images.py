@@ -189,8 +189,7 @@ def _unreadable(path: Path, error: ImageRejected) -> EncodingError:
     )
 
 
-# --- A faster way from JPEG files to pixels, used only where `decoder_gate` proves that embeddings stay
-# the same.
+# A faster way from JPEG files to pixels.
 
 # A JPEG can be decoded at a half, a quarter or an eighth of its size for nearly nothing; what is left for the
 # antialiased resize must still be twice the wanted size, or it would soften the picture.
@@ -357,7 +356,7 @@ def _simplejpeg() -> Any:
         ) from error
 
 
-# --- The proof that a checkpoint's embeddings stay the same where the fast decoder reads the images.
+# The proof that a checkpoint's embeddings stay the same where the fast decoder reads the images.
 
 GATE_IMAGES = 32
 MOST_LOOKED_AT = 512

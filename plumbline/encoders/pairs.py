@@ -117,19 +117,19 @@ def score_suites(
     _require_scorable(suites, decoder)
     files = ImageFiles(paths, image_ids)
     rows = plan_batch_rows(encoder, cache, batch_rows, shard_rows=shard_rows)
-    cut = ShardPlan(len(files), shard_rows, rows)
-    found = [_find(encoder.identity, files, texts, cut, cache) for texts in suites.values()]
+    plan = ShardPlan(len(files), shard_rows, rows)
+    arrays = [_find(encoder.identity, files, texts, plan, cache) for texts in suites.values()]
     passes = _Passes(OomRetry(encoder.score_pairs), list(suites.values()), paths)
 
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return image_batches(files, spans, with_pillow(encoder), device=encoder.device, workers=workers)
 
     fill(
-        found, cut, cache, batches=batches, forward=passes.scored, results=passes.by_suite,
+        arrays, plan, cache, batches=batches, forward=passes.scored, results=passes.by_suite,
         device=encoder.device, progress=progress,
     )  # fmt: skip
-    by_suite = {suite: Scored(row.array(), row.index()) for suite, row in zip(suites, found, strict=True)}
-    return ScoredSuites(by_suite, len(files), CacheStats.of(found, passes.forward))
+    by_suite = {suite: Scored(row.array(), row.index()) for suite, row in zip(suites, arrays, strict=True)}
+    return ScoredSuites(by_suite, len(files), CacheStats.of(arrays, passes.forward))
 
 
 class _Passes(NamedTuple):
@@ -154,13 +154,13 @@ class _Passes(NamedTuple):
 
 
 def _find(
-    identity: EncoderIdentity, files: ImageFiles, texts: Sequence[str], cut: ShardPlan, cache: ShardCache
+    identity: EncoderIdentity, files: ImageFiles, texts: Sequence[str], plan: ShardPlan, cache: ShardCache
 ) -> ShardedArray:
     """Look up the shards of one suite."""
     of_texts, keys = digest_sequence(texts), []
-    for span in cut.shards():
+    for span in plan.shards():
         inputs = digest_sequence([digest_sequence(files.image_ids[span.start : span.stop]), of_texts])
-        keys.append(identity.cache_key("pairs", inputs=inputs, batch_rows=cut.batch_rows))
+        keys.append(identity.cache_key("pairs", inputs=inputs, batch_rows=plan.batch_rows))
     return ShardedArray.find(_ARRAY, len(texts), keys, cache)
 
 

@@ -1,4 +1,4 @@
-"""What is known of an encoder before it is loaded: its family, and how wide its embeddings are."""
+"""What is known of encoders before they are loaded: family and width of each, and the work of an audit."""
 
 from __future__ import annotations
 
@@ -65,8 +65,7 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
 
 
-# --- What the encoders of an audit have to compute: images, pairs, bytes on disk and seconds, by
-# arithmetic alone.
+# What the encoders of an audit have to compute: images, pairs, bytes on disk and seconds.
 
 _FLOAT = 4
 # Measured on the planted audit, per image: of records and labels once a dataset, of the index of embeddings a cell.

@@ -1,4 +1,4 @@
-"""What every kind of shard shares: how rows are cut, which shards are there, and computing those that are not."""
+"""Shards: how rows are split, which shards are cached, and computing those that are not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """How rows are cut: into shards, which are kept, and those into batches, which go through the model.
+    """How rows are split: into shards, which are cached, and those into batches, which go through the model.
 
     A batch never crosses a shard, so that a resumed run repeats at most one shard and gives the same bits.
 
@@ -59,7 +59,7 @@ class ShardPlan:
 
 @dataclass(frozen=True)
 class CacheStats:
-    """What a call computed and what it found.
+    """How much of a call was computed, and how much was in the cache.
 
     Attributes
     ----------
@@ -78,25 +78,19 @@ class CacheStats:
     fitting_rows: int | None = None
 
     @classmethod
-    def of(cls, found: Sequence[ShardedArray], forward: OomRetry) -> CacheStats:
-        """Add up what was looked up and what went through the model."""
+    def of(cls, arrays: Sequence[ShardedArray], forward: OomRetry) -> CacheStats:
+        """Sum over arrays that were looked up and filled."""
         return cls(
             forward.passes,
-            sum(row.computed for row in found),
-            sum(row.cached for row in found),
-            sum(row.repaired for row in found),
+            sum(row.computed for row in arrays),
+            sum(row.cached for row in arrays),
+            sum(row.repaired for row in arrays),
             forward.rows,
         )
 
     def counters(self) -> dict[str, int]:
         """Return the numbers, for metadata."""
-        counted = {
-            "forward_passes": self.forward_passes,
-            "computed_shards": self.computed_shards,
-            "cached_shards": self.cached_shards,
-            "repaired_shards": self.repaired_shards,
-        }
-        return counted if self.fitting_rows is None else counted | {"fitting_rows": self.fitting_rows}
+        return {name: count for name, count in vars(self).items() if count is not None}
 
 
 @dataclass
@@ -150,8 +144,8 @@ class ShardedArray:
 
 
 def fill(
-    found: Sequence[ShardedArray],
-    cut: ShardPlan,
+    arrays: Sequence[ShardedArray],
+    plan: ShardPlan,
     cache: ShardCache,
     *,
     batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]],
@@ -164,13 +158,13 @@ def fill(
 
     Parameters
     ----------
-    found : sequence of ShardedArray
+    arrays : sequence of ShardedArray
         Results that come out of the same passes over a shard's rows, those that lack the shard.
     batches : callable
         From the rows of each batch to a context with the batches in order: one stream over all missing shards, so
         that the next is being decoded while one is written.
     forward : callable
-        From a batch, and the positions in `found` of the results that lack it, to an array with as many rows.
+        From a batch, and the positions in `arrays` of the results that lack it, to an array with as many rows.
     results : callable
         From the rows of a shard, their span and these positions to one array for each of them; refuses what must
         not be kept.
@@ -178,9 +172,9 @@ def fill(
         For the details of a shard.
     progress : callable, optional
     """
-    spans = cut.shards()
-    lacking = {i: [r for r, row in enumerate(found) if row.shards[i] is None] for i in range(len(spans))}
-    pieces = {i: cut.batches(spans[i]) for i, missing in lacking.items() if missing}
+    spans = plan.shards()
+    lacking = {i: [r for r, row in enumerate(arrays) if row.shards[i] is None] for i in range(len(spans))}
+    pieces = {i: plan.batches(spans[i]) for i, missing in lacking.items() if missing}
     done, to_do = 0, sum(len(spans[i]) for i in pieces)
     with batches([piece for of_shard in pieces.values() for piece in of_shard]) as stream:
         for i, of_shard in pieces.items():
@@ -191,8 +185,8 @@ def fill(
                 if progress:
                     progress(done, to_do)
             details = {"rows": len(spans[i]), "device": device, "batches": len(blocks)}
-            arrays = results(np.concatenate(blocks), spans[i], lacking[i])
-            for row, array in zip((found[r] for r in lacking[i]), arrays, strict=True):
+            computed = results(np.concatenate(blocks), spans[i], lacking[i])
+            for row, array in zip((arrays[r] for r in lacking[i]), computed, strict=True):
                 row.shards[i] = cache.commit(row.keys[i], {row.name: array}, details=details)
 
 

@@ -1,4 +1,4 @@
-"""Pixels on their way into a model: whole grey levels, then on the device the numbers it was trained on."""
+"""What every adapter of a torch model shares: pixels, placement, identity, forward context, learned tokens."""
 
 from __future__ import annotations
 
@@ -60,10 +60,6 @@ def grey_levels(image: Image) -> torch.Tensor:
     import torch
 
     return torch.from_numpy(np.array(image, dtype=np.uint8)).permute(2, 0, 1).contiguous()
-
-
-# --- What every adapter of a torch model shares: placed on a device, with an identity and a forward
-# context.
 
 
 class TorchEncoder:
@@ -178,8 +174,7 @@ def _backend(library: str, placement: Placement, attention: str | None) -> str:
     return "/".join([*parts, "compiled"] if placement.compiled else parts)
 
 
-# --- Texts with learned tokens before their words: what a prompt that is trained by gradient needs of a
-# text tower.
+# Learned tokens before the words of a text, for prompts that are trained by gradient.
 
 
 def require_start(ids: torch.Tensor, starts: Sequence[int | None]) -> None:

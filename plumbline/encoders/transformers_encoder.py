@@ -1,4 +1,4 @@
-"""A transformers image processor, cut where its pixels stop being whole grey levels or lie between 0 and 1."""
+"""What the transformers families share: the checkpoint's own image processing, loading, tokens."""
 
 from __future__ import annotations
 
@@ -161,10 +161,6 @@ class ImageProcessor:
                 + (f", {np.abs(own - ours).max():.3g} apart" if own.shape == ours.shape else ""),
                 expected=f"the same pixels to {_TOLERANCE}",
             )
-
-
-# --- What the transformers families share: loading without surprises, the checkpoint's own preprocessing,
-# tokens.
 
 
 class TransformersEncoder(TorchEncoder):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.checkpoints.device import Placement
 from plumbline.errors import GenerationError
 from plumbline.generators.folders import QFORMER_TOKENIZER, GeneratorFiles
-from plumbline.generators.loaded_model import load_images, load_model, load_tokenizer
-from plumbline.generators.prompt_format import format_of
+from plumbline.generators.loaded_model import load_tokenizer
 from plumbline.generators.transformers_backend import TransformersBackend
 
 if TYPE_CHECKING:
@@ -33,16 +32,8 @@ class InstructBlipBackend(TransformersBackend):
     """
 
     def __init__(self, files: GeneratorFiles, placement: Placement) -> None:
-        tokenizer = load_tokenizer(files)
+        super().__init__(files, placement)
         self._qformer_tokenizer = load_tokenizer(files, QFORMER_TOKENIZER)
-        super().__init__(
-            files,
-            placement,
-            model=load_model(files, placement),
-            tokenizer=tokenizer,
-            prompts=format_of(files, tokenizer),
-            images=load_images(files),
-        )
 
     @property
     def _language_model(self) -> Any:
@@ -77,7 +68,7 @@ class InstructBlipBackend(TransformersBackend):
         images = seen[torch.tensor([image for image, _ in pairs], device=self.device)]
         queries = model.query_tokens.expand(len(pairs), -1, -1)
         mask = torch.cat([read["attention_mask"].new_ones(queries.shape[:2]), read["attention_mask"]], dim=1)
-        found = model.qformer(
+        states = model.qformer(
             input_ids=read["input_ids"],
             attention_mask=mask,
             query_embeds=queries,
@@ -85,7 +76,7 @@ class InstructBlipBackend(TransformersBackend):
             encoder_attention_mask=mask.new_ones(images.shape[:2]),
             return_dict=True,
         ).last_hidden_state[:, : queries.shape[1]]
-        projected: torch.Tensor = model.language_projection(found)
+        projected: torch.Tensor = model.language_projection(states)
         return projected
 
     def _prompt_length(self, text: str) -> int:

@@ -1,4 +1,4 @@
-"""A judge's reply to a list of words: a list in one of the forms that language models write, or nothing."""
+"""The judge of stereotypes: a language model says which words about a group are stereotypes of it (appendix D.2)."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _is_letters(part: str) -> bool:
     )
 
 
-# --- Judgements that are kept, each in a file of its own, so that nothing is asked twice.
+# Judgements that are kept, each in a file of its own, so that nothing is asked twice.
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,7 @@ class Judgements:
         return root / key[:2] / f"{key}.json"
 
 
-# --- The judge of stereotypes: a language model says which words about a group are stereotypes of it
-# (appendix D.2).
+# The judge.
 
 JUDGE_VERSION = 1
 """Part of the identity: raise it with any change of what is asked or of how replies are read."""

@@ -1,14 +1,10 @@
-"""Language models without eyes, the twins of LVLMs: Vicuna, Mistral, Gemma."""
+"""Language models without eyes, on which LVLMs are built: Vicuna, Mistral, Gemma."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from plumbline.checkpoints.device import Placement
-from plumbline.generators.folders import GeneratorFiles
-from plumbline.generators.loaded_model import load_model, load_tokenizer
-from plumbline.generators.prompt_format import format_of
 from plumbline.generators.transformers_backend import TransformersBackend
 
 if TYPE_CHECKING:
@@ -20,27 +16,8 @@ if TYPE_CHECKING:
 class LanguageModelBackend(TransformersBackend):
     """Reads a prompt once for all of its seeds; what prompts have in common is short and is read with each.
 
-    Parameters
-    ----------
-    files : GeneratorFiles
-    placement : Placement
-
-    Raises
-    ------
-    CheckpointError
-        If it cannot be loaded whole, or its chat template takes no prompt.
+    See TransformersBackend for parameters and errors.
     """
-
-    def __init__(self, files: GeneratorFiles, placement: Placement) -> None:
-        tokenizer = load_tokenizer(files)
-        super().__init__(
-            files,
-            placement,
-            model=load_model(files, placement),
-            tokenizer=tokenizer,
-            prompts=format_of(files, tokenizer),
-            images=None,
-        )
 
     def _look(self, pixels: torch.Tensor | None, count: int) -> None:
         """Nothing is seen."""

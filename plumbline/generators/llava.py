@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.checkpoints.device import Placement
 from plumbline.errors import CheckpointError
 from plumbline.generators.folders import GeneratorFiles
-from plumbline.generators.loaded_model import load_images, load_model, load_tokenizer
-from plumbline.generators.prompt_format import IMAGE, format_of
+from plumbline.generators.prompt_format import IMAGE
 from plumbline.generators.transformers_backend import TransformersBackend
 
 if TYPE_CHECKING:
@@ -38,21 +37,17 @@ class LlavaBackend(TransformersBackend):
     """
 
     def __init__(self, files: GeneratorFiles, placement: Placement) -> None:
-        tokenizer = load_tokenizer(files)
-        prompts = format_of(files, tokenizer)
-        images = load_images(files)
-        model = load_model(files, placement)
-        self._image_token = _image_token(files, model, tokenizer)
-        heads = [prompts.around_image(probe, self._image_token).head for probe in _PROBES]
+        super().__init__(files, placement)
+        self._image_token = _image_token(files, self._model, self._tokenizer)
+        heads = [self._prompts.around_image(probe, self._image_token).head for probe in _PROBES]
         if heads[0] != heads[1]:
             raise CheckpointError(
                 "the chat template of this checkpoint puts the prompt before the image",
                 where=files.folder,
-                found=prompts.render(_PROBES[0]),
+                found=self._prompts.render(_PROBES[0]),
                 expected="the image first, as LLaVA was trained",
             )
         self._head = heads[0]
-        super().__init__(files, placement, model=model, tokenizer=tokenizer, prompts=prompts, images=images)
         self._image_tokens = self._count_image_tokens()
 
     def _look(self, pixels: torch.Tensor | None, count: int) -> Cache:

@@ -127,7 +127,7 @@ def identity_of(
     return digest_json(parts)
 
 
-# --- Who would answer, told from a model's files alone: a plan must not wait for billions of weights.
+# The identity from a model's files alone: a plan must not wait for billions of weights.
 
 
 def identity_from_files(files: GeneratorFiles, placement: Placement) -> str:

@@ -161,8 +161,7 @@ def _is_above(name: str, found: float | None, most: float) -> bool:
     return found > most
 
 
-# --- The plan of a generative audit of data that is not on this disk, from how large the studies say that
-# it is.
+# The plan for data that is not on this disk, from the sizes that the studies report.
 
 # As long as occupations and descriptions usually are; only their length counts.
 _OCCUPATION, _DESCRIBED = "software developer", "Black male software developer"

@@ -116,7 +116,7 @@ def _refuse_nan(values: torch.Tensor) -> None:
         )
 
 
-# --- Keys and values of the tokens read so far, with room ahead so that a step copies nothing but itself.
+# The cache: keys and values of the tokens read so far, with room ahead so that a step copies only itself.
 
 ROOM = 128
 """Tokens of room that are taken at a time."""
@@ -182,7 +182,7 @@ def selected(cache: Cache, indices: torch.Tensor) -> Cache:
     return copy
 
 
-# --- Reading prompts and writing answers: what a language model does in one batch, whatever it was shown.
+# Reading prompts and writing answers, in one batch.
 
 # Rows that are done are taken out of a batch once they are this share of it.
 _DONE_SHARE = 0.25

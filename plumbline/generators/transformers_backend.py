@@ -1,4 +1,4 @@
-"""Pictures on their way into a model that answers: those that were recorded, and no others."""
+"""The engine of local models: batches of rows, images looked at once, fewer rows where memory is short, answers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import GenerationError, ImageRejected
 from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.generators.folders import GeneratorFiles
-from plumbline.generators.loaded_model import identity_of, stop_tokens
-from plumbline.generators.prompt_format import PromptFormat
+from plumbline.generators.loaded_model import (
+    identity_of,
+    load_images,
+    load_model,
+    load_tokenizer,
+    stop_tokens,
+)
+from plumbline.generators.prompt_format import format_of
 from plumbline.generators.sampling import RowSeeded
 from plumbline.images.decoding import decode, read_image_file
 
@@ -65,9 +71,6 @@ def _recorded(path: Path | None, image_id: str) -> Image:
         raise GenerationError("an image cannot be read", where=path, found=error.what) from error
 
 
-# --- What every local model shares: batches of rows, images read once, memory that is short, tokens to
-# text.
-
 ROWS_AT_ONCE = {"cpu": 32, "cuda": 64}
 """Answers that are written at once. Fixed and not measured: a batch's size moves the last bits of its logits, so that
 a run that goes on elsewhere should have the same. Fewer where the device's memory is short."""
@@ -85,9 +88,6 @@ class TransformersBackend:
     ----------
     files : GeneratorFiles
     placement : Placement
-    model, tokenizer : of transformers
-    prompts : PromptFormat
-    images : ImageProcessor or None
 
     Attributes
     ----------
@@ -97,29 +97,30 @@ class TransformersBackend:
         See `GeneratorFiles`.
     parameters : int
         Number of weights.
+
+    Raises
+    ------
+    CheckpointError
+        If it cannot be loaded whole, or its chat template takes no prompt.
     """
 
-    def __init__(
-        self,
-        files: GeneratorFiles,
-        placement: Placement,
-        *,
-        model: Any,
-        tokenizer: Any,
-        prompts: PromptFormat,
-        images: ImageProcessor | None,
-    ) -> None:
+    def __init__(self, files: GeneratorFiles, placement: Placement) -> None:
         kind = placement.device_kind
-        self._model, self._tokenizer, self._prompts, self._images = model, tokenizer, prompts, images
-        self._stops = stop_tokens(model, tokenizer)
-        self.identity = identity_of(files, placement, prompts=prompts, images=images, stops=self._stops)
+        self._tokenizer = load_tokenizer(files)
+        self._prompts = format_of(files, self._tokenizer)
+        self._images = load_images(files) if files.sees else None
+        self._model = load_model(files, placement)
+        self._stops = stop_tokens(self._model, self._tokenizer)
+        self.identity = identity_of(
+            files, placement, prompts=self._prompts, images=self._images, stops=self._stops
+        )
         self.device = placement.device
         self.sees = files.sees
         self.at_once = SUBJECTS_AT_ONCE[kind]
         self.rows_at_once = ROWS_AT_ONCE[kind]
         self._images_at_once = self.at_once
         self.own_decoding = files.own_decoding
-        self.parameters = sum(p.numel() for p in model.parameters())
+        self.parameters = sum(p.numel() for p in self._model.parameters())
         self._source = files.weights_sha256
 
     def answers(self, asked: Sequence[Asked], decoding: Decoding) -> Iterator[tuple[int, Answer]]:

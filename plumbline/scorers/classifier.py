@@ -1,16 +1,15 @@
-"""What the audit file says of a scorer: its settings, which know what they read and how it is loaded."""
+"""A sequence classifier of transformers as a scorer of texts: settings, files, labels, batches, scores."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import yaml
@@ -75,7 +74,7 @@ class ClassifierSettings(ScorerSettings):
         return load_classifier(self, project=project, fetched=fetched, placement=placement)
 
 
-# --- A folder of a sequence classifier: safetensors, a tokenizer, and no code of its own.
+# The folder.
 
 _TOKENIZER = (
     ("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"),
@@ -116,7 +115,7 @@ def _version(files: CheckpointFiles) -> str:
     return f"{files.folder.name} {files.digest[:12]}"
 
 
-# --- Which output of a classifier is which scored attribute, and how its outputs become scores.
+# Which output is which scored attribute, and how outputs become scores.
 
 Activation = Literal["sigmoid", "softmax"]
 
@@ -214,7 +213,7 @@ def _plain(label: str) -> str:
     return re.sub(r"[\s-]+", "_", label.strip().lower())
 
 
-# --- Batches of texts of about one length, so that little of a forward pass is padding.
+# Batches of texts of about one length, so that little of a forward pass is padding.
 
 MOST_ROWS = 1024
 
@@ -241,78 +240,12 @@ def length_batches(
         start += rows
 
 
-# --- Loading a sequence classifier whole: every weight from the digested file, nothing fetched, nothing
-# random.
+# The model: every weight from the digested file, nothing fetched, nothing random.
 
 # Older checkpoints have buffers that are computed today, and a layer that their class does not use.
 _UNUSED = re.compile(r"(^|\.)(position_ids|token_type_ids)$|(^|\.)pooler\.")
 # Tokenizers without a limit name a number like this.
 _NO_LIMIT = 1_000_000
-
-
-@dataclass(frozen=True)
-class LoadedClassifier:
-    """A classifier on its device.
-
-    Attributes
-    ----------
-    model, tokenizer
-        As transformers loads them.
-    labels : tuple of str
-        `id2label`, by position.
-    max_tokens : int
-        Longer texts are cut, special tokens included.
-    pad : int
-        Token that shorter texts of a batch are filled with.
-    attention : str
-        Its implementation.
-    """
-
-    model: Any
-    tokenizer: Any
-    labels: tuple[str, ...]
-    max_tokens: int
-    pad: int
-    attention: str
-
-
-def load_files(
-    files: CheckpointFiles, *, device: str, dtype: str, max_tokens: int | None
-) -> LoadedClassifier:
-    """Load a classifier and its tokenizer.
-
-    Raises
-    ------
-    CheckpointError
-        If transformers cannot load it, a weight is absent from the file or the file has others, or the tokenizer has
-        no token to pad with.
-    ConfigError
-        If `max_tokens` is more than the model takes, or absent where the model does not say what it takes.
-    """
-    ready_libraries()
-    import transformers
-
-    expected = "a sequence classifier of one of transformers' own architectures, with its tokenizer"
-    with loading("transformers could not load this classifier", where=files.folder, expected=expected):
-        model = _model(transformers, files, dtype)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **FROM_DISK)
-    if tokenizer.pad_token_id is None:
-        raise CheckpointError(
-            "this classifier's tokenizer has no token to pad with, so that texts cannot share a batch",
-            where=files.folder,
-            expected="a pad_token in tokenizer_config.json",
-        )
-    # A text's positions must not depend on the others, and what is read is its beginning.
-    tokenizer.padding_side = tokenizer.truncation_side = "right"
-    labels = model.config.id2label
-    return LoadedClassifier(
-        model=model.to(device).eval().requires_grad_(False),
-        tokenizer=tokenizer,
-        labels=tuple(str(labels[i]) for i in range(len(labels))),
-        max_tokens=_most_tokens(model, tokenizer, max_tokens, files),
-        pad=int(tokenizer.pad_token_id),
-        attention=str(model.config._attn_implementation),
-    )
 
 
 def _model(transformers: Any, files: CheckpointFiles, dtype: str) -> Any:
@@ -361,7 +294,7 @@ def _positions(model: Any) -> int:
     return int(getattr(model.config, "max_position_embeddings", 0) or 0)
 
 
-# --- A sequence classifier of transformers as a scorer of texts.
+# The scorer.
 
 _CODE = 1
 """Raised whenever the same files and settings would give a text another score."""
@@ -418,14 +351,31 @@ class ClassifierScorer:
     offline_stand_in: bool = False
 
     def __init__(self, files: CheckpointFiles, settings: ClassifierSettings, placement: Placement) -> None:
+        ready_libraries()
+        import transformers
+
         self._dtype = _dtype(settings.dtype, placement)
-        self._loaded = loaded = load_files(
-            files, device=placement.device, dtype=self._dtype, max_tokens=settings.max_tokens
-        )
-        self._positions = label_positions(loaded.labels, settings.labels, where=files.folder)
+        expected = "a sequence classifier of one of transformers' own architectures, with its tokenizer"
+        with loading("transformers could not load this classifier", where=files.folder, expected=expected):
+            model = _model(transformers, files, self._dtype)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(files.folder, **FROM_DISK)
+        if tokenizer.pad_token_id is None:
+            raise CheckpointError(
+                "this classifier's tokenizer has no token to pad with, so that texts cannot share a batch",
+                where=files.folder,
+                expected="a pad_token in tokenizer_config.json",
+            )
+        # A text's positions must not depend on the others, and what is read is its beginning.
+        tokenizer.padding_side = tokenizer.truncation_side = "right"
+        self._tokenizer: Any = tokenizer
+        self._pad = int(tokenizer.pad_token_id)
+        self._model: Any = model.to(placement.device).eval().requires_grad_(False)
+        self._most_tokens = _most_tokens(model, tokenizer, settings.max_tokens, files)
+        labels = [str(model.config.id2label[i]) for i in range(len(model.config.id2label))]
+        self._positions = label_positions(labels, settings.labels, where=files.folder)
         self._activation: Activation = (
             activation_of(
-                read_configuration(files.folder / TRANSFORMERS_CONFIG), len(loaded.labels), where=files.folder
+                read_configuration(files.folder / TRANSFORMERS_CONFIG), len(labels), where=files.folder
             )
             if settings.activation == "auto"
             else settings.activation
@@ -465,10 +415,10 @@ class ClassifierScorer:
             "code": _CODE,
             "labels": self._positions,
             "activation": self._activation,
-            "max_tokens": self._loaded.max_tokens,
+            "max_tokens": self._most_tokens,
             "dtype": self._dtype,
             "device": placement.device_kind,
-            "attention": self._loaded.attention,
+            "attention": str(self._model.config._attn_implementation),
             "libraries": {
                 name: version(name).split("+")[0] for name in ("torch", "transformers", "tokenizers")
             },
@@ -487,14 +437,12 @@ class ClassifierScorer:
                 yield starts[-1], coming.result()
 
     def _tokens(self, texts: Sequence[str]) -> _Tokens:
-        most = self._loaded.max_tokens
-        ids = self._loaded.tokenizer(list(texts), verbose=False)["input_ids"]
+        most = self._most_tokens
+        ids = self._tokenizer(list(texts), verbose=False)["input_ids"]
         truncated = [len(row) > most for row in ids]
         long = [i for i, is_long in enumerate(truncated) if is_long]
         if long:
-            cut = self._loaded.tokenizer([texts[i] for i in long], truncation=True, max_length=most)[
-                "input_ids"
-            ]
+            cut = self._tokenizer([texts[i] for i in long], truncation=True, max_length=most)["input_ids"]
             for i, row in zip(long, cut, strict=True):
                 ids[i] = row
         return _Tokens(ids, truncated)
@@ -522,18 +470,17 @@ class ClassifierScorer:
         """Return (b, attributes) scores of texts by their tokens."""
         import torch
 
-        tokens, mask = _padded(ids, self._loaded.pad)
-        device = self._loaded.model.device
+        tokens, mask = _padded(ids, self._pad)
+        device = self._model.device
         with torch.inference_mode():
-            logits = self._loaded.model(input_ids=tokens.to(device), attention_mask=mask.to(device)).logits
+            logits = self._model(input_ids=tokens.to(device), attention_mask=mask.to(device)).logits
             wide = logits.double()
             scores = wide.sigmoid() if self._activation == "sigmoid" else wide.softmax(dim=-1)
             chosen = scores[:, list(self._positions.values())]
         return np.asarray(chosen.cpu().numpy(), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class _Tokens:
+class _Tokens(NamedTuple):
     ids: list[list[int]]
     truncated: list[bool]
 

@@ -34,9 +34,6 @@ class OfflineSettings(ScorerSettings):
         return OfflineScorer()
 
 
-# --- The small scorer of the default run: a list of words with severities. A stand-in, not a measure of
-# toxicity.
-
 _CODE = 1
 """Raised whenever the same words would give a text another score."""
 

@@ -1,4 +1,4 @@
-"""What the audit file says of a scorer: its settings, which know what they read and how it is loaded."""
+"""Scores that were made elsewhere, as by the Perspective API while it lasted: a file, checked and looked up by text."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class StoredSettings(ScorerSettings):
         return (project / Path(self.path).expanduser()).resolve()
 
 
-# --- What a value of stored scores may be; a bad one is refused with its line.
+# What a value may be; a bad one is refused with its line.
 
 ROW = "__row"
 """Column with the number of a row, from 0, the header not counted."""
@@ -138,7 +138,7 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
 
 
-# --- A file of scores that were made elsewhere, read with every value checked.
+# Reading the file.
 
 _TRUNCATED = "truncated"
 _HALF = 8
@@ -306,7 +306,7 @@ def _unreadable(path: Path, error: Exception) -> ScoringError:
     )
 
 
-# --- Scores that were made elsewhere, looked up by text: as by the Perspective API while it lasted.
+# The scorer.
 
 _CODE = 1
 """Raised whenever the same file would give a text another score."""

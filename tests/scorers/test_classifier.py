@@ -92,7 +92,7 @@ def test_longer_texts_are_cut_at_the_end_and_counted(folders):
 def test_a_text_of_all_positions_is_whole(folders, name):
     """RoBERTa has two positions more than it can use; one token too many would end the run on a GPU."""
     scorer = load(folders / name)
-    tokenizer = scorer._loaded.tokenizer
+    tokenizer = scorer._tokenizer
     full = "a" + " a" * (LONGEST - 3)
     assert len(tokenizer(full)["input_ids"]) == LONGEST
     found = dict(scorer.score([full, full + " a"]))
@@ -292,17 +292,13 @@ def test_no_number_is_an_error(roberta):
 
 def test_a_text_without_tokens_has_a_reason(folders, monkeypatch):
     scorer = load(folders / "roberta")
-    plain = scorer._loaded.tokenizer
+    plain = scorer._tokenizer
 
     class WithoutSpecialTokens:
         def __call__(self, texts, **more):
             return plain(texts, add_special_tokens=False, **more)
 
-    monkeypatch.setattr(
-        scorer,
-        "_loaded",
-        type(scorer._loaded)(**vars(scorer._loaded) | {"tokenizer": WithoutSpecialTokens()}),
-    )
+    monkeypatch.setattr(scorer, "_tokenizer", WithoutSpecialTokens())
     found = dict(scorer.score(["", "a"]))
     assert found[0].reason == NO_TOKENS
     assert all(math.isnan(score) for score in found[0].scores.values())
