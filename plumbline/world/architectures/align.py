@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.world.architectures import pretrained
-from plumbline.world.architectures.family import Family, Trainee, caption_loss
+from plumbline.world.architectures.family import Family, Trainee
 from plumbline.world.architectures.pretrained import write_tokenizer
 from plumbline.world.captions import WORDINGS
 from plumbline.world.faces import SIZE
@@ -131,9 +131,6 @@ class _Align(Trainee):
         text = torch.nn.functional.normalize(model.get_text_features(**self._texts).pooler_output, dim=1)
         # The temperature is a plain number that an optimiser could carry past 0.
         return image @ text.T / model.temperature.clamp(min=_MIN_TEMPERATURE)
-
-    def loss(self, images: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return caption_loss(self.logits(images), targets)
 
     def settle(self, batches: Iterator[torch.Tensor]) -> None:
         """Take the batch norms' statistics from all images, in place of a running mean over moving weights.

@@ -29,9 +29,8 @@ class Trainee(ABC):
     def logits(self, images: torch.Tensor) -> torch.Tensor:
         """Return what ranks the captions for each image, shape (b, C), with gradients; `images` as in `loss`."""
 
-    @abstractmethod
     def loss(self, images: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the loss of one batch.
+        """Return the loss of one batch: of the captions against the images' logits, unless a family learns otherwise.
 
         Parameters
         ----------
@@ -40,6 +39,7 @@ class Trainee(ABC):
         targets : (b, C) tensor
             float32, the frequency of each caption, rows sum to 1.
         """
+        return caption_loss(self.logits(images), targets)
 
     def moved(self) -> list[torch.nn.Parameter]:
         """Return what the optimiser moves: the model's parameters, and those that only training needs."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.world.architectures import pretrained
-from plumbline.world.architectures.family import Family, Trainee, caption_loss
+from plumbline.world.architectures.family import Family, Trainee
 from plumbline.world.architectures.pretrained import CONTEXT_LENGTH, END, PAD, START, write_tokenizer
 from plumbline.world.captions import WORDINGS
 from plumbline.world.faces import SIZE
@@ -93,9 +93,6 @@ class _Owlv2(Trainee):
         queries = model.owlv2.get_text_features(**self._texts).pooler_output
         logits: torch.Tensor = model.class_predictor(patches, queries[None])[0]
         return logits.mean(1)
-
-    def loss(self, images: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return caption_loss(self.logits(images), targets)
 
 
 FAMILY = Family(
