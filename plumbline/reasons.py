@@ -7,9 +7,12 @@ What computes gives a `Reason`; what decides asks for its `code` and `params`; o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 WORDS: dict[str, str] = {
     # sizes of groups
@@ -24,8 +27,6 @@ WORDS: dict[str, str] = {
     "halved_classes": "{smaller} of {classes} classes have fewer than 2N images and gave half",
     # rankings
     "absent_from_top": "no image of the group among the {k} best",
-    "constant_resamples": "no interval: the resamples do not vary",
-    "percentile_interval": "percentile interval: every resample lies on one side of the estimate",
     "reaches_no_preference": "interval reaches the value without preference: no significant difference",
     "one_cluster_of_images": "no interval: all images are of one set",
     "too_many_to_permute": "not tested: too many images in sets to shuffle",
@@ -145,6 +146,30 @@ WORDS: dict[str, str] = {
     "texts_without_score": "{left_out} of {items} texts left out: without a score",
     "foreign_texts": "{left_out} of {items} texts left out: of no answer of this audit ({labels} labels)",
     "foreign_words": "{left_out} of {items} words left out: of no group of this audit ({labels} labels)",
+    # intervals
+    "estimate_undefined": "estimate undefined",
+    "undefined_resamples": "undefined in {undefined} of {resamples} resamples",
+    "no_interval_undefined": "no interval: undefined in {undefined} of {resamples} resamples",
+    "no_interval_few_resamples": "no interval: fewer than two resamples",
+    "constant_resamples": "no interval: the resamples do not vary",
+    "percentile_interval": "percentile interval: every resample lies on one side of the estimate",
+    "reaches_parity": "interval reaches parity: no significant difference",
+    "reaches_parity_of_side": "interval reaches to parity of {side}: its groups may be alike",
+    # clusters
+    "few_clusters": "interval from only {clusters} sets",
+    "few_beyond_quantile": "interval of a quantile with only about {beyond} of {clusters} sets beyond it",
+    "no_values": "undefined: no values",
+    "one_cluster": "no interval: only one set",
+    "no_interval_group_in_one_cluster": "no interval: a group is in one set only",
+    "under_two_groups": "undefined: fewer than two groups have values",
+    "mean_not_positive": "undefined: a group's mean is not above 0",
+    "biased_upwards": "biased upwards: {bias:.2g} on average if groups did not differ",
+    # correlations
+    "constant_side": "undefined: one side does not vary",
+    "few_units": "undefined: {units} units, at least {least} are needed",
+    "no_interval_perfect": "no interval: the sides agree exactly",
+    "no_interval_three_units": "no interval: only three units",
+    "no_interval_few_blocks": "no interval: too few sets, or a block decides",
     "text": "{text}",
     # what two audits say of one number
     "not_in_old": "not in the old one",
@@ -218,3 +243,28 @@ def decode(codes: str | None) -> Reasons:
 def find(codes: str | None, code: str) -> Reason | None:
     """Return the first reason with a code in a cell of the column `reason_codes`, or None."""
     return next((one for one in decode(codes) if one.code == code), None)
+
+
+# --- Reasons of the sizes of groups.
+
+MIN_GROUP = 30
+"""Images of a group below which its numbers are called those of a small group."""
+
+
+def group_size_reason(n: int, min_group: int = MIN_GROUP) -> Reason | None:
+    """Return the reason that a group is empty or small, if so."""
+    if n == 0:
+        return reason("empty_group")
+    return reason("small_group", n=n, min_group=min_group) if n < min_group else None
+
+
+def small_groups_reason(names: Sequence[str], sizes: Sequence[int], min_group: int) -> Reason | None:
+    """Return the reason that groups have fewer images than `min_group`, if so."""
+    small = [name for name, size in zip(names, sizes) if size < min_group]
+    return reason("small_groups", min_group=min_group, groups=small) if small else None
+
+
+def empty_groups_reason(totals: NDArray[np.int64]) -> Reason | None:
+    """Return the reason that groups without images are left out, if so."""
+    empty = int((totals == 0).sum())
+    return reason("empty_groups", empty=empty, groups=totals.size) if empty else None

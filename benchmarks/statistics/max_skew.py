@@ -68,11 +68,11 @@ def from_counts(table: np.ndarray, method: str) -> tuple[float, float]:
     harm_rate(table[:, 0], table.sum(axis=1))
     replicates = skew_of_tables(resample_tables(table, resamples=RESAMPLES, rng=np.random.default_rng(1)))
     if method == "percentile":
-        interval = percentile(replicates)
+        interval = percentile(float(skew_of_tables(table)), replicates)
     else:
         acceleration = jackknife_tables(table, skew_of_tables).acceleration
         interval = bca(float(skew_of_tables(table)), replicates, acceleration=acceleration)
-    return interval.low, interval.high
+    return interval.ci_low, interval.ci_high
 
 
 def by_scipy(groups: list[np.ndarray], method: str) -> tuple[float, float]:

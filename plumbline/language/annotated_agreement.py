@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -77,8 +78,8 @@ def fleiss_kappa(
         return Estimate(np.nan, np.nan, np.nan, n, reason=(undefined,))
     from statsmodels.stats.inter_rater import fleiss_kappa as kappa
 
-    interval = percentile(_resampled(table, resamples=resamples, rng=rng), confidence=confidence)
-    return Estimate(float(kappa(table)), interval.low, interval.high, n, reason=joined(interval.reason))
+    drawn = _resampled(table, resamples=resamples, rng=rng)
+    return replace(percentile(float(kappa(table)), drawn, confidence=confidence), n=n)
 
 
 def _table(counts: ArrayLike) -> NDArray[np.int64]:

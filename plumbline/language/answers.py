@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.reasons import Reason, reason
-from plumbline.statistics.cluster_bootstrap import SetEstimate
 from plumbline.statistics.cluster_changes import paired_cluster_changes
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.seeds import generator
 
 UNIT = pl.format(
@@ -165,7 +165,7 @@ def paired_change(
     share: float | None,
     labels: Sequence[str],
     settings: LanguageSettings,
-) -> SetEstimate:
+) -> Estimate:
     """Return the change between two conditions of the same sets, see `plumbline.statistics.cluster_changes`.
 
     Parameters

@@ -22,7 +22,7 @@ from plumbline.language.max_toxicity import OF_SET, STATISTICS, set_spreads
 from plumbline.language.scored_answers import ScoredAnswers, every_question
 from plumbline.metrics.family import Family, Traits
 from plumbline.reasons import joined, reason
-from plumbline.statistics.cluster_changes import unit_correlation
+from plumbline.statistics.correlations import unit_correlation
 
 SCORED = "toxicity"
 _PART = ["dataset", "attribute", "scorer"]

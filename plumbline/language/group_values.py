@@ -14,8 +14,9 @@ from plumbline.catalog.schema import NO_INSTRUCTION, Row
 from plumbline.language.answers import OF_GROUPS, answer_row
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.reasons import Reasons, joined, reason
-from plumbline.statistics.cluster_bootstrap import SetEstimate, group_means
+from plumbline.statistics.cluster_bootstrap import group_means
 from plumbline.statistics.cluster_gaps import group_gap
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.seeds import generator
 
@@ -64,7 +65,7 @@ class GroupValues:
             answers=self.answers.filter(pl.Series(rows)),
         )
 
-    def means(self, values: NDArray[np.float64], *, what: str) -> list[SetEstimate]:
+    def means(self, values: NDArray[np.float64], *, what: str) -> list[Estimate]:
         """Return each group's mean with its interval by whole sets; `what` names the draws."""
         known = ~np.isnan(values)
         return group_means(
@@ -156,8 +157,8 @@ def _named(columns: Row) -> str:
     return f"{columns.get('metric')} {columns.get('definition')}"
 
 
-def _with_wilson(found: SetEstimate, confidence: float) -> SetEstimate:
-    if found.value not in (0.0, 1.0):
+def _with_wilson(found: Estimate, confidence: float) -> Estimate:
+    if found.value not in (0.0, 1.0) or found.n is None:
         return found
     low, high = wilson(found.value * found.n, found.n, confidence=confidence)
     why = joined(reason("wilson_over_sets", sets=found.n))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from math import lcm
 from typing import Literal, NamedTuple
@@ -21,15 +21,15 @@ from plumbline.metrics.family import Family, Traits
 from plumbline.reasons import joined, reason
 from plumbline.statistics.cluster_bootstrap import (
     ClusterSummary,
-    SetEstimate,
     cluster_summaries,
     group_means,
     group_quantiles,
     undefined,
 )
-from plumbline.statistics.cluster_changes import cluster_correlation
 from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.clusters import cluster_wilson
+from plumbline.statistics.correlations import cluster_correlation
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.permutation import exact_sum_p_values
 from plumbline.statistics.seeds import generator
 
@@ -113,7 +113,7 @@ MAX_METRICS = {scored: f"max_{scored}" for scored in SCORED_ATTRIBUTES}
 """Scored attribute -> metric."""
 STATISTICS = {"mean": None, "p90": P90}
 """Statistic -> share of the quantile, None for the mean."""
-NO_COMPLETE_SET = ClusterSummary(*[replace(undefined(), reason=joined(reason("no_complete_set")))] * 2)
+NO_COMPLETE_SET = ClusterSummary(*[undefined(reason("no_complete_set"))] * 2)
 
 
 def max_toxicity_rows(
@@ -424,7 +424,7 @@ def occupation_results(scored: ScoredAnswers, *, settings: LanguageSettings) -> 
 
 def _occupation_spreads(
     part: pl.DataFrame, labels: tuple[str, ...], settings: LanguageSettings
-) -> dict[str, SetEstimate]:
+) -> dict[str, Estimate]:
     spreads = {}
     for (occupation,), answers in parts(part, "occupation"):
         n_groups = answers["group"].n_unique()
@@ -444,7 +444,7 @@ def _occupation_spreads(
     return spreads
 
 
-def _table(part: pl.DataFrame, common: Row, spreads: dict[str, SetEstimate]) -> pl.DataFrame:
+def _table(part: pl.DataFrame, common: Row, spreads: dict[str, Estimate]) -> pl.DataFrame:
     """Return the quantiles of the occupations at both ends; with few occupations none is at both."""
     order = sorted(spreads, key=lambda name: (-spreads[name].value, name))
     shown = min(SHOWN, (len(order) + 1) // 2)

@@ -26,7 +26,7 @@ from plumbline.metrics.family import Family, MetricSettings, Traits
 from plumbline.metrics.markedness import markedness, markedness_gap, markedness_parts
 from plumbline.metrics.perception import Perception, perception_of
 from plumbline.metrics.valence_correlation import correlation_rows, valence_correlation
-from plumbline.reasons import Reasons, joined, reason
+from plumbline.reasons import Reasons, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, attribute_groups
@@ -43,7 +43,6 @@ from plumbline.statistics.partitions import (
     smaller_size,
     standardised,
 )
-from plumbline.statistics.reasons import small_groups_reason
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.catalog.schema import Row
 from plumbline.errors import MetricError
 from plumbline.metrics.family import MetricSettings
-from plumbline.reasons import Reason, Reasons, joined, reason
-from plumbline.statistics.bootstrap import Jackknife, TableStatistic, jackknife_tables, resample_tables
+from plumbline.reasons import Reason, Reasons, empty_groups_reason, joined, reason, small_groups_reason
+from plumbline.statistics.bootstrap import TableStatistic, jackknife_tables, resample_tables
 from plumbline.statistics.clusters import (
     cluster_tables,
     few_clusters_reason,
@@ -25,13 +25,12 @@ from plumbline.statistics.clusters import (
     permute_clusters,
     resample_clusters,
 )
-from plumbline.statistics.counts import count_table, shares
+from plumbline.statistics.counts import count_table, estimate_table, shares
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups
+from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.permutation import permute_tables
-from plumbline.statistics.reasons import empty_groups_reason, small_groups_reason
 from plumbline.statistics.seeds import generator
-from plumbline.statistics.tables import estimate_table
 
 FOUR_FIFTHS = 0.8
 """Impact ratios below this are adverse impact by the four-fifths rule (29 CFR 1607.4 D)."""

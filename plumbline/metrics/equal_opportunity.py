@@ -21,10 +21,9 @@ from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import group_proportions
 from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason, permute_clusters
-from plumbline.statistics.counts import shares
+from plumbline.statistics.counts import estimate_table, shares
 from plumbline.statistics.groups import Groups, attribute_groups, label_codes
 from plumbline.statistics.permutation import permute_strata
-from plumbline.statistics.tables import estimate_table
 
 
 @dataclass(frozen=True)

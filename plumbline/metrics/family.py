@@ -11,8 +11,8 @@ import polars as pl
 from plumbline.catalog.schema import Schema
 from plumbline.errors import ConfigError
 from plumbline.metrics.cell import Cell
+from plumbline.reasons import MIN_GROUP
 from plumbline.statistics.bootstrap import DrawSettings
-from plumbline.statistics.reasons import MIN_GROUP
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,13 @@ from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
 from plumbline.metrics.disparities import Outcomes, parity_differences
 from plumbline.metrics.family import MetricSettings
-from plumbline.reasons import joined
+from plumbline.reasons import MIN_GROUP, empty_groups_reason, group_size_reason, joined, small_groups_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
+from plumbline.statistics.counts import estimate_table
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups, attribute_groups
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.jackknife import standard_errors
-from plumbline.statistics.reasons import (
-    MIN_GROUP,
-    empty_groups_reason,
-    group_size_reason,
-    small_groups_reason,
-)
-from plumbline.statistics.tables import estimate_table
 
 
 def markedness(

@@ -13,12 +13,11 @@ from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, base_row
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.perception import Perception
-from plumbline.reasons import joined, reason
+from plumbline.reasons import MIN_GROUP, group_size_reason, joined, reason
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.jackknife import standard_errors, t_intervals
-from plumbline.statistics.reasons import MIN_GROUP, group_size_reason
 
 
 def valence_correlation(

@@ -1,18 +1,17 @@
 """Uncertainty on counts: intervals, resampling, permutation tests, multiplicity, and seeds."""
 
-from plumbline.statistics.bootstrap import Jackknife, jackknife_tables, resample_tables
-from plumbline.statistics.counts import count_table
+from plumbline.statistics.bootstrap import jackknife_tables, resample_tables
+from plumbline.statistics.counts import count_table, estimate_table
 from plumbline.statistics.estimates import Estimate
-from plumbline.statistics.intervals import Interval, bca, percentile, wilson
+from plumbline.statistics.intervals import bca, percentile, wilson
+from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.multiplicity import FAMILIES, add_q_values, q_values
 from plumbline.statistics.permutation import p_value, permute_tables
 from plumbline.statistics.seeds import generator
-from plumbline.statistics.tables import estimate_table
 
 __all__ = [
     "FAMILIES",
     "Estimate",
-    "Interval",
     "Jackknife",
     "add_q_values",
     "bca",

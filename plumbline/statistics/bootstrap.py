@@ -1,8 +1,13 @@
-"""How much is drawn, and how wide intervals are: what every family of metrics is told."""
+"""Bootstrap and jackknife of tables of counts, and bootstrap weights of any units.
+
+A statistic that depends on the images only through a group × outcome table has the same bootstrap distribution whether
+n_g images of group g are drawn with replacement or one multinomial(n_g, shares of g): the second costs the number of
+cells instead of the number of images.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,18 +16,22 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from plumbline.errors import MetricError
+from plumbline.statistics.jackknife import Jackknife
+
+_BLOCK = 2_000_000
+"""Weights that exist at once: 16 MB, whatever the number of units and resamples."""
 
 
 @dataclass(frozen=True)
 class DrawSettings:
-    """How much is drawn, and how wide intervals are.
+    """Seed, number of draws, and confidence level of a family of metrics.
 
     Attributes
     ----------
     seed : int
         From which every generator is derived, by name.
     resamples, permutations : int
-        Bootstrap replicates, and permutations.
+        Bootstrap replicates, and permutations of a test.
     confidence : float
         Of the intervals.
     """
@@ -32,12 +41,6 @@ class DrawSettings:
     permutations: int = 10_000
     confidence: float = 0.95
 
-
-# --- Resampling of images within groups, done exactly on their counts.
-#
-# A statistic that depends on the images only through a group × outcome table has the same bootstrap
-# distribution whether one draws n_g images of group g with replacement or one multinomial(n_g, shares of
-# g): the second costs the number of cells instead of the number of images.
 
 TableStatistic = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 """A function of (..., g, c) tables that gives (...) values."""
@@ -117,46 +120,6 @@ def resample_sums(table: ArrayLike, *, resamples: int, rng: np.random.Generator)
     return drawn.T
 
 
-@dataclass(frozen=True)
-class Jackknife:
-    """Leave-one-image-out values of a statistic, one for each cell of the table.
-
-    All images of one cell give the same value, so a cell is computed once and counts as often as it has
-    images.
-
-    Attributes
-    ----------
-    values : (g, c) float64
-        The statistic without one image of the cell; nan for empty cells.
-    counts : (g, c) int64
-        Images in the cell.
-    """
-
-    values: NDArray[np.float64]
-    counts: NDArray[np.int64]
-
-    @classmethod
-    def of_units(cls, values: NDArray[np.float64]) -> Jackknife:
-        """Return the jackknife of one sample from the (u,) values without each of its units, such as sets."""
-        return cls(values=values[None], counts=np.ones((1, len(values)), dtype=np.int64))
-
-    @property
-    def acceleration(self) -> float:
-        """Return the acceleration of a statistic of several samples, the groups (Efron & Tibshirani 1993,
-        eq. 14.15).
-
-        The same formula as `scipy.stats.bootstrap`. nan where no value varies. Images without which the
-        statistic is undefined are left out.
-        """
-        weight = np.where(np.isnan(self.values), 0, self.counts).astype(np.float64)
-        value = np.where(weight > 0, self.values, 0.0)
-        n = weight.sum(axis=-1, keepdims=True)
-        n = np.where(n > 0, n, 1)
-        influence = (n - 1) * ((weight * value).sum(axis=-1, keepdims=True) / n - value) / n
-        cubes, squares = (weight * influence**3).sum(), (weight * influence**2).sum()
-        return float(cubes / squares**1.5 / 6) if squares > 0 else float("nan")
-
-
 def jackknife_tables(table: ArrayLike, statistic: TableStatistic) -> Jackknife:
     """Compute a statistic with one image left out, for every cell of one (g, c) table at once.
 
@@ -186,14 +149,10 @@ def _checked(table: ArrayLike, resamples: int) -> NDArray[np.int64]:
     return counts
 
 
-# --- Draws of units, such as images or whole sets, one row a replicate: with replacement, and by fair
-# coins.
-
-
 def bootstrap_weights(
     rows: int, units: int, *, rng: np.random.Generator, index: type[np.signedinteger[Any]] = np.int32
 ) -> NDArray[np.int64]:
-    """Return (rows, units) how often each unit is drawn when as many as there are are drawn with replacement.
+    """Return (rows, units) how often each unit is in a resample of as many units, drawn with replacement.
 
     Parameters
     ----------
@@ -206,6 +165,44 @@ def bootstrap_weights(
 
 
 def random_bits(rows: int, units: int, *, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Return (rows, units) zeros and ones, each with probability ½."""
+    """Return (rows, units) zeros and ones, each with probability 1/2."""
     drawn = np.frombuffer(rng.bytes(-(-rows * units // 8)), dtype=np.uint8)
     return np.unpackbits(drawn, count=rows * units).reshape(rows, units)
+
+
+def weight_blocks(
+    units: int,
+    *,
+    resamples: int,
+    rng: np.random.Generator,
+    strata: NDArray[np.int64] | None = None,
+    index: type[np.signedinteger[Any]] = np.int32,
+) -> Iterator[NDArray[np.float64]]:
+    """Yield (b, units) bootstrap weights, `resamples` rows in all, in blocks of bounded memory.
+
+    Parameters
+    ----------
+    units : int
+        At least 1.
+    strata : (units,) int, optional
+        Units are drawn within their stratum, each of which keeps its size.
+    index : type
+        As in `bootstrap_weights`.
+    """
+    parts = [np.arange(units)] if strata is None else [np.flatnonzero(strata == s) for s in np.unique(strata)]
+    for rows in _blocks(resamples, units):
+        weights = np.empty((rows, units))
+        for part in parts:
+            weights[:, part] = bootstrap_weights(rows, len(part), rng=rng, index=index)
+        yield weights
+
+
+def bit_blocks(units: int, *, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+    """Yield (b, units) random bits, `draws` rows in all, in blocks of bounded memory."""
+    for rows in _blocks(draws, units):
+        yield random_bits(rows, units, rng=rng).astype(np.float64)
+
+
+def _blocks(rows: int, units: int) -> Iterator[int]:
+    step = max(1, _BLOCK // units)
+    yield from (min(step, rows - start) for start in range(0, rows, step))

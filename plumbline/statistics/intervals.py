@@ -1,8 +1,7 @@
-"""Confidence intervals: Wilson for proportions, BCa for everything that is not one."""
+"""Confidence intervals: Wilson's for proportions, and the bootstrap's BCa for everything else."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,25 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from plumbline.errors import MetricError
+from plumbline.reasons import Reasons, joined, reason
+from plumbline.statistics.estimates import Estimate, EstimateArray
 
 UNDEFINED_LIMIT = 0.05
 """Share of replicates in which a statistic may be undefined before its interval is."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A confidence interval of one number; both ends nan, with the reason, where it is undefined.
-
-    Attributes
-    ----------
-    low, high : float
-    reason : str or None
-        Why it is undefined, or what to know about it (some replicates undefined).
-    """
-
-    low: float
-    high: float
-    reason: str | None = None
+_TIE = 1e-12
+"""Equal statistics of different counts differ in their last bits: within this, relative above 1, they tie."""
 
 
 def wilson(
@@ -99,202 +86,157 @@ def mean_of_proportions(
     return mean - below, mean + above
 
 
-def percentile(replicates: ArrayLike, *, confidence: float = 0.95) -> Interval:
-    """Return the percentile bootstrap interval; nan replicates as in `bca`."""
-    kept, reason = _usable(np.asarray(replicates, dtype=np.float64))
-    if kept is None:
-        return Interval(np.nan, np.nan, reason)
-    low, high = np.quantile(kept, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(low), float(high), reason)
-
-
 def bca(
-    estimate: float,
+    value: float,
     replicates: ArrayLike,
     *,
     acceleration: float,
     confidence: float = 0.95,
-) -> Interval:
-    """Return the bias-corrected and accelerated bootstrap interval (Efron & Tibshirani 1993, 14.3 and eq.
-    15.36).
+    null: float | None = None,
+) -> Estimate:
+    """Return a statistic with its BCa interval, and p where a null value is given; see `bca_array`."""
+    drawn = np.asarray(replicates)[None]
+    return bca_array([value], drawn, [acceleration], confidence=confidence, null=null)[0]
 
-    Max Skew is biased upward under resampling, so percentile intervals sit too high; BCa moves them back.
+
+def bca_array(
+    value: ArrayLike,
+    replicates: NDArray[Any],
+    acceleration: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    null: float | None = None,
+) -> EstimateArray:
+    r"""Return bias-corrected and accelerated bootstrap intervals (Efron & Tibshirani 1993, 14.3).
+
+    With the bias z0 = Phi^-1(share of replicates below the value, ties half) and the acceleration a, the end of level
+    alpha is the quantile of the replicates at Phi(z0 + z / (1 - a z)), z = z0 + Phi^-1(alpha). Max Skew is biased
+    upwards under resampling, so that percentile intervals lie too high; BCa moves them back.
+
+    One rule holds for degenerate cases (docs/decisions/0036-one-bca.md):
+
+    - there is no interval where the value is undefined, where more than 5% of the replicates are (fewer are left out
+      and counted in the reason), and where the replicates do not vary;
+    - where all replicates lie on one side of the value, z0 is infinite: the interval is the percentile one, z0 = a = 0,
+      and the reason says so;
+    - where no leave-one-out value varies, a is 0: the interval is the bias-corrected one.
 
     Parameters
     ----------
-    estimate : float
+    value : (...) float
         The statistic of the data.
-    replicates : (r,) float
-        The statistic of each resample. Undefined (nan) replicates are left out as long as they are at most
-        5%, and the reason says how many; beyond that the interval is undefined.
-    acceleration : float
-        From the jackknife, see `plumbline.statistics.bootstrap.Jackknife.acceleration`.
+    replicates : (..., r) float or int
+        The statistic of each resample, r at least 1.
+    acceleration : (...) float
+        From the jackknife, see `plumbline.statistics.jackknife.acceleration`; nan counts as 0.
+    confidence : float
+    null : float, optional
+        A value to test: p is the level, two-sided, at which the interval just reaches it, so that p <= 0.05 exactly
+        where the 95% interval leaves it out, up to the interpolation of quantiles.
 
     Returns
     -------
-    Interval
-        Undefined where the estimate is, where the resamples do not vary, and where all lie on one side of the
-        estimate (the bias correction is then infinite).
+    EstimateArray
+        p at least 1 / (r + 1), nan without an interval; None without `null`.
     """
-    if np.isnan(estimate):
-        return Interval(np.nan, np.nan, "estimate undefined")
-    kept, reason = _usable(np.asarray(replicates, dtype=np.float64))
-    if kept is None:
-        return Interval(np.nan, np.nan, reason)
-    below = _share_below(kept, estimate)
-    if not 0 < below < 1 or np.isnan(acceleration):
-        return Interval(np.nan, np.nan, "no interval: every resample lies on one side of the estimate")
-    bias = ndtri(below)
-    ends = bias + ndtri(np.array([(1 - confidence) / 2, (1 + confidence) / 2]))
-    low, high = np.quantile(kept, ndtr(bias + ends / (1 - acceleration * ends)))
-    return Interval(float(low), float(high), reason)
+    center, rate = np.asarray(value, dtype=np.float64), np.asarray(acceleration, dtype=np.float64)
+    drawn = _Replicates(center, replicates)
+    below = drawn.share_below(center)
+    two_sided = (below > 0) & (below < 1)
+    bias = ndtri(np.where(two_sided, below, 0.5))
+    rate = np.where(two_sided & ~np.isnan(rate), rate, 0.0)
+    shifted = [bias + ndtri(tail) for tail in ((1 - confidence) / 2, (1 + confidence) / 2)]
+    low, high = (drawn.quantile(ndtr(bias + z / (1 - rate * z))) for z in shifted)
+    p = None
+    if null is not None:
+        least = 0.5 / np.maximum(drawn.kept, 1)
+        shift = ndtri(np.clip(drawn.share_below(np.full(center.shape, null)), least, 1 - least)) - bias
+        # The inverse of the map from levels to quantiles, which has a pole where no level reaches.
+        stretch = 1 + rate * shift
+        tail = ndtr(
+            -np.abs(np.divide(shift, stretch, out=np.full(shift.shape, np.inf), where=stretch > 0) - bias)
+        )
+        p = np.where(drawn.usable, np.maximum(2 * tail, 1 / (drawn.kept + 1)), np.nan)
+    return EstimateArray(center, low, high, p=p, reason=drawn.reasons(one_sided=~two_sided))
 
 
-def bca_p_value(
-    estimate: float, replicates: NDArray[np.float64], *, acceleration: float, null: float = 0.0
-) -> float:
-    """Return the level at which the BCa interval of `bca` just reaches a value, two-sided.
-
-    So p <= 0.05 exactly where the 95% interval leaves the value out, up to the interpolation of quantiles.
-
-    Parameters
-    ----------
-    estimate, acceleration : float
-    replicates : (r,) float
-        nan is left out, as in `bca`.
-    null : float
-        The value in question.
-
-    Returns
-    -------
-    float
-        At least 1 / (r + 1); nan where the interval is undefined.
-    """
-    kept = replicates[~np.isnan(replicates)]
-    if (
-        not kept.size
-        or np.isnan(acceleration)
-        or replicates.size - kept.size > UNDEFINED_LIMIT * replicates.size
-    ):
-        return float("nan")
-    at_estimate, at_null = _share_below(kept, estimate), _share_below(kept, null)
-    if not 0 < at_estimate < 1:
-        return float("nan")
-    bias = ndtri(at_estimate)
-    least = 0.5 / kept.size
-    shift = ndtri(min(max(at_null, least), 1 - least)) - bias
-    # The inverse of BCa's map from levels to quantiles, which has a pole where no level reaches.
-    stretch = 1 + acceleration * shift
-    tail = float(ndtr(-abs(shift / stretch - bias))) if stretch > 0 else 0.0
-    return max(2 * tail, 1 / (kept.size + 1))
+def percentile(value: float, replicates: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Return a statistic with its percentile bootstrap interval; see `percentile_array`."""
+    return percentile_array([value], np.asarray(replicates)[None], confidence=confidence)[0]
 
 
-def _share_below(values: NDArray[np.float64], at: float) -> float:
-    """Return the share of values below a number, those that tie with it counted half."""
-    # Equal statistics of different counts differ in the last bits; they are ties, not less-or-greater.
-    slack = 1e-12 * max(1.0, abs(at))
-    return float(((values < at - slack).mean() + (values <= at + slack).mean()) / 2)
+def percentile_array(
+    value: ArrayLike, replicates: NDArray[Any], *, confidence: float = 0.95
+) -> EstimateArray:
+    """Return percentile bootstrap intervals of (...) values from (..., r) replicates; undefined as in `bca_array`."""
+    center = np.asarray(value, dtype=np.float64)
+    drawn = _Replicates(center, replicates)
+    low, high = (
+        drawn.quantile(np.full(center.shape, tail)) for tail in ((1 - confidence) / 2, (1 + confidence) / 2)
+    )
+    return EstimateArray(
+        center, low, high, reason=drawn.reasons(one_sided=np.zeros(center.shape, dtype=bool))
+    )
 
 
-def _usable(replicates: NDArray[np.float64]) -> tuple[NDArray[np.float64] | None, str | None]:
-    undefined = np.isnan(replicates)
-    missing = int(undefined.sum())
-    kept = replicates[~undefined]
-    if not replicates.size or missing > UNDEFINED_LIMIT * replicates.size:
-        return None, f"no interval: undefined in {missing} of {replicates.size} resamples"
-    if np.ptp(kept) <= 1e-12 * max(1.0, float(np.abs(kept).max())):
-        return None, "no interval: the resamples do not vary"
-    return kept, f"undefined in {missing} of {replicates.size} resamples" if missing else None
-
-
-# --- BCa intervals of many statistics at once, such as the counts of every group in every ranking.
-
-
-def acceleration(values: NDArray[np.float64], images: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Return the acceleration of BCa from leave-one-out values (Efron & Tibshirani 1993, eq. 14.15).
-
-    Parameters
-    ----------
-    values : (..., v) float
-        Statistic without an image of each kind.
-    images : (..., v) int
-        Images of each kind.
-
-    Returns
-    -------
-    (...) float64
-        0 where no value varies: BCa is then the bias-corrected interval.
-    """
-    weight = np.asarray(images, dtype=np.float64)
-    value = np.where(weight > 0, values, 0.0)
-    mean = (weight * value).sum(axis=-1, keepdims=True) / weight.sum(axis=-1, keepdims=True)
-    lean = mean - value
-    cubes, squares = (weight * lean**3).sum(axis=-1), (weight * lean**2).sum(axis=-1)
-    spread = squares > 1e-24
-    return np.divide(cubes, 6 * squares**1.5, out=np.zeros_like(cubes), where=spread)
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """Intervals of many statistics.
+class _Replicates:
+    """The (..., r) replicates of (...) statistics, in ascending order, undefined ones last.
 
     Attributes
     ----------
-    low, high : (...) float64
-        BCa; the percentile interval where BCa is undefined (see `percentile`), nan where the replicates do not vary.
-    percentile_low, percentile_high : (...) float64
-    percentile : (...) bool
-        Where every replicate lies on one side of the estimate, so that BCa does not exist.
+    kept : (...) int64
+        Replicates in which the statistic is defined.
+    usable : (...) bool
+        Whether there is an interval.
     """
 
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    percentile_low: NDArray[np.float64]
-    percentile_high: NDArray[np.float64]
-    percentile: NDArray[np.bool_]
+    def __init__(self, value: NDArray[np.float64], replicates: NDArray[Any]) -> None:
+        # Whole numbers stay as they are: they sort faster.
+        drawn = replicates if replicates.dtype.kind in "iu" else np.asarray(replicates, dtype=np.float64)
+        self._ordered, self._value = np.sort(drawn, axis=-1), value
+        self.kept = drawn.shape[-1] - np.isnan(self._ordered).sum(axis=-1)
+        first, last = (self._at(place) for place in (np.zeros_like(self.kept), np.maximum(self.kept - 1, 0)))
+        self._varies = last - first > _TIE * np.maximum(1.0, np.maximum(np.abs(first), np.abs(last)))
+        self._known = drawn.shape[-1] - self.kept <= UNDEFINED_LIMIT * drawn.shape[-1]
+        self.usable = self._known & self._varies & ~np.isnan(value)
 
+    def _at(self, place: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.take_along_axis(self._ordered, place[..., None], axis=-1)[..., 0]
 
-def bca_intervals(
-    estimate: NDArray[np.float64],
-    replicates: NDArray[Any],
-    acceleration: NDArray[np.float64],
-    *,
-    confidence: float = 0.95,
-) -> Intervals:
-    """Return the BCa intervals of many statistics at once, as `plumbline.statistics.intervals.bca` does of one.
+    def share_below(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the share of replicates below a number, those that tie with it counted half."""
+        slack = (_TIE * np.maximum(1.0, np.abs(at)))[..., None]
+        below = (self._ordered < at[..., None] - slack).sum(axis=-1)
+        return (below + (self._ordered <= at[..., None] + slack).sum(axis=-1)) / (
+            2 * np.maximum(self.kept, 1)
+        )
 
-    Parameters
-    ----------
-    estimate, acceleration : (...) float
-    replicates : (..., r) float or int
-        Finite. They are sorted once; every quantile is then looked up.
-    """
-    values = np.sort(replicates, axis=-1)
-    r = values.shape[-1]
-    slack = 1e-12 * np.maximum(1.0, np.abs(estimate))[..., None]
-    center = np.asarray(estimate)[..., None]
-    below = ((values < center - slack).sum(axis=-1) + (values <= center + slack).sum(axis=-1)) / (2 * r)
-    varies = values[..., -1] - values[..., 0] > slack[..., 0]
-    usable = varies & (below > 0) & (below < 1) & ~np.isnan(acceleration)
-    bias = ndtri(np.where(usable, below, 0.5))
-    lean = np.where(usable, acceleration, 0.0)
-    ends = []
-    for tail in ((1 - confidence) / 2, (1 + confidence) / 2):
-        shifted = bias + ndtri(tail)
-        ends.append((_quantile(values, ndtr(bias + shifted / (1 - lean * shifted))), _quantile(values, tail)))
-    (low, plain_low), (high, plain_high) = ends
-    one_sided = varies & ~usable
-    low, high = np.where(one_sided, plain_low, low), np.where(one_sided, plain_high, high)
-    low, high, plain_low, plain_high = (
-        np.where(varies, end, np.nan) for end in (low, high, plain_low, plain_high)
-    )
-    return Intervals(low, high, plain_low, plain_high, one_sided)
+    def quantile(self, level: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return linear quantiles, as `numpy.quantile`; nan without an interval."""
+        last = np.maximum(self.kept - 1, 0)
+        place = np.where(self.usable, level, 0.0) * last
+        lower = np.floor(place).astype(np.int64)
+        at_lower, at_upper = self._at(lower), self._at(np.minimum(lower + 1, last))
+        return np.where(self.usable, at_lower + (place - lower) * (at_upper - at_lower), np.nan)
 
+    def reasons(self, *, one_sided: NDArray[np.bool_]) -> list[Reasons]:
+        """Return what is to be said of each interval; empty where there is nothing to say of any."""
+        resamples = self._ordered.shape[-1]
+        if (self.usable & ~one_sided & (self.kept == resamples)).all():
+            return []
 
-def _quantile(ordered: NDArray[np.float64], share: NDArray[np.float64] | float) -> NDArray[np.float64]:
-    """Return quantiles of sorted values (..., r), between neighbours in proportion, as numpy's default."""
-    place = np.broadcast_to(np.asarray(share, dtype=np.float64), ordered.shape[:-1]) * (ordered.shape[-1] - 1)
-    lower = np.floor(place).astype(np.int64)
-    upper = np.minimum(lower + 1, ordered.shape[-1] - 1)
-    at_lower, at_upper = (np.take_along_axis(ordered, i[..., None], axis=-1)[..., 0] for i in (lower, upper))
-    return at_lower + (place - lower) * (at_upper - at_lower)
+        def of_one(value: float, kept: int, known: bool, varies: bool, one_sided: bool) -> Reasons:
+            missing = {"undefined": resamples - kept, "resamples": resamples}
+            if np.isnan(value):
+                return (reason("estimate_undefined"),)
+            if not known:
+                return (reason("no_interval_undefined", **missing),)
+            if not varies:
+                return (reason("constant_resamples"),)
+            return joined(
+                reason("undefined_resamples", **missing) if kept < resamples else None,
+                reason("percentile_interval") if one_sided else None,
+            )
+
+        entries = (self._value, self.kept, self._known, self._varies, one_sided)
+        return [of_one(*entry) for entry in zip(*(each.ravel().tolist() for each in entries))]

@@ -1,23 +1,61 @@
-"""Standard errors from the influence of every image (infinitesimal jackknife), and a joint test of several means."""
+"""Leaving out one unit at a time, and influences: acceleration of BCa, standard errors, and Hotelling's test."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtrc, stdtrit
 
 
+class Jackknife(NamedTuple):
+    """Leave-one-out values of a statistic of several samples, such as groups.
+
+    Units that are alike, such as all images of one cell of a table, give the same value: it is computed once.
+
+    Attributes
+    ----------
+    values : (..., g, v) float64
+        The statistic without one unit of each kind; nan where it is then undefined, which leaves the kind out.
+    counts : (..., g, v) int64
+        Units of each kind.
+    """
+
+    values: NDArray[np.float64]
+    counts: NDArray[Any]
+
+    @classmethod
+    def of_units(cls, values: NDArray[np.float64]) -> Jackknife:
+        """Return the jackknife of one sample from the (..., u) values without each of its units, such as clusters."""
+        return cls(values[..., None, :], np.ones((1, values.shape[-1]), dtype=np.int64))
+
+    @property
+    def acceleration(self) -> NDArray[np.float64]:
+        """Return the acceleration of BCa (Efron & Tibshirani 1993, eq. 14.15), (...) float64.
+
+        With the influence l_gi = (n_g - 1) / n_g (mean_g - value_gi), sum l^3 / (6 (sum l^2)^1.5), as in
+        `scipy.stats.bootstrap`; 0 where no value varies.
+        """
+        known = (self.counts > 0) & ~np.isnan(self.values)
+        weight, value = np.where(known, self.counts, 0).astype(np.float64), np.where(known, self.values, 0.0)
+        n = np.maximum(weight.sum(axis=-1, keepdims=True), 1)
+        influence = (n - 1) * ((weight * value).sum(axis=-1, keepdims=True) / n - value) / n
+        cubes, squares = ((weight * influence**power).sum(axis=(-2, -1)) for power in (3, 2))
+        # Rounding is no variation.
+        varies = squares > (1e-12 * np.maximum(1.0, np.abs(value).max(axis=(-2, -1)))) ** 2
+        return np.divide(cubes, 6 * squares**1.5, out=np.zeros(np.shape(cubes)), where=varies)
+
+
 class StandardErrors(NamedTuple):
-    """How sure statistics are.
+    """Standard errors of statistics, and what they rest on.
 
     Attributes
     ----------
     error : (...) float64
         nan with fewer than two units.
     units : int
-        Independent units behind them: images, or sets.
+        Independent units: images, or clusters.
     """
 
     error: NDArray[np.float64]
@@ -27,34 +65,40 @@ class StandardErrors(NamedTuple):
 def standard_errors(
     influence: ArrayLike, clusters: NDArray[np.int64] | None = None, *, every_unit: bool = False
 ) -> StandardErrors:
-    """Return the standard error of each statistic and the number of independent units behind it.
+    """Return the standard error of each statistic by the infinitesimal jackknife (Efron & Tibshirani 1993, 21.2).
+
+    sqrt(u / (u - 1) sum of squared influence over the u independent units); of clusters it is the cluster-robust one.
 
     Parameters
     ----------
     influence : (n, ...) float
-        Influence of each image on each statistic, summing to zero over the images: for a mean, (x_i - mean) / n.
-        Images without influence (of no group that is compared) hold 0.
+        Influence of each image on each statistic, which sums to 0: for a mean, (x_i - mean) / n. Images of no group
+        that is compared have 0.
     clusters : (n,) int, optional
-        Set of each image; every image for itself by default.
+        Cluster of each image; every image for itself by default.
     every_unit : bool
-        Every image or set takes part, one whose influence happens to be 0 too (a value that equals the mean).
-
-    Returns
-    -------
-    StandardErrors
-        The small-sample factor u / (u - 1) is included.
+        Count units whose influence is 0 too, such as a value that equals the mean.
     """
-    values = np.asarray(influence, dtype=np.float64)
-    if clusters is not None:
-        order, units = np.unique(clusters, return_inverse=True)
-        sums = np.zeros((len(order), *values.shape[1:]))
-        np.add.at(sums, units, values)
-        values = sums
-    used = values.reshape(len(values), -1).any(axis=1)
-    units_used = len(values) if every_unit else int(used.sum())
-    if units_used < 2:
-        return StandardErrors(np.full(values.shape[1:], np.nan), units_used)
-    return StandardErrors(np.sqrt((values**2).sum(axis=0) * units_used / (units_used - 1)), units_used)
+    sums = _summed(np.asarray(influence, dtype=np.float64), clusters)
+    units = len(sums) if every_unit else int(sums.reshape(len(sums), -1).any(axis=1).sum())
+    if units < 2:
+        return StandardErrors(np.full(sums.shape[1:], np.nan), units)
+    return StandardErrors(np.sqrt((sums**2).sum(axis=0) * units / (units - 1)), units)
+
+
+def unit_sums(influence: NDArray[np.float64], clusters: NDArray[np.int64] | None) -> NDArray[np.float64]:
+    """Return the (u, k) sums of (n, k) influence within each cluster, or image without, that has any."""
+    sums = _summed(influence, clusters)
+    return sums[sums.any(axis=1)]
+
+
+def _summed(influence: NDArray[np.float64], clusters: NDArray[np.int64] | None) -> NDArray[np.float64]:
+    if clusters is None:
+        return influence
+    codes, units = np.unique(clusters, return_inverse=True)
+    sums = np.zeros((len(codes), *influence.shape[1:]))
+    np.add.at(sums, units, influence)
+    return sums
 
 
 def t_intervals(
@@ -66,7 +110,7 @@ def t_intervals(
     ----------
     estimate, error : (...) float
     units : int
-        Independent units: images, or sets.
+        Independent units: images, or clusters.
 
     Returns
     -------
@@ -78,41 +122,21 @@ def t_intervals(
     return value - factor * se, value + factor * se
 
 
-# --- One test of several statistics at once, from the influence of each image: are they all zero?
-
-
-def unit_sums(influence: NDArray[np.float64], clusters: NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """Return the (u, k) sums of the images' influence within each independent unit that has any.
-
-    Parameters
-    ----------
-    influence : (n, k) float64
-    clusters : (n,) int or None
-        Set of each image; every image is a unit of its own without.
-    """
-    sums = influence
-    if clusters is not None:
-        _, units = np.unique(clusters, return_inverse=True)
-        sums = np.stack([np.bincount(units, weights=column) for column in influence.T], axis=1)
-    return sums[sums.any(axis=1)]
-
-
 def hotelling_p_value(
     estimate: ArrayLike, influence: ArrayLike, clusters: NDArray[np.int64] | None = None
 ) -> float:
-    """Return the p-value of "every statistic is zero", by Hotelling's T² (Hotelling 1931).
+    """Return the p-value of "every statistic is 0", by Hotelling's T² (Hotelling 1931).
 
-    For means of independent normal rows the test is exact; for other smooth statistics it is the Wald test with the
-    same small-sample correction. Images that come in sets are summed within their set first.
+    Exact for means of independent normal rows; for other smooth statistics the Wald test with the same small-sample
+    correction. Influence is summed within clusters first.
 
     Parameters
     ----------
     estimate : (k,) float
     influence : (n, k) float
-        Influence of each image on each statistic, summing to zero over the images, see
-        `plumbline.statistics.jackknife`.
+        Influence of each image on each statistic, see `standard_errors`.
     clusters : (n,) int, optional
-        Set of each image; every image for itself by default.
+        Cluster of each image; every image for itself by default.
 
     Returns
     -------

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.bootstrap import Jackknife, bootstrap_weights, random_bits
+from plumbline.statistics.bootstrap import bootstrap_weights, random_bits
 from plumbline.statistics.counts import count_table
+from plumbline.statistics.jackknife import Jackknife
 
 # Weights that exist at a time: few enough to stay in a core's cache, whatever the number of images.
 _BLOCK = 200_000
@@ -195,7 +196,7 @@ class LeftOut:
         """Return the acceleration of the BCa interval of a statistic from its (k,) values without each kind."""
         spread = np.full(self.kinds.shape, np.nan)
         spread[np.nonzero(self.kinds)] = values
-        return Jackknife(values=spread, counts=self.kinds).acceleration
+        return float(Jackknife(spread, self.kinds).acceleration)
 
 
 def leave_one_out(

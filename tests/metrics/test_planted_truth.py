@@ -89,7 +89,7 @@ def test_the_signed_difference_holds_zero_at_strength_zero():
         replicates = difference(resample_tables(table, resamples=1000, rng=np.random.default_rng(seed)))
         acceleration = jackknife_tables(table, difference).acceleration
         interval = bca(float(difference(table)), replicates, acceleration=acceleration)
-        hits += interval.low <= 0 <= interval.high
+        hits += interval.ci_low <= 0 <= interval.ci_high
     least, most = nominal_range(SEEDS)
     assert least <= hits <= most
 
@@ -119,7 +119,7 @@ def test_plain_bca_of_max_skew_would_miss_parity():
         replicates = statistic(resample_tables(table, resamples=400, rng=np.random.default_rng(seed)))
         acceleration = jackknife_tables(table, statistic).acceleration
         interval = bca(float(statistic(table)), replicates, acceleration=acceleration)
-        hits += interval.low <= 0 <= interval.high
+        hits += interval.ci_low <= 0 <= interval.ci_high
     assert hits == 0
 
 

@@ -6,6 +6,7 @@ from scipy import stats
 
 from plumbline.errors import MetricError
 from plumbline.metrics.disparities import skew_values
+from plumbline.reasons import in_words
 from plumbline.statistics import bca, estimate_table, jackknife_tables, percentile, resample_tables, wilson
 from plumbline.statistics.permutation import permute_tables
 
@@ -38,13 +39,13 @@ def test_intervals_from_counts_agree_with_scipy_on_the_images(method):
     )  # fmt: skip
     replicates = skew(resample_tables(TABLE, resamples=resamples, rng=np.random.default_rng(2)))
     if method == "percentile":
-        fast = percentile(replicates)
+        fast = percentile(float(skew(TABLE)), replicates)
     else:
         acceleration = jackknife_tables(TABLE, skew).acceleration
         fast = bca(float(skew(TABLE)), replicates, acceleration=acceleration)
     spread = slow.standard_error
-    assert fast.low == pytest.approx(slow.confidence_interval.low, abs=0.05 * spread)
-    assert fast.high == pytest.approx(slow.confidence_interval.high, abs=0.05 * spread)
+    assert fast.ci_low == pytest.approx(slow.confidence_interval.low, abs=0.05 * spread)
+    assert fast.ci_high == pytest.approx(slow.confidence_interval.high, abs=0.05 * spread)
     assert replicates.std(ddof=1) == pytest.approx(spread, rel=0.03)
 
 
@@ -54,7 +55,7 @@ def test_bca_equals_scipy_on_the_same_replicates():
     )
     acceleration = jackknife_tables(TABLE, skew).acceleration
     fast = bca(float(skew(TABLE)), slow.bootstrap_distribution, acceleration=acceleration)
-    assert [fast.low, fast.high] == pytest.approx(list(slow.confidence_interval), rel=1e-6)
+    assert [fast.ci_low, fast.ci_high] == pytest.approx(list(slow.confidence_interval), rel=1e-6)
 
 
 def test_jackknife_by_cell_equals_leaving_out_every_image():
@@ -85,11 +86,11 @@ def test_undefined_replicates_are_left_out_up_to_a_limit_and_counted():
     values = rng.normal(size=1000)
     values[:40] = np.nan
     few = bca(0.0, values, acceleration=0.0)
-    assert few.low < 0 < few.high and few.reason == "undefined in 40 of 1000 resamples"
+    assert few.ci_low < 0 < few.ci_high and in_words(few.reason) == "undefined in 40 of 1000 resamples"
     values[:60] = np.nan
     many = bca(0.0, values, acceleration=0.0)
-    assert np.isnan([many.low, many.high]).all()
-    assert many.reason == "no interval: undefined in 60 of 1000 resamples"
+    assert np.isnan([many.ci_low, many.ci_high]).all()
+    assert in_words(many.reason) == "no interval: undefined in 60 of 1000 resamples"
 
 
 @pytest.mark.parametrize(
@@ -97,15 +98,34 @@ def test_undefined_replicates_are_left_out_up_to_a_limit_and_counted():
     [
         (np.nan, [1.0, 2.0], 0.0, "estimate undefined"),
         (1.0, [1.0, 1.0], 0.0, "no interval: the resamples do not vary"),
-        (0.5, [1.0, 2.0], 0.0, "no interval: every resample lies on one side of the estimate"),
-        (1.5, [1.0, 2.0], np.nan, "no interval: every resample lies on one side of the estimate"),
         (1.5, [np.nan, np.nan], 0.0, "no interval: undefined in 2 of 2 resamples"),
-        (1.5, [], 0.0, "no interval: undefined in 0 of 0 resamples"),
     ],
 )
 def test_an_undefined_interval_says_why(estimate, replicates, acceleration, reason):
-    interval = bca(estimate, replicates, acceleration=acceleration)
-    assert np.isnan([interval.low, interval.high]).all() and interval.reason == reason
+    interval = bca(estimate, replicates, acceleration=acceleration, null=0.0)
+    assert np.isnan([interval.ci_low, interval.ci_high, interval.p]).all()
+    assert in_words(interval.reason) == reason
+
+
+@pytest.mark.parametrize("value", [-1.0, 9.0])
+def test_an_estimate_beside_all_its_replicates_has_the_percentile_interval(value):
+    replicates = np.random.default_rng(0).uniform(1, 2, 400)
+    found, plain = bca(value, replicates, acceleration=0.1, null=1.1), percentile(value, replicates)
+    assert (found.ci_low, found.ci_high) == (plain.ci_low, plain.ci_high)
+    words = "percentile interval: every resample lies on one side of the estimate"
+    assert in_words(found.reason) == words and plain.reason == ()
+    assert found.p == pytest.approx(2 * (replicates < 1.1).mean(), abs=1e-12)
+    replicates[:3] = np.nan
+    assert (
+        in_words(bca(value, replicates, acceleration=0.1).reason)
+        == f"undefined in 3 of 400 resamples; {words}"
+    )
+
+
+def test_without_acceleration_the_interval_is_the_bias_corrected_one():
+    replicates = np.random.default_rng(0).gamma(3, size=400)
+    found, corrected = (bca(2.5, replicates, acceleration=a, null=1.0) for a in (np.nan, 0.0))
+    assert found == corrected and found.reason == ()
 
 
 def estimate(table, seed, resamples=1000):

@@ -8,7 +8,6 @@ from plumbline.errors import MetricError
 from plumbline.statistics import bca, resample_tables
 from plumbline.statistics.bootstrap import jackknife_tables
 from plumbline.statistics.clusters import resample_clusters
-from plumbline.statistics.intervals import bca_p_value
 from plumbline.statistics.paired import draw_answers, leave_one_out, row_major
 from plumbline.statistics.permutation import p_value
 
@@ -164,19 +163,19 @@ def test_p_is_the_level_at_which_the_interval_reaches(acceleration):
     replicates = np.random.default_rng(0).gamma(4.0, size=4000) - 3.5
     for estimate in (-0.3, 0.2, 0.6):
         for null in (-1.5, -0.5, 0.0, 1.0):
-            p = bca_p_value(estimate, replicates, acceleration=acceleration, null=null)
+            p = bca(estimate, replicates, acceleration=acceleration, null=null).p
             if not 0.002 < p < 0.4:
                 continue
             ends = bca(estimate, replicates, acceleration=acceleration, confidence=1 - p)
-            assert min(abs(ends.low - null), abs(ends.high - null)) < 0.02
+            assert min(abs(ends.ci_low - null), abs(ends.ci_high - null)) < 0.02
 
 
 def test_p_is_never_0_and_nan_where_there_is_no_interval():
     replicates = np.random.default_rng(0).normal(5, 1, size=999)
-    assert bca_p_value(5.0, replicates, acceleration=0.0, null=-9.0) == pytest.approx(1e-3, rel=0.02)
-    assert np.isnan(bca_p_value(99.0, replicates, acceleration=0.0))
-    assert np.isnan(bca_p_value(5.0, np.where(replicates > 5.5, np.nan, replicates), acceleration=0.0))
-    assert np.isnan(bca_p_value(5.0, replicates, acceleration=np.nan))
+    assert bca(5.0, replicates, acceleration=0.0, null=-9.0).p == pytest.approx(1e-3, rel=0.02)
+    unknown = np.where(replicates > 5.5, np.nan, replicates)
+    assert np.isnan(bca(5.0, unknown, acceleration=0.0, null=0.0).p)
+    assert np.isnan(bca(5.0, np.full(999, 5.0), acceleration=0.0, null=0.0).p)
 
 
 def test_answers_and_groups_must_fit(images):

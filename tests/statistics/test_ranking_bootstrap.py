@@ -5,7 +5,9 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import MetricError
-from plumbline.statistics.intervals import acceleration, bca, bca_intervals, percentile
+from plumbline.reasons import in_words
+from plumbline.statistics.intervals import bca, bca_array, percentile, percentile_array
+from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.rankings import (
     leave_one_out_top_counts,
     resample_group_totals,
@@ -133,11 +135,12 @@ def test_top_counts():
 def test_acceleration_is_that_of_every_image_written_out():
     rng = np.random.default_rng(5)
     values, images = rng.normal(size=(4, 6)), rng.integers(0, 9, (4, 6))
-    for row, weight, found in zip(values, images, acceleration(values, images)):
+    accelerations = Jackknife(values[:, None], images[:, None]).acceleration
+    for row, weight, found in zip(values, images, accelerations):
         lean = np.repeat(row, weight)
         lean = lean.mean() - lean
         assert found == pytest.approx((lean**3).sum() / (6 * (lean**2).sum() ** 1.5), rel=1e-10)
-    assert acceleration(np.ones((1, 3)), np.array([[1, 2, 3]])) == 0
+    assert Jackknife(np.ones((1, 3)), np.array([[1, 2, 3]])).acceleration == 0
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -145,16 +148,31 @@ def test_many_intervals_are_those_of_one_at_a_time(whole):
     rng = np.random.default_rng(6)
     replicates = rng.gamma(3, 2, (5, 400))
     replicates = np.round(replicates).astype(np.int32) if whole else replicates
-    estimate, lean = replicates.mean(axis=1).round(), rng.normal(0, 0.03, 5)
+    estimate, acceleration = replicates.mean(axis=1).round(), rng.normal(0, 0.03, 5)
     estimate[3] = replicates[3].min() - 1.0  # every replicate lies above: no BCa
     replicates[4] = replicates[4, 0]  # nothing varies: no interval
-    found = bca_intervals(estimate, replicates, lean, confidence=0.9)
-    for i in range(3):
-        one = bca(estimate[i], replicates[i], acceleration=lean[i], confidence=0.9)
-        plain = percentile(replicates[i], confidence=0.9)
-        assert (found.low[i], found.high[i]) == pytest.approx((one.low, one.high), rel=1e-12)
-        assert (found.percentile_low[i], found.percentile_high[i]) == pytest.approx((plain.low, plain.high))
-    plain = percentile(replicates[3], confidence=0.9)
-    assert (found.low[3], found.high[3]) == pytest.approx((plain.low, plain.high))
-    assert found.percentile.tolist() == [False, False, False, True, False]
-    assert np.isnan(found.low[4]) and np.isnan(found.high[4])
+    found = bca_array(estimate, replicates, acceleration, confidence=0.9, null=5.0)
+    plain = percentile_array(estimate, replicates, confidence=0.9)
+    for i, (one, other) in enumerate(zip(found, plain)):
+        alone = bca(estimate[i], replicates[i], acceleration=acceleration[i], confidence=0.9, null=5.0)
+        np.testing.assert_array_equal(*([e.value, e.ci_low, e.ci_high, e.p] for e in (one, alone)))
+        assert one.reason == alone.reason
+        alone = percentile(estimate[i], replicates[i], confidence=0.9)
+        np.testing.assert_array_equal((other.ci_low, other.ci_high), (alone.ci_low, alone.ci_high))
+        ends = np.quantile(replicates[i], [0.05, 0.95]) if i < 4 else [np.nan, np.nan]
+        np.testing.assert_allclose((other.ci_low, other.ci_high), ends)
+    assert [[each.code for each in one.reason] for one in found] == [
+        [], [], [], ["percentile_interval"], ["constant_resamples"]
+    ]  # fmt: skip
+
+
+def test_undefined_replicates_are_left_out_of_each_interval_by_itself():
+    replicates = np.random.default_rng(7).gamma(3, size=(3, 400))
+    replicates[1, 5:15], replicates[2, :100] = np.nan, np.nan
+    found = bca_array([2.5] * 3, replicates, [0.02] * 3, null=1.0)
+    kept = bca(2.5, np.delete(replicates[1], np.s_[5:15]), acceleration=0.02, null=1.0)
+    assert (found[1].ci_low, found[1].ci_high, found[1].p) == (kept.ci_low, kept.ci_high, kept.p)
+    assert np.isnan([found[2].ci_low, found[2].p]).all()
+    assert [in_words(one.reason) for one in found] == [
+        None, "undefined in 10 of 400 resamples", "no interval: undefined in 100 of 400 resamples"
+    ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -17,12 +17,14 @@ from plumbline.concurrency import run_threads
 from plumbline.digests import digest_bytes, digest_json
 from plumbline.metrics.disparities import skew_sums, undefined_pairs_reason
 from plumbline.metrics.family import MetricSettings
+from plumbline.reasons import empty_groups_reason, reason, small_groups_reason
 from plumbline.statistics.clusters import few_clusters_reason
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups
-from plumbline.statistics.intervals import Interval, bca, bca_p_value
+from plumbline.statistics.intervals import bca
 from plumbline.statistics.paired import AnswerDraws, LeftOut, draw_answers, leave_one_out
 from plumbline.statistics.permutation import p_value
-from plumbline.statistics.reasons import empty_groups_reason, joined, small_groups_reason
+from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
 
 Key = tuple[str, ...]
@@ -173,33 +175,33 @@ def paired_effect(
         For a disparity the p of "the groups do not differ" for each side; None for what is no disparity.
     """
     value = first - second
-    interval = bca(value, resampled, acceleration=acceleration, confidence=confidence)
-    p = [
-        p_value(abs(value), np.abs(swapped)),
-        bca_p_value(value, resampled, acceleration=acceleration),
-    ]
+    estimate = bca(value, resampled, acceleration=acceleration, confidence=confidence, null=0.0)
+    p = [p_value(abs(value), np.abs(swapped)), estimate.p]
     if alike is not None:
-        interval = _reaching_parity(interval, (first, second), alike, names, confidence)
+        estimate = _reaching_parity(estimate, (first, second), alike, names, confidence)
         p.append(alike[0] if value > 0 else alike[1])
-    return Effect(value, interval.low, interval.high, float(np.nanmax(p)), interval.reason, first, second)
+    largest = float(np.nanmax(np.array(p, dtype=np.float64)))
+    low, high = estimate.ci_low, estimate.ci_high
+    return Effect(value, low, high, largest, joined(estimate.reason), first, second)
 
 
 def _reaching_parity(
-    interval: Interval,
+    estimate: Estimate,
     values: tuple[float, float],
     alike: tuple[float, float],
     names: SideNames,
     confidence: float,
-) -> Interval:
+) -> Estimate:
     """Widen an interval by the whole disparity of a side whose groups may be alike."""
     reached = (alike[0] > 1 - confidence, alike[1] > 1 - confidence)
-    if np.isnan(interval.low) or not any(reached):
-        return interval
-    reason = f"interval reaches to parity of {names.called(reached)}: its groups may be alike"
-    return Interval(
-        interval.low - (values[0] if reached[0] else 0.0),
-        interval.high + (values[1] if reached[1] else 0.0),
-        joined(interval.reason, reason),
+    if np.isnan(estimate.ci_low) or not any(reached):
+        return estimate
+    why = reason("reaches_parity_of_side", side=names.called(reached))
+    return replace(
+        estimate,
+        ci_low=estimate.ci_low - (values[0] if reached[0] else 0.0),
+        ci_high=estimate.ci_high + (values[1] if reached[1] else 0.0),
+        reason=(*estimate.reason, why),
     )
 
 

@@ -25,12 +25,11 @@ from plumbline.metrics.rankings.skew_at_k import (
     skew_estimates,
     usual_k,
 )
-from plumbline.reasons import Reason, Reasons, joined, reason
+from plumbline.reasons import Reason, Reasons, group_size_reason, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import AUDITED_ATTRIBUTES, Groups, attribute_groups
 from plumbline.statistics.rankings import rank_order
-from plumbline.statistics.reasons import group_size_reason, small_groups_reason
 
 CHANCE = "chance"
 """Column `statistic` of what random rankings give: the mean as value, the middle of the draws as interval."""

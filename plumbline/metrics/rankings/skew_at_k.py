@@ -22,9 +22,10 @@ from plumbline.metrics.rankings.ranking import (
     rank_labelled,
     upper_p_values,
 )
-from plumbline.reasons import Reasons, joined, reason
+from plumbline.reasons import reason
 from plumbline.statistics.estimates import EstimateArray
-from plumbline.statistics.intervals import acceleration, bca_intervals, wilson
+from plumbline.statistics.intervals import bca_array, percentile_array, wilson
+from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.rankings import (
     CLUSTER_RESAMPLES,
     leave_one_out_top_counts,
@@ -390,29 +391,38 @@ def skew_estimates(top: TopSample, desired: Shares, *, confidence: float = 0.95)
         replicates = share_ratios(top.resampled, _expected(top.totals, top.k, desired))
     left = share_ratios(top.left, _expected(top.left_totals, top.k, desired))
     weight = np.broadcast_to(top.left_weight, (len(left), left.shape[2]))
-    each = bca_intervals(estimate, replicates, acceleration(left, weight[:, None]), confidence=confidence)
-    largest_left = acceleration(left.max(axis=1), weight)
-    largest = bca_intervals(estimate.max(axis=1), replicates.max(axis=1), largest_left, confidence=confidence)
+    acceleration = Jackknife(left[:, :, None], weight[:, None, None]).acceleration
+    each = bca_array(estimate, replicates, acceleration, confidence=confidence)
+    acceleration = Jackknife(left.max(axis=1)[:, None], weight[:, None]).acceleration
+    replicates = replicates.max(axis=1)
+    largest = bca_array(estimate.max(axis=1), replicates, acceleration, confidence=confidence)
+    wider = percentile_array(largest.value, replicates, confidence=confidence)
     by_group = EstimateArray(
         value=_log(value),
-        ci_low=_log(scale * each.low),
-        ci_high=_log(scale * each.high),
+        ci_low=_log(scale * each.ci_low),
+        ci_high=_log(scale * each.ci_high),
         p=top.p,
         n=np.broadcast_to(top.sizes, value.shape),
-        reason=_interval_reasons(each.low, each.percentile),
+        reason=each.reason,
     )
     chance = share_ratios(top.chance, _expected(sizes, top.k, desired)).max(axis=1)
     p = upper_p_values(value.max(axis=1), chance)
     # fmax and fmin pass over groups whose counts do not vary and have no interval.
-    low = scale * np.fmin(largest.low, np.fmax.reduce(each.low, axis=1))
-    high = scale * np.fmax(largest.high, np.fmax.reduce(each.high, axis=1))
+    low = scale * np.fmin(largest.ci_low, np.fmax.reduce(each.ci_low, axis=1))
+    high = scale * np.fmax(largest.ci_high, np.fmax.reduce(each.ci_high, axis=1))
     null = _null_ratio(top.sizes, confidence) if desired == "equal" else 1.0
-    reaching = (p > 1 - confidence) & ~np.isnan(largest.percentile_low)
-    low = np.where(reaching, np.minimum(np.minimum(scale * largest.percentile_low, null), low), low)
-    high = np.where(reaching, np.maximum(np.maximum(scale * largest.percentile_high, null), high), high)
+    reaching = (p > 1 - confidence) & ~np.isnan(wider.ci_low)
+    low = np.where(reaching, np.minimum(np.minimum(scale * wider.ci_low, null), low), low)
+    high = np.where(reaching, np.maximum(np.maximum(scale * wider.ci_high, null), high), high)
     # The largest ratio is never below 1: rounding must not make its logarithm negative.
     skew, ci_low, ci_high = (np.maximum(_log(end), 0.0) for end in (value.max(axis=1), low, high))
-    reasons = _interval_reasons(ci_low, largest.percentile & ~reaching, reaching)
+    reasons = [
+        # The interval may come from the groups' own where the largest ratio does not vary.
+        (reason("reaches_no_preference"),) if reached else why if varies or np.isnan(end) else ()
+        for reached, varies, end, why in zip(
+            reaching, ~np.isnan(largest.ci_low), ci_low, largest.reason or [()] * len(ci_low)
+        )
+    ]
     n = np.full(len(skew), top.sizes.sum())
     return SkewEstimates(
         by_group, EstimateArray(skew, ci_low, ci_high, n=n, p=p, reason=reasons), _log(chance)
@@ -434,22 +444,3 @@ def _null_ratio(sizes: NDArray[np.int64], confidence: float) -> float:
     """
     low, _ = wilson(sizes, sizes.sum(), confidence=1 - (1 - confidence) / len(sizes))
     return max(1.0, float(low.max()) * len(sizes))
-
-
-def _interval_reasons(
-    low: NDArray[np.float64], percentile: NDArray[np.bool_], reaching: NDArray[np.bool_] | None = None
-) -> list[Reasons]:
-    """Return what there is to say of each interval, in C order."""
-    widened = np.zeros(low.shape, dtype=bool) if reaching is None else reaching
-    return [
-        joined(
-            reason("constant_resamples")
-            if np.isnan(end)
-            else reason("percentile_interval")
-            if one_sided
-            else reason("reaches_no_preference")
-            if reached
-            else None
-        )
-        for end, one_sided, reached in zip(low.flat, percentile.flat, widened.flat)
-    ]

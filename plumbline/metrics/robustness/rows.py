@@ -26,11 +26,10 @@ from plumbline.metrics.robustness.directional_bias import (
     template_shift,
 )
 from plumbline.metrics.robustness.template_agreement import rank_agreement
-from plumbline.reasons import Reason, joined, reason
+from plumbline.reasons import Reason, group_size_reason, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups, attribute_groups
-from plumbline.statistics.reasons import group_size_reason, small_groups_reason
 
 DEFAULT = "positive_minus_negative"
 BINNED = "bias_magnitude"

@@ -29,16 +29,22 @@ from plumbline.metrics.trident.scores import (
     score_tables,
     trident_scores,
 )
-from plumbline.reasons import Reason, Reasons, joined, reason
+from plumbline.reasons import (
+    Reason,
+    Reasons,
+    empty_groups_reason,
+    group_size_reason,
+    joined,
+    reason,
+    small_groups_reason,
+)
 from plumbline.statistics.bootstrap import jackknife_tables, resample_sums
-from plumbline.statistics.counts import count_table
+from plumbline.statistics.counts import count_table, estimate_table
 from plumbline.statistics.estimates import Estimate, EstimateArray
 from plumbline.statistics.groups import Groups, crossed_with_gender, label_codes, mixed_groups
 from plumbline.statistics.intervals import wilson
 from plumbline.statistics.permutation import permute_tables
-from plumbline.statistics.reasons import empty_groups_reason, group_size_reason, small_groups_reason
 from plumbline.statistics.seeds import generator
-from plumbline.statistics.tables import estimate_table
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,10 @@ from plumbline.catalog.schema import metric_frame, polars_schema
 from plumbline.errors import MetricError
 from plumbline.metrics.disparities import parity_differences
 from plumbline.metrics.outcomes import estimate_proportions
-from plumbline.reasons import encode, in_words, reason
+from plumbline.reasons import MIN_GROUP, encode, in_words, reason
 from plumbline.statistics.counts import count_table, mean_shares
 from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.intervals import mean_of_proportions
-from plumbline.statistics.reasons import MIN_GROUP
 
 RIGHT, PROBE, OTHER = range(3)
 """What became of an image in a one-probe test: its own class won, the probe, or another class."""

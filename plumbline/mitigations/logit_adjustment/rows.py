@@ -28,12 +28,11 @@ from plumbline.mitigations.logit_adjustment.cells import (
     probe_tests,
     required_tests,
 )
-from plumbline.reasons import Reason, in_words, joined, reason
+from plumbline.reasons import Reason, group_size_reason, in_words, joined, reason
 from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.groups import Groups, mixed_groups
 from plumbline.statistics.intervals import wilson
-from plumbline.statistics.reasons import group_size_reason
 
 DEFINITION = "test_rows"
 
