@@ -35,11 +35,12 @@ coverage: $(READY)  ## the tests again, refusing less than 90% branch coverage o
 test-all: $(READY)  ## the tests, on new examples, and the slow suite
 	$(BIN)/python -m pytest --hypothesis-profile=new
 
-check: $(READY)  ## ruff, import-linter, circles of imports, mypy
+check: $(READY)  ## ruff, import-linter, circles of imports, dead names, mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python -m documentation.import_circles
+	$(BIN)/python -m documentation.dead_names
 	$(BIN)/mypy
 
 bench: $(READY)  ## speed against the peers it must beat, as ratios

@@ -1,0 +1,121 @@
+"""Fail on names of the program that nothing in the program uses; tests are no use.
+
+`vulture` looks at the code; names in templates and in registries (`module:Name`) are used too. What is left is dead, or
+is named here with the reason why it lives.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from vulture.core import Vulture
+
+PROJECT = Path(__file__).parents[1]
+PACKAGES = ("plumbline", "assets", "resources", "orchestration", "documentation", "benchmarks")
+CALLED_BY_DECORATORS = (
+    "@model_validator",
+    "@field_validator",
+    "@app.callback",
+    "@automation_sensor",
+    "@executor",
+)
+ALIVE = {
+    "model_config": "pydantic reads it",
+    "evaluate": "Dagster calls it on conditions",
+    "dask_executor": "Dagster calls it with the settings of a run",
+    "LocalRunLauncher": "named in dagster.yaml",
+    "supports_check_run_worker_health": "Dagster asks the run launcher",
+    "check_run_worker_health": "Dagster asks the run launcher",
+    "handle_output": "Dagster asks the io manager",
+    "load_input": "Dagster asks the io manager",
+    "on_files": "MkDocs calls it",
+    "on_page_markdown": "MkDocs calls it",
+    "msg": "logging reads it",
+    "truncation_side": "transformers reads it",
+    "normalizer": "tokenizers reads it",
+    "pre_tokenizer": "tokenizers reads it",
+    "post_processor": "tokenizers reads it",
+    "progress_bars": "Great Expectations reads it",
+    "bytecode_cache": "jinja2 reads it",
+    "load_bytecode": "jinja2 calls it",
+    "dump_bytecode": "jinja2 calls it",
+    "writeable": "numpy keeps an array from being changed",
+    "_read_dpi_from_exif": "Pillow calls it",
+    "inode": "part of what tells one state of a file from another",
+    "changed_ns": "part of what tells one state of a file from another",
+    "VERSION": "raised by hand when answers are read in another way",
+    "FINISH_REASONS": "the vocabulary of a column",
+    **dict.fromkeys(
+        (
+            "published_words",
+            "published_designs",
+            "studies",
+            "analyses",
+            "printed_total",
+            "printed_a_prompt",
+            "judge_version",
+        ),
+        "what papers printed, for whoever compares with it",
+    ),
+    **dict.fromkeys(
+        ("planted_language_rates", "planted_max_scores"),
+        "the truth of the planted world, for whoever compares with it",
+    ),
+    **dict.fromkeys(
+        ("label_counts", "score_coverage", "cluster_mean", "cluster_quantile"),
+        "for a notebook: the audit has many at once",
+    ),
+    **dict.fromkeys(
+        (
+            "per_event",
+            "pair_index",
+            "value_first",
+            "value_second",
+            "level_first",
+            "level_second",
+            "probe_rate",
+            "probe_rate_interval",
+            "class_accuracy_interval",
+            "resumed_epochs",
+            "withheld",
+            "warmth",
+            "coldness",
+            "competence",
+            "incompetence",
+        ),
+        "a field of a result, for its reader",
+    ),
+}
+
+
+def words_elsewhere() -> set[str]:
+    """Return the words of templates, and the classes that registries load by name."""
+    words: set[str] = set()
+    for path in PROJECT.glob("plumbline/**/*.jinja"):
+        for code in re.findall(r"{[{%].*?[}%]}", path.read_text("utf-8"), re.DOTALL):
+            words |= set(re.findall(r"\w+", code))
+    for package in PACKAGES:
+        for path in set(PROJECT.glob(f"{package}/**/*.py")) - {Path(__file__)}:
+            words |= set(re.findall(r"\"(?:[\w.]+:)?([A-Z]\w*)\"", path.read_text("utf-8")))
+    return words
+
+
+def dead_names() -> list[str]:
+    """Return what `vulture` says of each name that is dead, and each that is said to be alive and need not be."""
+    found = Vulture(ignore_decorators=list(CALLED_BY_DECORATORS))
+    found.scavenge([str(PROJECT / package) for package in PACKAGES])
+    found.used_names.update(words_elsewhere())
+    unused = found.get_unused_code()
+    dead = [
+        f"{item.filename.relative_to(PROJECT)}:{item.first_lineno}: {item.message}"
+        for item in unused
+        if item.name not in ALIVE
+    ]
+    needless = set(ALIVE) - {item.name for item in unused}
+    return dead + [f"{name} is used, and need not be named in ALIVE" for name in sorted(needless)]
+
+
+if __name__ == "__main__":
+    if lines := dead_names():
+        sys.exit("\n".join(lines))
+    print("No name of the program is dead.")
