@@ -181,17 +181,17 @@ def _attribute_rows(
     rows = []
     for i, name in enumerate(groups.names):
         mask = groups.codes == i
-        own = None if clusters is None else clusters[mask]
+        of_group = None if clusters is None else clusters[mask]
         by_template = [
             (template, prefers[mask, t : t + 1]) for t, template in enumerate(logits.suite.templates)
         ]
         for definition, answers in [*by_template, (AVERAGED, prefers[mask])]:
             estimate = mean_markedness(
-                answers, own, confidence=settings.confidence, min_group=settings.min_group
+                answers, of_group, confidence=settings.confidence, min_group=settings.min_group
             )
             columns = estimate.columns() | {"metric": "markedness", "definition": definition, "group": name}
             if mask.any():
-                columns["reason"] = joined(estimate.reason, few_clusters_reason(own))
+                columns["reason"] = joined(estimate.reason, few_clusters_reason(of_group))
             rows.append(common | columns)
     return rows + _gap_rows(common, groups, prefers, clusters, settings)
 

@@ -17,12 +17,12 @@ VALENCES = ("positive", "negative")
 
 def valence_words(suite: Suite) -> dict[str, tuple[str, str]]:
     """Return word -> (dimension, valence) of the scales of a suite that have two poles: those of the ABC model."""
-    found: dict[str, tuple[str, str]] = {}
+    valence_of: dict[str, tuple[str, str]] = {}
     for scale, words in suite.scales.items():
         dimension, _, valence = scale.rpartition("_")
         if valence in VALENCES:
-            found |= dict.fromkeys(words, (dimension, valence))
-    return found
+            valence_of |= dict.fromkeys(words, (dimension, valence))
+    return valence_of
 
 
 _AT_ONCE = 8

@@ -101,15 +101,15 @@ def _faces(cell: Cell, logits: SuiteLogits, records: pl.DataFrame) -> VariedFace
     kept = known & cell.rows(logits.suite.id)
     words = valence_words(logits.suite)
     raw = logits.by_template(("", *words))[kept].mean(axis=1)
-    own = labels.filter(pl.Series(kept))
-    clusters = cluster_codes(own)
+    varied = labels.filter(pl.Series(kept))
+    clusters = cluster_codes(varied)
     return VariedFaces(
         suite=logits.suite,
-        records=own,
+        records=varied,
         outcome=raw[:, 1:] - raw[:, :1],
         raw=raw,
         valence=np.array([valence for _, valence in words.values()]),
-        clusters=np.arange(own.height) if clusters is None else clusters,
+        clusters=np.arange(varied.height) if clusters is None else clusters,
         clustered=clusters is not None,
     )
 

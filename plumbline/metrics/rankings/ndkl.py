@@ -177,14 +177,14 @@ def ndkl_without_one(
     m, n = ranked.shape
     sizes = np.bincount(ranked[0], minlength=n_groups)
     weights = rank_weights(n - 1)
-    own = np.repeat(np.arange(n_groups), sizes)
+    group = np.repeat(np.arange(n_groups), sizes)
     shares = sizes / (n - 1) if desired is None else desired
     steps = _steps(rank_weights(n), sizes)
     ranks = _ranks_by_group(ranked, n_groups)
     # Weight of each rank if nothing above it is left out, and if one image is.
     above, below = np.append(weights.suffix, 0.0), np.insert(weights.suffix, 0, 0.0)
     terms = np.empty((m, n))
-    np.put_along_axis(terms, ranks, np.broadcast_to(steps - np.log(shares)[own], (m, n)), axis=1)
+    np.put_along_axis(terms, ranks, np.broadcast_to(steps - np.log(shares)[group], (m, n)), axis=1)
     others = _prefix_sum(terms * above) + _suffix_sum(terms * below)
     values = np.take_along_axis(others, ranks, axis=1) - weights.constant
     earlier = np.concatenate([np.insert(weights.step, 0, 0.0)[:size] for size in sizes]) - steps
@@ -195,7 +195,7 @@ def ndkl_without_one(
         mass = _within_groups(_prefix_sum, above[ranks], sizes) + _within_groups(
             _suffix_sum, below[ranks], sizes
         )
-        values -= mass * falls[own]
+        values -= mass * falls[group]
     return np.maximum(values, 0.0)
 
 
