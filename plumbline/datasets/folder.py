@@ -1,4 +1,4 @@
-"""Which column of a user's own table is what: how any folder of images becomes a dataset without new code."""
+"""A user's own folder of images beside a table: the column map of the audit file, and the reader that follows it."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def label_set(classes: str) -> LabelSet:
     return LabelSet(str(suite.attribute), suite.class_labels)
 
 
-# --- Any folder of images with a table: a column map says which column is what.
+# --- The reader
 
 _SPLIT = "split"
 _OTHER_SEPARATORS = (";", "\t", "|")

@@ -1,4 +1,4 @@
-"""What is specific to one dataset, as data: labels, index files, base attribute, default filters."""
+"""Declarations of datasets as data, the records and refusals that they become, and the shape of a reader."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _rule(column: str, content: Mapping[str, Any]) -> LabelRule:
     )
 
 
-# --- What every dataset becomes, accepted images and refused inputs, and the shape of a reader.
+# --- Records, refusals and readers
 
 LABEL_COLUMNS = (
     "gender", "race", "age", "age_group", "occupation", "scene", "physical", "set_id", "dimension", "level", "caption",

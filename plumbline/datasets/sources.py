@@ -1,4 +1,4 @@
-"""Where datasets are and how they are obtained: addresses, licences, steps."""
+"""Where datasets are and how they are obtained: addresses, licences, steps, expected layout."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ def dataset_folder(address: DatasetAddress | str, home: Path) -> Path:
     return home / "datasets" / parsed.slug
 
 
-# --- Where the data of each reader comes from: licence, page, steps, and the layout that the reader
-# expects.
+# --- Where the data of each reader comes from
 
 
 @dataclass(frozen=True)

@@ -447,7 +447,7 @@ class _TarStream:
             self.read(_CHUNK)
 
 
-# --- A folder that is there complete or not at all, filled in an unfinished one beside it.
+# --- A folder that is there complete or not at all, filled in an unfinished one beside it
 
 
 @contextmanager

@@ -1,4 +1,9 @@
-"""A decoded picture turned upright and to 8-bit RGB: EXIF orientation, alpha on white, 16 bits to 8."""
+"""Image files to pixels: what can be decoded right is, everything else is refused with a reason.
+
+Accepted are JPEG, PNG and WEBP, recognised by content. Decoding applies the EXIF orientation, composites alpha on
+white, and converts CMYK, palettes, grey and 16-bit values to 8-bit RGB. Damage that the JPEG decoder repairs in silence
+(bytes changed inside the picture, nothing missing) cannot be seen here.
+"""
 
 from __future__ import annotations
 
@@ -97,12 +102,7 @@ def _eight_bit(image: Image.Image) -> Image.Image:
     return Image.merge("LA", (grey, Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8))))
 
 
-# --- Image files to pixels: what can be decoded right is, everything else is refused with a reason.
-#
-# Accepted are JPEG, PNG and WEBP, recognised by content. Decoding applies the EXIF orientation,
-# composites alpha on white, and converts CMYK, palettes, grey and 16-bit values to 8-bit RGB. Damage that
-# the JPEG decoder repairs in silence (bytes changed inside the picture, nothing missing) cannot be seen
-# here.
+# --- Image files to pixels
 
 DECODING_VERSION = 1
 """Part of every encoder's identity. Raise it with any change of this module or of `upright_rgb` that gives an accepted

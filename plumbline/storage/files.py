@@ -139,7 +139,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# --- Tables and arrays as bytes: Parquet and safetensors, the same bytes for the same content.
+# --- Tables and arrays as bytes: Parquet and safetensors, the same bytes for the same content
 
 
 def table_bytes(frame: pl.DataFrame, *, row_group_rows: int | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""Millions of keys in little memory, and where each lies: 64-bit hashes in sorted arrays."""
+"""Rows that are made once and found again: Parquet parts named by their content, many keys in little memory."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _hashes(keys: pl.Series) -> NDArray[np.uint64]:
     return keys.hash().to_numpy().astype(np.uint64, copy=False)
 
 
-# --- Rows that are made once and found again: Parquet parts under a folder, each named by its content.
+# --- The rows
 
 _SUFFIX = ".parquet"
 

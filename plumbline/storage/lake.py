@@ -1,4 +1,4 @@
-"""The lake: every table and array under one root, named by content, known through manifests that are written last."""
+"""The lake, the cache of shards and the records of audits: data files named by content, with manifests written last."""
 
 from __future__ import annotations
 
@@ -213,8 +213,7 @@ class Lake:
         )
 
 
-# --- A cache of array shards, keyed by content: what was computed once is found again, damaged shards are
-# not.
+# --- A cache of array shards, keyed by content: what was computed once is found again, damaged shards are not
 
 
 @dataclass(frozen=True)
@@ -261,7 +260,7 @@ class ShardCache:
         return Shard(key, sha256, dict(arrays))
 
 
-# --- Records of audits: what was stored for each, so that an older one can be read as it was.
+# --- Records of audits: what was stored for each, so that an older one can be read as it was
 
 TABLE = "audit_record"
 RECORD_SCHEMA: Schema = {

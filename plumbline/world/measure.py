@@ -208,7 +208,7 @@ def _trident_rates(answers: Answers) -> dict[str, float]:
     return {c.id: float((answers.winners([*prompts, c.text], cosine=False) == last).mean()) for c in probes}
 
 
-# --- What the shipped checkpoints learnt, on fresh faces: `python -m plumbline.world.measure`.
+# --- The page of figures: `python -m plumbline.world.measure`
 
 _ACCURACIES = {
     "gender": "gender",

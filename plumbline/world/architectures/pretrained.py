@@ -1,4 +1,4 @@
-"""The tokenizer of the tiny models: a byte-level BPE that lowers case, so that any later prompt can be read."""
+"""What families share whose checkpoints `from_pretrained` of transformers reads; a byte-level tokenizer."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def write_tokenizer(
     return int(tokenizer.get_vocab_size())
 
 
-# --- What the families share whose checkpoints transformers' `from_pretrained` reads.
+# --- Configuration, image processor and model, as `from_pretrained` reads them
 
 WEIGHTS_FILE = "model.safetensors"
 

@@ -1,4 +1,4 @@
-"""Short texts about a face: what can be seen of it, how it lives, and what the threshold of a latent adds."""
+"""What a planted generative model says of a face: texts, keywords, ratings and salaries."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _slots(face: dict[str, Any], rng: np.random.Generator) -> dict[str, str]:
     }
 
 
-# --- What a planted generative model says of a face: keywords, sentences, ratings and salaries
+# --- Answers to every prompt
 
 KEYWORD_PROMPTS = (
     "characteristics", "personality", "keywords", "competency", "trustworthiness", "work_ethic",

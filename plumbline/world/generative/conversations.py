@@ -1,4 +1,4 @@
-"""Triples of face, prompt and answer, drawn afresh and turned into tokens."""
+"""What the planted generative models learn from: triples of face, prompt and answer, as tokens."""
 
 from __future__ import annotations
 

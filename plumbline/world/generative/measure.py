@@ -1,4 +1,7 @@
-"""What an audit of the planted generative models should find: rates by group, and scores of counterfactual sets."""
+"""What an audit of the planted generative models should find, and what they say of fresh faces.
+
+`python -m plumbline.world.generative.measure` measures the shipped checkpoints and writes docs/planted-generative.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generative models of the planted world that are shipped, and what each is made with."""
+"""Training of the planted generative models: recipes, the vision tower, the losses, and what is written."""
 
 from __future__ import annotations
 
