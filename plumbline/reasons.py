@@ -149,8 +149,6 @@ WORDS: dict[str, str] = {
     # intervals
     "estimate_undefined": "estimate undefined",
     "undefined_resamples": "undefined in {undefined} of {resamples} resamples",
-    "no_interval_undefined": "no interval: undefined in {undefined} of {resamples} resamples",
-    "no_interval_few_resamples": "no interval: fewer than two resamples",
     "constant_resamples": "no interval: the resamples do not vary",
     "percentile_interval": "percentile interval: every resample lies on one side of the estimate",
     "reaches_parity": "interval reaches parity: no significant difference",
@@ -178,6 +176,14 @@ WORDS: dict[str, str] = {
     "other_prompts": "its prompts are others than before",
 }
 """Code -> its words, as a format string over the parameters; lists are joined by commas."""
+
+NO_INTERVAL: dict[str, str] = {
+    "no_interval_undefined": "undefined in {undefined} of {resamples} resamples",
+    "no_interval_few_resamples": "fewer than two resamples",
+    "no_interval_constant": "the resamples do not vary",
+}
+"""Code -> why a bootstrap gives no interval, which findings say in a sentence of their own."""
+WORDS |= {code: f"no interval: {why}" for code, why in NO_INTERVAL.items()}
 
 
 @dataclass(frozen=True)
@@ -243,6 +249,12 @@ def decode(codes: str | None) -> Reasons:
 def find(codes: str | None, code: str) -> Reason | None:
     """Return the first reason with a code in a cell of the column `reason_codes`, or None."""
     return next((one for one in decode(codes) if one.code == code), None)
+
+
+def why_no_interval(codes: str | None) -> str | None:
+    """Return why a bootstrap gives no interval, in words, from a cell of the column `reason_codes`."""
+    missing = next((each for each in decode(codes) if each.code in NO_INTERVAL), None)
+    return None if missing is None else NO_INTERVAL[missing.code].format(**missing.params)
 
 
 # --- Reasons of the sizes of groups.

@@ -7,12 +7,12 @@ that the most extreme disparity can be the one that is left out: then the smooth
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
+from plumbline import reasons
 from plumbline.catalog.suites import VARIANT_SUITES
 from plumbline.report.evidence import (
     evidence,
@@ -38,7 +38,6 @@ from plumbline.report.vocabulary import (
 )
 
 SMOOTHED, PARITY = "smoothed", "parity difference"
-_UNDEFINED_PAIRS = re.compile(r"(\d+) of (\d+) pairs undefined")
 _MOST_NAMED = 3
 
 
@@ -81,11 +80,13 @@ class Disparity:
     @property
     def left_out(self) -> str:
         """Say which pairs have no gap because one group never has the event; empty where there is none."""
-        found = _UNDEFINED_PAIRS.search(self.skew["reason"] or "")
+        undefined = reasons.find(self.skew["reason_codes"], "undefined_pairs")
         never = [group for group in self.known if group["value"] == 0]
-        if found is None or (self.known and len(never) in (0, len(self.known))):
+        if undefined is None or (self.known and len(never) in (0, len(self.known))):
             return ""
-        pairs = "its only pair" if found[2] == "1" else f"{found[1]} of {found[2]} pairs"
+        pairs = "{undefined} of {pairs} pairs".format(**undefined.params)
+        if undefined.params["pairs"] == 1:
+            pairs = "its only pair"
         names = [group_faces(group["attribute"], group["group"]) for group in never]
         if len(names) > _MOST_NAMED:
             names = [f"{len(names)} of {len(self.known)} groups"]
@@ -312,6 +313,7 @@ def _strength(found: Disparity) -> float | None:
 
 
 def _pairs(found: Disparity) -> str:
-    reason, pairs = found.skew["reason"] or "", math.comb(len([g for g in found.groups if g["n"]]), 2)
-    parts = [f"{pairs} of {pairs} pairs defined"] if pairs > 1 and "pairs" not in reason else []
-    return "".join(f"; {part}" for part in [*parts, reason] if part)
+    undefined = reasons.find(found.skew["reason_codes"], "undefined_pairs")
+    pairs = math.comb(len([g for g in found.groups if g["n"]]), 2)
+    parts = [f"{pairs} of {pairs} pairs defined"] if pairs > 1 and not undefined else []
+    return "".join(f"; {part}" for part in [*parts, found.skew["reason"]] if part)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 
 from plumbline.catalog.schema import row_id
+from plumbline.reasons import why_no_interval
 from plumbline.report.finding import Finding
 from plumbline.report.numbers import (
     NO_INTERVAL,
@@ -42,11 +42,11 @@ def interval_words(row: Row, reading: Reading, *, share: bool = False) -> str:
 
 def still_possible(row: Row, *, share: bool = False) -> str:
     """Say, of a row that is no evidence, how large it may be all the same, or why nobody knows."""
-    told = "This does not show its absence: "
+    absence = "This does not show its absence: "
     if not math.isnan(or_nan(row["ci_high"])):
-        return f"{told}the interval reaches {(percent if share else number)(row['ci_high'])}."
-    why = re.search(r"no interval: ([^;]+)", row["reason"] or "")
-    return f"{told}it has no interval{f' ({why[1]})' if why else ''}."
+        return f"{absence}the interval reaches {(percent if share else number)(row['ci_high'])}."
+    why = why_no_interval(row["reason_codes"])
+    return f"{absence}it has no interval{f' ({why})' if why else ''}."
 
 
 def in_ends(row: Row) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from plumbline.catalog.schema import metric_frame
+from plumbline.metrics.disparities import impact_ratio_reason, undefined_pairs_reason
 from plumbline.report.vocabulary import probes
 
 RACES = ("White", "Black", "East Asian", "Indian", "Middle Eastern", "Latino_Hispanic", "Southeast Asian")
@@ -115,11 +116,7 @@ def skews(writer, suite, event, attribute, pooled):
     rates = [hit / n for hit, n in pooled.values()]
     pairs = list(itertools.combinations(rates, 2))
     gaps = [max(a, b) / min(a, b) - 1 for a, b in pairs if min(a, b) > 0]
-    reason = (
-        None
-        if len(gaps) == len(pairs)
-        else f"{len(pairs) - len(gaps)} of {len(pairs)} pairs undefined (p = 0)"
-    )
+    reason = undefined_pairs_reason(len(pairs) - len(gaps), len(pairs))
     chance = 0.25 if attribute != "gender" else 0.08
     n = sum(n for _, n in pooled.values())
     for definition, pick in (("mean_over_pairs", np.mean), ("max_over_pairs", np.max), ("smoothed", np.mean)):
@@ -137,7 +134,7 @@ def skews(writer, suite, event, attribute, pooled):
     ratio = min(rates) / max(rates) if max(rates) else math.nan
     writer.add(
         "impact_ratio", "min_over_max", suite=suite, event=event, attribute=attribute, value=ratio, n=n,
-        reason="below four fifths" if ratio < 0.8 else None,
+        reason=impact_ratio_reason(ratio),
     )  # fmt: skip
 
 

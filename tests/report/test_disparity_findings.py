@@ -13,6 +13,7 @@ import test_report_robustness
 from synthetic_language import language_table
 from synthetic_table import synthetic_table
 
+from plumbline import reasons
 from plumbline.catalog.schema import metric_frame, row_id
 from plumbline.metrics.registry import FAMILIES, metric_table
 from plumbline.report import Reading, findings, findings_table, headlines
@@ -25,7 +26,7 @@ BASE = {
 }  # fmt: skip
 SHARES = {"north": (11, 18), "east": (8, 22), "south": (0, 20)}
 """Of a newcomer's sixty images: how many of each group were given crime labels."""
-LEFT_OUT = "2 of 3 pairs undefined: no event in one group of the pair"
+LEFT_OUT = reasons.reason("undefined_pairs", undefined=2, pairs=3)
 
 
 def estimate(value, low=NAN, high=NAN, p=None, reason=None):
@@ -120,7 +121,7 @@ def test_with_no_other_reading_it_cannot_be_said():
 
 def test_of_two_groups_the_only_pair_can_be_undefined():
     shares = {"man": (0, 34), "woman": (17, 26)}
-    skew = estimate(NAN, reason="1 of 1 pairs undefined: no event in one group of the pair")
+    skew = estimate(NAN, reason=reasons.reason("undefined_pairs", undefined=1, pairs=1))
     finding, told = only(rows(skew, SMOOTHED, shares=shares, attribute="gender"))
     assert finding.tone == "bias"
     assert "undefined in its only pair of groups (never given to faces of men). Smoothed" in told
@@ -131,12 +132,13 @@ def test_an_event_that_never_happens_and_an_empty_group_leave_the_skew_its_sente
     finding, told = only(rows(estimate(0.0, p=1.0), estimate(0.1, p=1.0), estimate(0.0, p=1.0), none))
     assert finding.tone == "none" and "; the estimate is 0 (no interval" in told
     some = {"north": (3, 20), "east": (2, 20)}
-    empty = estimate(0.5, 0.0, 2.0, 0.5, f"1 of 3 groups empty, left out; {LEFT_OUT}")
+    empty = estimate(0.5, 0.0, 2.0, 0.5, (reasons.reason("empty_groups", empty=1, groups=3), LEFT_OUT))
     assert only(rows(empty, WEAK, shares=some))[1].count("no evidence of race skew in crime labels; ") == 1
 
 
 def test_a_skew_without_an_interval_has_the_smoothed_one_beside_it():
-    bare = estimate(10.1, p=0.0004, reason="no interval: undefined in 1334 of 10000 resamples")
+    undefined = reasons.reason("no_interval_undefined", undefined=1334, resamples=10000)
+    bare = estimate(10.1, p=0.0004, reason=undefined)
     shares = {"man": (2, 34), "woman": (17, 26)}
     smoothed = estimate(8.1, 1.9, 44.0, 0.0004)
     finding, told = only(rows(bare, smoothed, shares=shares, attribute="gender"))
@@ -170,8 +172,9 @@ def test_values_of_unlike_readings_are_not_compared():
 
 
 def test_without_an_interval_that_is_what_is_said():
-    reason = "fewer than 30 images in south; no interval: the resamples do not vary"
-    _, told = only(rows(estimate(0.0, p=1.0, reason=reason), shares={"north": (0, 18), "south": (0, 20)}))
+    small = reasons.reason("small_groups", min_group=30, groups=["south"])
+    why = (small, reasons.reason("no_interval_constant"))
+    _, told = only(rows(estimate(0.0, p=1.0, reason=why), shares={"north": (0, 18), "south": (0, 20)}))
     assert told.endswith("This does not show its absence: it has no interval (the resamples do not vary).")
     _, told = only(rows(estimate(0.0, p=1.0), shares={"north": (0, 18), "south": (0, 20)}))
     assert told.endswith("This does not show its absence: it has no interval.")

@@ -9,6 +9,7 @@ from synthetic_table import GRID, planted_truth, synthetic_table
 
 from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
+from plumbline.reasons import reason
 from plumbline.report import Reading, findings, findings_table, headlines
 from plumbline.report.data import data_findings, even_models, planted_coverage
 from plumbline.report.finding import TONES, at_first
@@ -44,11 +45,11 @@ def only(table, **reading):
 
 
 def test_a_skew_is_told_with_interval_p_q_pairs_and_groups():
-    finding = only(crime_rows(reason="19 of 21 pairs defined"))
+    finding = only(crime_rows(reason=reason("undefined_pairs", undefined=2, pairs=21)))
     assert finding.tone == "bias"
     assert finding.sentence.replace("\u00a0", " ") == (
         "small-bazaar-6k on fairface: race skew in crime labels is 1.9 (95% CI 1.5–2.4; p < 0.001, q = 0.004; "
-        "19 of 21 pairs defined). Black faces 45% (n = 300), White faces 10% (n = 300)."
+        "2 of 21 pairs undefined: no event in one group of the pair). Black faces 45% (n = 300), White faces 10% (n = 300)."
     )
 
 
