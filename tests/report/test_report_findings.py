@@ -49,7 +49,8 @@ def test_a_skew_is_told_with_interval_p_q_pairs_and_groups():
     assert finding.tone == "bias"
     assert finding.sentence.replace("\u00a0", " ") == (
         "small-bazaar-6k on fairface: race skew in crime labels is 1.9 (95% CI 1.5–2.4; p < 0.001, q = 0.004; "
-        "2 of 21 pairs undefined: no event in one group of the pair). Black faces 45% (n = 300), White faces 10% (n = 300)."
+        "2 of 21 pairs undefined: no event in one group of the pair). Black faces 45% (n = 300), White faces 10% "
+        "(n = 300)."
     )
 
 
