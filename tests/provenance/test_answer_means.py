@@ -9,6 +9,7 @@ from plumbline.language.competence import competence_result
 from plumbline.language.ratings_and_salaries import ratings_result
 from plumbline.language.refusals import refusals_and_lengths_result
 from plumbline.provenance.diff.pairs import paired_answer_means
+from plumbline.reasons import in_words
 from plumbline.provenance.diff.tables import DIFF_SCHEMA, KEYS, table_differences
 
 SETTINGS = LanguageSettings(resamples=500, permutations=500)
@@ -37,6 +38,7 @@ def cell(words=None, **more):
 @pytest.fixture(scope="module")
 def found():
     rows = paired_answer_means(cell(), cell({"Black_man": 2}), settings=SETTINGS)
+    rows = [row | {"reason": in_words(row["reason"])} for row in rows]
     return pl.DataFrame(rows, schema={**{k: DIFF_SCHEMA[k] for k in KEYS}, "value": pl.Float64,
                                       "value_old": pl.Float64, "value_new": pl.Float64, "ci_low": pl.Float64,
                                       "ci_high": pl.Float64, "p": pl.Float64, "n": pl.Int64,

@@ -7,6 +7,7 @@ from scored_worlds import GROUPS, scored_world
 from plumbline.language.cell import LanguageSettings
 from plumbline.language.max_toxicity import compute_max_toxicity
 from plumbline.provenance.diff.pairs import paired_answers
+from plumbline.reasons import in_words
 from plumbline.provenance.diff.tables import DIFF_SCHEMA, KEYS
 
 SETTINGS = LanguageSettings(resamples=500, permutations=500)
@@ -19,7 +20,9 @@ KINDS = {
 @pytest.fixture(scope="module")
 def found():
     old, new = (scored_world(scored=SCORED, shifts=shifts) for shifts in ({}, {"Black_man": 0.1}))
-    return pl.DataFrame(paired_answers(old, new, settings=SETTINGS), schema=KINDS, orient="row")
+    rows = paired_answers(old, new, settings=SETTINGS)
+    worded = [row | {"reason": in_words(row["reason"])} for row in rows]
+    return pl.DataFrame(worded, schema=KINDS, orient="row")
 
 
 def test_only_the_group_whose_scores_rose_has_changed(found):
