@@ -1,4 +1,7 @@
-"""What can be set of each mitigation, as the audit file says it; defaults are the published settings."""
+"""Bias Prompts: directions that prompts of a protected attribute span are projected out of the text features.
+
+Source: Chuang et al. 2023, "Debiasing Vision-Language Models via Biased Prompts", equations 1 to 4.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +53,7 @@ class BiasPromptsSettings(TextMitigationSettings):
         return apply_bias_prompts(fitted, features)
 
 
-# --- Bias Prompts: directions that prompts of a protected attribute span are projected out of the text
-# features.
-#
-# Source: Chuang et al. 2023, "Debiasing Vision-Language Models via Biased Prompts", equations 1 to 4.
+# --- How the projection is computed and applied.
 
 Floats = NDArray[np.float64]
 

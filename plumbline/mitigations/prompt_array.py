@@ -1,4 +1,8 @@
-"""What can be set of each mitigation, as the audit file says it; defaults are the published settings."""
+"""Prompt Array: learned tokens before every text, trained so that similarities tell less of a person's group.
+
+Source: Berg et al., "A Prompt Array Keeps the Bias Away: Debiasing Vision-Language Models with Adversarial Learning"
+(2022), and its released training script. The backbone stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +76,7 @@ class PromptArraySettings(TextMitigationSettings):
         return apply_prompt_array(fitted, cast("PromptedEncoder", encoder), texts, features)
 
 
-# --- The adversary of Prompt Array: it guesses a person's group from how well their image matches some
-# texts.
+# --- The adversary: it guesses a person's group from how well their image matches some texts.
 
 HIDDEN = 32
 
@@ -113,9 +116,7 @@ def new_adversary(queries: int, groups: int, *, seed: int, device: str) -> torch
     return torch.nn.Sequential(*layers[:-1]).to(device)
 
 
-# --- Learned tokens of Prompt Array in training: turn by turn against an adversary.
-#
-# Source: Berg et al., "A Prompt Array Keeps the Bias Away", and its released training script.
+# --- The learned tokens in training, turn by turn against the adversary.
 
 INITIAL_WORD = "a"
 """Whose embedding the tokens start from: a word that says little. The released code takes token 0."""
@@ -266,7 +267,7 @@ def _unit(rows: torch.Tensor) -> torch.Tensor:
     return rows / rows.norm(dim=1, keepdim=True)
 
 
-# --- Prompt Array as a released audit has it: vectors added to the text feature, trained with a hinge.
+# --- The variant of a released audit: vectors added to the text feature, trained with a hinge.
 
 VECTORS, RELEASED_STEPS, RELEASED_BATCH = 16, 7, 64
 LEARNING_RATE, MARGIN, SPREAD = 1e-3, 0.05, 0.02
@@ -357,11 +358,7 @@ def _draws(n: int, seed: int) -> NDArray[np.int64]:
     return np.concatenate(shuffles)[: RELEASED_STEPS * RELEASED_BATCH]
 
 
-# --- Prompt Array: learned tokens before every text, trained so that similarities tell less of a person's
-# group.
-#
-# Source: Berg et al., "A Prompt Array Keeps the Bias Away: Debiasing Vision-Language Models with
-# Adversarial Learning" (2022). The backbone stays as it is.
+# --- How a prompt array is fitted and applied.
 
 _METHOD = METHODS["prompt_array"]
 _TEXTS_AT_ONCE = 64

@@ -1,4 +1,9 @@
-"""What can be set of each mitigation, as the audit file says it; defaults are the published settings."""
+"""SANER: a residual layer that makes the features of attribute-neutral texts equally near to every group's.
+
+Source: Hirota et al., "SANER: Annotation-free Societal Attribute Neutralizer for Debiasing CLIP" (ICLR 2025). The
+weights of its losses, the width of its layer and its learning rate are those of a recorded sweep, see
+`docs/mitigation-settings.md`.
+"""
 
 from __future__ import annotations
 
@@ -244,8 +249,7 @@ def _place(text: str) -> int:
     return start + len(text[start:]) - len(text[start:].lstrip())
 
 
-# --- The texts that SANER is trained on: neutral captions with their variants, never a prompt of the
-# audit.
+# --- The texts that it is trained on: neutral captions with their variants, never a prompt of the audit.
 
 ONE_CAPTION = "a photo of a person"
 
@@ -302,17 +306,19 @@ def saner_texts(captions: Sequence[str], attribute: str, *, more: bool) -> Saner
     more : bool
         Whether the neutral captions of the data file are trained on too.
     """
-    made = {
+    neutral_of = {
         caption: unaudited(neutralised(caption, attribute), attribute) for caption in dict.fromkeys(captions)
     }
-    of_rows = tuple(dict.fromkeys(text for text in made.values() if text))
+    of_rows = tuple(dict.fromkeys(text for text in neutral_of.values() if text))
     others = neutral_captions().texts if more else ()
     neutral = tuple(dict.fromkeys((*of_rows, *others)))
     position = {text: i for i, text in enumerate(neutral)}
     return SanerTexts(
         neutral=neutral,
         variants=tuple(variants(text, attribute) for text in neutral),
-        of_row=np.array([position.get(made[caption] or "", -1) for caption in captions], dtype=np.int64),
+        of_row=np.array(
+            [position.get(neutral_of[caption] or "", -1) for caption in captions], dtype=np.int64
+        ),
         without_image=np.arange(len(of_rows), len(neutral)),
     )
 
@@ -358,9 +364,8 @@ def _audited() -> frozenset[str]:
     return frozenset(map(as_read, all_texts()))
 
 
-# --- The layer of SANER in training: its three losses, and one step of Adam at a time.
+# --- The layer in training: its three losses, and one step of Adam at a time.
 
-NAMES = ("weight_in", "bias_in", "weight_out", "bias_out")
 # Keeps the gradient of the spread finite where all cosines are equal.
 _LEAST_VARIANCE = 1e-12
 
@@ -389,15 +394,6 @@ class SanerFeatures:
     of_row: NDArray[np.int64]
     without_image: NDArray[np.int64]
     logit_scale: float
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Weights of the three losses: α, β and γ of the paper."""
-
-    debiasing: float
-    reconstruction: float
-    contrastive: float
 
 
 def layer(parameters: Mapping[str, torch.Tensor], u: torch.Tensor) -> torch.Tensor:
@@ -490,40 +486,28 @@ class SanerLayer:
     Parameters
     ----------
     features : SanerFeatures
-    hidden : int
-        Units of the layer.
-    weights : Weights
-    learning_rate : float
-        Of Adam.
+    settings : SanerSettings
+        Its width, learning rate, and the weights of the losses: α, β and γ of the paper.
     seed : int
         Of the first parameters, and of the draws.
     device : str
         Where it trains.
     """
 
-    def __init__(
-        self,
-        features: SanerFeatures,
-        *,
-        hidden: int,
-        weights: Weights,
-        learning_rate: float,
-        seed: int,
-        device: str,
-    ) -> None:
+    def __init__(self, features: SanerFeatures, settings: SanerSettings, *, seed: int, device: str) -> None:
         import torch
 
         self._of_row, self._without_image, self._seed = features.of_row, features.without_image, seed
-        self._weights, self._scale, self._steps = weights, features.logit_scale, 0
+        self._settings, self._scale, self._steps = settings, features.logit_scale, 0
         self._neutral, self._variants, self._images = (
             torch.from_numpy(array).to(device)
             for array in (features.neutral, features.variants, features.images)
         )
-        first = first_parameters(features.neutral.shape[1], hidden, seed=seed)
+        first = first_parameters(features.neutral.shape[1], settings.width, seed=seed)
         self._parameters = {
             name: torch.from_numpy(array).to(device).requires_grad_() for name, array in first.items()
         }
-        self._adam = torch.optim.Adam(self._parameters.values(), lr=learning_rate)
+        self._adam = torch.optim.Adam(self._parameters.values(), lr=settings.learning_rate)
 
     @property
     def parameters(self) -> dict[str, NDArray[np.float32]]:
@@ -545,12 +529,12 @@ class SanerLayer:
             else self._without_image[rows]
         )
         texts, pairs = self._indices(chosen), None
-        if with_images and self._weights.contrastive:
+        if with_images and self._settings.contrastive:
             pairs = Pairs(self._images[self._indices(rows)], texts[: len(rows)], self._scale)
         original = self._neutral[texts]
-        found = losses(layer(self._parameters, original), original, self._variants[texts], pairs)
-        total = sum(weight * found[name] for name, weight in vars(self._weights).items())
-        values = {name: loss.item() for name, loss in found.items()} | {"total": total.item()}
+        terms = losses(layer(self._parameters, original), original, self._variants[texts], pairs)
+        total = sum(getattr(self._settings, name) * loss for name, loss in terms.items())
+        values = {name: loss.item() for name, loss in terms.items()} | {"total": total.item()}
         self._steps += 1
         if not np.isfinite(list(values.values())).all():
             raise MetricError(
@@ -584,12 +568,7 @@ class SanerLayer:
         return torch.from_numpy(np.ascontiguousarray(positions)).to(self._neutral.device)
 
 
-# --- SANER: a residual layer that makes the features of attribute-neutral texts equally near to every
-# group's.
-#
-# Source: Hirota et al., "SANER: Annotation-free Societal Attribute Neutralizer for Debiasing CLIP" (ICLR
-# 2025). The weights of its losses, the width of its layer and its learning rate are those of a recorded
-# sweep, see `docs/mitigation-settings.md`.
+# --- How the layer is fitted and applied.
 
 _RELEASED = {"learning_rate": 1e-4, "epochs": 2, "batch": 64, "contrastive": 0.0, "attribute": "race"}
 """What is known of a released audit: Adam 1e-4, 2 epochs, batch 64, the spread over seven variants, one caption.
@@ -648,7 +627,8 @@ def fit_saner(
     pattern = specific_pattern(settings.attribute)
     stated = settings.model_dump(mode="json") | {"seed": seed, "specific_pattern": pattern}
     key = _fitted_on(encoder, rows, texts, stated)
-    layer, used = _layer(encoder, rows, texts, settings, seed=seed), texts.rows
+    layer = SanerLayer(_features(encoder, rows, texts), settings, seed=seed, device=encoder.device)
+    used = texts.rows
     trained = train(
         layer, rows=len(used) or len(texts.neutral), batch=settings.batch, epochs=settings.epochs,
         seed=seed, key=key, store=store, progress=progress,
@@ -699,8 +679,8 @@ def apply_saner(
     hidden = np.maximum(u @ weights["weight_in"].T + weights["bias_in"], 0)
     # x + ‖x‖ r(u) has the direction of u + r(u), and is x itself where r is zero.
     y = x + lengths * (hidden @ weights["weight_out"].T + weights["bias_out"])
-    found = np.linalg.norm(y, axis=1, keepdims=True)
-    y *= np.divide(lengths, found, out=np.ones_like(lengths), where=found > 0)
+    debiased_lengths = np.linalg.norm(y, axis=1, keepdims=True)
+    y *= np.divide(lengths, debiased_lengths, out=np.ones_like(lengths), where=debiased_lengths > 0)
     debiased = features.copy()
     debiased[neutral] = y
     return debiased
@@ -715,19 +695,6 @@ def _training_texts(rows: TrainingRows, settings: SanerSettings) -> SanerTexts:
             "no caption of the training split can be trained on", found=f"{len(rows.captions)} captions"
         )
     return texts
-
-
-def _layer(
-    encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts, settings: SanerSettings, *, seed: int
-) -> SanerLayer:
-    return SanerLayer(
-        _features(encoder, rows, texts),
-        hidden=settings.width,
-        weights=Weights(settings.debiasing, settings.reconstruction, settings.contrastive),
-        learning_rate=settings.learning_rate,
-        seed=seed,
-        device=encoder.device,
-    )
 
 
 def _features(encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts) -> SanerFeatures:

@@ -1,4 +1,4 @@
-"""Steps of Adam that must stay finite, and Adam as arrays, so that training goes on as if never stopped."""
+"""Training in epochs that can be interrupted: finite steps of Adam, its state as arrays, and checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captions for images that have none: one sentence of the dataset's own labels."""
+"""What a mitigation may be trained on: the training split's images, labels and captions, and nothing else."""
 
 from __future__ import annotations
 
@@ -40,9 +40,6 @@ def _caption(row: dict[str, str | None]) -> str:
         )
     return text + (f", {row['occupation']}" if row.get("occupation") else "")
 
-
-# --- What a mitigation may be trained on: the training split's images, labels and captions, and nothing
-# else.
 
 TRAIN = "train"
 AGES = ("age_group", "age")

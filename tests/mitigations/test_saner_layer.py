@@ -10,7 +10,7 @@ from plumbline.mitigations.saner import (
     Pairs,
     SanerFeatures,
     SanerLayer,
-    Weights,
+    SanerSettings,
     apply_saner,
     first_parameters,
     layer,
@@ -94,9 +94,8 @@ def test_one_step_is_one_step_of_adam_on_the_weighted_sum():
     neutral, others, images = (unit(*shape).astype(np.float32) for shape in ((4, 6), (4, 3, 6), (5, 6)))
     of_row, without = np.array([0, 1, 1, 0, 1]), np.array([2, 3])
     features = SanerFeatures(neutral, others, images, of_row, without, logit_scale=4.0)
-    model = SanerLayer(
-        features, hidden=8, weights=Weights(2, 0.5, 0.1), learning_rate=0.01, seed=9, device="cpu"
-    )
+    settings = SanerSettings(width=8, debiasing=2, reconstruction=0.5, contrastive=0.1, learning_rate=0.01)
+    model = SanerLayer(features, settings, seed=9, device="cpu")
     first = {name: torch.from_numpy(array).requires_grad_() for name, array in model.parameters.items()}
     values = model.step(np.array([1, 2, 3]))
     # Three rows bring along what there is of texts without an image, which are two.
@@ -119,7 +118,8 @@ def test_texts_without_an_image_are_as_many_as_the_rows_and_change_from_step_to_
         *(np.ones(shape, dtype=np.float32) for shape in ((30, 2), (30, 2, 2), (4, 2))),
         of_row=np.zeros(4, dtype=np.int64), without_image=np.arange(1, 30), logit_scale=1.0,
     )  # fmt: skip
-    model = SanerLayer(features, hidden=2, weights=Weights(1, 1, 0), learning_rate=0.1, seed=1, device="cpu")
+    settings = SanerSettings(width=2, debiasing=1, reconstruction=1, contrastive=0, learning_rate=0.1)
+    model = SanerLayer(features, settings, seed=1, device="cpu")
     drawn = [model._drawn(4).tolist()]
     model.step(np.arange(4))
     drawn.append(model._drawn(4).tolist())

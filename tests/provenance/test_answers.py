@@ -7,8 +7,8 @@ from scored_worlds import GROUPS, scored_world
 from plumbline.language.cell import LanguageSettings
 from plumbline.language.max_toxicity import compute_max_toxicity
 from plumbline.provenance.diff.pairs import paired_answers
-from plumbline.reasons import in_words
 from plumbline.provenance.diff.tables import DIFF_SCHEMA, KEYS
+from plumbline.reasons import in_words
 
 SETTINGS = LanguageSettings(resamples=500, permutations=500)
 SCORED = ("toxicity",)
