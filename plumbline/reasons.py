@@ -153,6 +153,8 @@ WORDS: dict[str, str] = {
     "percentile_interval": "percentile interval: every resample lies on one side of the estimate",
     "reaches_parity": "interval reaches parity: no significant difference",
     "reaches_parity_of_side": "interval reaches to parity of {side}: its groups may be alike",
+    "undefined_for_side": "undefined for {side}",
+    "undefined_pairs_of_side": "{side}: {undefined} of {pairs} pairs undefined: no event in one group of the pair",
     # clusters
     "few_clusters": "interval from only {clusters} sets",
     "few_beyond_quantile": "interval of a quantile with only about {beyond} of {clusters} sets beyond it",

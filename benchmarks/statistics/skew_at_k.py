@@ -14,7 +14,7 @@ from benchmarks.statistics.contest import (
     warmed,
 )
 from plumbline.metrics.rankings.skew_at_k import share_ratios
-from plumbline.statistics.intervals import bca_intervals
+from plumbline.statistics.intervals import bca_array, percentile_array
 from plumbline.statistics.rankings import rank_order, resample_top_counts, top_counts, top_draws
 
 K = 1_000
@@ -49,10 +49,10 @@ def by_rank(scores: np.ndarray, races: np.ndarray) -> tuple[np.ndarray, np.ndarr
     ranked = races.astype(np.uint8)[rank_order(scores)]
     draws = top_draws(IMAGES, K, resamples=RESAMPLES, seed=1)
     counts = resample_top_counts(ranked, draws, n_groups=RACES)
-    found = bca_intervals(
-        top_counts(ranked, k=K, n_groups=RACES).astype(float), counts, np.zeros((PROMPTS, RACES))
-    )
-    ends = np.stack([found.percentile_low, found.percentile_high])
+    value = top_counts(ranked, k=K, n_groups=RACES).astype(float)
+    bca_array(value, counts, np.zeros((PROMPTS, RACES)))
+    found = percentile_array(value, counts)
+    ends = np.stack([found.ci_low, found.ci_high])
     return skew_of_counts(ends), counts
 
 

@@ -142,12 +142,12 @@ def _resampled(columns: NDArray, resamples: int, rng: np.random.Generator) -> ND
 
 
 def _halved(columns: NDArray, permutations: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return (k, permutations) sums over the units that fair coins choose."""
+    """Return (k, permutations) sums over a random half of the units."""
 
-    def coins(rows: int, units: int) -> NDArray[np.float32]:
+    def bits(rows: int, units: int) -> NDArray[np.float32]:
         return random_bits(rows, units, rng=rng).astype(np.float32)
 
-    return _products(columns, permutations, coins)
+    return _products(columns, permutations, bits)
 
 
 def row_major(columns: NDArray) -> NDArray[np.float32]:

@@ -217,14 +217,14 @@ def random_subsets(
         )
     rows = max(1, _DRAWN // n)
     for start in range(0, count, rows):
-        bits = _coins(n, sizes[0], min(rows, count - start), rng)
+        bits = _random_bits(n, sizes[0], min(rows, count - start), rng)
         _flip_to_size(bits, n, sizes[0], rng)
         grown = bits.copy()
         added = tuple(_grow(grown, n, b - a, rng) for a, b in pairwise(sizes))
         yield SubsetBlock(n, bits, added)
 
 
-def _coins(n: int, size: int, rows: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+def _random_bits(n: int, size: int, rows: int, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Toss a coin an image, 64 at once, so that the subsets have about the wanted size."""
     odds = size / n
     spread = math.sqrt(n * odds * (1 - odds))

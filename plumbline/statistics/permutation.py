@@ -1,4 +1,4 @@
-"""Tests of "no difference between groups", by dealing the images out to the groups at random."""
+"""Permutation tests of "no difference between groups", and exact tests of sums."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.errors import MetricError
+
+MAX_ADDITIONS = 2_000_000_000
+"""Additions of the exact test at most, some two seconds; beyond it the distribution is drawn."""
+_AT_ONCE = 4_000_000
 
 
 def permute_tables(table: ArrayLike, *, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -41,16 +45,16 @@ def permute_tables(table: ArrayLike, *, permutations: int, rng: np.random.Genera
     drawn = np.empty((*counts.shape, permutations), dtype=np.int64)
     left = np.tile(total[:, None], (1, permutations))
     for group in range(counts.shape[0] - 1):
-        drawn[group] = _deal(left, int(size[group]), rng)
+        drawn[group] = _hypergeometric(left, int(size[group]), rng)
         left -= drawn[group]
     drawn[-1] = left
     return np.moveaxis(drawn, -1, 0)
 
 
-def _deal(left: NDArray[np.int64], hand: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw `hand` images without replacement from what is left of each outcome (c, r), for all permutations."""
+def _hypergeometric(left: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw `size` images without replacement from what is left of each outcome (c, r), for all permutations."""
     given = np.empty_like(left)
-    wanted = np.full(left.shape[1], hand)
+    wanted = np.full(left.shape[1], size)
     behind = left.sum(axis=0)
     for outcome in range(left.shape[0] - 1):
         behind = behind - left[outcome]
@@ -86,17 +90,13 @@ def p_value(
     return float((1 + np.count_nonzero(extreme | np.isnan(values))) / (1 + values.size))
 
 
-# --- Tests of "no difference between groups within any stratum", such as a scene: labels are dealt out
-# within each.
-
-
 def permute_strata(
     tables: NDArray[np.int64], *, permutations: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw the tables of several strata with the same margins, each as if its group labels had been shuffled.
+    """Draw tables of several strata, permuting group labels within each, with the same margins.
 
-    What the strata themselves bring about (a scene in which everyone is taken for a thief, and which shows more of one
-    group) is then no evidence of a difference between groups.
+    An effect of the strata (a scene in which everyone is taken for a thief, and which shows more of one group) is then
+    no evidence of a difference between groups.
 
     Parameters
     ----------
@@ -113,23 +113,15 @@ def permute_strata(
     return np.stack(drawn, axis=1) if drawn else np.empty((permutations, *tables.shape), dtype=np.int64)
 
 
-# --- Is each group as often the one that is picked out of a set as any other? An exact test where sets
-# are picked from several times.
-
-MAX_ADDITIONS = 2_000_000_000
-"""Additions of the exact test at most, some two seconds; beyond it the distribution is drawn."""
-_AT_ONCE = 4_000_000
-
-
 def exact_sum_p_values(
     amounts: ArrayLike, *, draws: int = 10_000, rng: np.random.Generator | None = None
 ) -> NDArray[np.float64]:
-    """Return each group's p of "which group of a set has which amount is chance", two-sided and exact.
+    """Return each group's exact two-sided p of "the groups of a set are exchangeable".
 
-    A set gives its groups amounts, such as how often each was picked in three seeds. Under "the groups of a set are
-    alike" any group may have had any of its set's amounts, whatever the seeds have in common, and independently of
-    other sets. The sum of a group then is a sum of independent picks, whose distribution is the product of the sets'
-    own. Where every set picks one group once this is the binomial test against 1 / g.
+    A set gives its groups amounts, such as how often each had the maximum in three seeds. Under the null hypothesis a
+    group has any of its set's amounts with equal probability, whatever the seeds have in common, and independently of
+    other sets. Its sum then is a sum of independent draws, whose distribution is the convolution of those of the sets.
+    Where every set gives 1 to one group this is the binomial test against 1 / g.
 
     Parameters
     ----------
@@ -160,7 +152,7 @@ def exact_sum_p_values(
     longest = int(table.max(axis=1).sum()) + 1
     kinds = max(len(np.unique(row)) for row in table)
     if len(table) * longest * kinds > 2 * MAX_ADDITIONS:
-        sums = _drawn_sums(table, draws, np.random.default_rng(0) if rng is None else rng)
+        sums = _random_sums(table, draws, np.random.default_rng(0) if rng is None else rng)
         upper = np.array([1 + (sums >= each).sum() for each in observed]) / (1 + draws)
         lower = np.array([1 + (sums <= each).sum() for each in observed]) / (1 + draws)
     else:
@@ -171,7 +163,7 @@ def exact_sum_p_values(
 
 
 def _mass(table: NDArray[np.integer], longest: int) -> NDArray[np.float64]:
-    """Return the probability of each sum of one random amount a set."""
+    """Return the probability of each sum of one random amount a set, by convolution."""
     mass, reached = np.zeros(longest), 1
     mass[0] = 1.0
     for row in np.sort(table, axis=1):
@@ -183,7 +175,7 @@ def _mass(table: NDArray[np.integer], longest: int) -> NDArray[np.float64]:
     return mass
 
 
-def _drawn_sums(table: NDArray[np.integer], draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _random_sums(table: NDArray[np.integer], draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
     sets, groups = table.shape
     step = max(1, _AT_ONCE // sets)
     rows = np.arange(sets)

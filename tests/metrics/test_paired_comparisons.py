@@ -143,6 +143,6 @@ def test_without_images_or_groups_there_is_nothing_to_compare():
 
 
 def test_names_of_sides():
-    assert CHECKPOINTS.undefined(np.nan, np.nan) == "undefined for the first and the second checkpoint"
-    assert MITIGATION.undefined(1.0, np.nan) == "undefined for the state before the mitigation"
+    assert str(CHECKPOINTS.undefined(np.nan, np.nan)) == "undefined for the first and the second checkpoint"
+    assert str(MITIGATION.undefined(1.0, np.nan)) == "undefined for the state before the mitigation"
     assert MITIGATION.called((True, True)) == "the state after and before the mitigation"

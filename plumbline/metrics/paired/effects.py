@@ -15,16 +15,23 @@ from scipy.special import chdtrc
 from plumbline.catalog.schema import Row
 from plumbline.concurrency import run_threads
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.metrics.disparities import skew_sums, undefined_pairs_reason
+from plumbline.metrics.disparities import skew_sums
 from plumbline.metrics.family import MetricSettings
-from plumbline.reasons import empty_groups_reason, reason, small_groups_reason
+from plumbline.reasons import (
+    Reason,
+    Reasons,
+    empty_groups_reason,
+    in_words,
+    joined,
+    reason,
+    small_groups_reason,
+)
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.intervals import bca
 from plumbline.statistics.paired import AnswerDraws, LeftOut, draw_answers, leave_one_out
 from plumbline.statistics.permutation import p_value
-from plumbline.statistics.reasons import joined
 from plumbline.statistics.seeds import generator
 
 Key = tuple[str, ...]
@@ -128,9 +135,9 @@ class SideNames:
         names = [name for name, is_chosen in zip((self.first, self.second), chosen) if is_chosen]
         return self.side.format(self.both.join(names))
 
-    def undefined(self, first: float, second: float) -> str:
-        """Say which of two values is undefined."""
-        return f"undefined for {self.called((bool(np.isnan(first)), bool(np.isnan(second))))}"
+    def undefined(self, first: float, second: float) -> Reason:
+        """Return which of two values is undefined."""
+        return reason("undefined_for_side", side=self.called((bool(np.isnan(first)), bool(np.isnan(second)))))
 
 
 CHECKPOINTS = SideNames("first", "second", "the {} checkpoint", " and the ")
@@ -145,7 +152,7 @@ class Effect:
     ci_low: float
     ci_high: float
     p: float
-    reason: str | None
+    reason: Reasons
     value_first: float
     value_second: float
 
@@ -182,7 +189,7 @@ def paired_effect(
         p.append(alike[0] if value > 0 else alike[1])
     largest = float(np.nanmax(np.array(p, dtype=np.float64)))
     low, high = estimate.ci_low, estimate.ci_high
-    return Effect(value, low, high, largest, joined(estimate.reason), first, second)
+    return Effect(value, low, high, largest, estimate.reason, first, second)
 
 
 def _reaching_parity(
@@ -315,18 +322,18 @@ class Drawn:
 
     def undefined(
         self, pair: tuple[str, str], compared: Comparison, reading: Reading, names: SideNames
-    ) -> str | None:
-        """Say how many pairs of groups are undefined on which side, for a reading over pairs."""
+    ) -> Reasons:
+        """Return how many pairs of groups are undefined on which side, for a reading over pairs."""
         if not reading.pairs:
-            return None
+            return ()
         sizes = self.draws.sizes
         pairs = len(compared.keys) * len(sizes) * (len(sizes) - 1) // 2
-        said = []
+        reasons = []
         for name, side in zip((names.first, names.second), pair):
             _, cells = skew_sums(self.draws.counts[self.rows(side, compared)], sizes[None, :])
-            if undefined := undefined_pairs_reason(pairs - int(cells.sum()), pairs):
-                said.append(f"{name}: {undefined}")
-        return joined(*said)
+            if undefined := pairs - int(cells.sum()):
+                reasons.append(reason("undefined_pairs_of_side", side=name, undefined=undefined, pairs=pairs))
+        return tuple(reasons)
 
     def effect(
         self,
@@ -343,7 +350,7 @@ class Drawn:
         first, second = (float(_value(reading, self.draws.counts[rows], sizes)) for rows in (one, other))
         if np.isnan(first - second):
             lacking = names.undefined(first, second)
-            return Effect(np.nan, np.nan, np.nan, np.nan, lacking, first, second)
+            return Effect(np.nan, np.nan, np.nan, np.nan, (lacking,), first, second)
         swapped = [
             _drawn_values(reading, counts, sizes[:, None]) for counts in self.draws.swapped(one, other)
         ]
@@ -469,8 +476,8 @@ def _view_rows(
             for reading in readings:
                 effect = drawn.effect(pair, each, reading, left, names, settings.confidence)
                 reasons = (left_out, drawn.undefined(pair, each, reading, names), small)
-                reason = joined(*reasons, few_clusters_reason(answers.clusters), effect.reason)
-                row = dict(each.columns) | vars(effect) | {"reason": reason, "n": int(sizes.sum())}
+                words = in_words(joined(*reasons, few_clusters_reason(answers.clusters), effect.reason))
+                row = dict(each.columns) | vars(effect) | {"reason": words, "n": int(sizes.sum())}
                 row |= {"metric": reading.metric, "definition": reading.definition}
                 found.append(((number, place), row))
     return found
