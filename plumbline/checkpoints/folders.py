@@ -174,8 +174,8 @@ def transformers_contents(
 
 def model_files(folder: Path) -> list[Path]:
     """Return configuration and tokenizer files of a folder, by name."""
-    found = {path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.name not in _NOTES}
-    return sorted(path for path in found if path.is_file())
+    paths = {path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.name not in _NOTES}
+    return sorted(path for path in paths if path.is_file())
 
 
 def read_configuration(path: Path) -> dict[str, Any]:
@@ -291,15 +291,15 @@ def _weights(folder: Path, of: str, *, parts: bool) -> tuple[Path, ...]:
     expected = (
         f"{TRANSFORMERS_WEIGHTS}, or its parts with {INDEX}" if parts else f"one file {TRANSFORMERS_WEIGHTS}"
     )
-    found = sorted(p.name for p in folder.glob("*.safetensors") if p.is_file())
-    if not found:
+    names = sorted(p.name for p in folder.glob("*.safetensors") if p.is_file())
+    if not names:
         raise no_safetensors(folder, of, expected=expected)
     raise CheckpointError(
         f"the checkpoint of {of} has "
-        + ("several weights, and none" if len(found) > 1 else "weights, but not")
+        + ("several weights, and none" if len(names) > 1 else "weights, but not")
         + " under the name that transformers loads",
         where=folder,
-        found=", ".join(found),
+        found=", ".join(names),
         expected=expected,
         hint="merge the parts, or rename the one to audit",
     )

@@ -71,11 +71,11 @@ class ImageFiles:
             data = read_image_file(path)
         except ImageRejected as error:
             raise _unreadable(path, error) from error
-        if (found := digest_bytes(data)) != image_id:
+        if (sha256 := digest_bytes(data)) != image_id:
             raise EncodingError(
                 "an image has changed since it was recorded",
                 where=path,
-                found=f"sha256 {found}",
+                found=f"sha256 {sha256}",
                 expected=f"sha256 {image_id}",
                 hint="materialise `records` of this dataset again",
             )

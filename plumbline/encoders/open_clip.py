@@ -70,29 +70,29 @@ def open_clip_contents(folder: Path, of: str) -> FolderContents:
 
 def chosen_by_open_clip(folder: Path) -> Path | None:
     """Return the weights file that open_clip 3 loads from a folder, or None where it finds none."""
-    found = [p for kind in ("*.safetensors", "*.bin", "*.pth") for p in folder.glob(kind)]
+    candidates = [p for kind in ("*.safetensors", "*.bin", "*.pth") for p in folder.glob(kind)]
 
     def rank(path: Path) -> tuple[int, bool, str]:
         known = _PREFERENCE.index(path.name) if path.name in _PREFERENCE else len(_PREFERENCE)
         return known, path.suffix != ".safetensors", path.name
 
-    return min(found, key=rank, default=None)
+    return min(candidates, key=rank, default=None)
 
 
 def _open_clip_weights(folder: Path, of: str) -> Path:
-    found = sorted(p for p in folder.glob("*.safetensors") if p.is_file())
-    if not found:
+    candidates = sorted(p for p in folder.glob("*.safetensors") if p.is_file())
+    if not candidates:
         raise no_safetensors(folder, of, expected=_OWN_NAMES[0])
-    own = [folder / name for name in _OWN_NAMES if folder / name in found]
-    if not own and len(found) > 1:
+    preferred = [folder / name for name in _OWN_NAMES if folder / name in candidates]
+    if not preferred and len(candidates) > 1:
         raise CheckpointError(
             f"the checkpoint of {of} has several weights, and none is named as open_clip names its own",
             where=folder,
-            found=", ".join(p.name for p in found),
+            found=", ".join(p.name for p in candidates),
             expected=f"one of {' and '.join(_OWN_NAMES)}, or a single safetensors file",
             hint="keep one file, or rename the one to audit",
         )
-    weights = (own or found)[0]
+    weights = (preferred or candidates)[0]
     if (loaded := chosen_by_open_clip(folder)) is not None and loaded != weights:
         raise CheckpointError(
             f"open_clip would load other weights for {of} than the safetensors file",
@@ -221,9 +221,9 @@ class OpenClipEncoder(TorchEncoder):
 
     def _starts(self) -> tuple[int | None, ...]:
         """Return the start tokens: open_clip's own tokenizer names one, one of transformers may have two."""
-        own = getattr(self._tokenizer, "sot_token_id", None)
+        start = getattr(self._tokenizer, "sot_token_id", None)
         inner = getattr(self._tokenizer, "tokenizer", None)
-        return own, getattr(inner, "bos_token_id", None), getattr(inner, "cls_token_id", None)
+        return start, getattr(inner, "bos_token_id", None), getattr(inner, "cls_token_id", None)
 
     def _token_layer(self) -> Any:
         text = getattr(self._model, "text", self._model)

@@ -42,8 +42,8 @@ def architecture_summary(
         If what lies there is no checkpoint of a known family.
     """
     if any((folder / name).is_file() for name in (OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG)):
-        found = checkpoint_contents(folder, encoder=encoder, family=family).family
-        return ArchitectureSummary(found, _width(folder, found))
+        read_as = checkpoint_contents(folder, encoder=encoder, family=family).family
+        return ArchitectureSummary(read_as, _width(folder, read_as))
     known = recognise(address)
     name = family or (known.family if known and known.family else "open_clip")
     return ArchitectureSummary(FAMILIES[name], known.width if known else None)

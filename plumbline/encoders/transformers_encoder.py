@@ -103,13 +103,13 @@ class ImageProcessor:
 
     def settings(self) -> dict[str, Any]:
         """Return everything that decides the pixels, for a digest."""
-        own = {
+        options = {
             k: v for k, v in self._images.to_dict().items() if k not in ("_name_or_path", "processor_class")
         }
         settings = {
             "class": type(self._images).__name__,
             "backend": "pil",
-            "own": own,
+            "own": options,
             "joined": self._defaults,
         }
         return {**settings, "scipy": version("scipy")} if self._rescaled_first else settings
@@ -134,8 +134,11 @@ class ImageProcessor:
         """Return the crop where the steps are exactly: shorter side, centre."""
         from transformers.image_processing_backends import PilBackend
 
-        own = type(self._images)
-        plain = own.resize is PilBackend.resize and own.center_crop is PilBackend.center_crop
+        processor_class = type(self._images)
+        plain = (
+            processor_class.resize is PilBackend.resize
+            and processor_class.center_crop is PilBackend.center_crop
+        )
         steps = self._option("do_resize") and self._option("do_center_crop") and not self._option("do_pad")
         if not (plain and steps):
             return None

@@ -56,11 +56,11 @@ def image_url(path: Path, image_id: str) -> str:
     """
     try:
         data = read_image_file(path)
-        if (found := digest_bytes(data)) != image_id:
+        if (sha256 := digest_bytes(data)) != image_id:
             raise GenerationError(
                 "an image is another than when its dataset was read",
                 where=path,
-                found=f"sha256 {found}",
+                found=f"sha256 {sha256}",
                 expected=f"sha256 {image_id}",
                 hint="materialise `records` again",
             )

@@ -325,15 +325,15 @@ class StereotypeJudge:
         no_list: list[ChatReply] = []
         for position, reply in self._client.ask_all(requests):
             self.counts = self.counts.plus(asked=1)
-            chunk, own = chunks[position // self.runs], replies[position // self.runs]
-            own.append(reply)
-            if len(own) < self.runs:
+            chunk, answers = chunks[position // self.runs], replies[position // self.runs]
+            answers.append(reply)
+            if len(answers) < self.runs:
                 continue
-            result = _read(chunk, own)
+            result = _read(chunk, answers)
             if result.unreadable == self.runs:
                 no_list.append(reply)
                 continue
-            self._judgements.keep(group, chunk, result, own)
+            self._judgements.keep(group, chunk, result, answers)
             yield result
         if no_list:
             raise self._unreadable(group, no_list)

@@ -93,12 +93,12 @@ class LlavaBackend(TransformersBackend):
 
 
 def _image_token(files: GeneratorFiles, model: Any, tokenizer: Any) -> int:
-    found = tokenizer.convert_tokens_to_ids(IMAGE)
-    if found is None or found == tokenizer.unk_token_id or found != model.config.image_token_id:
+    token = tokenizer.convert_tokens_to_ids(IMAGE)
+    if token is None or token == tokenizer.unk_token_id or token != model.config.image_token_id:
         raise CheckpointError(
             "the tokenizer of this checkpoint has another image token than its model",
             where=files.folder,
-            found=f"{IMAGE} is {found}",
+            found=f"{IMAGE} is {token}",
             expected=f"image_token_index: {model.config.image_token_id}",
         )
-    return int(found)
+    return int(token)

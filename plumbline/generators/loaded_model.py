@@ -73,8 +73,8 @@ def load_images(files: GeneratorFiles) -> ImageProcessor:
 
     with _loading(files, "an image processor"):
         # The processors that run on torchvision give other pixels than those of the published results.
-        own = transformers.AutoImageProcessor.from_pretrained(files.folder, backend="pil", **FROM_DISK)
-    return ImageProcessor(_ImagesAlone(own), folder=files.folder)
+        processor = transformers.AutoImageProcessor.from_pretrained(files.folder, backend="pil", **FROM_DISK)
+    return ImageProcessor(_ImagesAlone(processor), folder=files.folder)
 
 
 def _loading(files: GeneratorFiles, expected: str) -> AbstractContextManager[None]:
@@ -95,10 +95,10 @@ class _ImagesAlone:
 def stop_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
     """Return the tokens that end an answer: the checkpoint's, the tokenizer's, and the end of a turn."""
     named = getattr(model.generation_config, "eos_token_id", None)
-    found = set(named if isinstance(named, list) else [named]) | {tokenizer.eos_token_id}
+    tokens = set(named if isinstance(named, list) else [named]) | {tokenizer.eos_token_id}
     vocabulary = tokenizer.get_vocab()
-    found |= {vocabulary.get(token) for token in TURN_ENDS}
-    return tuple(sorted(int(token) for token in found if token is not None))
+    tokens |= {vocabulary.get(token) for token in TURN_ENDS}
+    return tuple(sorted(int(token) for token in tokens if token is not None))
 
 
 def identity_of(

@@ -120,11 +120,11 @@ class Plan:
 
     def above(self, limit: Limit) -> list[str]:
         """Return the limits that it is above, in words; a cost that is unknown is, hours before a first run are not."""
-        found = {"rows": self.to_do, "tokens": self.tokens, "hours": self.hours, "cost": self.cost}
+        planned = {"rows": self.to_do, "tokens": self.tokens, "hours": self.hours, "cost": self.cost}
         return [
-            f"{name}: {'unknown' if found[name] is None else f'{found[name]:,}'} (limit {most:,})"
+            f"{name}: {'unknown' if planned[name] is None else f'{planned[name]:,}'} (limit {most:,})"
             for name, most in limit
-            if most is not None and self.to_do and _is_above(name, found[name], most)
+            if most is not None and self.to_do and _is_above(name, planned[name], most)
         ]
 
     def require(self, limit: Limit) -> None:
@@ -208,7 +208,7 @@ def published_slices(
         if not rows:
             continue
         read = sum(images * _prompt_tokens(question, sees=sees) for question, images in rows.items())
-        said = sum(n * min(typical_tokens(prompt), most_new_tokens) for (prompt, *_), n in rows.items())
+        new_tokens = sum(n * min(typical_tokens(prompt), most_new_tokens) for (prompt, *_), n in rows.items())
         planned.append(
             PlannedSlice(
                 model=model,
@@ -216,9 +216,9 @@ def published_slices(
                 rows=sum(rows.values()),
                 finished=0,
                 prompt_tokens=read,
-                new_tokens=said,
+                new_tokens=new_tokens,
                 seconds=None,
-                cost=cost_of(endpoint, read, said),
+                cost=cost_of(endpoint, read, new_tokens),
             )
         )
     return planned

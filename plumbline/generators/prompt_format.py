@@ -149,8 +149,8 @@ def format_of(files: GeneratorFiles, tokenizer: Any) -> PromptFormat:
 
 
 def _templates(tokenizer: Any, folder: Path, *, sees: bool) -> Iterator[tuple[str, str]]:
-    if sees and (own := _processor_template(folder)) is not None:
-        yield "processor", own
+    if sees and (processor_template := _processor_template(folder)) is not None:
+        yield "processor", processor_template
     template = tokenizer.chat_template
     if isinstance(template, dict):
         template = template.get("default")
@@ -164,9 +164,9 @@ def _processor_template(folder: Path) -> str | None:
         return (folder / CHAT_TEMPLATE).read_text("utf-8")
     for name in ("chat_template.json", "processor_config.json"):
         if (folder / name).is_file():
-            found = read_configuration(folder / name).get("chat_template")
-            if isinstance(found, str):
-                return found
+            chat_template = read_configuration(folder / name).get("chat_template")
+            if isinstance(chat_template, str):
+                return chat_template
     return None
 
 

@@ -121,8 +121,8 @@ def _first_choice(content: dict[str, Any], key: EndpointKey) -> dict[str, Any]:
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         return choices[0]
     # Some gateways answer 200 and say there what went wrong.
-    said = on_one_line(key.scrub(str(content["error"]))) if "error" in content else ""
-    raise MalformedReply("it has no choices" + (f", and says {said}" if said else ""))
+    message = on_one_line(key.scrub(str(content["error"]))) if "error" in content else ""
+    raise MalformedReply("it has no choices" + (f", and says {message}" if message else ""))
 
 
 def _text(content: Any) -> str:
@@ -159,5 +159,7 @@ def _count(value: Any) -> int:
 
 def _source(content: dict[str, Any]) -> str:
     names = (content.get("model"), content.get("system_fingerprint"))
-    said = [_text(name)[:_NAME_LENGTH] for name in names if isinstance(name, str) and name.strip()]
-    return " ".join(said) if isinstance(names[0], str) and names[0].strip() else " ".join([UNREPORTED, *said])
+    parts = [_text(name)[:_NAME_LENGTH] for name in names if isinstance(name, str) and name.strip()]
+    return (
+        " ".join(parts) if isinstance(names[0], str) and names[0].strip() else " ".join([UNREPORTED, *parts])
+    )

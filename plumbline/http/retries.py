@@ -149,8 +149,8 @@ def _said(body: bytes, key: EndpointKey) -> str:
     error = _error(body)
     message = error.get("message") or error.get("detail") or body.decode("utf-8", "replace")
     # Before it is cut: half a key is too much as well.
-    said = on_one_line(key.scrub(str(message)))
-    return f": {said}" if said else ""
+    shown = on_one_line(key.scrub(str(message)))
+    return f": {shown}" if shown else ""
 
 
 def on_one_line(text: str) -> str:

@@ -148,10 +148,10 @@ def label_positions(
         If the model has no label of a wanted name, two of it, or none that is known; lists the model's labels.
     """
     if wanted is None:
-        found = {name: _position(labels, known) for name, known in known_labels().items()}
+        positions = {name: _position(labels, known) for name, known in known_labels().items()}
     else:
-        found = {name: _position(labels, (label,)) for name, label in wanted.items()}
-    there = {name: found[name] for name in SCORED_ATTRIBUTES if found.get(name) is not None}
+        positions = {name: _position(labels, (label,)) for name, label in wanted.items()}
+    there = {name: positions[name] for name in SCORED_ATTRIBUTES if positions.get(name) is not None}
     absent = sorted(set(wanted or ()) - set(there))
     if absent or not there:
         raise ConfigError(
@@ -177,9 +177,9 @@ def activation_of(config: Mapping[str, Any], outputs: int, *, where: object = No
     ConfigError
         If it says neither and has more than two outputs, or is no classifier: guessing would give other scores.
     """
-    said = config.get("function_to_apply")
-    if said in ("sigmoid", "softmax"):
-        return "sigmoid" if said == "sigmoid" else "softmax"
+    named = config.get("function_to_apply")
+    if named in ("sigmoid", "softmax"):
+        return "sigmoid" if named == "sigmoid" else "softmax"
     kind = config.get("problem_type")
     if kind == "multi_label_classification" or (kind is None and outputs == 1):
         return "sigmoid"

@@ -75,14 +75,14 @@ class OfflineScorer:
     def _scores(self, texts: pl.Series) -> pl.DataFrame:
         """Return the row number of every text, in order, and its scores."""
         plain = pl.col("text").str.replace_all("_", " ", literal=True).str.to_lowercase()
-        found = (
+        words = (
             texts.to_frame()
             .select(word=plain.str.extract_all(self._pattern).list.unique(maintain_order=True))
             .with_row_index("row")
         )
         harmless = pl.col(SCORED_ATTRIBUTES).fill_null(0.0).neg().add(1)
         return (
-            found.explode("word", empty_as_null=True)
+            words.explode("word", empty_as_null=True)
             .join(self._table, on="word", how="left", maintain_order="left")
             .group_by("row", maintain_order=True)
             .agg(harmless.product().neg().add(1).clip(0.0, self._cap))

@@ -48,15 +48,15 @@ class StoredSettings(ScorerSettings):
 
     def content(self, *, project: Path, fetched: Path) -> str:
         """See `ScorerSettings`."""
-        found = self._file(project)
-        if not found.is_file():
+        path = self._file(project)
+        if not path.is_file():
             raise ConfigError(
                 "a file of stored scores that the audit file names is not there",
                 where="`path` of a scorer of kind `stored`",
                 found=self.path,
-                expected=f"a file at {found}: relative paths start at the checkout",
+                expected=f"a file at {path}: relative paths start at the checkout",
             )
-        return digest_file(found)
+        return digest_file(path)
 
     def load(self, *, project: Path, fetched: Path, placement: Placement) -> Scorer:
         """See `ScorerSettings`."""
@@ -81,8 +81,8 @@ def refuse_bad_values(
     """Refuse what is no score, no sha256, or the sha256 of another text."""
     for attribute in attributes:
         raw, score = pl.col(found[attribute]), score_in(found[attribute])
-        said = raw.cast(pl.String).str.strip_chars().fill_null("") != ""
-        bad = said & (score.is_null() | ~(score.is_between(0, 1) | score.is_nan()))
+        filled = raw.cast(pl.String).str.strip_chars().fill_null("") != ""
+        bad = filled & (score.is_null() | ~(score.is_between(0, 1) | score.is_nan()))
         what = f"a stored score of `{attribute}` is not from 0 to 1"
         _refuse(path, rows, bad, raw, what, "a number from 0 to 1")
     if TEXT_KEY not in found:
@@ -198,18 +198,18 @@ def read_stored(path: Path, columns: Mapping[str, str] | None = None) -> StoredT
         text; with the line.
     """
     rows = _scan(path)
-    found = _columns(path, rows.collect_schema().names(), columns or {})
-    attributes = tuple(name for name in SCORED_ATTRIBUTES if name in found)
+    names = _columns(path, rows.collect_schema().names(), columns or {})
+    attributes = tuple(name for name in SCORED_ATTRIBUTES if name in names)
     try:
-        refuse_bad_values(path, rows, found, attributes)
-        table = _keyed(rows, found, attributes).collect(engine="streaming").sort("first", "second", ROW)
+        refuse_bad_values(path, rows, names, attributes)
+        table = _keyed(rows, names, attributes).collect(engine="streaming").sort("first", "second", ROW)
     except pl.exceptions.PolarsError as error:
         raise _unreadable(path, error) from error
     table = _once(path, table, attributes)
     return StoredTable(
         name=path.name,
         digest=digest_file(path),
-        columns=found,
+        columns=names,
         attributes=attributes,
         first=table["first"].to_numpy(),
         second=table["second"].to_numpy(),
