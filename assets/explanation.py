@@ -8,11 +8,10 @@ import dagster as dg
 import polars as pl
 from upath import UPath
 
-from assets.answer_lineage import answer_chain
 from assets.answers import StoredAnswers
 from assets.cells import CELL_TABLES, StoredCell
 from assets.language import LANGUAGE_TABLES, language_settings
-from assets.lineage import cell_chain, dataset_root, stored_link, table_links, text_chain
+from assets.lineage import answer_chain, cell_chain, dataset_root, stored_link, table_links, text_chain
 from assets.metrics import metric_settings
 from plumbline.catalog.schema import row_ids
 from plumbline.catalog.suites import all_suites

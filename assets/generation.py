@@ -7,8 +7,8 @@ import dagster as dg
 import polars as pl
 
 from assets.gates import require_passed
-from assets.generation_plan import require_within_limit
 from assets.partitions import ANSWERS, answers_of
+from assets.plans import require_within_limit
 from assets.progress import progress_of
 from assets.results import OWNERS, materialised
 from assets.slices import AskedSlice, asked_for, asked_slice

@@ -47,8 +47,7 @@ def plan_command(
     dataset of the studies that is not on this disk counts with its published size. What is there already is not done
     again. Exits with 2 where `generation.limit` of the audit file is exceeded.
     """
-    from assets.dataset_size import absent_datasets
-    from assets.encoder_plan import plan_encoders
+    from assets.plans import absent_datasets, plan_encoders
     from resources.lvlms import require_readable
 
     workspace = workspace_of(config)
@@ -89,7 +88,7 @@ def _print_encoders(
 def _print_generation(
     workspace: Workspace, absent: dict[str, DatasetSize], tokens_per_second: float | None
 ) -> None:
-    from assets.generation_plan import plan_generation
+    from assets.plans import plan_generation
 
     plan, rate = plan_generation(workspace, absent=absent), tokens_per_second or _TOKENS
     console.print(_slices(plan, rate))
@@ -121,7 +120,7 @@ def _say_of_limit(plan: Plan, limit: Limit) -> None:
 
 def _read(workspace: Workspace, *, without: dict[str, DatasetSize]) -> None:
     """Read the datasets that models are asked about, where that has not been done: a plan counts who is pictured."""
-    from assets.dataset_size import recorded
+    from assets.plans import recorded
 
     asked = [dataset for dataset in workspace.audit.asked_datasets if dataset not in without]
     unread = [dataset for dataset in asked if recorded(workspace, dataset) is None]

@@ -6,9 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from assets.dataset_size import absent_datasets, images_of
-from assets.encoder_plan import plan_encoders
-from assets.generation_plan import plan_generation
+from assets.plans import absent_datasets, images_of, plan_encoders, plan_generation
 from plumbline.catalog.studies import published_sizes
 from plumbline.catalog.suites import load_suite
 from plumbline.datasets.records import RECORD_SCHEMA

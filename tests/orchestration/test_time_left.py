@@ -1,6 +1,6 @@
 import pytest
 
-from orchestration.time_left import Work
+from orchestration.audit_run import Work
 
 
 def test_what_is_left_goes_by_the_work_that_is_left():

@@ -7,8 +7,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from orchestration.fingerprints import folder_fingerprint, source_fingerprints
-from orchestration.observing import watch_sources
+from orchestration.observing import folder_fingerprint, source_fingerprints, watch_sources
 from orchestration.watched_folder import find_checkpoints, watch_folder
 from plumbline.errors import ConfigError
 from resources.checkout import PROJECT

@@ -1,0 +1,292 @@
+"""The plan of an audit: how many images and questions, from the audit file and what is stored; no model is loaded."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import polars as pl
+
+from assets.asked_cells import cell_suites, declaration_of
+from assets.slices import AskedSlice, asked_slices
+from plumbline.catalog.prompts import typical_tokens
+from plumbline.catalog.studies import DatasetSize, published_sizes
+from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG
+from plumbline.datasets.records import Refusal
+from plumbline.encoders.plan import ArchitectureSummary, EncoderPlan, PlannedCell, architecture_summary
+from plumbline.errors import ConfigError
+from plumbline.generators.design import asked_rows
+from plumbline.generators.generation import GenerationStore
+from plumbline.generators.plan import CHARACTERS_OF_A_TOKEN, Plan, PlannedSlice, cost_of, published_slices
+from plumbline.storage import Committed
+from plumbline.world.folders import PLANTED
+from resources.lvlms import backend_identity
+from resources.workspace import Workspace
+
+
+def absent_datasets(workspace: Workspace) -> dict[str, DatasetSize]:
+    """Return dataset -> published size, for the datasets that are used and are not on this disk.
+
+    Raises
+    ------
+    ConfigError
+        If nobody has published how large such a dataset is.
+    """
+    used = workspace.audit.used_datasets
+    return {dataset: _published(workspace, dataset) for dataset in used if _is_absent(workspace, dataset)}
+
+
+def images_of(workspace: Workspace, dataset: str) -> int:
+    """Return how many images a dataset on this disk has: accepted ones, or unread what it lists; none is opened."""
+    if made := recorded(workspace, dataset):
+        return made.rows
+    listed = workspace.dataset_entry(dataset).open_reader().entries(workspace.dataset_root(dataset))
+    return sum(not isinstance(entry, Refusal) for entry in listed)
+
+
+def recorded(workspace: Workspace, dataset: str) -> Committed | None:
+    """Return the records of a dataset; None without any, or where its name meant other data when they were made."""
+    made = workspace.lake.committed("records", partition=dataset)
+    return made if made and made.details.get("read_as") == workspace.dataset_entry(dataset).read_as else None
+
+
+def _is_absent(workspace: Workspace, dataset: str) -> bool:
+    # Asking for the folder of the planted world would write it.
+    if workspace.dataset_entry(dataset).root.startswith(PLANTED) or recorded(workspace, dataset):
+        return False
+    return not workspace.dataset_root(dataset).is_dir()
+
+
+def _published(workspace: Workspace, dataset: str) -> DatasetSize:
+    entry, known = workspace.dataset_entry(dataset), published_sizes()
+    if entry.reader not in known:
+        raise ConfigError(
+            f"the dataset `{dataset}` is not on this disk, and nobody has published how large it is",
+            where=workspace.audit_path,
+            found=entry.root,
+            expected=f"a folder, or the data of one of {', '.join(known)}",
+        )
+    return known[entry.reader]
+
+
+def plan_encoders(workspace: Workspace, absent: Mapping[str, DatasetSize]) -> EncoderPlan:
+    """Plan what goes through the encoders of the audit file; no model is loaded.
+
+    Encoders of one checkpoint and family share their embeddings: the first of them is planned with them.
+
+    Parameters
+    ----------
+    absent : mapping of str to DatasetSize
+        Published sizes of the datasets that are not on this disk.
+    """
+    outlines: dict[str, ArchitectureSummary] = {}
+    counted: dict[str, int] = {}
+    embedded: set[tuple[str, str, str]] = set()
+    planned = []
+    for dataset, encoder in _wanted(workspace):
+        if encoder not in outlines:
+            outlines[encoder] = _outline(workspace, encoder)
+        if dataset not in counted:
+            counted[dataset] = absent[dataset].images if dataset in absent else images_of(workspace, dataset)
+        found, address = outlines[encoder], workspace.audit.encoders[encoder].address
+        suites = cell_suites(workspace, dataset, encoder, family=found.family)
+        texts = {text for suite in suites for text in suite.texts}
+        made, pair = _made(workspace, dataset, encoder), found.family.logit == "pair"
+        of_checkpoint = (dataset, address, found.family.name)
+        planned.append(
+            PlannedCell(
+                dataset=dataset,
+                encoder=encoder,
+                images=counted[dataset],
+                prompts=tuple(len(suite.texts) for suite in suites),
+                distinct_prompts=len(texts),
+                logit=found.family.logit,
+                width=found.width,
+                is_there=made.logits if pair else made.embedded or of_checkpoint in embedded,
+                has_records=made.records,
+                # A cell that only labels genders writes the labels in place of an index.
+                has_index=made.index if suites else made.labels,
+                has_logits=made.logits and texts <= made.texts,
+            )
+        )
+        embedded.add(of_checkpoint)
+    return EncoderPlan(planned)
+
+
+def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    """Yield every cell, and the labeller on every dataset that is read: it labels genders there."""
+    audit = workspace.audit
+    yield from audit.cells
+    for dataset in audit.used_datasets if audit.labeller else ():
+        if (dataset, audit.labeller) not in audit.cells:
+            yield dataset, audit.labeller
+
+
+def _outline(workspace: Workspace, encoder: str) -> ArchitectureSummary:
+    entry = workspace.audit.encoders[encoder]
+    return architecture_summary(
+        encoder, entry.address, workspace.checkpoint_folder(entry.address), family=entry.family
+    )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What earlier runs have written of a cell; whether weights changed since is for the audit to see."""
+
+    records: bool = False
+    index: bool = False
+    labels: bool = False
+    logits: bool = False
+    texts: frozenset[str] = frozenset()
+
+    @property
+    def embedded(self) -> bool:
+        """Return whether the images have gone through the image tower, to be embedded or to be labelled."""
+        return self.index or self.labels
+
+
+def _made(workspace: Workspace, dataset: str, encoder: str) -> _Made:
+    records = recorded(workspace, dataset)
+    if records is None:
+        return _Made()
+
+    def of_these(name: str, partition: str) -> Committed | None:
+        one = workspace.lake.committed(name, partition=partition)
+        return one if one is not None and one.details["records_sha256"] == records.sha256 else None
+
+    cell = f"{dataset}|{encoder}"
+    labelled = of_these("extended_records", dataset) if encoder == workspace.audit.labeller else None
+    logits = of_these("probe_logits", cell)
+    return _Made(
+        records=True,
+        index=of_these("image_embeddings", cell) is not None,
+        labels=labelled is not None and labelled.details["labeller"] == encoder,
+        logits=logits is not None,
+        texts=frozenset(logits.details["texts"] if logits else ()),
+    )
+
+
+def plan_generation(
+    workspace: Workspace,
+    models: Sequence[str] | None = None,
+    *,
+    absent: Mapping[str, DatasetSize] | None = None,
+) -> Plan:
+    """Plan what the audit file asks of its generative models; no model is loaded.
+
+    Parameters
+    ----------
+    models : sequence of str, optional
+        Only these; all by default.
+    absent : mapping of str to DatasetSize, optional
+        Published sizes of the datasets that are not on this disk. With it, models need not be there either: nothing
+        that they said can be.
+
+    Raises
+    ------
+    StorageError
+        If the records of another dataset have not been made.
+    CheckpointError
+        If a model is not on this disk, and `absent` is not given.
+    """
+    wanted = models or workspace.audit.asked_models
+    if absent is None:
+        return Plan([one for model in wanted for one in _planned(workspace, model)])
+    return Plan([one for model in wanted for one in _planned_anywhere(workspace, model, absent)])
+
+
+def _planned_anywhere(
+    workspace: Workspace, model: str, absent: Mapping[str, DatasetSize]
+) -> list[PlannedSlice]:
+    found = _planned(workspace, model, absent=absent)
+    for (name, dataset), entries in workspace.audit.designs.items():
+        if name == model and dataset in absent:
+            found += published_slices(
+                model,
+                dataset,
+                entries,
+                absent[dataset],
+                most_new_tokens=workspace.audit.generation.decoding.max_new_tokens,
+                sees=model not in workspace.audit.twins,
+                has_occupations="occupation" in declaration_of(workspace, dataset).filled,
+                endpoint=workspace.lvlm_entry(model).endpoint,
+            )
+    return found
+
+
+def require_within_limit(workspace: Workspace, model: str, slice_id: str) -> None:
+    """Refuse a slice that is alone above the audit file's limit, however it is asked for.
+
+    Raises
+    ------
+    ConfigError
+        As `Plan.require`.
+    """
+    limit = workspace.audit.generation.limit
+    if any(most is not None for _, most in limit):
+        Plan(_planned(workspace, model, only=slice_id)).require(limit)
+
+
+def _planned(
+    workspace: Workspace,
+    model: str,
+    *,
+    only: str | None = None,
+    absent: Mapping[str, DatasetSize] | None = None,
+) -> list[PlannedSlice]:
+    slices = asked_slices(workspace, model, without=absent or ())
+    if not slices:
+        return []
+    decoding, store = workspace.audit.generation.decoding.decoding, GenerationStore(workspace.answers)
+    identity, rate = (
+        _identity(workspace, model, anywhere=absent is not None),
+        _tokens_per_second(workspace, model, slices),
+    )
+    endpoint, planned = workspace.lvlm_entry(model).endpoint, []
+    for name, sliced in slices.items():
+        if only not in (None, name):
+            continue
+        asked = asked_rows(
+            sliced.rows,
+            sliced.entries,
+            identity=identity,
+            decoding=decoding,
+            root=workspace.dataset_root(sliced.dataset),
+            sees=model not in workspace.audit.twins,
+        )
+        keys = pl.DataFrame({"row_key": [one.key for one in asked]}, schema={"row_key": pl.String})
+        lacking = set(store.kept(identity, name).lacking(keys)["row_key"])
+        left = [one for one in asked if one.key in lacking]
+        read = sum(ceil(len(one.question.text) / CHARACTERS_OF_A_TOKEN) for one in left)
+        said = sum(min(typical_tokens(one.question.prompt), decoding.max_new_tokens) for one in left)
+        planned.append(
+            PlannedSlice(
+                model=model,
+                slice=name,
+                rows=len(asked),
+                finished=len(asked) - len(left),
+                prompt_tokens=read,
+                new_tokens=said,
+                seconds=None if rate is None else said / rate,
+                cost=cost_of(endpoint, read, said),
+            )
+        )
+    return planned
+
+
+def _identity(workspace: Workspace, model: str, *, anywhere: bool) -> str:
+    """Return what a model's answers are kept under; of one that is not on this disk, a name that nothing is under."""
+    address = workspace.lvlm_entry(model).address
+    if (
+        anywhere
+        and address is not None
+        and not (workspace.checkpoint_folder(address) / TRANSFORMERS_CONFIG).is_file()
+    ):
+        return address
+    return backend_identity(workspace, model)
+
+
+def _tokens_per_second(workspace: Workspace, model: str, slices: Mapping[str, AskedSlice]) -> float | None:
+    """Return the mean rate of the newest runs of a model in which it generated; None where there is none."""
+    made = [workspace.lake.committed("generations", partition=f"{model}|{name}") for name in slices]
+    rates = [rate for one in made if one is not None and (rate := one.details["tokens_per_second"])]
+    return sum(rates) / len(rates) if rates else None
