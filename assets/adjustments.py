@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -14,15 +14,14 @@ from assets.partitions import GRID
 from assets.results import OWNERS, markdown_table, materialised
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell
-from plumbline.mitigations import LogitAdjustment, fit_cell
+from plumbline.mitigations import LogitAdjustment
 from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
-from plumbline.mitigations.logit_adjustment.cells import NotAdjustable, outcome_adjustment
+from plumbline.mitigations.logit_adjustment.cells import TRIDENT, fit_suites
 from plumbline.mitigations.logit_adjustment.rows import ABLATION_SCHEMA, ablation
 from plumbline.mitigations.settings import METHODS
 from resources.workspace import Workspace
 
 NAME = "logit_adjustment"
-TRIDENT = "trident"
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def _fitted(stored: StoredCell, cell: Cell, asked: Mapping[str, LogitAdjustmentS
     found, audit = Adjustments(), stored.workspace.audit
     named = audit.mitigated[stored.dataset, stored.model] if asked else {}
     for name, settings in asked.items():
-        fits, absent = _fit(cell, settings, audit.statistics.seed)
+        fits, absent = fit_suites(cell, settings, seed=audit.statistics.seed)
         found.fits[name], found.absent[name] = fits, absent
         if not fits and named[name]:
             raise MetricError(
@@ -112,31 +111,6 @@ def _fitted(stored: StoredCell, cell: Cell, asked: Mapping[str, LogitAdjustmentS
                 hint="leave it out for this dataset",
             )
     return found
-
-
-class _Fits(NamedTuple):
-    """The fits of one adjustment by what is adjusted, and why the others cannot be."""
-
-    fits: dict[str, LogitAdjustment]
-    absent: dict[str, str]
-
-
-def _fit(cell: Cell, settings: LogitAdjustmentSettings, seed: int) -> _Fits:
-    fits: dict[str, LogitAdjustment] = {}
-    absent: dict[str, str] = {}
-    if (of_probes := fit_cell(cell, settings, seed=seed)) is not None:
-        fits[TRIDENT] = of_probes
-    elif TRIDENT in cell.logits:
-        absent[TRIDENT] = "no two images of a class have labels"
-    for name, logits in cell.logits.items():
-        if logits.suite.family != "outcomes":
-            continue
-        adjusted = outcome_adjustment(cell, name, settings, seed=seed)
-        if isinstance(adjusted, NotAdjustable):
-            absent[name] = adjusted.reason
-        else:
-            fits[name] = adjusted
-    return _Fits(fits, absent)
 
 
 def _ablated(

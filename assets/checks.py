@@ -7,56 +7,13 @@ import polars as pl
 
 from assets.check_results import check_result, outcome_row
 from assets.partitions import DATASETS
-from plumbline.catalog.suites import GENDERS
-from plumbline.config.entries import DatasetEntry
-from plumbline.datasets import composite_labels
+from plumbline.datasets.extended import label_shares, label_vocabulary
 from plumbline.digests import digest_json
-from plumbline.report.inputs import LABEL_SHARES_SCHEMA
 from resources.quality import Quality
 from resources.workspace import Workspace
 
 Facts = Callable[[Workspace, str], pl.DataFrame]
 Expectations = Callable[[object, Workspace, str], list]
-
-
-def label_shares(frame: pl.DataFrame, entry: DatasetEntry, *, composite: bool) -> pl.DataFrame:
-    """Return the share of every label of the columns whose balance the audit file declares.
-
-    Parameters
-    ----------
-    composite : bool
-        False: plain record columns. True: `COLUMN_gender`, the column joined with the automatic gender label.
-
-    Returns
-    -------
-    DataFrame
-        `attribute, label, n, share, expected_low, expected_high`; a label of the dataset's vocabulary that no row
-        has is listed with a share of 0.
-    """
-    vocabulary = label_vocabulary(entry)
-    tables = [pl.DataFrame(schema=LABEL_SHARES_SCHEMA)]
-    for attribute, (low, high) in entry.balance.items():
-        if (attribute not in frame.columns) != composite:
-            continue
-        base = attribute.removesuffix("_gender")
-        labels, expected = frame[base], vocabulary.get(base, [])
-        if composite:
-            labels = composite_labels(labels, frame["auto_gender"])
-            expected = [f"{label}_{gender}" for label in expected for gender in GENDERS]
-        counts = dict(labels.drop_nulls().value_counts().iter_rows())
-        names = sorted({*expected, *counts}) or [f"(no {attribute} labels at all)"]
-        total = max(sum(counts.values()), 1)
-        rows = [
-            (attribute, name, counts.get(name, 0), counts.get(name, 0) / total, low, high) for name in names
-        ]
-        tables.append(pl.DataFrame(rows, schema=LABEL_SHARES_SCHEMA, orient="row"))
-    return pl.concat(tables)
-
-
-def label_vocabulary(entry: DatasetEntry) -> dict[str, list[str]]:
-    """Return record column -> every label that the dataset's reader may give; columns without a list are left out."""
-    rules = entry.open_reader().declaration.rules
-    return {r.column: [*r.values.values(), *r.groups] for r in rules if r.values or r.groups}
 
 
 def must_pass(workspace: Workspace, dataset: str) -> tuple[str, ...]:
@@ -73,11 +30,8 @@ def declared(workspace: Workspace, dataset: str) -> str:
 
 def _balance_facts(name: str, *, composite: bool) -> Facts:
     def facts(workspace: Workspace, dataset: str) -> pl.DataFrame:
-        return label_shares(
-            workspace.lake.read_table(name, partition=dataset),
-            workspace.dataset_entry(dataset),
-            composite=composite,
-        )
+        frame, entry = workspace.lake.read_table(name, partition=dataset), workspace.dataset_entry(dataset)
+        return label_shares(frame, entry.open_reader().declaration, entry.balance, composite=composite)
 
     return facts
 
@@ -95,11 +49,11 @@ def _records(workspace: Workspace, dataset: str) -> pl.DataFrame:
 
 
 def _vocabulary(gx, workspace: Workspace, dataset: str) -> list:
-    entry = workspace.dataset_entry(dataset)
-    base = entry.open_reader().declaration.base_attribute
+    declaration = workspace.dataset_entry(dataset).open_reader().declaration
+    base = declaration.base_attribute
     expected = [
         gx.ExpectColumnValuesToBeInSet(column=column, value_set=values)
-        for column, values in label_vocabulary(entry).items()
+        for column, values in label_vocabulary(declaration).items()
     ]
     never_null = [gx.ExpectColumnValuesToNotBeNull(column=c) for c in (base, "path") if c]
     return [

@@ -9,15 +9,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from assets.adjustments import TRIDENT, Adjustments, read_adjustments
+from assets.adjustments import Adjustments, read_adjustments
 from assets.cells import JUDGING_VERSION, StoredCell, passed_cell
 from assets.metrics import metric_settings
 from assets.mitigation_fits import FittedTexts, read_text_fits
 from assets.partitions import GRID
 from assets.pictures import draw_pictures
 from assets.results import OWNERS, markdown_table, materialised
-from assets.text_mitigations import TEXT_METHODS, judged_rows
-from assets.tracked_numbers import BEFORE_TEST_ROWS
+from assets.text_mitigations import TEXT_METHODS
 from plumbline.catalog.schema import polars_schema
 from plumbline.encoders.embedding import read_embedded
 from plumbline.metrics.cell import Cell, SuiteLogits
@@ -27,11 +26,13 @@ from plumbline.metrics.registry import FAMILIES
 from plumbline.mitigations import LogitAdjustment, adjustment_rows
 from plumbline.mitigations.logit_adjustment.cells import (
     JUDGED_TRIAL,
+    TRIDENT,
     adjusted_outcomes,
     adjusted_winners,
     class_winners,
 )
-from plumbline.mitigations.training_rows import label_captions
+from plumbline.mitigations.training_rows import judged_rows, label_captions
+from plumbline.provenance.tracked_numbers import BEFORE_TEST_ROWS
 from resources.workspace import Workspace
 
 _JUDGES = ("outcome_metrics", "trident_metrics")

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import polars as pl
 
-from assets.adjustments import TRIDENT
 from assets.cells import StoredCell
 from assets.mitigation_files import read_fits
 from plumbline.catalog.suites import Suite
 from plumbline.errors import ConfigError
 from plumbline.metrics.paired.mitigations import IMPROVED, WORSENED
 from plumbline.mitigations.export import ExportFacts, export_mitigation
+from plumbline.mitigations.logit_adjustment.cells import TRIDENT
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from resources.workspace import Workspace
 

@@ -1,5 +1,7 @@
 """What the report shows beside the metric table, gathered from the lake."""
 
+from functools import partial
+
 import polars as pl
 
 from assets.answers import StoredAnswers
@@ -7,10 +9,11 @@ from assets.answers_checks import ANSWER_CHECK_NAMES, ANSWER_CHECKS_TABLE
 from assets.asked_cells import cell_suites
 from assets.audit_changes import changes_since
 from assets.audit_tables import committed_of_audit, table_of_audit
-from assets.checks import BLOCKING_CHECKS, label_shares
+from assets.checks import BLOCKING_CHECKS
 from assets.geometry import stored_geometry
 from assets.model_addresses import lvlm_address
 from plumbline.catalog.suites import Suite, load_suite
+from plumbline.datasets.extended import label_shares
 from plumbline.encoders.families import FAMILIES
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.report import AbsentCell, AuditSummary, DatasetSummary, EncoderSummary, ReportInputs
@@ -101,13 +104,14 @@ def _geometry(workspace: Workspace, encoders: list[str]) -> pl.DataFrame | None:
 def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
     lake, entry = workspace.lake, workspace.dataset_entry(dataset)
     made = lake.require("records", partition=dataset)
-    shares = [label_shares(lake.read_table("records", manifest=made), entry, composite=False)]
+    shares_of = partial(label_shares, declaration=entry.open_reader().declaration, balance=entry.balance)
+    shares = [shares_of(lake.read_table("records", manifest=made), composite=False)]
     errors = pl.DataFrame(schema=LABEL_ERRORS_SCHEMA)
     extended = lake.committed("extended_records", partition=dataset)
     # A dataset that was refused has no automatic labels, or those of an earlier version.
     if extended and extended.details["records_sha256"] == made.sha256:
         labelled = lake.read_table("extended_records", manifest=extended)
-        shares.append(label_shares(labelled, entry, composite=True))
+        shares.append(shares_of(labelled, composite=True))
         errors = lake.read_table("label_error", partition=dataset)
         errors = errors.rename({"attribute": "group_by"}).with_columns(pl.col("group").fill_null("all"))
     return DatasetSummary(

@@ -21,7 +21,13 @@ from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitig
 from plumbline.mitigations.settings import METHODS, Method, MitigationSettings
 from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation
 from plumbline.mitigations.training import TrainingCheckpoints
-from plumbline.mitigations.training_rows import TrainingRows, is_training_row, label_captions, training_rows
+from plumbline.mitigations.training_rows import (
+    TrainingRows,
+    is_training_row,
+    judged_rows,
+    label_captions,
+    training_rows,
+)
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
@@ -174,15 +180,6 @@ class _Bench:
 def prompts_of(stored: StoredCell) -> tuple[str, ...]:
     """Return the prompts whose features a mitigation changes: those of the suites that it is judged by."""
     return tuple(dict.fromkeys(text for s in stored.suites if s.family in _JUDGED for text in s.texts))
-
-
-def judged_rows(records: pl.DataFrame) -> pl.Series:
-    """Return the (n,) mask of the rows on which mitigations of texts are judged: all but the training split.
-
-    Where every row is of the training split, all are judged, and nothing can be trained.
-    """
-    train = is_training_row(records)
-    return pl.Series("judged", np.ones(len(train), bool) if train.all() else ~train)
 
 
 TEXT_MITIGATIONS = [text_mitigation_asset(method) for method in TEXT_METHODS]

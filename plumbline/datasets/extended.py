@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from plumbline.catalog.schema import Schema
 from plumbline.catalog.suites import GENDERS
+from plumbline.datasets.records import Declaration
 from plumbline.errors import DatasetError
 
 _SUM_TOLERANCE = 1e-4
@@ -152,3 +154,60 @@ def _confusion() -> dict[str, pl.Expr]:
         for true in GENDERS
         for given in GENDERS
     }
+
+
+LABEL_SHARES_SCHEMA: Schema = {
+    "attribute": pl.String,
+    "label": pl.String,
+    "n": pl.Int64,
+    "share": pl.Float64,
+    "expected_low": pl.Float64,
+    "expected_high": pl.Float64,
+}
+
+
+def label_shares(
+    frame: pl.DataFrame,
+    declaration: Declaration,
+    balance: Mapping[str, tuple[float, float]],
+    *,
+    composite: bool,
+) -> pl.DataFrame:
+    """Return the share of every label of the columns whose balance the audit file declares.
+
+    Parameters
+    ----------
+    balance : mapping of str to (float, float)
+        Column -> the range in which the share of each of its labels is expected.
+    composite : bool
+        False: plain record columns. True: `COLUMN_gender`, the column joined with the automatic gender label.
+
+    Returns
+    -------
+    DataFrame
+        `attribute, label, n, share, expected_low, expected_high`; a label of the dataset's vocabulary that no row
+        has is listed with a share of 0.
+    """
+    vocabulary = label_vocabulary(declaration)
+    tables = [pl.DataFrame(schema=LABEL_SHARES_SCHEMA)]
+    for attribute, (low, high) in balance.items():
+        if (attribute not in frame.columns) != composite:
+            continue
+        base = attribute.removesuffix("_gender")
+        labels, expected = frame[base], vocabulary.get(base, [])
+        if composite:
+            labels = composite_labels(labels, frame["auto_gender"])
+            expected = [f"{label}_{gender}" for label in expected for gender in GENDERS]
+        counts = dict(labels.drop_nulls().value_counts().iter_rows())
+        names = sorted({*expected, *counts}) or [f"(no {attribute} labels at all)"]
+        total = max(sum(counts.values()), 1)
+        rows = [
+            (attribute, name, counts.get(name, 0), counts.get(name, 0) / total, low, high) for name in names
+        ]
+        tables.append(pl.DataFrame(rows, schema=LABEL_SHARES_SCHEMA, orient="row"))
+    return pl.concat(tables)
+
+
+def label_vocabulary(declaration: Declaration) -> dict[str, list[str]]:
+    """Return record column -> every label that the dataset's reader may give; columns without a list are left out."""
+    return {r.column: [*r.values.values(), *r.groups] for r in declaration.rules if r.values or r.groups}

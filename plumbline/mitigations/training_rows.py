@@ -117,3 +117,12 @@ def training_rows(records: pl.DataFrame, images: NDArray[np.float32], *, attribu
         captions=label_captions(chosen),
         image_ids=tuple(chosen["image_id"].to_list()),
     )
+
+
+def judged_rows(records: pl.DataFrame) -> pl.Series:
+    """Return the (n,) mask of the rows on which mitigations of texts are judged: all but the training split.
+
+    Where every row is of the training split, all are judged, and nothing can be trained.
+    """
+    train = is_training_row(records)
+    return pl.Series("judged", np.ones(len(train), bool) if train.all() else ~train)

@@ -9,6 +9,7 @@ import polars as pl
 
 from plumbline.catalog.schema import QUARANTINE_SCHEMA, Schema
 from plumbline.catalog.suites import Suite
+from plumbline.datasets.extended import LABEL_SHARES_SCHEMA
 from plumbline.errors import MetricError
 from plumbline.metrics.paired.mitigations import TRANSFER_SCHEMA
 from plumbline.metrics.text_space import GEOMETRY_SCHEMA
@@ -16,14 +17,6 @@ from plumbline.report.changes import Changes
 from plumbline.report.reading import AuditSummary
 from plumbline.report.rows import in_order
 
-LABEL_SHARES_SCHEMA: Schema = {
-    "attribute": pl.String,
-    "label": pl.String,
-    "n": pl.Int64,
-    "share": pl.Float64,
-    "expected_low": pl.Float64,
-    "expected_high": pl.Float64,
-}
 LABEL_ERRORS_SCHEMA: Schema = {
     "group_by": pl.String,
     "group": pl.String,

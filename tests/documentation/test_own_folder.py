@@ -6,13 +6,13 @@ import pytest
 from fenced_blocks import blocks
 from typer.testing import CliRunner
 
-from assets.checks import label_shares
 from documentation.repository_pages import PROJECT
 from orchestration import terminal
 from orchestration.command_line import app
 from plumbline.catalog.suites import suite_names
 from plumbline.config.file import read_audit
 from plumbline.datasets import ingest
+from plumbline.datasets.extended import label_shares
 from resources.workspace import Workspace
 
 FOLDER, CHECKPOINT = "/data/staff", "/data/my-clip"
@@ -62,6 +62,6 @@ def test_its_records_are_read_with_the_words_of_both_sides(own):
     entry = own.dataset_entry("staff")
     ingested = ingest(entry.open_reader(), own.dataset_root("staff"), dataset="staff")
     assert (ingested.listed, ingested.records.height) == (PEOPLE, PEOPLE)
-    shares = label_shares(ingested.records, entry, composite=False)
+    shares = label_shares(ingested.records, entry.open_reader().declaration, entry.balance, composite=False)
     assert shares.select("label", "n").rows() == [("man", 12), ("woman", 12)]
     assert set(ingested.records["race"]) == set(ORIGINS)

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from homes import AUDIT, make_home
 
-from assets.tracked_numbers import headline_metrics
 from plumbline.metrics.registry import METRICS
+from plumbline.provenance.tracked_numbers import headline_metrics
 from resources.checkout import PROJECT
 
 MODEL = "small-control-3k"

@@ -20,6 +20,8 @@ from plumbline.mitigations.logit_adjustment.adjustment import (
 )
 from plumbline.statistics.groups import Groups, label_codes
 
+TRIDENT = "trident"
+"""What the fits of the one-probe tests are called beside those of outcome suites."""
 SUITES: dict[Candidates, str] = {"single": "trident", "composite": "trident_composite"}
 """What the classes of the candidates are -> the suite that an adjustment of them is fitted and judged on."""
 
@@ -315,3 +317,29 @@ def _scaled(logits: ProbeLogits) -> NDArray[np.float64]:
     if logits.cosine is None:
         return logits.logits.astype(np.float64)
     return logits.logit_scale * logits.cosine.astype(np.float64)
+
+
+class SuiteFits(NamedTuple):
+    """The fits of one adjustment by what is adjusted, and why the others cannot be."""
+
+    fits: dict[str, LogitAdjustment]
+    absent: dict[str, str]
+
+
+def fit_suites(cell: AuditedCell, settings: LogitAdjustmentSettings, *, seed: int) -> SuiteFits:
+    """Fit an adjustment of the one-probe tests (`TRIDENT`), and one of every outcome suite of the cell."""
+    fits: dict[str, LogitAdjustment] = {}
+    absent: dict[str, str] = {}
+    if (of_probes := fit_cell(cell, settings, seed=seed)) is not None:
+        fits[TRIDENT] = of_probes
+    elif TRIDENT in cell.logits:
+        absent[TRIDENT] = "no two images of a class have labels"
+    for name, logits in cell.logits.items():
+        if logits.suite.family != "outcomes":
+            continue
+        adjusted = outcome_adjustment(cell, name, settings, seed=seed)
+        if isinstance(adjusted, NotAdjustable):
+            absent[name] = adjusted.reason
+        else:
+            fits[name] = adjusted
+    return SuiteFits(fits, absent)
