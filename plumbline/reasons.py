@@ -219,10 +219,11 @@ def reason(code: str, **params: Any) -> Reason:
     return Reason(code, params)
 
 
-def joined(*reasons: Reason | Reasons | str | None) -> Reasons:
+def joined(*reasons: Reason | Reasons | None) -> Reasons:
     """Return all reasons that apply, in order: single ones and tuples of them, None for one that does not apply."""
     found: list[Reason] = []
     for one in reasons:
+        # Rows of tables are untyped: a reason that is a text stays one (rows of tests; no metric gives any).
         if isinstance(one, str):
             found.append(Reason("text", {"text": one}))
         elif isinstance(one, Reason):

@@ -35,7 +35,7 @@ class Estimate:
     p: float | None = None
     reason: Reasons = ()
 
-    def columns(self, *reasons: Reason | Reasons | str | None) -> dict[str, Any]:
+    def columns(self, *reasons: Reason | Reasons | None) -> dict[str, Any]:
         """Return the columns of a metric row; the given reasons come before its own."""
         return {
             "value": self.value,

@@ -502,8 +502,7 @@ def _compare(
     return above, below
 
 
-# --- Random partitions that many comparisons share: sizes that are alike grow from one another, and draws
-# are kept.
+# --- Random partitions shared by many comparisons: similar sizes grow from one another, and draws are cached.
 
 _STEP = 16
 """Sizes within this part of the images are grown from one another: to add one costs as much as six in a product."""

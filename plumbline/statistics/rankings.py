@@ -83,7 +83,7 @@ def _sort_one(row: NDArray[np.float64], out: NDArray[np.int64]) -> None:
             out[:] = np.argsort(-row, kind="stable")
 
 
-# --- Bootstrap of the top of a ranking: how many images of each group are among the k best of a resample.
+# --- Bootstrap of top-k counts: images of each group among the k best of a resample.
 #
 # A resample of n images draws n ranks with replacement. As points of (0, 1) they are n uniform numbers,
 # rank r being the interval from (r - 1)/n to r/n. The k-th smallest of them is Beta(k, n - k + 1), and
@@ -346,7 +346,7 @@ def top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: int) -> NDArray
     return (ranked[:, :k, None] == np.arange(n_groups, dtype=ranked.dtype)).sum(axis=1)
 
 
-# --- What the top of a ranking holds if the ranking has nothing to do with the groups.
+# --- Null distribution of top-k counts: a ranking that is independent of the groups.
 #
 # Every order of the images is then equally likely, so the k best are a draw without replacement: how many
 # of them are of a group is hypergeometric. It depends on group sizes and k alone, not on prompts or

@@ -59,7 +59,7 @@ class VariedFaces:
     clustered: bool
 
     @property
-    def few_clusters(self) -> Reason | str | None:
+    def few_clusters(self) -> Reason | None:
         """Return what is to be known of intervals from few clusters."""
         return few_clusters_reason(self.clusters) if self.clustered else None
 
@@ -236,7 +236,7 @@ def _definitions(
     each, code = np.unique(level, return_inverse=True)
     means = level_means(code, outcome, levels=each.tolist()).value
     independent = "independent_words_and_images" if faces.clustered else "independent_words"
-    fits: dict[str, tuple[ConfoundFit, Reason | str | None]] = {
+    fits: dict[str, tuple[ConfoundFit, Reason | None]] = {
         "ols": (
             confound_fit(level, outcome, confidence=confidence),
             reason(independent, words=outcome.shape[1]),
@@ -258,9 +258,7 @@ def _definitions(
     ]
 
 
-def _fit_rows(
-    common: Row, fit: ConfoundFit, note: Reason | str | None, small: Reason | None
-) -> Iterator[Row]:
+def _fit_rows(common: Row, fit: ConfoundFit, note: Reason | None, small: Reason | None) -> Iterator[Row]:
     reasons = joined(fit.reason, None if np.isnan(fit.slope.value) else note, small)
     for metric, coefficient in (("confound_slope", fit.slope), ("confound_intercept", fit.intercept)):
         row = common | {"metric": metric, "reason": reasons}
@@ -336,7 +334,7 @@ def _pairs(faces: VariedFaces, attribute: str) -> NDArray[np.int64]:
 
 
 def _comparison(
-    first: _Changes, second: _Changes, note: Reason | str | None, settings: MetricSettings
+    first: _Changes, second: _Changes, note: Reason | None, settings: MetricSettings
 ) -> list[Row]:
     clusters = None
     if first.clusters is not None and second.clusters is not None:

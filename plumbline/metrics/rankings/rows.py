@@ -77,7 +77,7 @@ class AttributeRankings:
         return joined(small, self.few_clusters)
 
     @property
-    def few_clusters(self) -> Reason | str | None:
+    def few_clusters(self) -> Reason | None:
         """Return what is to be known of intervals from few clusters."""
         return few_clusters_reason(None if self.ranked.clusters is None else self.ranked.clusters.codes)
 

@@ -217,7 +217,7 @@ def _shift_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[
 def _difference_columns(
     estimate: Estimate,
     between: Sequence[str],
-    small: Reason | str | None,
+    small: Reason | None,
     clusters: NDArray[np.int64] | None,
 ) -> Row:
     """Return the columns of a largest difference, with what it is between; empty where there is none."""

@@ -303,7 +303,7 @@ class _Rows:
         return rows
 
     def _pair(
-        self, judged: Judged, common: Row, mean: Row, trials: NDArray[np.float64], why: Reason | str | None
+        self, judged: Judged, common: Row, mean: Row, trials: NDArray[np.float64], why: Reason | None
     ) -> list[Row]:
         """Return the rows of the mean and of the standard deviation over trials, which has no interval of its own."""
         row = self.common | {"definition": judged.definition, "condition": judged.condition} | common
