@@ -13,6 +13,7 @@ from read_back import tips
 from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
 from plumbline.metrics.text_space import GEOMETRY_SCHEMA
+from plumbline.reasons import reason
 from plumbline.report import Reading, render
 from plumbline.report.chapters import confounds, text_space
 from plumbline.report.chapters.confounds import confound_findings
@@ -36,7 +37,7 @@ def rows_of(model, lean=0.004, q=0.01):
     """Return rows of one model whose outcome follows every confound by `lean` a level."""
     base = {
         "model": model, "dataset": DATASET, "condition": "before", "statistic": "estimate", "suite": "perception",
-        "reason": "interval from only 4 sets",
+        "reason": reason("few_clusters", clusters=4),
     }  # fmt: skip
     rows = []
     for confound in LEVELS:

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from plumbline.catalog.schema import metric_frame
+from plumbline.reasons import reason
 from plumbline.report import Reading, render
 from plumbline.report.chapters import CHAPTERS
 from plumbline.report.chapters.rankings import (
@@ -212,3 +213,9 @@ def test_first_for_warm_words_is_a_difference_and_absence_is_told(rankings):
     assert math.isfinite(finding.value) and math.isfinite(finding.strength)
     undefined = metric_frame(rows_of(MODELS[0])).with_columns(value=pl.lit(math.nan))
     assert ranking_findings(undefined, READING) == []
+
+
+def test_a_finding_about_a_small_group_says_so():
+    small = {"reason": reason("small_group", n=12, min_group=30)}
+    found = ranking_findings(metric_frame([row | small for row in rows_of(MODELS[0])]), READING)
+    assert found and all("n = 900, small group)" in finding.sentence for finding in found)

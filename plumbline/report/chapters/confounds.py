@@ -6,6 +6,7 @@ from itertools import product
 
 import polars as pl
 
+from plumbline.reasons import find
 from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.evidence import evidence, finding_of, remark, uncertainty
 from plumbline.report.figures.canvas import Picture
@@ -269,9 +270,8 @@ def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part | Non
         raw = curves_figure(table, model=model, dataset=dataset, definition="raw")
         details += [raw] if raw else []
     notes = [f"Shown first: {models[0]}. The other models are folded below."] if len(models) > 1 else []
-    few = {
-        r for r in curves["reason"].drop_nulls() for r in r.split("; ") if r.startswith("interval from only")
-    }
+    codes = curves["reason_codes"].drop_nulls().unique()
+    few = {str(reason) for each in codes if (reason := find(each, "few_clusters"))}
     notes += [f"Read the intervals with care: {reason}." for reason in sorted(few)]
     notes.append(NOT_COMPARED)
     return Part(

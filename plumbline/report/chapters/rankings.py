@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from plumbline.reasons import find
 from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
 from plumbline.report.figures.associations import SCALES, scale_title
@@ -201,7 +202,7 @@ def _sentence(row: Row) -> str:
 
 
 def _small(row: Row) -> str:
-    return ", small group" if "small group" in (row["reason"] or "") else ""
+    return ", small group" if find(row["reason_codes"], "small_group") else ""
 
 
 def _size(row: Row) -> float:
