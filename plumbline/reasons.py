@@ -149,7 +149,6 @@ WORDS: dict[str, str] = {
     # intervals
     "estimate_undefined": "estimate undefined",
     "undefined_resamples": "undefined in {undefined} of {resamples} resamples",
-    "constant_resamples": "no interval: the resamples do not vary",
     "percentile_interval": "percentile interval: every resample lies on one side of the estimate",
     "reaches_parity": "interval reaches parity: no significant difference",
     "reaches_parity_of_side": "interval reaches to parity of {side}: its groups may be alike",
@@ -181,8 +180,7 @@ WORDS: dict[str, str] = {
 
 NO_INTERVAL: dict[str, str] = {
     "no_interval_undefined": "undefined in {undefined} of {resamples} resamples",
-    "no_interval_few_resamples": "fewer than two resamples",
-    "no_interval_constant": "the resamples do not vary",
+    "constant_resamples": "the resamples do not vary",
 }
 """Code -> why a bootstrap gives no interval, which findings say in a sentence of their own."""
 WORDS |= {code: f"no interval: {why}" for code, why in NO_INTERVAL.items()}

@@ -5,12 +5,12 @@ import pytest
 from scipy import stats
 
 from plumbline.metrics import MetricSettings
+from plumbline.metrics.disparities import Statistic
 from plumbline.metrics.paired.effects import (
     CHECKPOINTS,
     MITIGATION,
     Comparison,
     PairedAnswers,
-    Reading,
     alike_p_value,
     everyone,
     paired_rows,
@@ -19,8 +19,10 @@ from plumbline.statistics.groups import Groups
 from plumbline.statistics.paired import draw_answers, leave_one_out
 
 QUICK = MetricSettings(seed=5, resamples=400, permutations=400, min_group=10)
-MEAN = Reading("mean", "of_scores", lambda x, n: x.sum(axis=(-2, -1)) / n.sum(axis=(-2, -1)), disparity=False)
-RANGE = Reading("range", "of_means", lambda x, n: np.ptp(x / n, axis=-1)[..., 0])
+MEAN = Statistic(
+    "mean", "of_scores", lambda x, n: x.sum(axis=(-2, -1)) / n.sum(axis=(-2, -1)), disparity=False
+)
+RANGE = Statistic("range", "of_means", lambda x, n: np.ptp(x / n, axis=-1)[..., 0])
 
 
 @pytest.fixture(scope="module")

@@ -173,7 +173,7 @@ def test_values_of_unlike_readings_are_not_compared():
 
 def test_without_an_interval_that_is_what_is_said():
     small = reasons.reason("small_groups", min_group=30, groups=["south"])
-    why = (small, reasons.reason("no_interval_constant"))
+    why = (small, reasons.reason("constant_resamples"))
     _, told = only(rows(estimate(0.0, p=1.0, reason=why), shares={"north": (0, 18), "south": (0, 20)}))
     assert told.endswith("This does not show its absence: it has no interval (the resamples do not vary).")
     _, told = only(rows(estimate(0.0, p=1.0), shares={"north": (0, 18), "south": (0, 20)}))

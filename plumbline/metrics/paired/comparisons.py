@@ -15,14 +15,13 @@ from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import TASKS, VALENCES, Suite
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.disparities import SKEWS, parity_differences
+from plumbline.metrics.disparities import PARITY, SKEWS, Statistic, parity_differences
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.effects import (
     Compared,
     Comparison,
     Key,
     PairedAnswers,
-    Reading,
     SideNames,
     everyone,
     paired_rows,
@@ -145,21 +144,12 @@ def _check(images: NDArray[np.float32], captions: NDArray[np.float32], caption_o
 # --- What is compared of the outcome suites: their events, and the mean over the three tasks.
 
 
-def _parity(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
-    return parity_differences(counts, totals).mean(axis=-1)
-
-
 def _harm(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
     return shares(counts.sum(axis=-1), np.broadcast_to(totals.sum(axis=-1), counts.shape[:-1])).mean(axis=-1)
 
 
-HARM = Reading("harm_rate", "top1", _harm, disparity=False)
-PARITY = Reading("parity_difference", "max_minus_min", _parity)
-SKEW_EFFECTS = tuple(
-    Reading(skew.metric, skew.definition, skew.value, pairs=skew.pairs)
-    for skew in SKEWS
-    if skew.definition in ("mean_over_pairs", "smoothed")
-)
+HARM = Statistic("harm_rate", "top1", _harm, disparity=False)
+SKEW_EFFECTS = tuple(skew for skew in SKEWS if skew.definition in ("mean_over_pairs", "smoothed"))
 
 
 def outcome_answers(answered: Predictions) -> PairedAnswers:
@@ -201,8 +191,8 @@ def _of_events(
     yield Comparison(tuple(events), everyone(kept), (HARM,), common | {"attribute": None})
     for each in groups:
         own = replace(each, codes=np.where(kept, each.codes, -1))
-        readings = (*SKEW_EFFECTS, PARITY) if skewed else (PARITY,)
-        yield Comparison(tuple(events), own, readings, common | {"attribute": each.attribute})
+        statistics = (*SKEW_EFFECTS, PARITY) if skewed else (PARITY,)
+        yield Comparison(tuple(events), own, statistics, common | {"attribute": each.attribute})
 
 
 # --- What is compared of the Trident tests before and after a mitigation: who becomes the probe, and who
@@ -346,33 +336,33 @@ def _by_name(groups: Groups) -> Groups:
     return replace(groups, names=tuple(groups.names[i] for i in order), codes=codes)
 
 
-def _share(metric: str, definition: str, tests: int) -> Reading:
+def _share(metric: str, definition: str, tests: int) -> Statistic:
     """Read the share of all tests of all images."""
 
     def value(sums: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
         trials = np.broadcast_to(tests * totals.sum(axis=-1), sums.shape[:-1])
         return shares(sums.sum(axis=-1), trials).mean(axis=-1)
 
-    return Reading(metric, definition, value, disparity=False)
+    return Statistic(metric, definition, value, disparity=False)
 
 
-def _gap(tests: int) -> Reading:
+def _gap(tests: int) -> Statistic:
     """Read the largest minus the smallest share of a group."""
 
     def value(sums: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
         return parity_differences(sums, tests * totals).mean(axis=-1)
 
-    return Reading("parity_difference", "max_minus_min", value)
+    return Statistic("parity_difference", "max_minus_min", value)
 
 
-def _macro(metric: str, definition: str, tests: int) -> Reading:
+def _macro(metric: str, definition: str, tests: int) -> Statistic:
     """Read the mean of the shares over the groups that are not empty."""
 
     def value(sums: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
         trials = np.broadcast_to(tests * totals, sums.shape)
         return mean_shares(sums, trials).mean(axis=-1)
 
-    return Reading(metric, definition, value, disparity=False)
+    return Statistic(metric, definition, value, disparity=False)
 
 
 # --- Two states of one cell on the same images: before and after a mitigation, or an old checkpoint and
@@ -464,7 +454,7 @@ def _kept(cells: Mapping[str, Cell], suite: str) -> NDArray[np.bool_]:
 
 
 def _of_outcome(compared: Comparison) -> Comparison:
-    kind = "harm" if HARM in compared.readings else "axis"
+    kind = "harm" if HARM in compared.statistics else "axis"
     return replace(compared, columns={**compared.columns, "kind": kind, "better": "lower"})
 
 
@@ -498,7 +488,7 @@ def _retrieval(hits: tuple[Hits, Hits] | None, at: NDArray[np.int64]) -> Compare
     images = everyone(np.ones(len(at), dtype=bool))
     compared = [
         Comparison(
-            (("retrieval", name),), images, (Reading(*told, value=_share_found, disparity=False),), columns
+            (("retrieval", name),), images, (Statistic(*told, value=_share_found, disparity=False),), columns
         )
         for name, told in HITS.items()
     ]

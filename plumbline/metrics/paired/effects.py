@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -15,7 +15,7 @@ from scipy.special import chdtrc
 from plumbline.catalog.schema import Row
 from plumbline.concurrency import run_threads
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.metrics.disparities import skew_sums
+from plumbline.metrics.disparities import Statistic, undefined_pairs
 from plumbline.metrics.family import MetricSettings
 from plumbline.reasons import (
     Reason,
@@ -39,44 +39,23 @@ Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One number that is read of the counts of answers by group.
-
-    Attributes
-    ----------
-    value : callable
-        (..., e, g) counts (of scores: sums) and (..., 1, g) totals to (...).
-    pairs : bool
-        Whether it is over pairs of groups, some of which may be undefined.
-    disparity : bool
-        Whether it is 0 where groups do not differ and never below: chance alone then adds to it.
-    """
-
-    metric: str
-    definition: str
-    value: Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
-    pairs: bool = False
-    disparity: bool = True
-
-
-@dataclass(frozen=True)
 class Comparison:
     """What is read of some answers on the images of some groups.
 
     Attributes
     ----------
     keys : tuple of Key
-        The e answers, in the order in which the readings take their counts.
+        The e answers, in the order in which the statistics take their counts.
     groups : Groups
         Code -1 for images that do not count. Without an attribute (`everyone`) it is of no groups but all images.
-    readings : tuple of Reading
+    statistics : tuple of Statistic
     columns : mapping
         Columns of its rows.
     """
 
     keys: tuple[Key, ...]
     groups: Groups
-    readings: tuple[Reading, ...]
+    statistics: tuple[Statistic, ...]
     columns: Mapping[str, object]
 
 
@@ -136,7 +115,7 @@ class SideNames:
         return self.side.format(self.both.join(names))
 
     def undefined(self, first: float, second: float) -> Reason:
-        """Return which of two values is undefined."""
+        """Return the reason that a difference of two values is undefined."""
         return reason("undefined_for_side", side=self.called((bool(np.isnan(first)), bool(np.isnan(second)))))
 
 
@@ -144,17 +123,21 @@ CHECKPOINTS = SideNames("first", "second", "the {} checkpoint", " and the ")
 MITIGATION = SideNames("after", "before", "the state {} the mitigation", " and ")
 
 
-@dataclass(frozen=True)
-class Effect:
-    """A difference of two sides with what a row says about it; the fields are columns."""
+class Effect(NamedTuple):
+    """A difference of two sides, and the values that it is of."""
 
-    value: float
-    ci_low: float
-    ci_high: float
-    p: float
-    reason: Reasons
-    value_first: float
-    value_second: float
+    estimate: Estimate
+    first: float
+    second: float
+
+    def columns(self, *reasons: Reason | Reasons | None) -> Row:
+        """Return the columns of a row; the given reasons come before those of the estimate."""
+        return {
+            **self.estimate.columns(),
+            "value_first": self.first,
+            "value_second": self.second,
+            "reason": in_words(joined(*reasons, self.estimate.reason)),
+        }
 
 
 def paired_effect(
@@ -188,8 +171,7 @@ def paired_effect(
         estimate = _reaching_parity(estimate, (first, second), alike, names, confidence)
         p.append(alike[0] if value > 0 else alike[1])
     largest = float(np.nanmax(np.array(p, dtype=np.float64)))
-    low, high = estimate.ci_low, estimate.ci_high
-    return Effect(value, low, high, largest, estimate.reason, first, second)
+    return Effect(replace(estimate, p=largest), first, second)
 
 
 def _reaching_parity(
@@ -321,17 +303,15 @@ class Drawn:
         )
 
     def undefined(
-        self, pair: tuple[str, str], compared: Comparison, reading: Reading, names: SideNames
+        self, pair: tuple[str, str], compared: Comparison, statistic: Statistic, names: SideNames
     ) -> Reasons:
-        """Return how many pairs of groups are undefined on which side, for a reading over pairs."""
-        if not reading.pairs:
+        """Return how many pairs of groups are undefined on which side, for a statistic over pairs."""
+        if not statistic.pairs:
             return ()
-        sizes = self.draws.sizes
-        pairs = len(compared.keys) * len(sizes) * (len(sizes) - 1) // 2
         reasons = []
         for name, side in zip((names.first, names.second), pair):
-            _, cells = skew_sums(self.draws.counts[self.rows(side, compared)], sizes[None, :])
-            if undefined := pairs - int(cells.sum()):
+            undefined, pairs = undefined_pairs(self.draws.counts[self.rows(side, compared)], self.draws.sizes)
+            if undefined:
                 reasons.append(reason("undefined_pairs_of_side", side=name, undefined=undefined, pairs=pairs))
         return tuple(reasons)
 
@@ -339,24 +319,26 @@ class Drawn:
         self,
         pair: tuple[str, str],
         compared: Comparison,
-        reading: Reading,
+        statistic: Statistic,
         left: LeftOut,
         names: SideNames,
         confidence: float,
     ) -> Effect:
-        """Return the difference of one reading, and how sure it is."""
+        """Return the difference of one statistic, and how sure it is."""
         one, other = (self.rows(side, compared) for side in pair)
         sizes = self.draws.sizes
-        first, second = (float(_value(reading, self.draws.counts[rows], sizes)) for rows in (one, other))
+        first, second = (float(_value(statistic, self.draws.counts[rows], sizes)) for rows in (one, other))
         if np.isnan(first - second):
             lacking = names.undefined(first, second)
-            return Effect(np.nan, np.nan, np.nan, np.nan, (lacking,), first, second)
+            return Effect(Estimate(np.nan, np.nan, np.nan, p=np.nan, reason=(lacking,)), first, second)
         swapped = [
-            _drawn_values(reading, counts, sizes[:, None]) for counts in self.draws.swapped(one, other)
+            _drawn_values(statistic, counts, sizes[:, None]) for counts in self.draws.swapped(one, other)
         ]
-        resampled = [self.resampled(side, compared, reading) for side in pair]
-        without = [_value(reading, counts, left.sizes) for counts in (left.first, left.second)]
-        alike = (self.alike(pair[0], compared), self.alike(pair[1], compared)) if reading.disparity else None
+        resampled = [self.resampled(side, compared, statistic) for side in pair]
+        without = [_value(statistic, counts, left.sizes) for counts in (left.first, left.second)]
+        alike = (
+            (self.alike(pair[0], compared), self.alike(pair[1], compared)) if statistic.disparity else None
+        )
         return paired_effect(
             first,
             second,
@@ -379,24 +361,24 @@ class Drawn:
         spread = None if scores.dtype == np.bool_ else scores[:, self.groups.codes >= 0].var(axis=1)
         return alike_p_value(draws.counts[rows], draws.sizes, variances=spread)
 
-    def resampled(self, side: str, compared: Comparison, reading: Reading) -> NDArray[np.float64]:
+    def resampled(self, side: str, compared: Comparison, statistic: Statistic) -> NDArray[np.float64]:
         """Return the (r,) values of a side in the resamples."""
-        key = (side, compared.keys, f"{reading.metric} {reading.definition}")
+        key = (side, compared.keys, f"{statistic.metric} {statistic.definition}")
         if key not in self.known:
             counts = self.draws.resampled[self.rows(side, compared)]
-            self.known[key] = _drawn_values(reading, counts, self.draws.resampled_sizes)
+            self.known[key] = _drawn_values(statistic, counts, self.draws.resampled_sizes)
         return self.known[key]
 
 
-def _value(reading: Reading, counts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return a reading of (..., e, g) counts and (..., g) sizes."""
-    return reading.value(counts, sizes[..., None, :])
+def _value(statistic: Statistic, counts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a statistic of (..., e, g) counts and (..., g) sizes."""
+    return statistic.value(counts, sizes[..., None, :])
 
 
-def _drawn_values(reading: Reading, counts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return a reading of (e, g, r) counts and (g, r) or (g, 1) sizes, in double precision."""
+def _drawn_values(statistic: Statistic, counts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a statistic of (e, g, r) counts and (g, r) or (g, 1) sizes, in double precision."""
     by_draw = np.moveaxis(counts.astype(np.float64), -1, 0)
-    return _value(reading, by_draw, np.moveaxis(sizes.astype(np.float64), -1, 0))
+    return _value(statistic, by_draw, np.moveaxis(sizes.astype(np.float64), -1, 0))
 
 
 # --- Rows of the differences of two sides on the same images: of two checkpoints, or of before and after
@@ -415,7 +397,7 @@ def paired_rows(
     settings: MetricSettings,
     names: SideNames = CHECKPOINTS,
 ) -> list[tuple[int, Row]]:
-    """Return the difference of the first side of each pair minus the second, of every reading of every comparison.
+    """Return the difference of the first side of each pair minus the second, of every statistic of every comparison.
 
     Parameters
     ----------
@@ -468,16 +450,16 @@ def _view_rows(
     )
     found: list[tuple[tuple[int, int], Row]] = []
     for place, each in compared.items():
-        readings = [r for r in each.readings if np.count_nonzero(sizes) > 1 or not r.disparity]
+        statistics = [r for r in each.statistics if np.count_nonzero(sizes) > 1 or not r.disparity]
         for number, pair in enumerate(pairs):
-            if not readings or not (drawn.has(pair[0], each) and drawn.has(pair[1], each)):
+            if not statistics or not (drawn.has(pair[0], each) and drawn.has(pair[1], each)):
                 continue
             left = drawn.left_out(pair, each)
-            for reading in readings:
-                effect = drawn.effect(pair, each, reading, left, names, settings.confidence)
-                reasons = (left_out, drawn.undefined(pair, each, reading, names), small)
-                words = in_words(joined(*reasons, few_clusters_reason(answers.clusters), effect.reason))
-                row = dict(each.columns) | vars(effect) | {"reason": words, "n": int(sizes.sum())}
-                row |= {"metric": reading.metric, "definition": reading.definition}
+            for statistic in statistics:
+                effect = drawn.effect(pair, each, statistic, left, names, settings.confidence)
+                reasons = (left_out, drawn.undefined(pair, each, statistic, names), small)
+                columns = effect.columns(*reasons, few_clusters_reason(answers.clusters))
+                row = dict(each.columns) | columns | {"n": int(sizes.sum())}
+                row |= {"metric": statistic.metric, "definition": statistic.definition}
                 found.append(((number, place), row))
     return found
