@@ -120,6 +120,14 @@ def test_a_torn_manifest_is_an_error_with_its_place(lake):
         lake.read_table("t")
 
 
+def test_a_manifest_of_another_schema_is_an_error(lake):
+    lake.write_table("t", FRAME)
+    manifest = lake.folder("t") / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema": 2}))
+    with pytest.raises(StorageError, match="schema"):
+        lake.read_table("t")
+
+
 def test_two_writers_of_one_partition_leave_one_result_whole(lake):
     frames = [pl.DataFrame({"writer": [i] * 500}) for i in range(4)]
 
