@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import dagster as dg
 
@@ -63,29 +63,20 @@ def _fingerprint(workspace: Workspace, asset: str, partition: str | None) -> str
     if asset == "lvlm_checkpoint" and (endpoint := workspace.lvlm_entry(partition).endpoint) is not None:
         hour = int(time.time()) // _ENDPOINT_S if endpoint.follow else None
         return digest_json([endpoint.model_dump(mode="json"), hour])
-    place = _place(workspace, asset, partition)
-    return digest_json([place.entry, folder_fingerprint(place.folder)])
-
-
-class _Place(NamedTuple):
-    """Where a source lies, and what the audit file says of how it is read."""
-
-    folder: Path
     entry: object
-
-
-def _place(workspace: Workspace, asset: str, partition: str) -> _Place:
     if asset == "dataset_folder":
-        # Of a planted one that is not there yet nothing is written here: that takes longer than a look may.
-        entry, folder = workspace.dataset_entry(partition), dataset_root(workspace, partition)
-        if entry.root.startswith(PLANTED):
-            return _Place(folder.parent, entry.root)
-        return _Place(folder, entry.model_dump(mode="json"))
-    if asset == "encoder_checkpoint":
-        entry = workspace.audit.encoders[partition]
-        return _Place(workspace.checkpoint_folder(entry.address), entry.model_dump(mode="json"))
-    address = workspace.lvlm_entry(partition).address
-    return _Place(workspace.checkpoint_folder(str(address)), address)
+        dataset, folder = workspace.dataset_entry(partition), dataset_root(workspace, partition)
+        entry = dataset.model_dump(mode="json")
+        if dataset.root.startswith(PLANTED):
+            # Of a planted one that is not there yet nothing is written here: that takes longer than a look may.
+            entry, folder = dataset.root, folder.parent
+    elif asset == "encoder_checkpoint":
+        encoder = workspace.audit.encoders[partition]
+        entry, folder = encoder.model_dump(mode="json"), workspace.checkpoint_folder(encoder.address)
+    else:
+        entry = workspace.lvlm_entry(partition).address
+        folder = workspace.checkpoint_folder(str(entry))
+    return digest_json([entry, folder_fingerprint(folder)])
 
 
 _EVERY_S = 30
