@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+Kind = TypeVar("Kind", bound="PlumblineError")
+
 
 class PlumblineError(Exception):
     """An error with everything a person needs to mend it.
@@ -29,6 +33,16 @@ class PlumblineError(Exception):
     ) -> None:
         self.what, self.where, self.found, self.expected, self.hint = what, where, found, expected, hint
         super().__init__(self._render())
+
+    def restated(self, kind: type[Kind], before: str = "", *, where: object, hint: str | None = None) -> Kind:
+        """Return the same complaint as an error of another kind: with words before it, a place, another hint."""
+        return kind(
+            before + self.what,
+            where=where,
+            found=self.found,
+            expected=self.expected,
+            hint=hint or self.hint,
+        )
 
     def _render(self) -> str:
         lines = [self.what]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.checkpoints.device import is_out_of_memory, release_device_memory
 from plumbline.digests import canonical_json, digest_json
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
-from plumbline.errors import EncodingError
+from plumbline.errors import EncodingError, PlumblineError
 from plumbline.storage import ShardCache
 from plumbline.storage.files import commit_bytes
 
@@ -42,20 +42,30 @@ class OomRetry:
     ----------
     forward : callable
         From a batch (a tensor or a list, cut along its rows), and what else it is given, to an array with as many
-        rows.
+        rows; for `parts`, to anything.
+    rows : int, optional
+        At most so many at once from the beginning.
+    refusal : type of error
+        What is raised where the memory is too small for a single row.
 
     Attributes
     ----------
     passes : int
         Forward passes that went through.
     rows : int or None
-        What a pass is limited to since memory ran out; None while every batch has fitted.
+        What a pass is limited to: halved, for good, whenever memory runs out. None without a limit.
     """
 
-    def __init__(self, forward: Callable[..., NDArray[np.float32]]) -> None:
-        self._forward = forward
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        rows: int | None = None,
+        *,
+        refusal: type[PlumblineError] = EncodingError,
+    ) -> None:
+        self._forward, self._refusal = forward, refusal
         self.passes = 0
-        self.rows: int | None = None
+        self.rows = rows
 
     def __call__(self, batch: Batch, *given: Any) -> NDArray[np.float32]:
         """Return the rows of the whole batch, in order.
@@ -65,9 +75,10 @@ class OomRetry:
         EncodingError
             If memory runs out with a single row.
         """
-        return np.concatenate(list(self._parts(batch, given)))
+        return np.concatenate(list(self.parts(batch, *given)))
 
-    def _parts(self, batch: Batch, given: tuple[Any, ...]) -> Iterator[NDArray[np.float32]]:
+    def parts(self, batch: Batch, *given: Any) -> Iterator[Any]:
+        """Yield the result of each pass, in order; raises as a call does."""
         done = 0
         while done < len(batch):
             part = batch[done : done + (self.rows or len(batch))]
@@ -79,7 +90,7 @@ class OomRetry:
             done += len(part)
             yield result
 
-    def _attempt(self, part: Batch, given: tuple[Any, ...]) -> NDArray[np.float32] | None:
+    def _attempt(self, part: Batch, given: tuple[Any, ...]) -> Any:
         """Return the result, or None where memory ran out; by then what the failed pass held is free."""
         try:
             return self._forward(part, *given)
@@ -87,7 +98,7 @@ class OomRetry:
             if not is_out_of_memory(error):
                 raise
             if len(part) == 1:
-                raise _too_small(str(error).splitlines()[0]) from error
+                raise _too_small(str(error).splitlines()[0], self._refusal) from error
         release_device_memory()
         return None
 
@@ -210,8 +221,8 @@ def _forward(encoder: DualEncoder | PairEncoder, batch: torch.Tensor) -> NDArray
     return encoder.score_pairs(batch, _TRIAL_TEXTS)
 
 
-def _too_small(found: str) -> EncodingError:
-    return EncodingError(
+def _too_small(found: str, refusal: type[PlumblineError] = EncodingError) -> PlumblineError:
+    return refusal(
         "the device has not the memory for a single row",
         found=found,
         expected="room for one image or text",

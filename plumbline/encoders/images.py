@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.concurrency import usable_cores
-from plumbline.digests import digest_bytes, digest_sequence
+from plumbline.digests import digest_sequence
 from plumbline.encoders.batching import OomRetry
 from plumbline.encoders.encoder import Crop, DualEncoder, Encoder, EncoderIdentity
 from plumbline.encoders.sharding import Span
 from plumbline.errors import EncodingError, ImageRejected
-from plumbline.images.decoding import MAX_PIXELS, MIN_SIDE, decode, read_image_file
+from plumbline.images.decoding import MAX_PIXELS, MIN_SIDE, decode, read_recorded_image
 from plumbline.images.jpeg import plain_size
 from plumbline.storage import ShardCache
 
@@ -66,20 +66,10 @@ class ImageFiles:
         EncodingError
             If the file cannot be read or is no longer the one that was recorded.
         """
-        path, image_id = self.paths[row], self.image_ids[row]
         try:
-            data = read_image_file(path)
+            return read_recorded_image(self.paths[row], self.image_ids[row])
         except ImageRejected as error:
-            raise _unreadable(path, error) from error
-        if (sha256 := digest_bytes(data)) != image_id:
-            raise EncodingError(
-                "an image has changed since it was recorded",
-                where=path,
-                found=f"sha256 {sha256}",
-                expected=f"sha256 {image_id}",
-                hint="materialise `records` of this dataset again",
-            )
-        return data
+            raise _unreadable(self.paths[row], error) from error
 
     def pixels(self, row: int, prepare: Prepare) -> torch.Tensor:
         """Return one image as `prepare` gives it.
@@ -97,13 +87,8 @@ class ImageFiles:
             raise _unreadable(path, error) from error
         except EncodingError as error:
             # The preprocessing knows the picture, not where it came from.
-            raise EncodingError(
-                error.what,
-                where=path if error.where is None else f"{path}: {error.where}",
-                found=error.found,
-                expected=error.expected,
-                hint=error.hint,
-            ) from error
+            where = path if error.where is None else f"{path}: {error.where}"
+            raise error.restated(EncodingError, where=where) from error
 
 
 def with_pillow(encoder: Encoder) -> Prepare:
@@ -180,13 +165,8 @@ def _stack(rows: list[torch.Tensor], *, pinned: bool) -> torch.Tensor:
 
 
 def _unreadable(path: Path, error: ImageRejected) -> EncodingError:
-    return EncodingError(
-        f"a recorded image can no longer be read: {error.what}",
-        where=path,
-        found=error.found,
-        expected=error.expected,
-        hint="materialise `records` of this dataset again",
-    )
+    before, hint = "a recorded image can no longer be read: ", "materialise `records` of this dataset again"
+    return error.restated(EncodingError, before, where=path, hint=hint)
 
 
 # A faster way from JPEG files to pixels.

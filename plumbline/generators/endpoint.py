@@ -13,14 +13,14 @@ from typing import Any
 
 from PIL import Image
 
-from plumbline.digests import digest_bytes, digest_json
+from plumbline.digests import digest_json
 from plumbline.errors import GenerationError, ImageRejected
 from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.http.chat import ChatClient, ChatReply, ChatRequest
 from plumbline.http.client import MalformedReply, exchange, open_http, read_json
 from plumbline.http.keys import EndpointKey, read_key
 from plumbline.http.settings import EndpointSettings
-from plumbline.images.decoding import decode, read_image_file, suffix_of
+from plumbline.images.decoding import decode, read_recorded_image, suffix_of
 
 ENCODING_VERSION = 1
 """Part of the identity of every endpoint: raise it with any change of this module that sends other pixels."""
@@ -55,23 +55,11 @@ def image_url(path: Path, image_id: str) -> str:
         If the file cannot be read, is no accepted image, or is another than when the dataset was read.
     """
     try:
-        data = read_image_file(path)
-        if (sha256 := digest_bytes(data)) != image_id:
-            raise GenerationError(
-                "an image is another than when its dataset was read",
-                where=path,
-                found=f"sha256 {sha256}",
-                expected=f"sha256 {image_id}",
-                hint="materialise `records` again",
-            )
+        data = read_recorded_image(path, image_id)
         picture = decode(data, suffix=suffix_of(str(path)))
     except ImageRejected as error:
-        raise GenerationError(
-            "an image cannot be sent",
-            where=path,
-            found=f"{error.code}: {error.what}",
-            hint="materialise `records` again",
-        ) from error
+        before, hint = f"an image cannot be sent, {error.code}: ", "materialise `records` again"
+        raise error.restated(GenerationError, before, where=path, hint=hint) from error
     kind = _plain_kind(data, picture) if len(data) <= MOST_ORIGINAL_BYTES else None
     if kind is not None:
         return _data_url(kind, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from upath import UPath
 
 from plumbline.catalog.schema import GENERATION_SCHEMA, Schema
 from plumbline.errors import GenerationError
-from plumbline.generators.backend import Answer, Asked, Backend, Decoding
-from plumbline.storage.kept_rows import KeptRows
+from plumbline.generators.backend import Asked, Backend, Decoding
+from plumbline.storage.kept_rows import KeptRows, PartWriter
 
 _LOG = logging.getLogger(__name__)
 _KEY = "row_key"
@@ -118,10 +119,17 @@ def generate(
         )
     keys = pl.DataFrame({_KEY: [row.key for row in asked]}, schema={_KEY: pl.String})
     lacking = set(kept.lacking(keys)[_KEY])
-    keeping = _Keeping(kept, len(lacking), progress, clock, each=backend.device == ENDPOINT)
-    for group in _groups(asked, backend.at_once, lacking):
-        _answer(backend, group, decoding, keeping)
-    keeping.flush()
+    local, done = backend.device != ENDPOINT, 0
+    most_rows, most_seconds = (math.inf, math.inf) if local else (PART_ROWS, PART_SECONDS)
+    with PartWriter(kept, most_rows=most_rows, most_seconds=most_seconds, clock=clock) as writer:
+        for group in _groups(asked, backend.at_once, lacking):
+            for answer in _answers(backend, group, decoding):
+                writer.add(answer)
+                done += 1
+                if progress is not None:
+                    progress(done, len(lacking))
+            if local:
+                writer.flush()
     once = keys.unique(_KEY, keep="first", maintain_order=True)
     held = kept.scan(kept.parts_with(once[_KEY])).join(once.lazy(), on=_KEY, how="semi").collect()
     frame = once.join(held, on=_KEY, how="left", maintain_order="left")
@@ -146,61 +154,24 @@ def _groups(asked: Sequence[Asked], at_once: int, lacking: set[str]) -> Iterator
         yield group
 
 
-def _answer(backend: Backend, group: Sequence[Asked], decoding: Decoding, keeping: _Keeping) -> None:
+def _answers(backend: Backend, group: Sequence[Asked], decoding: Decoding) -> Iterator[dict[str, object]]:
+    """Yield a row of `ANSWER_SCHEMA` for each of a group, as the backend answers them."""
     left = set(range(len(group)))
-    try:
-        for position, answer in backend.answers(group, decoding):
-            if position not in left:
-                raise GenerationError(
-                    "a backend gave an answer that was not asked for, or twice",
-                    found=f"position {position} of {len(group)}",
-                    expected="each position once",
-                )
-            left.remove(position)
-            keeping.add(group[position].key, answer)
-    except BaseException:
-        # An error, an interrupt: what was answered stays answered.
-        keeping.flush()
-        raise
+    for position, answer in backend.answers(group, decoding):
+        if position not in left:
+            raise GenerationError(
+                "a backend gave an answer that was not asked for, or twice",
+                found=f"position {position} of {len(group)}",
+                expected="each position once",
+            )
+        left.remove(position)
+        # Half a surrogate pair, which JSON can hold, is no text: it must not cost the other rows their place.
+        text, source = (t.encode("utf-8", "replace").decode() for t in (answer.text, answer.source))
+        yield {_KEY: group[position].key, **vars(answer), "text": text, "source": source}
     if left:
-        keeping.flush()
         raise GenerationError(
             f"a backend left {len(left)} of {len(group)} rows without an answer",
             where=group[min(left)].question.text[:200],
             found=f"{len(group) - len(left)} answers",
             expected=f"{len(group)}",
         )
-    keeping.end_group()
-
-
-class _Keeping:
-    """Answers on their way to the store."""
-
-    def __init__(
-        self, kept: KeptRows, total: int, progress: Progress | None, clock: Callable[[], float], *, each: bool
-    ) -> None:
-        self._kept, self._total, self._progress, self._clock = kept, total, progress, clock
-        self._each = each
-        self._rows: list[tuple[str, str, str, int, int, str]] = []
-        self._done = 0
-        self._since = clock()
-
-    def add(self, key: str, answer: Answer) -> None:
-        # Half a surrogate pair, which JSON can hold, is no text: it must not cost the other rows their place.
-        text, source = (t.encode("utf-8", "replace").decode() for t in (answer.text, answer.source))
-        self._rows.append((key, text, answer.finish_reason, answer.prompt_tokens, answer.new_tokens, source))
-        self._done += 1
-        if self._each and (len(self._rows) >= PART_ROWS or self._clock() - self._since >= PART_SECONDS):
-            self.flush()
-        if self._progress is not None:
-            self._progress(self._done, self._total)
-
-    def end_group(self) -> None:
-        """Keep a local model's group; an endpoint's answers wait for more."""
-        if not self._each:
-            self.flush()
-
-    def flush(self) -> None:
-        rows, self._rows = self._rows, []
-        self._kept.keep(pl.DataFrame(rows, schema=ANSWER_SCHEMA, orient="row"))
-        self._since = self._clock()

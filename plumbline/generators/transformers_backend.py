@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plumbline.checkpoints.device import Placement, is_out_of_memory, release_device_memory
-from plumbline.digests import digest_bytes
+from plumbline.checkpoints.device import Placement
+from plumbline.encoders.batching import OomRetry
 from plumbline.encoders.torch_encoder import without_tf32
 from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import GenerationError, ImageRejected
@@ -24,7 +24,7 @@ from plumbline.generators.loaded_model import (
 )
 from plumbline.generators.prompt_format import format_of
 from plumbline.generators.sampling import RowSeeded
-from plumbline.images.decoding import decode, read_image_file
+from plumbline.images.decoding import decode, read_recorded_image
 
 if TYPE_CHECKING:
     import torch
@@ -53,22 +53,12 @@ def pixels_of(paths: Mapping[str, Path | None], images: ImageProcessor, *, devic
 
 
 def _recorded(path: Path | None, image_id: str) -> Image:
-    """Return the picture of a file, which must still be the one that was recorded."""
     if path is None:
         raise GenerationError("this model looks at images, and a subject has none", where=image_id)
     try:
-        data = read_image_file(path)
-        if digest_bytes(data) != image_id:
-            raise GenerationError(
-                "an image is no longer the one that was recorded",
-                where=path,
-                found=f"sha256 {digest_bytes(data)}",
-                expected=f"sha256 {image_id}",
-                hint="materialise the dataset again",
-            )
-        return decode(data)
+        return decode(read_recorded_image(path, image_id))
     except ImageRejected as error:
-        raise GenerationError("an image cannot be read", where=path, found=error.what) from error
+        raise error.restated(GenerationError, "an image cannot be read: ", where=path) from error
 
 
 ROWS_AT_ONCE = {"cpu": 32, "cuda": 64}
@@ -117,8 +107,8 @@ class TransformersBackend:
         self.device = placement.device
         self.sees = files.sees
         self.at_once = SUBJECTS_AT_ONCE[kind]
-        self.rows_at_once = ROWS_AT_ONCE[kind]
-        self._images_at_once = self.at_once
+        self.rows_at_once: int | None = ROWS_AT_ONCE[kind]
+        self._images_at_once: int | None = self.at_once
         self.own_decoding = files.own_decoding
         self.parameters = sum(p.numel() for p in self._model.parameters())
         self._source = files.weights_sha256
@@ -132,22 +122,15 @@ class TransformersBackend:
             If an image cannot be read or is no longer the one that was recorded, a prompt and its answer are longer
             than the model's context, or the device has not the memory for a single row.
         """
-        import torch
-
+        subjects = [list(rows) for _, rows in groupby(asked, key=lambda row: row.subject.image_id)]
+        looks = OomRetry(self._seen, self._images_at_once, refusal=GenerationError)
+        batches = OomRetry(self._batch, self.rows_at_once, refusal=GenerationError)
         done = 0
-        while done < len(asked):
-            with torch.inference_mode(), without_tf32(), self._threads():
-                last = self._last_of_subjects(asked, done)
-                seen = self._fitting_look(asked[done:last])
-            if seen is None:
-                continue
-            while done < last:
-                stop = min(done + self.rows_at_once, last)
-                with torch.inference_mode(), without_tf32(), self._threads():
-                    answers = self._fitting_batch(asked[done:stop], seen, decoding)
-                if answers is not None:
-                    yield from enumerate(answers, start=done)
-                    done = stop
+        for seen in looks.parts(subjects):
+            for answers in batches.parts(seen.rows, seen, decoding):
+                self._images_at_once, self.rows_at_once = looks.rows, batches.rows
+                yield from enumerate(answers, start=done)
+                done += len(answers)
 
     # What a family does.
 
@@ -171,10 +154,11 @@ class TransformersBackend:
     # What all do.
 
     @contextmanager
-    def _threads(self) -> Iterator[None]:
-        """Compute in one thread where a model is tiny: its products are too small to share among cores.
+    def _inference(self) -> Iterator[None]:
+        """Compute without gradients and TF32, and in one thread where a model is tiny.
 
-        On a busy machine threads that wait for each other at every product made such a model fifteen times slower.
+        The products of a tiny one are too small to share among cores. On a busy machine threads that wait for each
+        other at every product made such a model fifteen times slower.
         """
         import torch
 
@@ -182,7 +166,8 @@ class TransformersBackend:
         if self.device == "cpu" and self.parameters < ALONE_BELOW:
             torch.set_num_threads(1)
         try:
-            yield
+            with torch.inference_mode(), without_tf32():
+                yield
         finally:
             torch.set_num_threads(before)
 
@@ -194,66 +179,41 @@ class TransformersBackend:
         embedded: torch.Tensor = self._language_model.get_input_embeddings()(tokens)
         return embedded
 
-    def _last_of_subjects(self, asked: Sequence[Asked], start: int) -> int:
-        """Return the end of the rows of as many subjects as are looked at together."""
-        subjects = 0
-        for position in range(start, len(asked)):
-            if position == start or asked[position].subject.image_id != asked[position - 1].subject.image_id:
-                subjects += 1
-            if subjects > self._images_at_once:
-                return position
-        return len(asked)
-
-    def _fitting_look(self, asked: Sequence[Asked]) -> _Seen | None:
-        """Look at the subjects' images; return None, and look at fewer from now on, where memory ran out."""
-        places: dict[str, int] = {}
-        for row in asked:
-            places.setdefault(row.subject.image_id, len(places))
-        paths = {row.subject.image_id: row.subject.path for row in asked}
+    def _seen(self, subjects: Sequence[Sequence[Asked]]) -> _Seen:
+        """Look at the images of some subjects' rows."""
+        rows = [row for subject in subjects for row in subject]
+        paths = {row.subject.image_id: row.subject.path for row in rows}
         if self._images is None and any(path is not None for path in paths.values()):
             raise GenerationError(
                 "a language model was given an image",
                 expected="words in place of the image",
                 hint="name it as the `twin` of the model that was built on it",
             )
-        try:
+        with self._inference():
             pixels = None
             if self._images is not None:
                 pixels = pixels_of(paths, self._images, device=self.device).to(self._model.dtype)
-            return _Seen(places, self._look(pixels, len(places)))
-        except RuntimeError as error:
-            _require_fewer(error, len(places))
-        self._images_at_once = max(1, len(places) // 2)
-        release_device_memory()
-        return None
-
-    def _fitting_batch(self, asked: Sequence[Asked], seen: _Seen, decoding: Decoding) -> list[Answer] | None:
-        """Answer rows; return None, and take fewer from now on, where memory ran out."""
-        self._require_room(asked, decoding)
-        try:
-            return self._batch(asked, seen, decoding)
-        except RuntimeError as error:
-            _require_fewer(error, len(asked))
-        self.rows_at_once = max(1, len(asked) // 2)
-        release_device_memory()
-        return None
+            state = self._look(pixels, len(paths))
+        return _Seen(rows, {image_id: place for place, image_id in enumerate(paths)}, state)
 
     def _batch(self, asked: Sequence[Asked], seen: _Seen, decoding: Decoding) -> list[Answer]:
         import torch
 
         from plumbline.generators.sampling import write_answers
 
+        self._require_room(asked, decoding)
         # Seeds of one prompt differ only in what is drawn, so it is read once for all of them.
         pairs: dict[tuple[int, str], int] = {}
         for row in asked:
             pairs.setdefault((seen.places[row.subject.image_id], row.question.text), len(pairs))
         rows = [pairs[seen.places[row.subject.image_id], row.question.text] for row in asked]
-        read = self._read(seen.state, list(pairs)).rows(torch.tensor(rows, device=self.device))
-        lengths = read.mask.sum(-1).tolist()
-        sampler = RowSeeded([row.key for row in asked], decoding, self.device)
-        written = write_answers(
-            self._language_model, read, sampler, stops=self._stops, longest=decoding.max_new_tokens
-        )
+        with self._inference():
+            read = self._read(seen.state, list(pairs)).rows(torch.tensor(rows, device=self.device))
+            lengths = read.mask.sum(-1).tolist()
+            sampler = RowSeeded([row.key for row in asked], decoding, self.device)
+            written = write_answers(
+                self._language_model, read, sampler, stops=self._stops, longest=decoding.max_new_tokens
+            )
         return [
             Answer(
                 text=self._tokenizer.decode(
@@ -284,21 +244,9 @@ class TransformersBackend:
                 )
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """Where each image is in what was computed of all."""
+class _Seen(NamedTuple):
+    """Rows, where the image of each is in what was computed of all, and that."""
 
+    rows: list[Asked]
     places: dict[str, int]
     state: Any
-
-
-def _require_fewer(error: RuntimeError, rows: int) -> None:
-    """Raise an error again that is not of memory, or that came with a single row."""
-    if not is_out_of_memory(error):
-        raise error
-    if rows == 1:
-        raise GenerationError(
-            "the device has not the memory for a single row",
-            found=str(error).splitlines()[0],
-            hint="free the device of other programs, use bfloat16 there, or set `device: cpu`",
-        ) from error

@@ -23,6 +23,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from plumbline.digests import digest_bytes
 from plumbline.errors import DatasetError, ImageRejected
 from plumbline.images.jpeg import plain_size
 from plumbline.images.parquet import lies_in_parquet, names_row, read_row_image
@@ -264,6 +265,33 @@ def read_image_file(path: Path) -> bytes:
         raise ImageRejected(
             "unreadable", "the file cannot be read", found=found, expected="a readable file"
         ) from error
+
+
+def read_recorded_image(path: Path, image_id: str) -> bytes:
+    """Return the bytes of an image of a dataset, which must still be those that were recorded.
+
+    Parameters
+    ----------
+    path : Path
+        As for `read_image_file`.
+    image_id : str
+        The sha256 that was recorded.
+
+    Raises
+    ------
+    ImageRejected
+        As `read_image_file` does; `changed` where the file has another sha256.
+    """
+    data = read_image_file(path)
+    if (sha256 := digest_bytes(data)) != image_id:
+        raise ImageRejected(
+            "changed",
+            "the file has changed since it was recorded, it is no longer the one in `records`",
+            found=f"sha256 {sha256}, another than when its dataset was read",
+            expected=f"sha256 {image_id}",
+            hint="materialise `records` of this dataset again",
+        )
+    return data
 
 
 def suffix_of(path: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -13,7 +13,7 @@ from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.errors import ScoringError
 from plumbline.scorers.scorer import Scored, Scorer
 from plumbline.scorers.texts import KEPT_SCORES, TEXT, TEXT_KEY, TextScores, text_keys
-from plumbline.storage.kept_rows import KeptRows
+from plumbline.storage.kept_rows import KeptRows, PartWriter
 
 WINDOW_ROWS = 16_384
 """Texts that a scorer gets at once: enough for it to put those of one length together. Also the most of a part."""
@@ -68,11 +68,11 @@ def score_texts(
         If scores cannot be written.
     """
     kept = KeptRows(store / scorer.identity, KEPT_SCORES, key=TEXT_KEY)
-    keeper = _Keeper(kept, window_rows, part_seconds, clock)
+    writer = PartWriter(kept, most_rows=window_rows, most_seconds=part_seconds, clock=clock)
     waiting = _Waiting(kept, kept.parts, window_rows)
     asked, computed, moved = 0, 0, clock()
     for window, asked in waiting.windows(texts):
-        for done in _score(scorer, window, keeper):
+        for done in _score(scorer, window, writer):
             computed += 1
             if progress and clock() - moved >= _MOVE_SECONDS:
                 moved, ready = clock(), asked - window.height + done
@@ -115,20 +115,19 @@ def _keyed(texts: pl.Series) -> pl.DataFrame:
     return pl.DataFrame({TEXT_KEY: pl.Series(text_keys(distinct.to_list()), dtype=pl.String), TEXT: distinct})
 
 
-def _score(scorer: Scorer, window: pl.DataFrame, keeper: _Keeper) -> Iterator[int]:
-    """Give a window to the scorer and what comes back to the keeper; yield how many are done after each."""
+def _score(scorer: Scorer, window: pl.DataFrame, writer: PartWriter) -> Iterator[int]:
+    """Give a window to the scorer, keep what comes back; yield how many are done after each."""
     keys, left = window[TEXT_KEY].to_list(), set(range(window.height))
-    try:
+    with writer:
         for position, scored in scorer.score(window[TEXT].to_list()) if keys else ():
             if position not in left:
                 raise _wrong(scorer, "gave a text two scores or one that it was not asked for", position)
             _require_valid(scorer, scored)
             left.remove(position)
-            keeper.add(keys[position], scored)
+            scores = dict.fromkeys(SCORED_ATTRIBUTES) | scored.scores
+            about = {"truncated": scored.truncated, "reason": scored.reason}
+            writer.add({TEXT_KEY: keys[position], **scores, **about})
             yield window.height - len(left)
-    finally:
-        # Whatever stops the scorer: what it has given is kept.
-        keeper.flush()
     if left:
         raise _wrong(scorer, "left out some texts", f"{len(left)} of {window.height}")
 
@@ -144,28 +143,3 @@ def _require_valid(scorer: Scorer, scored: Scored) -> None:
 
 def _wrong(scorer: Scorer, what: str, found: object) -> ScoringError:
     return ScoringError(f"the scorer {what}", where=f"{type(scorer).__name__} {scorer.version}", found=found)
-
-
-@dataclass
-class _Keeper:
-    """Puts scores on the disk, in parts of a fair size or age."""
-
-    kept: KeptRows
-    part_rows: int
-    part_seconds: float
-    clock: Callable[[], float]
-    _rows: list[Mapping[str, object]] = field(default_factory=list)
-    _since: float = 0.0
-
-    def add(self, key: str, scored: Scored) -> None:
-        if not self._rows:
-            self._since = self.clock()
-        whole = dict.fromkeys(SCORED_ATTRIBUTES) | scored.scores
-        self._rows.append({TEXT_KEY: key, **whole, "truncated": scored.truncated, "reason": scored.reason})
-        if len(self._rows) >= self.part_rows or self.clock() - self._since >= self.part_seconds:
-            self.flush()
-
-    def flush(self) -> None:
-        rows, self._rows = self._rows, []
-        if rows:
-            self.kept.keep(pl.DataFrame(rows, schema=KEPT_SCORES))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -118,6 +119,7 @@ class KeptRows:
 
     Attributes
     ----------
+    schema : polars Schema
     damaged : int
         Parts that were removed on opening.
 
@@ -128,7 +130,7 @@ class KeptRows:
     """
 
     def __init__(self, root: UPath, schema: Mapping[str, type[pl.DataType]], *, key: str) -> None:
-        self._root, self._schema, self._key = root, pl.Schema(schema), key
+        self._root, self.schema, self._key = root, pl.Schema(schema), key
         self._parts: list[UPath] = []
         self.damaged = 0
         paths = sorted(root.glob(f"*{_SUFFIX}"), key=str)
@@ -161,7 +163,7 @@ class KeptRows:
         rows = self.lacking(rows)
         if rows.is_empty():
             return 0
-        data = table_bytes(rows.select(list(self._schema)).cast(self._schema))
+        data = table_bytes(rows.select(list(self.schema)).cast(self.schema))
         path = self._root / f"{digest_bytes(data)}{_SUFFIX}"
         commit_bytes(path, data)
         self._keys.add(rows[self._key], len(self._parts))
@@ -184,14 +186,14 @@ class KeptRows:
         """
         chosen = self._parts if parts is None else [self._parts[number] for number in parts]
         if not chosen:
-            return pl.LazyFrame(schema=self._schema)
+            return pl.LazyFrame(schema=self.schema)
         return self._scan(sorted(chosen, key=str))
 
     def _scan(self, parts: list[UPath]) -> pl.LazyFrame:
         if all(part.protocol in ("", "file") for part in parts):
             frame = pl.scan_parquet([Path(part.path) for part in parts], glob=False)
         else:
-            frame = register_io_source(_reader(parts), schema=self._schema, is_pure=True)
+            frame = register_io_source(_reader(parts), schema=self.schema, is_pure=True)
         if self._repeated:
             frame = frame.unique(self._key, keep="first", maintain_order=True)
         return frame
@@ -204,12 +206,12 @@ class KeptRows:
             self.damaged += 1
             return None
         stored_schema = pl.read_parquet_schema(io.BytesIO(data))
-        if pl.Schema(stored_schema) != self._schema:
+        if pl.Schema(stored_schema) != self.schema:
             raise StorageError(
                 "kept rows are of another schema",
                 where=path,
                 found=dict(stored_schema),
-                expected=dict(self._schema),
+                expected=dict(self.schema),
                 hint="another version wrote them: remove this folder, they will be made again",
             )
         self._parts.append(path)
@@ -231,3 +233,53 @@ def _reader(parts: list[UPath]) -> Callable[..., Iterator[pl.DataFrame]]:
             yield frame if predicate is None else frame.filter(predicate)
 
     return read
+
+
+class PartWriter:
+    """Gathers rows and keeps them as parts of a fair size or age; leaving its `with` block keeps what is left.
+
+    Whatever ends the block, an error or an interrupt, so loses nothing; a kill loses the rows of one part.
+
+    Parameters
+    ----------
+    kept : KeptRows
+    most_rows : int
+        Of a part.
+    most_seconds : float
+        Between the first row of a part and its keeping, looked at when a row is added.
+    clock : callable
+        Seconds.
+    """
+
+    def __init__(
+        self,
+        kept: KeptRows,
+        *,
+        most_rows: float,
+        most_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kept, self._clock = kept, clock
+        self._most_rows, self._most_seconds = most_rows, most_seconds
+        self._rows: list[Mapping[str, object]] = []
+        self._since = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.flush()
+
+    def add(self, row: Mapping[str, object]) -> None:
+        """Take a row, which has every column of the schema, and keep a part that is large or old enough."""
+        if not self._rows:
+            self._since = self._clock()
+        self._rows.append(row)
+        if len(self._rows) >= self._most_rows or self._clock() - self._since >= self._most_seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        """Keep the rows that wait."""
+        rows, self._rows = self._rows, []
+        if rows:
+            self._kept.keep(pl.DataFrame(rows, schema=self._kept.schema))
