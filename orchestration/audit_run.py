@@ -181,7 +181,7 @@ class AuditRun:
             register_slices(self._instance, dict.fromkeys(s for names in asked.values() for s in names))
             plan = plan_generation(workspace, list(asked))
             plan.require(workspace.audit.generation.limit)
-            self._console.print(f"to generate: {plan.told}", highlight=False)
+            self._console.print(f"to generate: {plan.summary}", highlight=False)
         return asked
 
     def _generate(self, asked: dict[str, list[str]]) -> None:

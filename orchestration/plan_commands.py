@@ -92,7 +92,7 @@ def _print_generation(
 
     plan, rate = plan_generation(workspace, absent=absent), tokens_per_second or _TOKENS
     console.print(_slices(plan, rate))
-    say(plan.told)
+    say(plan.summary)
     if plan.to_do:
         scores = len(workspace.audit.scorers) * len(SCORED_ATTRIBUTES)
         unmeasured = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -242,7 +242,8 @@ class FastDecoder:
         long = int(self._crop.size * max(size) / min(size))
         if long >= _MOST_POSITIONS:
             return None
-        factor = self._reduction(min(size))
+        spared = _SPARE_DETAIL * self._crop.size
+        factor = next((factor for factor in _REDUCTIONS if min(size) // factor >= spared), 1)
         try:
             if self._jpeg.decode_jpeg_header(data)[2] not in ("YCbCr", "Gray"):
                 return None
@@ -255,11 +256,6 @@ class FastDecoder:
         target = (self._crop.size, long) if height <= width else (long, self._crop.size)
         covered = (height / factor, width / factor)
         return self._cropped(self._resized(pixels, covered, target))
-
-    def _reduction(self, shorter: int) -> int:
-        """Return by how much the JPEG decoder itself may shrink an image."""
-        spared = _SPARE_DETAIL * self._crop.size
-        return next((factor for factor in _REDUCTIONS if shorter // factor >= spared), 1)
 
     def _resized(
         self, pixels: NDArray[np.uint8], covered: tuple[float, float], size: tuple[int, int]
@@ -376,14 +372,13 @@ class DecoderGate:
 
     def counters(self) -> dict[str, int | float]:
         """Return the numbers, for metadata; `fast_decoder_used` is 0 or 1."""
-        counted: dict[str, int | float] = {
+        cosine = {} if self.least_cosine is None else {"decoder_gate_least_cosine": self.least_cosine}
+        return {
             "fast_decoder_used": int(self.used),
             "decoder_gate_images": self.images,
             "decoder_gate_looked_at": self.looked_at,
+            **cosine,
         }
-        if self.least_cosine is not None:
-            counted["decoder_gate_least_cosine"] = self.least_cosine
-        return counted
 
 
 def require_equal_embeddings(
@@ -410,7 +405,9 @@ def require_equal_embeddings(
         If a cosine is below 0.9999 or not a number; names the worst file.
     """
     identity = replace(encoder.identity, decoder=fast.name)
-    rows, looked_at = _candidates(identity, fast, files, cache)
+    most = min(len(files), MOST_LOOKED_AT)
+    rows = _candidates(identity, fast, files, most, cache)
+    looked_at = rows[-1] + 1 if len(rows) == GATE_IMAGES else most
     if not rows:
         return DecoderGate(fast.name, 0, looked_at, None, None)
     inputs = digest_sequence([files.image_ids[row] for row in rows])
@@ -435,18 +432,10 @@ def require_equal_embeddings(
     return DecoderGate(fast.name, len(rows), looked_at, least, path)
 
 
-class _Candidates(NamedTuple):
-    """Rows of files that go the fast way, and how many files were looked at to find them."""
-
-    rows: list[int]
-    looked_at: int
-
-
 def _candidates(
-    identity: EncoderIdentity, fast: FastDecoder, files: ImageFiles, cache: ShardCache
-) -> _Candidates:
-    """Look for the first files that go the fast way."""
-    most = min(len(files), MOST_LOOKED_AT)
+    identity: EncoderIdentity, fast: FastDecoder, files: ImageFiles, most: int, cache: ShardCache
+) -> list[int]:
+    """Return the rows of the first files, among so many, that go the fast way."""
     inputs = digest_sequence(files.image_ids[:most])
     key = identity.cache_key("decoder candidates", inputs=inputs, batch_rows=GATE_IMAGES)
     shard = cache.load(key)
@@ -454,8 +443,8 @@ def _candidates(
         fitting = (row for row in range(most) if fast.takes(files.read(row)))
         arrays = {"row": np.fromiter(islice(fitting, GATE_IMAGES), np.int64)}
         shard = cache.commit(key, arrays, details={"looked_at_most": most})
-    rows = shard.arrays["row"].tolist()
-    return _Candidates(rows, rows[-1] + 1 if len(rows) == GATE_IMAGES else most)
+    rows: list[int] = shard.arrays["row"].tolist()
+    return rows
 
 
 def _cosines(

@@ -62,45 +62,36 @@ def read_word_list(reply: str, known: Collection[str]) -> list[str] | None:
     text = reply.strip()
     if fenced := _FENCE.match(text):
         text = fenced[1].strip()
-    items = _json_list(text)
-    if items is None:
-        items = _bracketed(text)
-    if items is not None:
-        return _phrases(items)
-    plain = _phrases(_separated(text))
-    return plain if plain and any(item in known for item in plain) else None
-
-
-def _json_list(text: str) -> list[str] | None:
     try:
         items = json.loads(text)
     except (ValueError, RecursionError):
-        return None
-    return items if isinstance(items, list) and all(isinstance(item, str) for item in items) else None
-
-
-def _bracketed(text: str) -> list[str] | None:
+        items = None
+    if isinstance(items, list) and all(isinstance(item, str) for item in items):
+        return _phrases(items)
     bare = text.strip(_QUOTES).strip()
-    return _separated(bare[1:-1]) if bare.startswith("[") and bare.endswith("]") else None
+    if bare.startswith("[") and bare.endswith("]"):
+        return _phrases(_separated(bare[1:-1]))
+    phrases = _phrases(_separated(text))
+    return phrases if phrases and any(phrase in known for phrase in phrases) else None
 
 
 def _separated(text: str) -> list[str]:
+    """Return the items of lines and between commas, without bullets."""
     lines = [_BULLET.sub("", line.strip()) for line in text.splitlines()]
     items = [item.strip() for line in lines for item in line.split(",")]
     return [item for item in items if item]
 
 
 def _phrases(items: Sequence[str]) -> list[str] | None:
-    plain = [_phrase(item) for item in items]
-    return None if None in plain else [item for item in plain if item]
-
-
-def _phrase(item: str) -> str | None:
-    """Return an item in one writing; None where it is neither a word nor a short phrase."""
-    words = [plain_word(word) for word in item.strip().strip(_QUOTES + ".").split()]
-    if not words or None in words or len(words) > LONGEST_PHRASE:
-        return None
-    return " ".join(word for word in words if word)
+    """Return items in one writing; None where one is neither a word nor a short phrase."""
+    phrases = []
+    for item in items:
+        words = [plain_word(word) for word in item.strip().strip(_QUOTES + ".").split()]
+        known_words = [word for word in words if word]
+        if len(known_words) != len(words) or not 0 < len(words) <= LONGEST_PHRASE:
+            return None
+        phrases.append(" ".join(known_words))
+    return phrases
 
 
 def _is_letters(part: str) -> bool:
@@ -190,7 +181,6 @@ JUDGE_VERSION = 1
 RUNS = 3
 CHUNK_WORDS = 200
 MOST_NEW_TOKENS = 2048
-_READABLE = ("stop",)
 
 
 @dataclass(frozen=True)
@@ -310,33 +300,40 @@ class StereotypeJudge:
         return [word for word, same in zip(words, plain, strict=True) if same in chosen]
 
     def _judged(self, group: str, chunks: Sequence[Sequence[str]]) -> Iterator[Judged]:
-        """Yield the judgement of each chunk, kept ones first."""
-        open_chunks = []
+        """Yield the judgement of each chunk: first the kept ones, then those that the endpoint gives now."""
+        unjudged = []
         for chunk in chunks:
             if (kept := self._judgements.find(group, chunk)) is not None:
                 yield kept
             else:
-                open_chunks.append(chunk)
-        yield from self._asked(group, open_chunks)
-
-    def _asked(self, group: str, chunks: Sequence[Sequence[str]]) -> Iterator[Judged]:
-        requests = [self._request(group, chunk) for chunk in chunks for _ in range(self.runs)]
-        replies: list[list[ChatReply]] = [[] for _ in chunks]
+                unjudged.append(chunk)
+        requests = [self._request(group, chunk) for chunk in unjudged for _ in range(self.runs)]
+        replies: list[list[ChatReply]] = [[] for _ in unjudged]
         no_list: list[ChatReply] = []
         for position, reply in self._client.ask_all(requests):
             self.counts = self.counts.plus(asked=1)
-            chunk, answers = chunks[position // self.runs], replies[position // self.runs]
-            answers.append(reply)
-            if len(answers) < self.runs:
+            chunk, of_chunk = unjudged[position // self.runs], replies[position // self.runs]
+            of_chunk.append(reply)
+            if len(of_chunk) < self.runs:
                 continue
-            result = _read(chunk, answers)
-            if result.unreadable == self.runs:
+            judged = _read(chunk, of_chunk)
+            if judged.unreadable == self.runs:
                 no_list.append(reply)
                 continue
-            self._judgements.keep(group, chunk, result, answers)
-            yield result
+            self._judgements.keep(group, chunk, judged, of_chunk)
+            yield judged
         if no_list:
-            raise self._unreadable(group, no_list)
+            reply = no_list[0]
+            shown = (
+                f"({reply.finish_reason}) {on_one_line(reply.text)}" if reply.text else reply.finish_reason
+            )
+            raise ScoringError(
+                f"none of the judge's {self.runs} replies is a list of words, for {len(no_list)} list(s)",
+                where=f"{self.settings.model}, words about {group}",
+                found=shown,
+                expected='a list such as ["word", "word"], or []',
+                hint="choose another model for the judge, or none; readable judgements are kept",
+            )
 
     def _request(self, group: str, chunk: Sequence[str]) -> ChatRequest:
         prompts = judge_prompts()
@@ -350,16 +347,6 @@ class StereotypeJudge:
             parameters=self._parameters,
             where=f"judge of stereotypes, words about {group}",
             most_new_tokens=MOST_NEW_TOKENS,
-        )
-
-    def _unreadable(self, group: str, replies: Sequence[ChatReply]) -> ScoringError:
-        reply = replies[0]
-        return ScoringError(
-            f"none of the judge's {self.runs} replies is a list of words, for {len(replies)} list(s)",
-            where=f"{self.settings.model}, words about {group}",
-            found=f"({reply.finish_reason}) {on_one_line(reply.text)}" if reply.text else reply.finish_reason,
-            expected='a list such as ["word", "word"], or []',
-            hint="choose another model for the judge, or none; readable judgements are kept",
         )
 
 
@@ -378,7 +365,7 @@ def _group_words(group: str) -> str:
 def _read(chunk: Sequence[str], replies: Sequence[ChatReply]) -> Judged:
     known = set(chunk)
     lists = [
-        read_word_list(reply.text, known) if reply.finish_reason in _READABLE else None for reply in replies
+        read_word_list(reply.text, known) if reply.finish_reason == "stop" else None for reply in replies
     ]
     readable = [items for items in lists if items is not None]
     named = {item for items in readable for item in items}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import ceil
 
 from plumbline.catalog.prompts import needs_occupation, render, typical_tokens
@@ -71,14 +72,13 @@ class Plan:
     @property
     def hours(self) -> float | None:
         """Return the estimated hours; None where no run of some model has shown its rate."""
-        known = [one.seconds for one in self.slices if one.to_do]
-        return None if None in known else sum(s for s in known if s is not None) / 3600
+        seconds = _known_sum(one.seconds for one in self.slices if one.to_do)
+        return None if seconds is None else seconds / 3600
 
     @property
     def cost(self) -> float | None:
         """Return the estimated cost; None where an endpoint has no prices."""
-        known = [one.cost for one in self.slices if one.to_do]
-        return None if None in known else sum(c for c in known if c is not None)
+        return _known_sum(one.cost for one in self.slices if one.to_do)
 
     def seconds(self, tokens_per_second: float) -> float:
         """Return the estimated seconds, at a given rate of new tokens where no run of a model has shown its own."""
@@ -97,34 +97,30 @@ class Plan:
         return 2 * (self.to_do * (_ANSWER + scores * _SCORE) + tokens * _TOKEN)
 
     @property
-    def told(self) -> str:
-        """Return the plan as one line."""
-        hours, cost = self.hours, self.cost
-        duration = (
-            "time not measured yet" if hours is None else f"about {hours * 60:,.1f} min"
-            if hours < 2 else f"about {hours:,.1f} h"
-        )  # fmt: skip
-        price = (
-            "cost unknown: no prices are given"
-            if cost is None
-            else f"cost {cost:,.2f} without the images"
-            if cost
-            else ""
-        )
-        finished = sum(one.finished for one in self.slices)
-        parts = [
-            f"{self.to_do:,} answers" + (f" ({finished:,} are there)" if finished else ""),
-            *([f"about {self.tokens:,} tokens", duration, price] if self.to_do else []),
-        ]
-        return ", ".join(part for part in parts if part)
+    def summary(self) -> str:
+        """Return the plan as one line: answers to come and, where there are any, their tokens, time and cost."""
+        hours, cost, finished = self.hours, self.cost, sum(one.finished for one in self.slices)
+        line = f"{self.to_do:,} answers" + (f" ({finished:,} are there)" if finished else "")
+        if not self.to_do:
+            return line
+        line += f", about {self.tokens:,} tokens"
+        if hours is None:
+            line += ", time not measured yet"
+        else:
+            line += f", about {hours * 60:,.1f} min" if hours < 2 else f", about {hours:,.1f} h"
+        if cost is None:
+            return line + ", cost unknown: no prices are given"
+        return line + (f", cost {cost:,.2f} without the images" if cost else "")
 
     def above(self, limit: Limit) -> list[str]:
         """Return the limits that it is above, in words; a cost that is unknown is, hours before a first run are not."""
-        planned = {"rows": self.to_do, "tokens": self.tokens, "hours": self.hours, "cost": self.cost}
+        # The rate of a model is first known when it has run; prices are known before.
+        hours = 0 if self.hours is None else self.hours
+        planned = {"rows": self.to_do, "tokens": self.tokens, "hours": hours, "cost": self.cost}
         return [
-            f"{name}: {'unknown' if planned[name] is None else f'{planned[name]:,}'} (limit {most:,})"
+            f"{name}: {'unknown' if (value := planned[name]) is None else f'{value:,}'} (limit {most:,})"
             for name, most in limit
-            if most is not None and self.to_do and _is_above(name, planned[name], most)
+            if most is not None and self.to_do and (planned[name] is None or planned[name] > most)
         ]
 
     def require(self, limit: Limit) -> None:
@@ -154,11 +150,14 @@ def cost_of(endpoint: EndpointSettings | None, read: int, written: int) -> float
     return (read * endpoint.price_input + written * endpoint.price_output) / 1e6
 
 
-def _is_above(name: str, found: float | None, most: float) -> bool:
-    if found is None:
-        # The rate of a model is first known when it has run; prices are known before.
-        return name == "cost"
-    return found > most
+def _known_sum(values: Iterable[float | None]) -> float | None:
+    """Return the sum; None where a value is unknown."""
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
 
 
 # The plan for data that is not on this disk, from the sizes that the studies report.
@@ -182,7 +181,7 @@ def published_slices(
     """Return what a model is asked about a dataset, subset by subset; nothing of it is there yet.
 
     A question that several entries ask of an image is counted once. Of entries that choose occupations or sets the
-    images are counted as `_chosen_images` says: never too few.
+    images are counted as sets times the images of a set, or all: never too few.
 
     Parameters
     ----------
@@ -207,7 +206,7 @@ def published_slices(
         rows = _images_by_question(asking, subset, sees=sees)
         if not rows:
             continue
-        read = sum(images * _prompt_tokens(question, sees=sees) for question, images in rows.items())
+        prompt_tokens = sum(images * _prompt_tokens(question, sees=sees) for question, images in rows.items())
         new_tokens = sum(n * min(typical_tokens(prompt), most_new_tokens) for (prompt, *_), n in rows.items())
         planned.append(
             PlannedSlice(
@@ -215,10 +214,10 @@ def published_slices(
                 slice=Slice(dataset, name).id,
                 rows=sum(rows.values()),
                 finished=0,
-                prompt_tokens=read,
+                prompt_tokens=prompt_tokens,
                 new_tokens=new_tokens,
                 seconds=None,
-                cost=cost_of(endpoint, read, new_tokens),
+                cost=cost_of(endpoint, prompt_tokens, new_tokens),
             )
         )
     return planned
@@ -230,24 +229,15 @@ def _images_by_question(
     """Return (prompt, instruction, seed) -> of how many images it is asked."""
     chosen: dict[_Question, dict[object, int]] = defaultdict(dict)
     for entry in entries:
-        images = _chosen_images(entry, subset)
+        images = subset.images
+        if entry.occupations is not None and entry.sets_per_occupation is not None:
+            sets = len(entry.occupations) * entry.sets_per_occupation
+            images = min(images, sets * subset.images_per_set)
         prompts = entry.prompt_ids if sees else (TWIN_PROMPT,)
         instructions = entry.instructions if sees else (NO_INSTRUCTION,)
-        for prompt in prompts:
-            for instruction in instructions:
-                for seed in entry.seeds:
-                    chosen[prompt, instruction, seed][entry.occupations, entry.sets_per_occupation] = images
+        for question in product(prompts, instructions, entry.seeds):
+            chosen[question][entry.occupations, entry.sets_per_occupation] = images
     return {question: min(sum(parts.values()), subset.images) for question, parts in chosen.items()}
-
-
-def _chosen_images(entry: GenerateEntry, subset: SubsetSize) -> int:
-    """Return the images that an entry asks about: all, unless it names occupations and how many sets of each."""
-    if entry.occupations is None or entry.sets_per_occupation is None:
-        return subset.images
-    return min(
-        len(entry.occupations) * entry.sets_per_occupation * subset.images_per_set,
-        subset.images,
-    )
 
 
 def _prompt_tokens(question: _Question, *, sees: bool) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plumbline.scorers.scorer import Scorer
 
 
-def _stored(value: dict[str, str]) -> dict[str, str]:
+def _column_names(value: dict[str, str]) -> dict[str, str]:
     known = ("text", "text_sha256", *SCORED_ATTRIBUTES)
     if not set(value) <= set(known):
         raise ValueError(f"any of {', '.join(known)} -> name of its column")
@@ -41,7 +41,7 @@ class StoredSettings(ScorerSettings):
         default=None,
         description="what made them: scores of the Perspective API are compared with published ones",
     )
-    columns: Annotated[dict[str, str], AfterValidator(_stored)] = Field(
+    columns: Annotated[dict[str, str], AfterValidator(_column_names)] = Field(
         default_factory=dict,
         description="`text`, `text_sha256` or scored attribute -> name of its column, where it has another",
     )
@@ -68,51 +68,51 @@ class StoredSettings(ScorerSettings):
 
 # What a value may be; a bad one is refused with its line.
 
-ROW = "__row"
+_ROW = "__row"
 """Column with the number of a row, from 0, the header not counted."""
 
 _HEX_64 = r"^[0-9a-f]{64}$"
 _LONGEST_FIELD = 1 << 24
 
 
-def refuse_bad_values(
-    path: Path, rows: pl.LazyFrame, found: Mapping[str, str], attributes: Sequence[str]
+def _refuse_bad_values(
+    path: Path, rows: pl.LazyFrame, columns: Mapping[str, str], attributes: Sequence[str]
 ) -> None:
     """Refuse what is no score, no sha256, or the sha256 of another text."""
     for attribute in attributes:
-        raw, score = pl.col(found[attribute]), score_in(found[attribute])
+        raw, score = pl.col(columns[attribute]), _score_in(columns[attribute])
         filled = raw.cast(pl.String).str.strip_chars().fill_null("") != ""
         bad = filled & (score.is_null() | ~(score.is_between(0, 1) | score.is_nan()))
         what = f"a stored score of `{attribute}` is not from 0 to 1"
         _refuse(path, rows, bad, raw, what, "a number from 0 to 1")
-    if TEXT_KEY not in found:
+    if TEXT_KEY not in columns:
         return
-    raw, key = pl.col(found[TEXT_KEY]), lower_in(found[TEXT_KEY])
+    raw, key = pl.col(columns[TEXT_KEY]), _lower_in(columns[TEXT_KEY])
     _refuse(path, rows, ~key.str.contains(_HEX_64), raw, "this is no sha256", "64 hexadecimal digits")
-    if TEXT in found:
-        other = key != key_of_text_in(found[TEXT])
+    if TEXT in columns:
+        other = key != _key_of_text_in(columns[TEXT])
         _refuse(path, rows, other, raw, "this is the sha256 of another text", "that of the text in UTF-8")
 
 
 def _refuse(path: Path, rows: pl.LazyFrame, bad: pl.Expr, shown: pl.Expr, what: str, expected: str) -> None:
-    wrong = rows.filter(bad.fill_null(True)).select(ROW, value=shown.cast(pl.String))
-    first = wrong.bottom_k(1, by=ROW).collect(engine="streaming")
+    wrong = rows.filter(bad.fill_null(True)).select(_ROW, value=shown.cast(pl.String))
+    first = wrong.bottom_k(1, by=_ROW).collect(engine="streaming")
     if first.height:
         row, value = first.row(0)
-        raise ScoringError(what, where=place(path, row), found=value, expected=expected)
+        raise ScoringError(what, where=_line_of(path, row), found=value, expected=expected)
 
 
-def score_in(column: str) -> pl.Expr:
+def _score_in(column: str) -> pl.Expr:
     """Return a column as numbers; null where it holds something else."""
     return pl.col(column).cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
 
 
-def lower_in(column: str) -> pl.Expr:
+def _lower_in(column: str) -> pl.Expr:
     """Return a column as text in lower case, null as empty."""
     return pl.col(column).cast(pl.String).str.strip_chars().str.to_lowercase().fill_null("")
 
 
-def key_of_text_in(column: str) -> pl.Expr:
+def _key_of_text_in(column: str) -> pl.Expr:
     """Return the sha256 (hex) of the texts of a column, null as empty."""
 
     def keys(texts: pl.Series) -> pl.Series:
@@ -121,9 +121,9 @@ def key_of_text_in(column: str) -> pl.Expr:
     return pl.col(column).fill_null("").map_batches(keys, pl.String, is_elementwise=True)
 
 
-def place(path: Path, row: int) -> str:
+def _line_of(path: Path, row: int) -> str:
     """Return file and line of a row, counted from 0 without the header; texts may run over several lines."""
-    if is_parquet(path):
+    if _is_parquet(path):
         return f"{path}, row {row + 1}"
     csv.field_size_limit(_LONGEST_FIELD)
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
@@ -133,7 +133,7 @@ def place(path: Path, row: int) -> str:
         return f"{path}, line {reader.line_num + 1}"
 
 
-def is_parquet(path: Path) -> bool:
+def _is_parquet(path: Path) -> bool:
     """Return whether a file is read as Parquet."""
     return path.suffix.lower() == ".parquet"
 
@@ -201,8 +201,8 @@ def read_stored(path: Path, columns: Mapping[str, str] | None = None) -> StoredT
     names = _columns(path, rows.collect_schema().names(), columns or {})
     attributes = tuple(name for name in SCORED_ATTRIBUTES if name in names)
     try:
-        refuse_bad_values(path, rows, names, attributes)
-        table = _keyed(rows, names, attributes).collect(engine="streaming").sort("first", "second", ROW)
+        _refuse_bad_values(path, rows, names, attributes)
+        table = _keyed(rows, names, attributes).collect(engine="streaming").sort("first", "second", _ROW)
     except pl.exceptions.PolarsError as error:
         raise _unreadable(path, error) from error
     table = _once(path, table, attributes)
@@ -218,53 +218,49 @@ def read_stored(path: Path, columns: Mapping[str, str] | None = None) -> StoredT
     )
 
 
-def key_halves(keys: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the first and second 64 bits of hexadecimal digests."""
-    frame = pl.DataFrame({TEXT_KEY: pl.Series(keys, dtype=pl.String)}).select(*_halves(pl.col(TEXT_KEY)))
-    return frame["first"].to_numpy(), frame["second"].to_numpy()
-
-
 def _halves(key: pl.Expr) -> list[pl.Expr]:
+    """Return `first` and `second`, the first and second 64 bits of hexadecimal digests."""
     data = key.str.decode("hex").bin
     return [
-        data.slice(place, _HALF).bin.reinterpret(dtype=pl.UInt64, endianness="big").alias(name)
-        for name, place in (("first", 0), ("second", _HALF))
+        data.slice(start, _HALF).bin.reinterpret(dtype=pl.UInt64, endianness="big").alias(name)
+        for name, start in (("first", 0), ("second", _HALF))
     ]
 
 
 def _scan(path: Path) -> pl.LazyFrame:
     try:
         # Values of a CSV are checked below, where the line is known.
-        frame = pl.scan_parquet(path) if is_parquet(path) else pl.scan_csv(path, infer_schema=False)
+        frame = pl.scan_parquet(path) if _is_parquet(path) else pl.scan_csv(path, infer_schema=False)
         frame.collect_schema()
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from error
-    return frame.with_row_index(ROW)
+    return frame.with_row_index(_ROW)
 
 
 def _columns(path: Path, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, str]:
     """Return what is read -> the file's name for it."""
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
+    shown = ", ".join(names[1:])
     for what in (TEXT, TEXT_KEY, _TRUNCATED, *SCORED_ATTRIBUTES):
         same = [name for name in names if (name == wanted[what] if what in wanted else _plain(name) == what)]
         if len(same) > 1 or (what in wanted and not same):
             raise ScoringError(
                 f"the stored scores have {'two columns' if same else 'no column'} for `{what}`",
                 where=path,
-                found=", ".join(names[1:]),
+                found=shown,
                 expected=wanted.get(what, "one column of that name"),
             )
         if same:
-            found[what] = same[0]
-    if not found.keys() & {TEXT, TEXT_KEY} or not found.keys() & set(SCORED_ATTRIBUTES):
+            columns[what] = same[0]
+    if not columns.keys() & {TEXT, TEXT_KEY} or not columns.keys() & set(SCORED_ATTRIBUTES):
         raise ScoringError(
             "the stored scores lack a column",
             where=path,
-            found=", ".join(names[1:]),
+            found=shown,
             expected=f"`text` or `text_sha256`, and some of {', '.join(SCORED_ATTRIBUTES)}",
             hint="name them under `columns` of the scorer where they are called otherwise",
         )
-    return found
+    return columns
 
 
 def _plain(name: str) -> str:
@@ -272,26 +268,26 @@ def _plain(name: str) -> str:
     return plain.removesuffix("_score")
 
 
-def _keyed(rows: pl.LazyFrame, found: Mapping[str, str], attributes: Sequence[str]) -> pl.LazyFrame:
-    key = lower_in(found[TEXT_KEY]) if TEXT_KEY in found else key_of_text_in(found[TEXT])
+def _keyed(rows: pl.LazyFrame, columns: Mapping[str, str], attributes: Sequence[str]) -> pl.LazyFrame:
+    key = _lower_in(columns[TEXT_KEY]) if TEXT_KEY in columns else _key_of_text_in(columns[TEXT])
     flag = pl.lit(False)
-    if _TRUNCATED in found:
-        flag = lower_in(found[_TRUNCATED]).is_in(["true", "1"])
-    scores = [score_in(found[name]).fill_null(float("nan")).alias(name) for name in attributes]
-    return rows.select(ROW, *_halves(key), *scores, flag.alias(_TRUNCATED))
+    if _TRUNCATED in columns:
+        flag = _lower_in(columns[_TRUNCATED]).is_in(["true", "1"])
+    scores = [_score_in(columns[name]).fill_null(float("nan")).alias(name) for name in attributes]
+    return rows.select(_ROW, *_halves(key), *scores, flag.alias(_TRUNCATED))
 
 
 def _once(path: Path, table: pl.DataFrame, attributes: Sequence[str]) -> pl.DataFrame:
     """Return each text once; refuse one with two scores."""
     again = (pl.col("first") == pl.col("first").shift()) & (pl.col("second") == pl.col("second").shift())
     other = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in attributes)
-    table = table.with_columns(_again=again.fill_null(False), _before=pl.col(ROW).shift())
+    table = table.with_columns(_again=again.fill_null(False), _before=pl.col(_ROW).shift())
     twice = table.filter(pl.col("_again") & other).head(1)
     if twice.height:
         raise ScoringError(
             "one text has two different scores",
-            where=place(path, twice[ROW][0]),
-            found=f"other scores than {place(path, twice['_before'][0])}",
+            where=_line_of(path, twice[_ROW][0]),
+            found=f"other scores than {_line_of(path, twice['_before'][0])}",
             expected="each text once, or with the same scores",
         )
     return table.filter(~pl.col("_again"))
@@ -340,7 +336,8 @@ class StoredScorer:
     def score(self, texts: Sequence[str]) -> Iterator[tuple[int, Scored]]:
         """See `Scorer`."""
         table = self._table
-        first, second = key_halves(text_keys(texts))
+        keys = pl.Series(TEXT_KEY, text_keys(texts), dtype=pl.String).to_frame()
+        first, second = (half.to_numpy() for half in keys.select(*_halves(pl.col(TEXT_KEY))))
         at = np.minimum(np.searchsorted(table.first, first), max(len(table.first) - 1, 0))
         for i, row in enumerate(at.tolist()):
             if len(table.first) and table.first[row] == first[i] and table.second[row] == second[i]:

@@ -196,10 +196,10 @@ def test_a_plan_within_its_limits_passes_and_what_is_unknown_does_not():
 
 
 def test_a_plan_says_what_it_knows():
-    assert planned().told == "100 answers, about 5,000 tokens, about 2.0 h, cost 2.00 without the images"
-    unknown = planned(seconds=None, cost=None, finished=40).told
+    assert planned().summary == "100 answers, about 5,000 tokens, about 2.0 h, cost 2.00 without the images"
+    unknown = planned(seconds=None, cost=None, finished=40).summary
     assert unknown == (
         "60 answers (40 are there), about 5,000 tokens, time not measured yet, "
         "cost unknown: no prices are given"
     )
-    assert json.dumps(planned(finished=100).told) == '"0 answers (100 are there)"'
+    assert json.dumps(planned(finished=100).summary) == '"0 answers (100 are there)"'
