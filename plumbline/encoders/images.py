@@ -242,8 +242,7 @@ class FastDecoder:
         long = int(self._crop.size * max(size) / min(size))
         if long >= _MOST_POSITIONS:
             return None
-        spared = _SPARE_DETAIL * self._crop.size
-        factor = next((factor for factor in _REDUCTIONS if min(size) // factor >= spared), 1)
+        factor = self._reduction(min(size))
         try:
             if self._jpeg.decode_jpeg_header(data)[2] not in ("YCbCr", "Gray"):
                 return None
@@ -256,6 +255,11 @@ class FastDecoder:
         target = (self._crop.size, long) if height <= width else (long, self._crop.size)
         covered = (height / factor, width / factor)
         return self._cropped(self._resized(pixels, covered, target))
+
+    def _reduction(self, shorter: int) -> int:
+        """Return by how much the JPEG decoder itself may shrink an image."""
+        spared = _SPARE_DETAIL * self._crop.size
+        return next((factor for factor in _REDUCTIONS if shorter // factor >= spared), 1)
 
     def _resized(
         self, pixels: NDArray[np.uint8], covered: tuple[float, float], size: tuple[int, int]
