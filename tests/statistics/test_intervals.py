@@ -151,3 +151,9 @@ def test_the_interval_of_a_disparity_holds_parity_exactly_when_the_test_does_not
 def test_an_undefined_estimate_has_no_interval_and_no_p():
     result = estimate([[0, 10], [3, 7]], 0)
     assert np.isnan([result.value, result.ci_low, result.ci_high, result.p]).all()
+
+
+def test_replicates_that_tie_with_the_value_count_half_on_either_side():
+    """Half of the ties lie below, so there is no bias to correct and the ends are the percentiles."""
+    found = bca(1.0, np.repeat([0.0, 1.0, 2.0], [20, 60, 20]), acceleration=0.0)
+    assert (found.ci_low, found.ci_high) == (0.0, 2.0)
