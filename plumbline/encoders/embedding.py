@@ -146,11 +146,6 @@ class _Inputs(NamedTuple):
     plan: ShardPlan
     batches: Callable[[list[Span]], AbstractContextManager[Iterator[Any]]]
 
-    def key(self, span: Span) -> str:
-        """Return the key of a shard."""
-        inputs = digest_sequence(self.content[span.start : span.stop])
-        return self.identity.cache_key(self.kind, inputs=inputs, batch_rows=self.plan.batch_rows)
-
 
 def _embed(
     inputs: _Inputs,
@@ -163,8 +158,11 @@ def _embed(
         _refuse_unusable(rows, inputs.names[span.start : span.stop], encoder.width)
         return [rows]
 
-    plan = inputs.plan
-    row = ShardedArray.find(_ARRAY, encoder.width, [inputs.key(span) for span in plan.shards()], cache)
+    plan, keys = inputs.plan, []
+    for span in plan.shards():
+        content = digest_sequence(inputs.content[span.start : span.stop])
+        keys.append(inputs.identity.cache_key(inputs.kind, inputs=content, batch_rows=plan.batch_rows))
+    row = ShardedArray.find(_ARRAY, encoder.width, keys, cache)
     fill(
         [row], plan, cache, batches=inputs.batches, forward=lambda batch, _lacking: forward(batch), results=results,
         device=encoder.device, progress=progress,

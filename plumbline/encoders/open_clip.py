@@ -117,12 +117,12 @@ def _text_folder(folder: Path) -> Path | None:
         "vision_cfg.timm_model_name": timm if ":" in timm else None,
         "text_cfg.tokenizer_kwargs": ", ".join(unknown) or None,
     }
-    for key, found in parts.items():
-        if found is not None:
+    for key, part in parts.items():
+        if part is not None:
             raise CheckpointError(
                 "this checkpoint needs parts that are not in its folder, and nothing is downloaded in a run",
                 where=folder / OPEN_CLIP_CONFIG,
-                found=f"model_cfg.{key}: {found}",
+                found=f"model_cfg.{key}: {part}",
                 expected="an architecture of open_clip or timm; for the text model the absolute path of a folder on "
                 f"disk; of the tokenizer's options {', '.join(sorted(_TOKENIZER_OPTIONS))}",
             )

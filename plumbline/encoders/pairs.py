@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,38 +119,27 @@ def score_suites(
     rows = plan_batch_rows(encoder, cache, batch_rows, shard_rows=shard_rows)
     plan = ShardPlan(len(files), shard_rows, rows)
     arrays = [_find(encoder.identity, files, texts, plan, cache) for texts in suites.values()]
-    passes = _Passes(OomRetry(encoder.score_pairs), list(suites.values()), paths)
+    texts_of = list(suites.values())
+    passes = OomRetry(encoder.score_pairs)
 
     def batches(spans: list[Span]) -> AbstractContextManager[Iterator[Any]]:
         return image_batches(files, spans, with_pillow(encoder), device=encoder.device, workers=workers)
 
+    def forward(batch: Any, lacking: list[int]) -> NDArray[np.float32]:
+        return passes(batch, *(texts_of[suite] for suite in lacking))
+
+    def results(logits: NDArray[np.float32], span: Span, lacking: list[int]) -> list[NDArray[np.float32]]:
+        texts = [texts_of[suite] for suite in lacking]
+        _refuse_unusable(logits, paths[span.start : span.stop], list(chain.from_iterable(texts)))
+        starts = np.cumsum([len(of_suite) for of_suite in texts])[:-1]
+        return [np.ascontiguousarray(part) for part in np.split(logits, starts, axis=1)]
+
     fill(
-        arrays, plan, cache, batches=batches, forward=passes.scored, results=passes.by_suite,
+        arrays, plan, cache, batches=batches, forward=forward, results=results,
         device=encoder.device, progress=progress,
     )  # fmt: skip
     by_suite = {suite: Scored(row.array(), row.index()) for suite, row in zip(suites, arrays, strict=True)}
-    return ScoredSuites(by_suite, len(files), CacheStats.of(arrays, passes.forward))
-
-
-class _Passes(NamedTuple):
-    """Passes over images for all suites that lack them, each suite meant by its position."""
-
-    forward: OomRetry
-    texts: Sequence[Sequence[str]]
-    paths: Sequence[Path]
-
-    def scored(self, batch: Any, lacking: list[int]) -> NDArray[np.float32]:
-        """Return the logits of a batch with the texts of these suites, side by side."""
-        return self.forward(batch, *(self.texts[suite] for suite in lacking))
-
-    def by_suite(
-        self, logits: NDArray[np.float32], span: Span, lacking: list[int]
-    ) -> list[NDArray[np.float32]]:
-        """Return the logits of each of these suites; refuse what must not be kept."""
-        texts = [self.texts[suite] for suite in lacking]
-        _refuse_unusable(logits, self.paths[span.start : span.stop], list(chain.from_iterable(texts)))
-        starts = np.cumsum([len(of_suite) for of_suite in texts])[:-1]
-        return [np.ascontiguousarray(part) for part in np.split(logits, starts, axis=1)]
+    return ScoredSuites(by_suite, len(files), CacheStats.of(arrays, passes))
 
 
 def _find(

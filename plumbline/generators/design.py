@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -69,7 +69,10 @@ def pictured(records: pl.DataFrame, declaration: Declaration) -> pl.DataFrame:
     frame = kept.with_columns(subset.alias("subset"))
     attribute = pl.when(pl.col("subset") != WHOLE).then("subset").otherwise(pl.lit(_default_pair(frame)))
     frame = frame.with_columns(attribute.alias("attribute"))
-    frame = frame.with_columns(_group().alias("group"), _described().alias("described"))
+    frame = frame.with_columns(
+        _of_attribute(lambda columns: pl.concat_str(columns, separator="_")).alias("group"),
+        _of_attribute(_described).alias("described"),
+    )
     return _ranked(frame).with_columns(
         pl.when(pl.col("set_id").is_not_null())
         .then(pl.col("group").n_unique().over("subset"))
@@ -108,28 +111,18 @@ def _default_pair(frame: pl.DataFrame) -> str:
     )
 
 
-def _of_attribute(expression_of: dict[str, pl.Expr]) -> pl.Expr:
+def _of_attribute(expression_of: Callable[[list[str]], pl.Expr]) -> pl.Expr:
+    """Return, for each row, the expression of the label columns that its `attribute` names."""
     chosen = pl.lit(None, pl.String)
-    for attribute, expression in expression_of.items():
+    for attribute in (*_PAIRS, "race", "gender", "physical"):
+        expression = expression_of(attribute.split("_"))
         chosen = pl.when(pl.col("attribute") == attribute).then(expression).otherwise(chosen)
     return chosen
 
 
-def _group() -> pl.Expr:
-    names = (*_PAIRS, "race", "gender", "physical")
-    return _of_attribute({name: pl.concat_str(name.split("_"), separator="_") for name in names})
-
-
-def _described() -> pl.Expr:
-    spoken = {
-        name: pl.concat_str(
-            [*(pl.col(column).replace(SPOKEN) for column in name.split("_")), pl.col("occupation")],
-            separator=" ",
-            ignore_nulls=True,
-        )
-        for name in (*_PAIRS, "race", "gender", "physical")
-    }
-    return _of_attribute(spoken)
+def _described(columns: list[str]) -> pl.Expr:
+    spoken = (pl.col(column).replace(SPOKEN) for column in columns)
+    return pl.concat_str([*spoken, pl.col("occupation")], separator=" ", ignore_nulls=True)
 
 
 def slices(described: pl.DataFrame, dataset: str, *, most_images: int) -> dict[str, pl.DataFrame]:
@@ -179,17 +172,17 @@ def asked_rows(
     """
     if rows.height and rows["occupation"].null_count() == rows.height:
         refuse_occupations(entries)
-    asked: dict[str, Asked] = {}
-    wanted = [(entry, set(chosen(rows, entry)["image_id"])) for entry in entries]
+    asked_by_key: dict[str, Asked] = {}
+    images_of = [(entry, set(chosen(rows, entry)["image_id"])) for entry in entries]
     for record in rows.iter_rows(named=True):
         subject = Subject(record["image_id"], root / record["path"] if sees else None, record["set_id"])
-        for entry, images in wanted:
+        for entry, images in images_of:
             if record["image_id"] not in images:
                 continue
             for question in _questions(record, entry, sees=sees):
                 key = row_key(identity, subject, question, decoding)
-                asked.setdefault(key, Asked(subject, question, key))
-    return list(asked.values())
+                asked_by_key.setdefault(key, Asked(subject, question, key))
+    return list(asked_by_key.values())
 
 
 def refuse_occupations(entries: Sequence[GenerateEntry]) -> None:

@@ -138,7 +138,7 @@ def generate(
 
 def _groups(asked: Sequence[Asked], at_once: int, lacking: set[str]) -> Iterator[list[Asked]]:
     """Yield the lacking rows of so many subjects each; groups do not depend on which rows are lacking."""
-    subjects, given = 0, set()
+    subjects, taken = 0, set()
     group: list[Asked] = []
     for _, rows in groupby(asked, key=lambda row: row.subject.image_id):
         if subjects == at_once:
@@ -147,8 +147,8 @@ def _groups(asked: Sequence[Asked], at_once: int, lacking: set[str]) -> Iterator
             subjects, group = 0, []
         subjects += 1
         for row in rows:
-            if row.key in lacking and row.key not in given:
-                given.add(row.key)
+            if row.key in lacking and row.key not in taken:
+                taken.add(row.key)
                 group.append(row)
     if group:
         yield group

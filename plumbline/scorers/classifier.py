@@ -148,12 +148,12 @@ def label_positions(
         If the model has no label of a wanted name, two of it, or none that is known; lists the model's labels.
     """
     if wanted is None:
-        positions = {name: _position(labels, known) for name, known in known_labels().items()}
+        outputs = {name: _position(labels, known) for name, known in known_labels().items()}
     else:
-        positions = {name: _position(labels, (label,)) for name, label in wanted.items()}
-    there = {name: positions[name] for name in SCORED_ATTRIBUTES if positions.get(name) is not None}
-    absent = sorted(set(wanted or ()) - set(there))
-    if absent or not there:
+        outputs = {name: _position(labels, (label,)) for name, label in wanted.items()}
+    positions = {name: position for name in SCORED_ATTRIBUTES if (position := outputs.get(name)) is not None}
+    absent = sorted(set(wanted or ()) - set(positions))
+    if absent or not positions:
         raise ConfigError(
             f"this classifier has no label `{wanted[absent[0]]}`"
             if wanted and absent
@@ -163,7 +163,7 @@ def label_positions(
             expected=f"labels for some of {', '.join(SCORED_ATTRIBUTES)}",
             hint="say which is which in the audit file, such as `labels: {toxicity: NAME}`",
         )
-    return {name: position for name, position in there.items() if position is not None}
+    return positions
 
 
 def activation_of(config: Mapping[str, Any], outputs: int, *, where: object = None) -> Activation:
@@ -491,9 +491,9 @@ def _padded(ids: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]
 
     width = max(map(len, ids))
     rows = np.full((len(ids), width), pad, dtype=np.int64)
-    for row, own in zip(rows, ids):
-        row[: len(own)] = own
-    lengths = np.array([len(own) for own in ids])
+    for row, tokens in zip(rows, ids):
+        row[: len(tokens)] = tokens
+    lengths = np.array([len(tokens) for tokens in ids])
     return torch.from_numpy(rows), torch.from_numpy((np.arange(width) < lengths[:, None]).astype(np.int64))
 
 

@@ -184,10 +184,8 @@ class PerspectiveScorer:
 
     def __init__(self, settings: PerspectiveSettings, *, url: str = URL, clock: Clock | None = None) -> None:
         self._settings, self._url, self._clock = settings, url, clock or Clock()
-        asked = request_body("")
-        self.identity = digest_json(
-            {"kind": "perspective", "code": _CODE, "url": url, "asked": asked, "most_bytes": MOST_BYTES}
-        )
+        about = {"url": url, "asked": request_body(""), "most_bytes": MOST_BYTES}
+        self.identity = digest_json({"kind": "perspective", "code": _CODE, **about})
 
     def score(self, texts: Sequence[str]) -> Iterator[tuple[int, Scored]]:
         """See `Scorer`; one text a query.

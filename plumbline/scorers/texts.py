@@ -90,7 +90,7 @@ def join_scores(generations: pl.LazyFrame | pl.DataFrame, scored: TextScores, sc
     scorer_id : str
         Of the audit file.
     """
-    asked = generations.lazy().select(
+    keyed = generations.lazy().select(
         "row_key", _key=pl.col(TEXT).fill_null("").map_batches(_short_keys, pl.Int128, is_elementwise=True)
     )
     known = scored.kept.select(
@@ -100,7 +100,7 @@ def join_scores(generations: pl.LazyFrame | pl.DataFrame, scored: TextScores, sc
         "reason",
     )
     absent = pl.col("truncated").is_null()
-    rows = asked.join(known, on="_key", how="left").with_columns(
+    rows = keyed.join(known, on="_key", how="left").with_columns(
         pl.when(absent).then(float("nan")).otherwise(pl.col(scored.attributes)).name.keep(),
         pl.when(absent).then(pl.lit(NOT_SCORED)).otherwise("reason").alias("reason"),
         truncated=pl.col("truncated").fill_null(False),
