@@ -44,10 +44,7 @@ ALIVE = {
     "_read_dpi_from_exif": "Pillow calls it",
     "VERSION": "raised by hand when answers are read in another way",
     "FINISH_REASONS": "the vocabulary of a column",
-    **dict.fromkeys(
-        ("published_words", "published_designs"),
-        "what papers printed, for whoever compares with it",
-    ),
+    "published_words": "what papers printed, for whoever compares with it",
     **dict.fromkeys(
         ("planted_language_rates", "planted_max_scores"),
         "the truth of the planted world, for whoever compares with it",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from plumbline.catalog.files import data_yaml
+from plumbline.catalog.files import data_yaml, entry
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.catalog.suites import with_article
 from plumbline.digests import digest_json
@@ -18,7 +18,7 @@ Kind = Literal["main", "additional", "numeric", "all"]
 SPOKEN = {"man": "male", "woman": "female"}
 """Labels of the records that the study's prompts say in another word."""
 
-_FILE = "plumbline/catalog/generation_prompts.yaml"
+_FILE = "generation_prompts.yaml"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class JudgePrompts:
 
 @cache
 def _content() -> Mapping[str, Any]:
-    content: dict[str, Any] = data_yaml("generation_prompts.yaml")
+    content: dict[str, Any] = data_yaml(_FILE)
     return content
 
 
@@ -69,14 +69,8 @@ def prompt_ids(kind: Kind = "all") -> tuple[str, ...]:
     ConfigError
         If there is no such kind.
     """
-    kinds = _content()["prompts"]
-    if kind == "all":
-        return tuple(_prompts())
-    if kind not in kinds:
-        raise ConfigError(
-            "there is no such kind of prompts", where=_FILE, found=kind, expected=", ".join([*kinds, "all"])
-        )
-    return tuple(kinds[kind])
+    kinds = {**_content()["prompts"], "all": _prompts()}
+    return tuple(entry(kinds, kind, "there is no such kind of prompts", _FILE))
 
 
 def instruction_ids() -> tuple[str, ...]:
@@ -137,7 +131,8 @@ def render(
     text = _template(prompt)
     if "{occupation}" in text:
         text = _filled(text, "occupation", occupation, prompt)
-    text = _instruction(instruction).replace("{prompt}", text)
+    instructions = {NO_INSTRUCTION: "{prompt}", **_content()["instructions"]}
+    text = entry(instructions, instruction, "there is no such instruction", _FILE).replace("{prompt}", text)
     if described is None:
         return text
     sentence = _filled(_content()["described"].partition("{prompt}")[0], "described", described, prompt)
@@ -165,24 +160,7 @@ def judge_prompts() -> JudgePrompts:
 
 
 def _template(prompt: str) -> str:
-    known = _prompts()
-    if prompt not in known:
-        raise ConfigError("there is no such prompt", where=_FILE, found=prompt, expected=", ".join(known))
-    return known[prompt]
-
-
-def _instruction(instruction: str) -> str:
-    if instruction == NO_INSTRUCTION:
-        return "{prompt}"
-    known = _content()["instructions"]
-    if instruction not in known:
-        raise ConfigError(
-            "there is no such instruction",
-            where=_FILE,
-            found=instruction,
-            expected=", ".join(instruction_ids()),
-        )
-    return str(known[instruction])
+    return entry(_prompts(), prompt, "there is no such prompt", _FILE)
 
 
 def _filled(text: str, slot: str, word: str | None, prompt: str) -> str:

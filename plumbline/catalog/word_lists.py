@@ -8,10 +8,9 @@ from functools import cache
 from itertools import combinations
 from typing import Any
 
-from plumbline.catalog.files import data_bytes, data_text, data_yaml
+from plumbline.catalog.files import data_bytes, data_text, data_yaml, entry, typed
 from plumbline.catalog.suites import all_texts, with_article
 from plumbline.digests import digest_bytes, digest_json
-from plumbline.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -74,26 +73,7 @@ class PersonWords:
 @cache
 def person_words() -> PersonWords:
     """Return the words of the data file."""
-    content = data_yaml("person_words.yaml")
-    return PersonWords(
-        id=content["id"],
-        version=content["version"],
-        source=content["source"],
-        persons=tuple(content["persons"]),
-        pictures=tuple(content["pictures"]),
-        no_nouns=tuple(content["no_nouns"]),
-        attributes={
-            attribute: AttributeWords(
-                variants=words["variants"],
-                nouns=words["nouns"],
-                pronouns=words["pronouns"],
-                modifiers=tuple(words["modifiers"]),
-                before_persons=tuple(words["before_persons"]),
-                phrases=tuple(words["phrases"]),
-            )
-            for attribute, words in content["attributes"].items()
-        },
-    )
+    return typed(PersonWords, data_yaml("person_words.yaml"))
 
 
 def attribute_words(attribute: str) -> AttributeWords:
@@ -104,15 +84,8 @@ def attribute_words(attribute: str) -> AttributeWords:
     ConfigError
         If there are none: the attributes are `gender`, `race` and `age`.
     """
-    known = person_words().attributes
-    if attribute not in known:
-        raise ConfigError(
-            "there are no person words for this attribute",
-            where="plumbline/catalog/person_words.yaml",
-            found=attribute,
-            expected=", ".join(known),
-        )
-    return known[attribute]
+    what = "there are no person words for this attribute"
+    return entry(person_words().attributes, attribute, what, "person_words.yaml")
 
 
 # --- Words with severities for the scored attributes: what the small offline scorer knows.
@@ -147,16 +120,11 @@ def offensive_words() -> OffensiveWords:
     """Return the words of the data file."""
     content = data_yaml("offensive_words.yaml")
     classes = content["classes"]
-    return OffensiveWords(
-        id=content["id"],
-        version=content["version"],
-        source=content["source"],
-        cap=content["cap"],
-        classes={name: tuple(of_class["words"]) for name, of_class in classes.items()},
-        severities={
-            word: of_class["severity"] for of_class in classes.values() for word in of_class["words"]
-        },
-    )
+    read = {
+        "classes": {name: of_class["words"] for name, of_class in classes.items()},
+        "severities": {word: each["severity"] for each in classes.values() for word in each["words"]},
+    }
+    return typed(OffensiveWords, content | read)
 
 
 # --- Sentences about people that name no gender, race or age, to train on beside a dataset's captions.
@@ -192,13 +160,8 @@ def neutral_captions() -> NeutralCaptions:
         for template in content["templates"]
         for person in content["persons"]
     ]
-    return NeutralCaptions(
-        id=content["id"],
-        version=content["version"],
-        source=content["source"],
-        texts=(*persons, *(f"a person {activity}" for activity in content["activities"])),
-        rewordings=content["rewordings"],
-    )
+    activities = [f"a person {activity}" for activity in content["activities"]]
+    return typed(NeutralCaptions, content | {"texts": persons + activities})
 
 
 # --- Sensitive queries: texts that mitigations are trained on, none of which is ever asked in an audit.
@@ -229,7 +192,7 @@ class SensitiveQueries:
 def load_sensitive_queries() -> SensitiveQueries:
     """Read the queries from their data file, and leave out those that are prompts of a suite in any case."""
     content: dict[str, Any] = data_yaml("sensitive_queries.yaml")
-    asked = {text.lower() for text in all_texts()}
+    prompts = {text.lower() for text in all_texts()}
     pairs = [
         (content["template"].format(with_article(good)), content["template"].format(with_article(bad)))
         for good, bad in content["pairs"]
@@ -237,9 +200,9 @@ def load_sensitive_queries() -> SensitiveQueries:
     texts = [text for pair in pairs for text in pair]
     return SensitiveQueries(
         source=content["source"],
-        pairs=tuple(pair for pair in pairs if not asked.intersection(pair)),
-        texts=tuple(text for text in texts if text not in asked),
-        left_out=tuple(text for text in texts if text in asked),
+        pairs=tuple(pair for pair in pairs if not prompts.intersection(pair)),
+        texts=tuple(text for text in texts if text not in prompts),
+        left_out=tuple(text for text in texts if text in prompts),
     )
 
 
@@ -282,14 +245,8 @@ def attribute_texts(attribute: str) -> AttributeTexts:
         If the data file has no such attribute.
     """
     content: dict[str, Any] = data_yaml("attribute_texts.yaml")
-    if attribute not in content["attributes"]:
-        raise ConfigError(
-            "there are no texts that name this attribute",
-            where="plumbline/catalog/attribute_texts.yaml",
-            found=attribute,
-            expected=", ".join(content["attributes"]),
-        )
-    about = content["attributes"][attribute]
+    what = "there are no texts that name this attribute"
+    about = entry(content["attributes"], attribute, what, "attribute_texts.yaml")
 
     def rendered(word: str) -> str:
         return str(content["template"].format(with_article(word)))

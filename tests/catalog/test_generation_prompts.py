@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from published_designs import published_designs
 
 from plumbline.catalog.prompts import (
     instruction_ids,
@@ -17,7 +18,6 @@ from plumbline.catalog.prompts import (
     render,
     typical_tokens,
 )
-from plumbline.catalog.studies import published_designs
 from plumbline.catalog.suites import all_texts
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError

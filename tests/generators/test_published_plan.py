@@ -1,9 +1,10 @@
 """The plan of data that is not there: the studies' own totals come out of their sizes."""
 
 import pytest
+from published_designs import published_designs
 
 from plumbline.catalog.prompts import typical_tokens
-from plumbline.catalog.studies import DatasetSize, SubsetSize, published_designs, published_sizes
+from plumbline.catalog.studies import DatasetSize, SubsetSize, published_sizes
 from plumbline.config.entries import GenerateEntry
 from plumbline.errors import ConfigError
 from plumbline.generators.plan import Plan, published_slices
