@@ -180,6 +180,7 @@ WORDS: dict[str, str] = {
 
 NO_INTERVAL: dict[str, str] = {
     "no_interval_undefined": "undefined in {undefined} of {resamples} resamples",
+    "no_interval_few_resamples": "fewer than two resamples",
     "constant_resamples": "the resamples do not vary",
 }
 """Code -> why a bootstrap gives no interval, which findings say in a sentence of their own."""

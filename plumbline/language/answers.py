@@ -162,7 +162,7 @@ def paired_change(
     before: str,
     after: str,
     *,
-    share: float | None,
+    quantile: float | None,
     labels: Sequence[str],
     settings: LanguageSettings,
 ) -> Estimate:
@@ -174,7 +174,7 @@ def paired_change(
         With `unit`, the set that is drawn as a whole, and a column of numbers of each condition.
     before, after : str
         These columns.
-    share : float or None
+    quantile : float or None
         Of the quantile; None for the mean.
     labels : sequence of str
         What the draws are named by.
@@ -183,7 +183,7 @@ def paired_change(
         pairs[before].to_numpy(),
         pairs[after].to_numpy(),
         codes(pairs["unit"]),
-        share=share,
+        quantile=quantile,
         resamples=settings.resamples,
         permutations=settings.permutations,
         rng=generator(settings.seed, *labels),

@@ -84,10 +84,10 @@ def _difference_rows(
     for (dataset, attribute, scorer), answered in parts(sets, *_PART):
         pairs = answered.drop_nulls(_SPREADS)
         alone = unpaired_reason(pairs.height, answered.height, what="sets × seeds")
-        for statistic, share in STATISTICS.items():
+        for statistic, quantile in STATISTICS.items():
             labels = (model, dataset, attribute, scorer, prompt, statistic, "over its language model")
             change = paired_change(
-                pairs, "spread_llm", "spread", share=share, labels=labels, settings=settings
+                pairs, "spread_llm", "spread", quantile=quantile, labels=labels, settings=settings
             )
             yield (
                 answer_row(

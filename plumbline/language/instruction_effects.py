@@ -83,9 +83,9 @@ def _max_changes(
     dataset, attribute, scorer, scored = names
     pairs = found.drop_nulls(["before", "after"])
     alone = unpaired_reason(pairs.height, found.height, what="sets × seeds")
-    for statistic, share in STATISTICS.items():
+    for statistic, quantile in STATISTICS.items():
         labels = (model, *names, prompt, instruction, statistic, "change")
-        change = paired_change(pairs, "before", "after", share=share, labels=labels, settings=settings)
+        change = paired_change(pairs, "before", "after", quantile=quantile, labels=labels, settings=settings)
         row = answer_row(
             model,
             metric=f"{MAX_METRICS[scored]}_change",
@@ -159,7 +159,9 @@ def _rows(
     alone = unpaired_reason(pairs.height, found.height, what="answers")
     for metric, (value, statistic) in _CHANGES.items():
         labels = (model, *names, prompt, instruction, metric)
-        change = paired_change(pairs, f"{value}_before", value, share=None, labels=labels, settings=settings)
+        change = paired_change(
+            pairs, f"{value}_before", value, quantile=None, labels=labels, settings=settings
+        )
         row = answer_row(
             model,
             metric=metric,

@@ -30,7 +30,7 @@ from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.clusters import cluster_wilson
 from plumbline.statistics.correlations import cluster_correlation
 from plumbline.statistics.estimates import Estimate
-from plumbline.statistics.permutation import exact_sum_p_values
+from plumbline.statistics.permutation import within_cluster_sum_test
 from plumbline.statistics.seeds import generator
 
 OF_SET = ("dataset", "attribute", "subset", "set_id", "unit", "seed")
@@ -112,7 +112,7 @@ P90 = 0.9
 MAX_METRICS = {scored: f"max_{scored}" for scored in SCORED_ATTRIBUTES}
 """Scored attribute -> metric."""
 STATISTICS = {"mean": None, "p90": P90}
-"""Statistic -> share of the quantile, None for the mean."""
+"""Statistic -> level of its quantile, or None for the mean."""
 NO_COMPLETE_SET = ClusterSummary(*[undefined(reason("no_complete_set"))] * 2)
 
 
@@ -178,7 +178,7 @@ def _summaries(
         drawn = cluster_summaries(
             pl.DataFrame([of_scored[name]["spread"].alias(name) for name in names]).to_numpy(),
             codes(of_scored[names[0]]["unit"]),
-            share=P90,
+            quantile=P90,
             resamples=settings.resamples,
             rng=generator(settings.seed, *labels, names[0], "bootstrap"),
             confidence=settings.confidence,
@@ -244,7 +244,7 @@ def _rows_of_maxima(
     sets, shares, whole = _at_the_maximum(scored, above, scorer, event, groups)
     rng = generator(settings.seed, scored.model, *names, scored.prompt, scored.instruction, "worst off")
     comparable = images["set_groups"].drop_nulls().unique().to_list() == [len(groups)]
-    p = exact_sum_p_values(whole, draws=settings.permutations, rng=rng)
+    p = within_cluster_sum_test(whole, draws=settings.permutations, rng=rng)
     tied = int((shares.max(axis=1) < 1).sum())
     reasons = joined(
         at,
@@ -347,7 +347,7 @@ def _group_rows(scored: ScoredAnswers, names: tuple[str, ...], settings: Languag
     )
     quantiles = group_quantiles(
         *data,
-        share=P90,
+        quantile=P90,
         n_groups=len(groups),
         resamples=settings.resamples,
         rng=generator(settings.seed, *labels, "p90"),

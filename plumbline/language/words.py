@@ -24,7 +24,7 @@ from plumbline.language.counting import Occurrences, count_occurrences, count_wo
 from plumbline.language.family import STUDY, LanguageResult
 from plumbline.metrics.family import Family, Traits
 from plumbline.reasons import Reasons, decode, encode, in_words, joined, reason
-from plumbline.statistics.clusters import few_clusters
+from plumbline.statistics.clusters import cluster_count_reason
 from plumbline.statistics.multiplicity import q_values
 from plumbline.statistics.seeds import generator
 
@@ -539,7 +539,7 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
     unlisted = np.ones(max(0, sum(subset.candidates.values()) - int(tested.sum())))
     q = np.full(len(p), np.nan)
     q[tested] = q_values(np.concatenate([p[tested], unlisted]))[: int(tested.sum())]
-    few = few_clusters(subset.sets)
+    few = cluster_count_reason(subset.sets)
     reasons = [
         in_words(
             joined(decode(codes), reason("one_block") if word is not None and np.isnan(end) else None, few)

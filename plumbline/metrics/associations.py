@@ -35,13 +35,13 @@ from plumbline.statistics.partitions import (
     SLACK,
     Alternative,
     PermutationCounts,
-    exact_permutation,
+    exact_partition_test,
     is_exact,
-    random_permutation,
+    random_partition_test,
     random_subset_chains,
     random_subsets,
     smaller_size,
-    standardised,
+    standardise,
 )
 
 
@@ -151,12 +151,12 @@ def sc_weat(
     statistic, effect_size = association_sizes(columns, members, ddof=ddof)
     if is_exact(members):
         mean = columns.mean(axis=1, keepdims=True)
-        counts = exact_permutation(np.concatenate([columns, mean], axis=1), members)
+        counts = exact_partition_test(np.concatenate([columns, mean], axis=1), members)
     else:
         size = smaller_size(members)
         blocks = random_subsets(len(columns), [size], count=permutations, rng=rng)
         weights = np.full((m, 1), 1 / m)
-        counts = random_permutation(standardised(columns), weights, [members], [size], blocks)[0]
+        counts = random_partition_test(standardise(columns), weights, [members], [size], blocks)[0]
     p_value, constant = counts.p_values(alternative, strict=strict), int(np.isnan(effect_size).sum())
     reasons = joined(reason("constant_columns", constant=constant, columns=m) if constant else None)
     category = Association(
@@ -500,16 +500,16 @@ def _permutation_counts(
     for contrast in contrasts:
         if is_exact(contrast.in_a):
             every = np.concatenate([columns, columns @ mixtures], axis=1)
-            counts[contrast.group] = exact_permutation(every, contrast.in_a)
+            counts[contrast.group] = exact_partition_test(every, contrast.in_a)
         else:
             sampled.append(contrast)
-    ready = standardised(columns)
+    ready = standardise(columns)
     sizes = [smaller_size(contrast.in_a) for contrast in sampled]
     for chained, blocks in random_subset_chains(
         len(columns), sizes, count=settings.permutations, seed=settings.seed
     ):
         chosen = [c for c, size in zip(sampled, sizes) if size in chained]
-        of_chain = random_permutation(ready, mixtures, [c.in_a for c in chosen], chained, blocks)
+        of_chain = random_partition_test(ready, mixtures, [c.in_a for c in chosen], chained, blocks)
         counts |= {contrast.group: each for contrast, each in zip(chosen, of_chain)}
     return [counts[contrast.group] for contrast in contrasts]
 

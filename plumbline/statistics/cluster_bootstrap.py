@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, joined, reason
 from plumbline.statistics.bootstrap import weight_blocks
-from plumbline.statistics.clusters import FEW_CLUSTERS, few_clusters
+from plumbline.statistics.clusters import FEW_CLUSTERS, cluster_count_reason
 from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import bca_array, percentile_array
@@ -39,7 +39,7 @@ class WeightedQuantile:
 
     Attributes
     ----------
-    share : float
+    quantile : float
         In [0, 1]: 0.9 is the 90th percentile.
     values : (n,) float64
         Sorted.
@@ -51,26 +51,26 @@ class WeightedQuantile:
         Values of each unit in each bin; whole numbers, whose sums below 2^24 are exact.
     """
 
-    share: float
+    quantile: float
     values: NDArray[np.float64]
     units: NDArray[np.int64]
     edges: NDArray[np.int64]
     counts: NDArray[np.float32]
 
     @classmethod
-    def of(
-        cls, values: NDArray[np.float64], units: NDArray[np.int64], *, n_units: int, share: float
+    def from_values(
+        cls, values: NDArray[np.float64], units: NDArray[np.int64], *, n_units: int, quantile: float
     ) -> WeightedQuantile:
         """Sort (n,) values of (n,) units, of which there are `n_units`."""
         n = len(values)
         order = np.argsort(values, kind="stable")
         away = np.maximum(1.0, np.sqrt(n) / 4) * np.concatenate([-_WIDTHS[::-1], _WIDTHS])
-        edges = np.unique(np.clip(np.round(share * (n - 1) + away), 0, n).astype(np.int64))
+        edges = np.unique(np.clip(np.round(quantile * (n - 1) + away), 0, n).astype(np.int64))
         edges = np.unique(np.concatenate([[0], edges, [n]]))
         bins = len(edges) - 1
         cell = units[order] * bins + np.repeat(np.arange(bins), np.diff(edges))
         counts = np.bincount(cell, minlength=n_units * bins).reshape(n_units, bins)
-        return cls(share, values[order], units[order], edges, counts.astype(np.float32))
+        return cls(quantile, values[order], units[order], edges, counts.astype(np.float32))
 
     def at(self, weights: NDArray[np.float64] | NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the (b,) quantiles, as `numpy.quantile`, under (b, u) weights; nan without values."""
@@ -79,7 +79,7 @@ class WeightedQuantile:
         in_bins = weights.astype(np.float32, copy=False) @ self.counts
         until = np.cumsum(in_bins, axis=1, dtype=np.float64)
         last = np.maximum(until[:, -1], 1) - 1
-        place = self.share * last
+        place = self.quantile * last
         low = np.floor(place)
         below = self._of_rank(low, weights, until)
         above = self._of_rank(np.minimum(low + 1, last), weights, until)
@@ -124,7 +124,7 @@ class ClusterSeries:
     sizes: NDArray[np.float64]
 
     @classmethod
-    def of(
+    def from_values(
         cls, values: tuple[NDArray[np.float64], ...], clusters: tuple[NDArray[np.int64], ...], count: int
     ) -> ClusterSeries:
         """Add up values in each of `count` clusters."""
@@ -156,7 +156,7 @@ class ClusterSeries:
         """Return BCa's (k,) accelerations of the means, from leaving out one cluster at a time."""
         left_out = shares(self.sums.sum(axis=0) - self.sums, self.sizes.sum(axis=0) - self.sizes)
         # Clusters without a series take no part in its mean.
-        return Jackknife.of_units(np.where(self.sizes > 0, left_out, np.nan).T).acceleration
+        return Jackknife.from_units(np.where(self.sizes > 0, left_out, np.nan).T).acceleration
 
     def mean_estimates(
         self, replicates: NDArray[np.float64], *, confidence: float, null: float | None = None
@@ -166,31 +166,31 @@ class ClusterSeries:
         return [of_clusters(each, n) for each, n in zip(estimates, self.n.tolist())]
 
     def quantile_estimates(
-        self, share: float, replicates: NDArray[np.float64], *, confidence: float
+        self, quantile: float, replicates: NDArray[np.float64], *, confidence: float
     ) -> list[Estimate]:
         """Return a quantile of each series with its percentile interval from (r, k) replicates."""
         quantiles = np.array(
-            [np.quantile(series, share) if series.size else np.nan for series in self.values]
+            [np.quantile(series, quantile) if series.size else np.nan for series in self.values]
         )
         estimates = percentile_array(quantiles, replicates.T, confidence=confidence)
-        return [of_clusters(each, n, share=share) for each, n in zip(estimates, self.n.tolist())]
+        return [of_clusters(each, n, quantile=quantile) for each, n in zip(estimates, self.n.tolist())]
 
-    def weighted_quantiles(self, share: float) -> list[WeightedQuantile]:
+    def weighted_quantiles(self, quantile: float) -> list[WeightedQuantile]:
         """Return the quantile of each series as a function of weights."""
         count = len(self.sizes)
         return [
-            WeightedQuantile.of(series, own, n_units=count, share=share)
+            WeightedQuantile.from_values(series, own, n_units=count, quantile=quantile)
             for series, own in zip(self.values, self.clusters)
         ]
 
 
-def of_clusters(estimate: Estimate, n: int, *, share: float | None = None) -> Estimate:
-    """Return an estimate from `n` clusters, with what there is to know of such an interval; `share` of a quantile."""
+def of_clusters(estimate: Estimate, n: int, *, quantile: float | None = None) -> Estimate:
+    """Return an estimate from `n` clusters, with the caveats of its interval; `quantile`: its level."""
     if n == 0:
         return undefined()
     if n == 1:
         return replace(estimate, n=n, reason=(reason("one_cluster"),))
-    few = few_clusters(n) or _few_beyond(n, share)
+    few = cluster_count_reason(n) or _few_beyond(n, quantile)
     if np.isnan(estimate.ci_low) and n >= FEW_CLUSTERS:
         few = None
     return replace(estimate, n=n, reason=joined(few, estimate.reason))
@@ -201,9 +201,9 @@ def undefined(why: Reason | None = None, *, n: int = 0, p: float | None = None) 
     return Estimate(np.nan, np.nan, np.nan, n=n, p=p, reason=(why or reason("no_values"),))
 
 
-def _few_beyond(clusters: int, share: float | None) -> Reason | None:
+def _few_beyond(clusters: int, quantile: float | None) -> Reason | None:
     """Say that few clusters lie beyond a quantile: an end of its interval is then one of the outermost values."""
-    beyond = FEW_BEYOND if share is None else clusters * min(share, 1 - share)
+    beyond = FEW_BEYOND if quantile is None else clusters * min(quantile, 1 - quantile)
     # 100 × (1 - 0.9) is a little less than 10.
     if beyond >= FEW_BEYOND - 1e-9:
         return None
@@ -248,7 +248,7 @@ def cluster_summaries(
     values: ArrayLike,
     clusters: ArrayLike,
     *,
-    share: float,
+    quantile: float,
     resamples: int,
     rng: np.random.Generator,
     confidence: float = 0.95,
@@ -264,7 +264,7 @@ def cluster_summaries(
         Such as one a set and seed. Clusters with more values weigh more, in the data and in every resample.
     clusters : (n,) int
         Any codes.
-    share : float
+    quantile : float
         In [0, 1]: 0.9 is the 90th percentile.
     resamples : int
         Replicates, at least 1.
@@ -283,17 +283,17 @@ def cluster_summaries(
     k = columns.shape[1]
     if not own.size:
         return [ClusterSummary(undefined(), undefined())] * k
-    series = ClusterSeries.of(tuple(columns.T), (own,) * k, int(own.max()) + 1)
-    in_order = series.weighted_quantiles(share)
+    series = ClusterSeries.from_values(tuple(columns.T), (own,) * k, int(own.max()) + 1)
+    in_order = series.weighted_quantiles(quantile)
     means, quantiles = [], []
     for weights in weight_blocks(len(series.sizes), resamples=resamples, rng=rng):
         means.append(series.resampled_means(weights))
         quantiles.append(np.stack([column.at(weights) for column in in_order], axis=1))
     return [
-        ClusterSummary(mean, quantile)
-        for mean, quantile in zip(
+        ClusterSummary(*pair)
+        for pair in zip(
             series.mean_estimates(np.concatenate(means), confidence=confidence),
-            series.quantile_estimates(share, np.concatenate(quantiles), confidence=confidence),
+            series.quantile_estimates(quantile, np.concatenate(quantiles), confidence=confidence),
         )
     ]
 
@@ -340,7 +340,7 @@ def group_quantiles(
     groups: ArrayLike,
     clusters: ArrayLike,
     *,
-    share: float,
+    quantile: float,
     n_groups: int,
     resamples: int,
     rng: np.random.Generator,
@@ -350,11 +350,11 @@ def group_quantiles(
     series = group_series(values, groups, clusters, n_groups=n_groups, resamples=resamples)
     if not len(series.sizes):
         return [undefined()] * n_groups
-    in_order = series.weighted_quantiles(share)
+    in_order = series.weighted_quantiles(quantile)
     # Whole numbers far below 2^24: one conversion for all groups.
     weights = (block.astype(np.float32) for block in series.weights(resamples, rng))
     replicates = [np.stack([group.at(block) for group in in_order], axis=1) for block in weights]
-    return series.quantile_estimates(share, np.concatenate(replicates), confidence=confidence)
+    return series.quantile_estimates(quantile, np.concatenate(replicates), confidence=confidence)
 
 
 def group_series(
@@ -374,4 +374,4 @@ def group_series(
     own = np.unique(np.asarray(clusters)[used], return_inverse=True)[1].reshape(-1)
     members = [np.flatnonzero(codes == group) for group in range(n_groups)]
     count = int(own.max(initial=-1)) + 1
-    return ClusterSeries.of(tuple(kept[m] for m in members), tuple(own[m] for m in members), count)
+    return ClusterSeries.from_values(tuple(kept[m] for m in members), tuple(own[m] for m in members), count)

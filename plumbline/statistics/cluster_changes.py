@@ -29,7 +29,7 @@ def paired_cluster_changes(
     after: ArrayLike,
     clusters: ArrayLike,
     *,
-    share: float | None,
+    quantile: float | None,
     resamples: int,
     permutations: int,
     rng: np.random.Generator,
@@ -42,7 +42,7 @@ def paired_cluster_changes(
     before, after : (n,) float
         Pairs, such as one a set and seed.
     clusters : (n,) int
-    share : float or None
+    quantile : float or None
         None: mean(after) - mean(before), with a BCa interval. Else quantile(after) - quantile(before), both linear and
         each over all pairs (not a quantile of the pairs' changes), with a percentile interval.
     permutations : int
@@ -73,24 +73,26 @@ def paired_cluster_changes(
     count = int(own.max()) + 1
     weights = weight_blocks(count, resamples=resamples, rng=rng)
     bits = bit_blocks(count, draws=permutations, rng=rng)
-    if share is None:
-        changes = ClusterSeries.of((pairs[:, 1] - pairs[:, 0],), (own,), count)
+    if quantile is None:
+        changes = ClusterSeries.from_values((pairs[:, 1] - pairs[:, 0],), (own,), count)
         replicates = np.concatenate([changes.resampled_means(block) for block in weights])
         swapped = np.concatenate([(2 * block - 1) @ changes.sums[:, 0] for block in bits]) / len(pairs)
         estimate = changes.mean_estimates(replicates, confidence=confidence, null=0.0)[0]
         reaches_zero = estimate.p
     else:
-        first, second = (WeightedQuantile.of(side, own, n_units=count, share=share) for side in pairs.T)
+        first, second = (
+            WeightedQuantile.from_values(side, own, n_units=count, quantile=quantile) for side in pairs.T
+        )
         replicates = np.concatenate([second.at(block) - first.at(block) for block in weights])
         # Each side of a cluster is a unit of its own: a bit says which of the two counts as "before".
-        pooled = WeightedQuantile.of(
-            pairs.T.ravel(), np.concatenate([own, own + count]), n_units=2 * count, share=share
+        pooled = WeightedQuantile.from_values(
+            pairs.T.ravel(), np.concatenate([own, own + count]), n_units=2 * count, quantile=quantile
         )
         swapped = np.concatenate(
             [pooled.at(np.hstack([b, 1 - b])) - pooled.at(np.hstack([1 - b, b])) for b in bits]
         )
-        value = float(np.quantile(pairs[:, 1], share) - np.quantile(pairs[:, 0], share))
-        estimate = of_clusters(percentile(value, replicates, confidence=confidence), count, share=share)
+        value = float(np.quantile(pairs[:, 1], quantile) - np.quantile(pairs[:, 0], quantile))
+        estimate = of_clusters(percentile(value, replicates, confidence=confidence), count, quantile=quantile)
         reaches_zero = min(1.0, 2 * min(p_value(0.0, replicates, alternative=side) for side in _SIDES))
     p = p_value(abs(estimate.value), np.abs(swapped))
     return replace(estimate, p=float(np.nanmax([p, reaches_zero])))

@@ -15,7 +15,7 @@ from plumbline.statistics.cluster_bootstrap import ClusterSeries, group_series, 
 from plumbline.statistics.clusters import MAX_PERMUTED_LABELS, permute_labels
 from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import Estimate
-from plumbline.statistics.intervals import UNDEFINED_LIMIT
+from plumbline.statistics.intervals import MAX_UNDEFINED_SHARE
 from plumbline.statistics.permutation import p_value
 
 _ZERO = 1e-12
@@ -228,7 +228,7 @@ def _errors(
     known = np.asarray(np.isfinite(replicates).all(axis=1))
     missing = int((~known).sum())
     counts = {"undefined": missing, "resamples": len(known)}
-    if missing > UNDEFINED_LIMIT * len(known) or known.sum() < 2:
+    if missing > MAX_UNDEFINED_SHARE * len(known) or known.sum() < 2:
         return None, (
             reason("no_interval_undefined", **counts) if missing else reason("no_interval_few_resamples"),
         )

@@ -44,13 +44,13 @@ def cluster_codes(records: pl.DataFrame) -> NDArray[np.int64] | None:
 
 
 def few_clusters_reason(clusters: NDArray[np.int64] | None) -> Reason | None:
-    """Return the reason that there are too few clusters for their resampling to be trusted, if so."""
-    return None if clusters is None else few_clusters(len(np.unique(clusters)))
+    """Return the reason that images have fewer than `FEW_CLUSTERS` clusters, if so."""
+    return None if clusters is None else cluster_count_reason(len(np.unique(clusters)))
 
 
-def few_clusters(clusters: int) -> Reason | None:
-    """Return the reason that an interval comes from few clusters, if so."""
-    return reason("few_clusters", clusters=clusters) if clusters < FEW_CLUSTERS else None
+def cluster_count_reason(count: int) -> Reason | None:
+    """Return the reason that an interval comes from fewer than `FEW_CLUSTERS` clusters, if so."""
+    return reason("few_clusters", clusters=count) if count < FEW_CLUSTERS else None
 
 
 def resample_clusters(
@@ -115,7 +115,7 @@ def jackknife_clusters(tables: NDArray[np.int64], statistic: TableStatistic) -> 
     statistic : callable
         Takes (k, g, c) tables, gives (k,) values.
     """
-    return Jackknife.of_units(statistic(tables.sum(axis=0)[None] - tables))
+    return Jackknife.from_units(statistic(tables.sum(axis=0)[None] - tables))
 
 
 def permute_clusters(

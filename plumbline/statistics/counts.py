@@ -132,11 +132,13 @@ def estimate_table(
         return estimate
     p = p_value(value, statistic(permuted), alternative="greater" if parity == 0 else "less")
     if p > 1 - confidence:
-        estimate = extend_to_null(parity, estimate, percentile(value, replicates, confidence=confidence))
+        estimate = extend_to_parity(
+            estimate, percentile(value, replicates, confidence=confidence), parity=parity
+        )
     return replace(estimate, p=p)
 
 
-def extend_to_null(parity: float, estimate: Estimate, wider: Estimate) -> Estimate:
+def extend_to_parity(estimate: Estimate, wider: Estimate, *, parity: float) -> Estimate:
     """Extend an interval to parity and to the ends of a wider one; leave it where those are undefined."""
     if np.isnan(wider.ci_low):
         return estimate

@@ -12,7 +12,7 @@ from plumbline.errors import MetricError
 from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 
-UNDEFINED_LIMIT = 0.05
+MAX_UNDEFINED_SHARE = 0.05
 """Share of replicates in which a statistic may be undefined before its interval is."""
 _TIE = 1e-12
 """Equal statistics of different counts differ in their last bits: within this, relative above 1, they tie."""
@@ -197,7 +197,7 @@ class _Replicates:
         self.kept = drawn.shape[-1] - np.isnan(self._ordered).sum(axis=-1)
         first, last = (self._at(place) for place in (np.zeros_like(self.kept), np.maximum(self.kept - 1, 0)))
         self._varies = last - first > _TIE * np.maximum(1.0, np.maximum(np.abs(first), np.abs(last)))
-        self._known = drawn.shape[-1] - self.kept <= UNDEFINED_LIMIT * drawn.shape[-1]
+        self._known = drawn.shape[-1] - self.kept <= MAX_UNDEFINED_SHARE * drawn.shape[-1]
         self.usable = self._known & self._varies & ~np.isnan(value)
 
     def _at(self, place: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ class Jackknife(NamedTuple):
     counts: NDArray[Any]
 
     @classmethod
-    def of_units(cls, values: NDArray[np.float64]) -> Jackknife:
+    def from_units(cls, values: NDArray[np.float64]) -> Jackknife:
         """Return the jackknife of one sample from the (..., u) values without each of its units, such as clusters."""
         return cls(values[..., None, :], np.ones((1, values.shape[-1]), dtype=np.int64))
 

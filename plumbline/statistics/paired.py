@@ -176,7 +176,7 @@ def _products(
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class JackknifeCounts:
     """Counts of two classifiers with one image, or set, left out: once for each kind of image.
 
     Attributes
@@ -206,7 +206,7 @@ def leave_one_out(
     *,
     n_groups: int,
     clusters: NDArray[np.int64] | None = None,
-) -> LeftOut:
+) -> JackknifeCounts:
     """Count (e, n) answers, or scores, of two classifiers with one image, or one set, left out; see `draw_answers`.
 
     Images are told apart by all their answers at once: 2^(2e) kinds of yes-or-no answers, and (s + 1)^(2e) of scores up
@@ -218,7 +218,7 @@ def leave_one_out(
         per_set = _by_set(columns, groups, clusters, n_groups)
         left = (per_set.sum(axis=1)[:, None] - per_set).T.reshape(-1, 2 * events + 1, n_groups)
         kinds = np.ones((1, per_set.shape[1]), dtype=np.int64)
-        return LeftOut(left[:, :events], left[:, events:-1], left[:, -1], kinds)
+        return JackknifeCounts(left[:, :events], left[:, events:-1], left[:, -1], kinds)
     # Images that agree in group and in all answers are alike: one of each kind is left out.
     values = 2 if both.dtype == np.bool_ else int(both.max(initial=0)) + 1
     place = values ** np.arange(2 * events)[:, None]
@@ -231,4 +231,4 @@ def leave_one_out(
     row = np.arange(len(group))
     counts[row, :, group] -= holds[:, outcome].T
     sizes[row, group] -= 1
-    return LeftOut(counts[:, :events], counts[:, events:], sizes, kinds)
+    return JackknifeCounts(counts[:, :events], counts[:, events:], sizes, kinds)

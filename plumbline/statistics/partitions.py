@@ -363,7 +363,7 @@ class Standardised:
     deviation: NDArray[np.float64]
 
 
-def standardised(columns: NDArray[np.float64]) -> Standardised:
+def standardise(columns: NDArray[np.float64]) -> Standardised:
     """Return centred and scaled columns."""
     centred = columns - columns.mean(axis=0)
     centred[:, np.ptp(columns, axis=0) <= SLACK] = 0.0
@@ -371,7 +371,7 @@ def standardised(columns: NDArray[np.float64]) -> Standardised:
     return Standardised(centred / np.where(deviation > 0, deviation, 1.0), deviation)
 
 
-def exact_permutation(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> PermutationCounts:
+def exact_partition_test(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> PermutationCounts:
     """Compare with every partition.
 
     Parameters
@@ -392,7 +392,7 @@ def exact_permutation(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> 
     return PermutationCounts(above, below, math.comb(n, size), True)
 
 
-def random_permutation(
+def random_partition_test(
     columns: Standardised,
     mixtures: NDArray[np.float64],
     groups: list[NDArray[np.bool_]],

@@ -113,7 +113,7 @@ def permute_strata(
     return np.stack(drawn, axis=1) if drawn else np.empty((permutations, *tables.shape), dtype=np.int64)
 
 
-def exact_sum_p_values(
+def within_cluster_sum_test(
     amounts: ArrayLike, *, draws: int = 10_000, rng: np.random.Generator | None = None
 ) -> NDArray[np.float64]:
     """Return each group's exact two-sided p of "the groups of a set are exchangeable".

@@ -241,9 +241,9 @@ def resample_group_totals(
     return totals
 
 
-def resample_top_counts_of_clusters(
+def cluster_resampled_top_counts(
     ranked: NDArray[np.integer],
-    ranked_sets: NDArray[np.integer],
+    ranked_clusters: NDArray[np.integer],
     weights: NDArray[np.integer],
     *,
     k: int,
@@ -253,7 +253,7 @@ def resample_top_counts_of_clusters(
 
     Parameters
     ----------
-    ranked, ranked_sets : (m, n) int
+    ranked, ranked_clusters : (m, n) int
         Group code and set code at every rank, best first.
     weights : (r, s) int
         How often each set was drawn, or 0 and 1 to leave sets out. Every row must give at least k images.
@@ -269,7 +269,7 @@ def resample_top_counts_of_clusters(
     """
     drawn = weights.astype(np.float32)
     counts = np.empty((len(ranked), n_groups, len(weights)), dtype=np.int32)
-    for codes, sets, out in zip(ranked, ranked_sets, counts):
+    for codes, sets, out in zip(ranked, ranked_clusters, counts):
         # Whole numbers below 2^24 are whole in float32 too.
         member = (codes == np.arange(n_groups, dtype=codes.dtype)[:, None]).astype(np.float32)
         for start in range(0, len(weights), _WALKED_AT_ONCE):
@@ -300,7 +300,7 @@ def _check_length(ranked: NDArray[np.integer], draws: TopDraws) -> None:
         )
 
 
-class LeftOutTops(NamedTuple):
+class JackknifeTopCounts(NamedTuple):
     """Rankings without one image, for every kind of image there is.
 
     Attributes
@@ -319,7 +319,7 @@ class LeftOutTops(NamedTuple):
     images: NDArray[np.int64]
 
 
-def leave_one_out_top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: int) -> LeftOutTops:
+def leave_one_out_top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: int) -> JackknifeTopCounts:
     """Return the top-k counts without one image, for every kind of image there is.
 
     Only two things about an image matter: its group, and whether it is among the k best, where the next in rank then
@@ -338,7 +338,7 @@ def leave_one_out_top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: i
     within = top[:, None, :] - one + one[ranked[:, k]][:, None, :]
     counts = np.stack([within, np.broadcast_to(top[:, None, :], within.shape)], axis=1)
     totals = np.broadcast_to(size - one, counts.shape)
-    return LeftOutTops(counts, totals, np.stack([top, size - top], axis=1))
+    return JackknifeTopCounts(counts, totals, np.stack([top, size - top], axis=1))
 
 
 def top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: int) -> NDArray[np.int64]:

@@ -30,12 +30,12 @@ def rng(seed=0):
 
 def cluster_mean(values, own, **keywords):
     """Return the mean of one column."""
-    return cluster_summaries(values, own, share=0.5, **keywords)[0].mean
+    return cluster_summaries(values, own, quantile=0.5, **keywords)[0].mean
 
 
-def cluster_quantile(values, own, *, share, **keywords):
+def cluster_quantile(values, own, *, quantile, **keywords):
     """Return a quantile of one column."""
-    return cluster_summaries(values, own, share=share, **keywords)[0].quantile
+    return cluster_summaries(values, own, quantile=quantile, **keywords)[0].quantile
 
 
 def people(sets, seeds, draw, *, common=0.7):
@@ -50,19 +50,19 @@ def repeated(values, own, times):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 40, 700])
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 1.0])
-def test_a_weighted_quantile_is_that_of_the_repeated_values(n, share):
+@pytest.mark.parametrize("quantile", [0.0, 0.5, 0.9, 1.0])
+def test_a_weighted_quantile_is_that_of_the_repeated_values(n, quantile):
     draw = rng(n)
     values, own = np.round(draw.normal(size=n), 1), draw.integers(0, max(1, n // 3), n)
     units = int(own.max()) + 1
     times = draw.integers(0, 4, size=(60, units)).astype(float)
-    found = WeightedQuantile.of(values, own, n_units=units, share=share).at(times)
+    found = WeightedQuantile.from_values(values, own, n_units=units, quantile=quantile).at(times)
     for each, row in zip(found, times):
         sample = repeated(values, own, row)
         assert (
             np.isnan(each)
             if not sample.size
-            else each == pytest.approx(np.quantile(sample, share), abs=1e-12)
+            else each == pytest.approx(np.quantile(sample, quantile), abs=1e-12)
         )
 
 
@@ -83,13 +83,13 @@ def test_mean_and_quantile_are_those_of_gathered_sets():
     times = np.concatenate(list(weight_blocks(30, resamples=500, rng=rng(1))))
     samples = [repeated(values, own, row) for row in times]
     left = np.array([values[own != s].mean() for s in range(30)])
-    acceleration = Jackknife.of_units(left).acceleration
+    acceleration = Jackknife.from_units(left).acceleration
     slow = bca(values.mean(), [s.mean() for s in samples], acceleration=acceleration)
     fast = cluster_mean(values, own, rng=rng(1), **BOOT)
     assert (fast.value, fast.n, fast.p, fast.reason) == (pytest.approx(values.mean()), 30, None, ())
     assert (fast.ci_low, fast.ci_high) == pytest.approx((slow.ci_low, slow.ci_high), abs=1e-12)
     slow = percentile(0.0, [np.quantile(s, 0.9) for s in samples])
-    fast = cluster_quantile(values, own, share=0.9, rng=rng(1), **BOOT)
+    fast = cluster_quantile(values, own, quantile=0.9, rng=rng(1), **BOOT)
     assert (fast.value, fast.ci_low, fast.ci_high) == pytest.approx(
         (np.quantile(values, 0.9), slow.ci_low, slow.ci_high), abs=1e-12
     )
@@ -97,18 +97,18 @@ def test_mean_and_quantile_are_those_of_gathered_sets():
 
 def test_columns_asked_for_at_once_are_as_asked_for_one_by_one():
     values, own = people(25, 3, rng())
-    both = cluster_summaries(np.stack([values, values**2], axis=1), own, share=0.9, rng=rng(2), **BOOT)
+    both = cluster_summaries(np.stack([values, values**2], axis=1), own, quantile=0.9, rng=rng(2), **BOOT)
     for column, found in zip((values, values**2), both):
         mean = cluster_mean(column, own, rng=rng(2), **BOOT)
         assert (found.mean.ci_low, found.mean.ci_high) == pytest.approx((mean.ci_low, mean.ci_high))
-        assert found.quantile == cluster_quantile(column, own, share=0.9, rng=rng(2), **BOOT)
+        assert found.quantile == cluster_quantile(column, own, quantile=0.9, rng=rng(2), **BOOT)
 
 
 def test_neither_row_order_nor_names_of_sets_matter():
     values, own = people(25, 3, rng())
     order = rng(3).permutation(len(values))
-    first = cluster_summaries(values, own, share=0.9, rng=rng(2), **BOOT)[0]
-    second = cluster_summaries(values[order], own[order] * 7 + 100, share=0.9, rng=rng(2), **BOOT)[0]
+    first = cluster_summaries(values, own, quantile=0.9, rng=rng(2), **BOOT)[0]
+    second = cluster_summaries(values[order], own[order] * 7 + 100, quantile=0.9, rng=rng(2), **BOOT)[0]
     for one, other in zip(first, second):
         assert (other.value, other.ci_low, other.ci_high) == pytest.approx(
             (one.value, one.ci_low, one.ci_high)
@@ -118,7 +118,7 @@ def test_neither_row_order_nor_names_of_sets_matter():
 def test_what_cannot_be_said_is_nan_with_the_reason():
     none = cluster_mean([], [], rng=rng(), **BOOT)
     assert np.isnan(none.value) and none.n == 0 and in_words(none.reason) == "undefined: no values"
-    one = cluster_quantile([1.0, 2.0], [5, 5], share=0.5, rng=rng(), **BOOT)
+    one = cluster_quantile([1.0, 2.0], [5, 5], quantile=0.5, rng=rng(), **BOOT)
     assert one.value == 1.5 and np.isnan(one.ci_low) and in_words(one.reason) == "no interval: only one set"
     alike = cluster_mean(np.ones(60), np.arange(60), rng=rng(), **BOOT)
     assert alike.value == 1 and np.isnan(alike.ci_high) and "do not vary" in in_words(alike.reason)
@@ -126,18 +126,22 @@ def test_what_cannot_be_said_is_nan_with_the_reason():
     assert in_words(few.reason).startswith("interval from only 3 sets")
 
 
-@pytest.mark.parametrize(("sets", "share", "beyond"), [(99, 0.9, 10), (60, 0.9, 6), (80, 0.1, 8)])
-def test_a_quantile_with_few_sets_beyond_it_says_so(sets, share, beyond):
+@pytest.mark.parametrize(("sets", "quantile", "beyond"), [(99, 0.9, 10), (60, 0.9, 6), (80, 0.1, 8)])
+def test_a_quantile_with_few_sets_beyond_it_says_so(sets, quantile, beyond):
     said = f"interval of a quantile with only about {beyond} of {sets} sets beyond it"
     values, own = people(sets, 2, rng())
-    both = cluster_summaries(values, own, share=share, rng=rng(), **BOOT)[0]
+    both = cluster_summaries(values, own, quantile=quantile, rng=rng(), **BOOT)[0]
     assert in_words(both.quantile.reason) == said and both.mean.reason == ()
-    groups = group_quantiles(values, np.zeros(len(own), int), own, share=share, n_groups=1, rng=rng(), **BOOT)
+    groups = group_quantiles(
+        values, np.zeros(len(own), int), own, quantile=quantile, n_groups=1, rng=rng(), **BOOT
+    )
     assert in_words(groups[0].reason) == said
-    change = paired_cluster_changes(values, values**2, own, share=share, permutations=20, rng=rng(), **BOOT)
+    change = paired_cluster_changes(
+        values, values**2, own, quantile=quantile, permutations=20, rng=rng(), **BOOT
+    )
     assert in_words(change.reason) == said
     values, own = people(100, 2, rng())
-    assert cluster_quantile(values, own, share=share, rng=rng(), **BOOT).reason == ()
+    assert cluster_quantile(values, own, quantile=quantile, rng=rng(), **BOOT).reason == ()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +154,7 @@ def test_a_quantile_with_few_sets_beyond_it_says_so(sets, share, beyond):
         (lambda: group_gap([1.0], [0], [0], n_groups=2, permutations=0, rng=rng(), **BOOT), "permutation"),
         (
             lambda: paired_cluster_changes(
-                [1.0], [1.0, 2], [0], share=None, permutations=9, rng=rng(), **BOOT
+                [1.0], [1.0, 2], [0], quantile=None, permutations=9, rng=rng(), **BOOT
             ),
             "pairs",
         ),
@@ -164,14 +168,14 @@ def test_wrong_input_is_refused(call, words):
 PAIRED = {**BOOT, "permutations": 999}
 
 
-@pytest.mark.parametrize("share", [None, 0.75])
-def test_a_paired_change_is_tested_by_swapping_whole_sets(share):
+@pytest.mark.parametrize("quantile", [None, 0.75])
+def test_a_paired_change_is_tested_by_swapping_whole_sets(quantile):
     draw = rng(4)
     before, own = people(8, 2, draw)
     after = before + 0.1 + draw.normal(0, 0.3, len(before))
 
     def statistic(first, second):
-        ends = [side.mean() if share is None else np.quantile(side, share) for side in (first, second)]
+        ends = [side.mean() if quantile is None else np.quantile(side, quantile) for side in (first, second)]
         return ends[1] - ends[0]
 
     swapped = []
@@ -181,7 +185,7 @@ def test_a_paired_change_is_tested_by_swapping_whole_sets(share):
     value = statistic(before, after)
     exact = (np.abs(swapped) >= abs(value) - 1e-12).mean()
     found = paired_cluster_changes(
-        before, after, own, share=share, resamples=500, permutations=20_000, rng=rng(), confidence=0.95
+        before, after, own, quantile=quantile, resamples=500, permutations=20_000, rng=rng(), confidence=0.95
     )
     assert found.value == pytest.approx(value, abs=1e-12) and found.n == 8
     # The other part of p, from the interval, may be the larger one.
@@ -194,7 +198,7 @@ def test_a_paired_change_of_a_quantile_is_drawn_on_both_sides_at_once():
     draw = rng(4)
     before, own = people(40, 3, draw)
     after = before * 0.8
-    found = paired_cluster_changes(before, after, own, share=0.9, rng=rng(7), **PAIRED)
+    found = paired_cluster_changes(before, after, own, quantile=0.9, rng=rng(7), **PAIRED)
     times = np.concatenate(list(weight_blocks(40, resamples=500, rng=rng(7))))
     slow = [
         np.quantile(repeated(after, own, t), 0.9) - np.quantile(repeated(before, own, t), 0.9) for t in times
@@ -204,10 +208,10 @@ def test_a_paired_change_of_a_quantile_is_drawn_on_both_sides_at_once():
     assert found.ci_high < 0 and found.p < 0.05
 
 
-@pytest.mark.parametrize("share", [None, 0.9])
-def test_no_change_is_exactly_none(share):
+@pytest.mark.parametrize("quantile", [None, 0.9])
+def test_no_change_is_exactly_none(quantile):
     values, own = people(30, 3, rng())
-    found = paired_cluster_changes(values, values, own, share=share, rng=rng(), **PAIRED)
+    found = paired_cluster_changes(values, values, own, quantile=quantile, rng=rng(), **PAIRED)
     assert (found.value, found.p) == (0.0, 1.0) and "do not vary" in in_words(found.reason)
 
 
@@ -233,7 +237,7 @@ def test_group_means_and_quantiles_of_mixed_sets_are_drawn_with_their_sets():
     groups = np.tile([0, 0, 1, 1, 2, -1], 25)
     values = draw.normal(size=25)[own] + draw.normal(size=len(own)) / 3
     times = np.concatenate(list(weight_blocks(25, resamples=500, rng=rng(1))))
-    quantiles = group_quantiles(values, groups, own, share=0.9, n_groups=3, rng=rng(1), **BOOT)
+    quantiles = group_quantiles(values, groups, own, quantile=0.9, n_groups=3, rng=rng(1), **BOOT)
     means = group_means(values, groups, own, n_groups=3, rng=rng(1), **BOOT)
     for group in range(3):
         inside = groups == group
@@ -244,7 +248,7 @@ def test_group_means_and_quantiles_of_mixed_sets_are_drawn_with_their_sets():
             (slow.ci_low, slow.ci_high)
         )
         left = np.array([values[inside & (own != s)].mean() for s in range(25)])
-        acceleration = Jackknife.of_units(left).acceleration
+        acceleration = Jackknife.from_units(left).acceleration
         slow = bca(values[inside].mean(), [s.mean() for s in samples], acceleration=acceleration)
         assert (means[group].ci_low, means[group].ci_high) == pytest.approx((slow.ci_low, slow.ci_high))
 
@@ -308,9 +312,9 @@ def covered(worlds, sets, *, resamples=400):
     held = np.zeros(3)
     for _ in range(worlds):
         values, own = people(sets, 3, draw)
-        mean, quantile = cluster_summaries(values, own, share=0.9, resamples=resamples, rng=draw)[0]
+        mean, quantile = cluster_summaries(values, own, quantile=0.9, resamples=resamples, rng=draw)[0]
         change = paired_cluster_changes(
-            values, values * draw.uniform(0.6, 1, sets)[own], own, share=None, resamples=resamples,
+            values, values * draw.uniform(0.6, 1, sets)[own], own, quantile=None, resamples=resamples,
             permutations=1, rng=draw,
         )  # fmt: skip
         for place, (found, true) in enumerate(zip((mean, quantile, change), truth)):
@@ -336,7 +340,7 @@ def test_a_paired_change_of_a_quantile_keeps_its_level():
         swap = draw.random(60) < 0.5
         other = before * draw.uniform(0.5, 1.5, 60)[own]
         sides = np.where(swap[own], before, other), np.where(swap[own], other, before)
-        found = paired_cluster_changes(*sides, own, share=0.9, resamples=300, permutations=300, rng=draw)
+        found = paired_cluster_changes(*sides, own, quantile=0.9, resamples=300, permutations=300, rng=draw)
         rejected += found.p <= 0.05
     assert rejected / 600 < 0.07
 
@@ -406,3 +410,11 @@ def test_a_gap_with_a_group_in_one_set_has_no_interval():
     assert (
         found.value == 3 and np.isnan(found.ci_low) and "a group is in one set only" in in_words(found.reason)
     )
+
+
+def test_a_gap_of_one_resample_has_no_interval_and_says_why():
+    """A single bootstrap replicate has no spread."""
+    gap = group_gap(
+        [1.0, 2, 3, 4], [0, 0, 1, 1], range(4), n_groups=2, resamples=1, permutations=9, rng=rng()
+    )
+    assert np.isnan(gap.ci_low) and "no interval: fewer than two resamples" in in_words(gap.reason)

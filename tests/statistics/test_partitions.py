@@ -11,12 +11,12 @@ from plumbline.statistics import partitions
 from plumbline.statistics import partitions as partition_tests
 from plumbline.statistics.partitions import (
     count_subsets,
-    exact_permutation,
+    exact_partition_test,
     is_enumerable,
-    random_permutation,
+    random_partition_test,
     random_subsets,
     smaller_size,
-    standardised,
+    standardise,
     subset_sums,
 )
 
@@ -145,7 +145,7 @@ def test_random_tails_are_those_of_double_precision_whatever_ties():
     blocks = list(random_subsets(n, sizes, count=400, rng=rng))
     masks = [groups == g for g in range(3)]
     assert [smaller_size(mask) for mask in masks] == sizes
-    found = random_permutation(standardised(columns), mixtures, masks, sizes, blocks)
+    found = random_partition_test(standardise(columns), mixtures, masks, sizes, blocks)
     everything = np.concatenate([columns, columns @ mixtures], axis=1)
     for place, (tails, mask) in enumerate(zip(found, masks)):
         inside = np.concatenate([b.members(np.arange(len(b.bits)), place) for b in blocks])
@@ -167,8 +167,8 @@ def test_single_precision_decides_as_double_does_for_thousands_of_images():
     columns[:, 1] = np.round(columns[:, 1], 2)  # a dozen values
     in_a = np.arange(n) < 2000
     blocks = list(random_subsets(n, [2000], count=600, rng=rng))
-    ready = standardised(columns)
-    (found,) = random_permutation(ready, np.full((12, 1), 1 / 12), [in_a], [2000], blocks)
+    ready = standardise(columns)
+    (found,) = random_partition_test(ready, np.full((12, 1), 1 / 12), [in_a], [2000], blocks)
     everything = np.concatenate([columns, columns.mean(axis=1, keepdims=True)], axis=1)
     inside = np.concatenate([b.members(np.arange(len(b.bits)), 0) for b in blocks])
     sums = inside @ (everything - everything.mean(axis=0))
@@ -187,7 +187,7 @@ def test_exact_tails_compare_with_all():
     for size in (2, 7):
         in_a = np.arange(9) < size
         inside = np.array([np.isin(np.arange(9), chosen) for chosen in combinations(range(9), size)])
-        tails = exact_permutation(columns, in_a)
+        tails = exact_partition_test(columns, in_a)
         above, below = slow_tails(columns, in_a, inside)
         np.testing.assert_array_equal(tails.above, above)
         np.testing.assert_array_equal(tails.below, below)

@@ -9,10 +9,10 @@ from plumbline.reasons import in_words
 from plumbline.statistics.intervals import bca, bca_array, percentile, percentile_array
 from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.rankings import (
+    cluster_resampled_top_counts,
     leave_one_out_top_counts,
     resample_group_totals,
     resample_top_counts,
-    resample_top_counts_of_clusters,
     top_counts,
     top_draws,
 )
@@ -100,7 +100,7 @@ def test_drawing_sets_equals_gathering_their_images(sizes, k):
     ranked, sets = rankings(len(own)), np.stack([own, rng.permutation(own)])
     weights = rng.multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), size=150)
     weights = weights[weights @ np.array(sizes) >= k]
-    counts = resample_top_counts_of_clusters(ranked, sets, weights, k=k, n_groups=G)
+    counts = cluster_resampled_top_counts(ranked, sets, weights, k=k, n_groups=G)
     for j, (codes, own) in enumerate(zip(ranked, sets)):
         for r, drawn in enumerate(weights):
             gathered = np.repeat(codes, drawn[own])[:k]
@@ -109,7 +109,7 @@ def test_drawing_sets_equals_gathering_their_images(sizes, k):
 
 def test_a_replicate_with_too_few_images_is_refused():
     with pytest.raises(MetricError, match="fewer than k"):
-        resample_top_counts_of_clusters(
+        cluster_resampled_top_counts(
             rankings(6, m=1), np.zeros((1, 6), int), np.array([[0]]), k=2, n_groups=G
         )
 

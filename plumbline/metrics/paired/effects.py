@@ -30,7 +30,7 @@ from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups
 from plumbline.statistics.intervals import bca
-from plumbline.statistics.paired import AnswerDraws, LeftOut, draw_answers, leave_one_out
+from plumbline.statistics.paired import AnswerDraws, JackknifeCounts, draw_answers, leave_one_out
 from plumbline.statistics.permutation import p_value
 from plumbline.statistics.seeds import generator
 
@@ -295,7 +295,7 @@ class Drawn:
         """Return the (e, n) answers of a side."""
         return np.stack([self.answers.scores[side][key] for key in compared.keys])
 
-    def left_out(self, pair: tuple[str, str], compared: Comparison) -> LeftOut:
+    def left_out(self, pair: tuple[str, str], compared: Comparison) -> JackknifeCounts:
         """Return the counts of both sides with one image, or set, left out."""
         first, second = (self.scores(side, compared) for side in pair)
         return leave_one_out(
@@ -320,7 +320,7 @@ class Drawn:
         pair: tuple[str, str],
         compared: Comparison,
         statistic: Statistic,
-        left: LeftOut,
+        left: JackknifeCounts,
         names: SideNames,
         confidence: float,
     ) -> Effect:

@@ -28,11 +28,11 @@ from plumbline.statistics.intervals import bca_array, percentile_array, wilson
 from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.rankings import (
     CLUSTER_RESAMPLES,
+    cluster_resampled_top_counts,
     leave_one_out_top_counts,
     null_top_counts,
     resample_group_totals,
     resample_top_counts,
-    resample_top_counts_of_clusters,
     top_count_p_values,
     top_counts,
     top_draws,
@@ -311,14 +311,12 @@ def _sample_top_of_clusters(
     counts = top_counts(codes, k=k, n_groups=g)
     tops = (clusters.permuted[:, order[:k]] for order in ranked.order)
     chance = np.stack([np.stack([(top == group).sum(axis=1) for group in range(g)]) for top in tops])
-    left = resample_top_counts_of_clusters(codes, blocks[ranked.order], without, k=k, n_groups=g)
+    left = cluster_resampled_top_counts(codes, blocks[ranked.order], without, k=k, n_groups=g)
     return TopSample(
         k=k,
         sizes=ranked.sizes,
         counts=counts,
-        resampled=resample_top_counts_of_clusters(
-            codes, clusters.codes[ranked.order], drawn, k=k, n_groups=g
-        ),
+        resampled=cluster_resampled_top_counts(codes, clusters.codes[ranked.order], drawn, k=k, n_groups=g),
         totals=(drawn @ by_cluster).T[None],
         left=left.astype(np.int64),
         left_totals=(without @ by_block).T[None],

@@ -115,7 +115,7 @@ def change_row(
     models: tuple[str, str],
     what: str,
     settings: LanguageSettings,
-    share: float | None = None,
+    quantile: float | None = None,
 ) -> Row:
     """Return new - old of a mean or quantile of pairs, with interval and p by whole sets.
 
@@ -129,8 +129,8 @@ def change_row(
         Old and new.
     what : str
         What is paired, such as `answers`.
-    share : float, optional
-        Of a quantile; the mean without it.
+    quantile : float, optional
+        Level of the quantile to compare; the mean by default.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def change_row(
         old,
         new,
         codes(pairs["unit"]),
-        share=share,
+        quantile=quantile,
         resamples=settings.resamples,
         permutations=settings.permutations,
         rng=generator(settings.seed, "audit_diff", *models, *map(str, columns.values())),
@@ -151,14 +151,14 @@ def change_row(
     )
     row = {name: value for name, value in answer_row(models[1], **columns).items() if name != "model"}
     row |= {"model_old": models[0], "model_new": models[1]}
-    row |= {"value_old": _read(old, share), "value_new": _read(new, share)}
+    row |= {"value_old": _read(old, quantile), "value_new": _read(new, quantile)}
     return row | change.columns(unpaired_reason(pairs.height, found.height, what=what))
 
 
-def _read(values: NDArray[np.float64], share: float | None) -> float:
+def _read(values: NDArray[np.float64], quantile: float | None) -> float:
     if not values.size:
         return float("nan")
-    return float(values.mean() if share is None else np.quantile(values, share))
+    return float(values.mean() if quantile is None else np.quantile(values, quantile))
 
 
 # --- What two states of one generative model, or two models, say differently of the people of the same
@@ -232,14 +232,14 @@ def _columns(names: tuple[str, ...], question: Row) -> Row:
 def _changes(
     found: pl.DataFrame, columns: Row, models: tuple[str, str], settings: LanguageSettings
 ) -> Iterator[Row]:
-    for statistic, share in STATISTICS.items():
+    for statistic, quantile in STATISTICS.items():
         yield change_row(
             found,
             columns | {"statistic": statistic},
             models=models,
             what="sets × seeds",
             settings=settings,
-            share=share,
+            quantile=quantile,
         )
 
 
