@@ -43,28 +43,26 @@ def checkpoint_contents(folder: Path, *, encoder: str, family: str | None = None
 
 def _family(folder: Path, encoder: str, wanted: str | None) -> Family:
     """Return the family of a folder, or the wanted one if the folder can be read as it."""
-    family = None if wanted is None else find_family(wanted)
-    is_open_clip = (folder / OPEN_CLIP_CONFIG).is_file()
-    if family is None:
-        expected = f", or a folder of open_clip with {OPEN_CLIP_CONFIG}"
-        if is_open_clip:
+    if wanted is None:
+        if (folder / OPEN_CLIP_CONFIG).is_file():
             return FAMILIES["open_clip"]
+        expected = f", or a folder of open_clip with {OPEN_CLIP_CONFIG}"
         return family_of_folder(FAMILIES, folder, f"encoder `{encoder}`", expected=expected)
+    family = find_family(wanted)
     config = OPEN_CLIP_CONFIG if family.name == "open_clip" else TRANSFORMERS_CONFIG
     if not (folder / config).is_file():
-        raise _not_of(folder, encoder, family, f"no {config}", config)
-    if family.name != "open_clip":
+        shown, expected = f"no {config}", config
+    elif family.name == "open_clip":
+        return family
+    else:
         model_type = str(read_configuration(folder / config).get("model_type"))
-        if model_type not in family.reads:
-            raise _not_of(folder, encoder, family, f"model_type: {model_type}", " or ".join(family.reads))
-    return family
-
-
-def _not_of(folder: Path, encoder: str, wanted: Family, found: str, expected: str) -> CheckpointError:
-    return CheckpointError(
-        f"the checkpoint of encoder `{encoder}` is not of the family {wanted.title}",
+        if model_type in family.reads:
+            return family
+        shown, expected = f"model_type: {model_type}", " or ".join(family.reads)
+    raise CheckpointError(
+        f"the checkpoint of encoder `{encoder}` is not of the family {family.title}",
         where=folder,
-        found=found,
+        found=shown,
         expected=expected,
         hint="correct `family` in the audit file, or leave it out: it is found from the files",
     )

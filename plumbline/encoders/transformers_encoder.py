@@ -154,14 +154,15 @@ class ImageProcessor:
         from PIL import Image
 
         probe = Image.fromarray(np.random.default_rng(0).integers(0, 256, (*_PROBE_SIZE, 3), dtype=np.uint8))
-        own: NDArray[np.float32] = self._whole(images=probe, return_tensors="np")["pixel_values"]
-        ours = self.normalisation(self.prepare(probe)[None], device="cpu").numpy()
-        if own.shape != ours.shape or not np.allclose(own, ours, atol=_TOLERANCE):
+        whole: NDArray[np.float32] = self._whole(images=probe, return_tensors="np")["pixel_values"]
+        in_two_parts = self.normalisation(self.prepare(probe)[None], device="cpu").numpy()
+        if whole.shape != in_two_parts.shape or not np.allclose(whole, in_two_parts, atol=_TOLERANCE):
+            same = whole.shape == in_two_parts.shape
             raise CheckpointError(
                 "the preprocessing of this checkpoint has a step that is not known here",
                 where=folder,
-                found=f"{type(self._images).__name__}: pixels {own.shape}, {ours.shape} in two parts"
-                + (f", {np.abs(own - ours).max():.3g} apart" if own.shape == ours.shape else ""),
+                found=f"{type(self._images).__name__}: pixels {whole.shape}, {in_two_parts.shape} in two parts"
+                + (f", {np.abs(whole - in_two_parts).max():.3g} apart" if same else ""),
                 expected=f"the same pixels to {_TOLERANCE}",
             )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from upath import UPath
 
 from plumbline.errors import StorageError
-from plumbline.storage.kept_rows import ABSENT, KeptRows, KeySet
+from plumbline.storage.kept_rows import ABSENT, KeptRows, KeySet, PartWriter
 
 SCHEMA = {"key": pl.String, "value": pl.Int64}
 
@@ -147,3 +147,24 @@ def test_a_key_set_of_many_parts_is_that_of_adding_them(batches):
     assert whole.places(asked).tolist() == one_by_one.places(asked).tolist()
     assert len(whole) == len(one_by_one)
     assert repeated == (not all(new))
+
+
+def test_a_writer_keeps_parts_by_size_and_by_age_and_what_is_left_when_an_error_ends_it(tmp_path):
+    kept, now = opened(tmp_path), [0.0]
+    writer = PartWriter(kept, most_rows=2, most_seconds=30, clock=lambda: now[0])
+    parts = []
+    with pytest.raises(KeyboardInterrupt), writer:
+        for key, at in (("a", 0), ("b", 1), ("c", 2), ("d", 40), ("e", 50)):
+            now[0] = at
+            writer.add({"key": key, "value": at})
+            parts.append(kept.parts)
+        raise KeyboardInterrupt
+    assert parts == [0, 1, 1, 2, 2]
+    assert content(opened(tmp_path)) == {"a": 0, "b": 1, "c": 2, "d": 40, "e": 50}
+    lone = PartWriter(
+        opened(tmp_path / "age"), most_rows=9, most_seconds=30, clock=iter([0, 10, 31]).__next__
+    )
+    lone.add({"key": "a", "value": 1})
+    assert len(opened(tmp_path / "age")) == 0
+    lone.add({"key": "b", "value": 1})
+    assert len(opened(tmp_path / "age")) == 2
