@@ -73,13 +73,13 @@ def test_age_is_asked_in_the_scenes_that_the_named_filter_counts(real_file):
         schema=["image_id", "scene", "race", "gender", "age"],
         orient="row",
     )
-    asked = {event.event: event for event in caption_events(cell_of(records))}
+    asked = {event.predictions.event: event for event in caption_events(cell_of(records))}
     both = records.filter(row_filter("pata-both-ages")(records))["scene"].unique()
     # Kitchen and shopping have no negative captions of age.
     assert set(asked["negative_age_caption"].scenes.names) == set(both) - {"kitchen", "shopping"}
     assert len(asked["negative_race_caption"].scenes.names) == 24
     assert len(asked["negative_gender_caption"].scenes.names) == 23  # drinking_water has no negative ones
-    age = asked["negative_age_caption"].asked
+    age = asked["negative_age_caption"].predictions.kept
     assert np.array_equal(age, records["scene"].is_in(asked["negative_age_caption"].scenes.names).to_numpy())
 
 
@@ -89,7 +89,7 @@ def test_a_scene_of_one_age_does_not_contrast_age(scene):
     rows += [(f"b{i}", "bench", "indian", gender, age) for i, (gender, age) in
              enumerate(product(("man", "woman"), ("old", "young")))]  # fmt: skip
     records = pl.DataFrame(rows, schema=["image_id", "scene", "race", "gender", "age"], orient="row")
-    asked = {event.event: event.scenes.names for event in caption_events(cell_of(records))}
+    asked = {event.predictions.event: event.scenes.names for event in caption_events(cell_of(records))}
     assert asked["negative_age_caption"] == ("bench",)
     assert asked["negative_gender_caption"] == tuple(sorted(("bench", scene)))
     assert "negative_race_caption" not in asked  # one race alone

@@ -58,7 +58,7 @@ def fetched_tag(tmp_path):
 
 def state(home):
     """Return the pinned commit and the weights that an audit loads."""
-    return pinned_commit(home, "e"), home.checkpoint("e").weights.read_bytes()
+    return pinned_commit(home, "e"), home.checkpoint("e").weights[0].read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_steps_of_the_gpu_pool_and_no_others_ask_for_a_gpu(places_in_pods, tmp_p
     config = valid(
         k8s_job_executor.config_schema.config_type, yaml.safe_load((FOLDER / "executor.yaml").read_text())
     )
-    definitions = build_definitions(make_home(tmp_path).places)
+    definitions = build_definitions(make_home(tmp_path).workspace)
     assert definitions.executor.name == "k8s"
     graph = definitions.resolve_asset_graph()
     pooled = {key.path[-1] for key in graph.materializable_asset_keys if "gpu" in graph.get(key).pools}
