@@ -105,7 +105,7 @@ class Cell:
     Attributes
     ----------
     records : DataFrame
-        One row an accepted image: `image_id, split, gender, race, age_group, ...` and the automatic labels
+        One row per accepted image: `image_id, split, gender, race, age_group, ...` and the automatic labels
         `auto_gender, auto_gender_probability, auto_gender_margin`. Rows follow the logits.
     logits : mapping of str to SuiteLogits
         By suite id.
@@ -152,8 +152,8 @@ def base_row(cell: Cell, **columns: object) -> Row:
 def flag_clustering(rows: list[Row], records: pl.DataFrame) -> list[Row]:
     """Flag rows whose interval treats clustered images as independent.
 
-    The images of a counterfactual set or of a CausalFace seed show one person with one thing changed: what is
-    resampled should be whole sets, and is not yet.
+    Clusters are a dataset's counterfactual sets or CausalFace's seeds: the images of one show one person with one
+    thing changed. Known limitation: these intervals resample images, not clusters, and may be too narrow.
     """
     if "set_id" not in records.columns:
         return rows

@@ -1,6 +1,6 @@
 """How unequally an event falls on groups: Max Skew, parity difference, impact ratio; definition, inference, rows.
 
-Source: Al Sahili et al., "Data Matters Most", section 3.4. All depend on the images through counts alone.
+Source: Al Sahili et al., "Data Matters Most", section 3.4. All are functions of counts.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from plumbline.statistics.permutation import permute_tables
 from plumbline.statistics.seeds import generator
 
 FOUR_FIFTHS = 0.8
-"""Impact ratios below this are adverse impact by the four-fifths rule (29 CFR 1607.4 D)."""
+"""Impact ratios below this are flagged by the four-fifths rule (29 CFR 1607.4 D), a screening heuristic."""
 
-# --- Definitions. A function in the singular is public, of one table of counts; it calls the one in the plural, of many
-# tables at once, which the rows of an audit call too.
+# --- Definitions.
 
 
 @dataclass(frozen=True)
@@ -78,13 +77,14 @@ def max_skew(
 ) -> MaxSkew:
     """Return the relative gap of selection rates between groups (Data Matters Most, section 3.4).
 
+    Mean over pairs of groups of the larger relative gap; the paper calls it mean max skew.
     S_AB(E) = max(|p_A - p_B| / p_B, |p_B - p_A| / p_A), averaged over the defined event × pair cells. 12%
     against 8% gives 0.5.
 
     Parameters
     ----------
     event_counts : (g,) or (e, g) int
-        Images of each group whose top-1 is in the event; one row an event.
+        Images of each group whose top-1 is in the event; one row per event.
     group_totals : (g,) int
         Images of each group.
     over_pairs : {"mean", "max"}
@@ -212,10 +212,12 @@ def parity_difference(event_counts: ArrayLike, group_totals: ArrayLike) -> Estim
         out and named in `reason`; nan with fewer than two others.
     """
     counts, totals = checked_counts(event_counts, group_totals, least_groups=2)
-    return _per_event(counts, totals, parity_differences, lambda _: joined(empty_groups_reason(totals)))
+    return _per_event(
+        counts, totals, batched_parity_difference, lambda _: joined(empty_groups_reason(totals))
+    )
 
 
-def parity_differences(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
+def batched_parity_difference(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
     """Return max p - min p for many tables at once, (..., g) to (...); empty groups are left out."""
     low, high, groups = _rate_range(event_counts, group_totals)
     return np.where(groups > 1, high - low, np.nan)
@@ -238,12 +240,12 @@ def impact_ratio(event_counts: ArrayLike, group_totals: ArrayLike) -> Estimate |
     return _per_event(
         counts,
         totals,
-        impact_ratios,
+        batched_impact_ratio,
         lambda value: joined(empty_groups_reason(totals) or impact_ratio_reason(value)),
     )
 
 
-def impact_ratios(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
+def batched_impact_ratio(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
     """Return min p / max p for many tables at once, (..., g) to (...); nan where the event never happens."""
     low, high, groups = _rate_range(event_counts, group_totals)
     return np.divide(low, high, out=np.full(low.shape, np.nan), where=(high > 0) & (groups > 1))
@@ -306,12 +308,12 @@ def checked_counts(
     return counts.astype(np.int64), totals.astype(np.int64)
 
 
-# --- Inference: outcomes of images by group, and the draws by which their disparities are judged.
+# --- Inference: outcomes of images by group, and the replicates of their counts.
 
 
 @dataclass(frozen=True)
-class Draws:
-    """What an estimate of counts is judged by, see `estimate_table`."""
+class Resamples:
+    """Bootstrap and permutation replicates, and the jackknife, of a table of counts; see `estimate_table`."""
 
     resampled: NDArray[np.int64]
     permuted: NDArray[np.int64]
@@ -319,8 +321,8 @@ class Draws:
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """What became of every image of the groups.
+class ImageOutcomes:
+    """Outcome of every image, by group.
 
     Attributes
     ----------
@@ -371,7 +373,7 @@ class Outcomes:
         np.sum(outcomes, axis=1, out=events[-1])
         return np.moveaxis(events, (0, 1), (-2, -1))
 
-    def draws(self, names: list[str], settings: MetricSettings) -> Draws:
+    def draws(self, names: list[str], settings: MetricSettings) -> Resamples:
         """Draw resamples and permutations, from generators that are named by what they are for."""
         resampling, permuting = (
             generator(settings.seed, *names, use) for use in ("bootstrap", "permutation")
@@ -379,12 +381,12 @@ class Outcomes:
         permuted = self.permuted(settings.permutations, permuting)
         if self.clusters is None:
             resampled = resample_tables(self.table, resamples=settings.resamples, rng=resampling)
-            return Draws(resampled, permuted, partial(jackknife_tables, self.table))
+            return Resamples(resampled, permuted, partial(jackknife_tables, self.table))
         tables = cluster_tables(
             self.groups.codes, self.codes, self.clusters, n_groups=self.n_groups, n_outcomes=self.n_outcomes
         )
         resampled = resample_clusters(tables, resamples=settings.resamples, rng=resampling)
-        return Draws(resampled, permuted, partial(jackknife_clusters, tables))
+        return Resamples(resampled, permuted, partial(jackknife_clusters, tables))
 
     def permuted(self, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return (r, g, c) tables as if group labels were shuffled: over all images, or as their clusters demand."""
@@ -401,7 +403,7 @@ class Outcomes:
         )
 
 
-# --- Rows: one a statistic of the counts of events by group.
+# --- Rows: one per statistic of the counts of events by group.
 
 
 @dataclass(frozen=True)
@@ -443,17 +445,21 @@ SKEWS = (
     Statistic("max_skew", "max_over_pairs", _skew("max"), pairs=True),
     Statistic("max_skew", "smoothed", _skew(smoothing=0.5)),
 )
-PARITY = Statistic("parity_difference", "max_minus_min", lambda x, n: parity_differences(x, n).mean(axis=-1))
+PARITY = Statistic(
+    "parity_difference", "max_minus_min", lambda x, n: batched_parity_difference(x, n).mean(axis=-1)
+)
 RANGES = (
     PARITY,
-    Statistic("impact_ratio", "min_over_max", lambda x, n: impact_ratios(x, n).mean(axis=-1), parity=1.0),
+    Statistic(
+        "impact_ratio", "min_over_max", lambda x, n: batched_impact_ratio(x, n).mean(axis=-1), parity=1.0
+    ),
 )
 
 
 def disparity_rows(
-    common: Row, outcomes: Outcomes, statistics: tuple[Statistic, ...], settings: MetricSettings
+    common: Row, outcomes: ImageOutcomes, statistics: tuple[Statistic, ...], settings: MetricSettings
 ) -> list[Row]:
-    """Return one row a statistic; none with fewer than two groups that have images."""
+    """Return one row per statistic; none with fewer than two groups that have images."""
     sizes = outcomes.table.sum(axis=1)
     if np.count_nonzero(sizes) < 2:
         return []

@@ -16,7 +16,7 @@ from plumbline.catalog.suites import Suite
 from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, base_row
-from plumbline.metrics.disparities import Outcomes, parity_differences
+from plumbline.metrics.disparities import ImageOutcomes, batched_parity_difference
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.outcomes import group_proportions
 from plumbline.reasons import Reasons, joined, reason
@@ -52,12 +52,12 @@ class EqualOpportunity:
     reason: Reasons
 
 
-def equal_opportunity_gap(right: ArrayLike, totals: ArrayLike) -> EqualOpportunity:
+def equal_opportunity_gap(correct: ArrayLike, totals: ArrayLike) -> EqualOpportunity:
     """Return the gap between groups in the true-positive rate, by class, as mean and as largest over classes.
 
     Parameters
     ----------
-    right : (C, g) int
+    correct : (C, g) int
         Images of each class and group whose top-1 is their class.
     totals : (C, g) int
         Images of each class and group.
@@ -67,16 +67,16 @@ def equal_opportunity_gap(right: ArrayLike, totals: ArrayLike) -> EqualOpportuni
     MetricError
         If the shapes differ, there are fewer than two groups, or a count is outside 0 .. n.
     """
-    counts, sizes = np.asarray(right), np.asarray(totals)
+    counts, sizes = np.asarray(correct), np.asarray(totals)
     if counts.ndim != 2 or counts.shape != sizes.shape or counts.shape[1] < 2:
         raise MetricError(
             "counts must be by class and group, over at least two groups",
-            found=f"right {counts.shape}, totals {sizes.shape}",
+            found=f"correct {counts.shape}, totals {sizes.shape}",
             expected="(C, g), g at least 2",
         )
     if (counts < 0).any() or (counts > sizes).any():
         raise MetricError("a count lies outside 0 .. n", found=counts.tolist(), expected=sizes.tolist())
-    gaps = parity_differences(counts, sizes)
+    gaps = batched_parity_difference(counts, sizes)
     defined = ~np.isnan(gaps)
     left_out = int((~defined).sum())
     return EqualOpportunity(
@@ -89,27 +89,27 @@ def equal_opportunity_gap(right: ArrayLike, totals: ArrayLike) -> EqualOpportuni
     )
 
 
-def mean_gap(right: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.float64]:
+def mean_gap(correct: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the mean over classes of the largest difference of rates, (..., C, g) to (...), for many tables."""
-    gaps = parity_differences(right, totals)
+    gaps = batched_parity_difference(correct, totals)
     defined = ~np.isnan(gaps)
     return shares(np.where(defined, gaps, 0.0).sum(axis=-1), defined.sum(axis=-1))
 
 
-def max_gap(right: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.float64]:
+def max_gap(correct: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the largest over classes of the largest difference of rates, (..., C, g) to (...), for many tables."""
-    gaps = np.where(np.isnan(gaps := parity_differences(right, totals)), -np.inf, gaps).max(axis=-1)
+    gaps = np.where(np.isnan(gaps := batched_parity_difference(correct, totals)), -np.inf, gaps).max(axis=-1)
     return np.where(np.isneginf(gaps), np.nan, gaps)
 
 
 # --- Rows of equal opportunity: are the classes of a dataset recognised equally often in every group?
 
 Gap = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
-"""Of right and all images by class and group, (..., C, g), one value (...)."""
+"""Of correctly classified and all images by class and group, (..., C, g), one value (...)."""
 
 
 @dataclass(frozen=True)
-class WithinClasses(Outcomes):
+class ClassStratifiedOutcomes(ImageOutcomes):
     """Whether images of known class are recognised, by class × group; labels are shuffled within classes.
 
     Attributes
@@ -159,7 +159,7 @@ def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFr
         return metric_frame([])
     names = logits.suite.class_labels
     classes = np.where(cell.rows("trident"), label_codes(cell.records[attribute], names), -1)
-    right = logits.logits[:, : len(names)].argmax(axis=1) == classes
+    correct = logits.logits[:, : len(names)].argmax(axis=1) == classes
     clusters = cluster_codes(cell.records)
     parts: list[Callable[[], list[Row]]] = []
     for groups in attribute_groups(cell.records):
@@ -173,13 +173,19 @@ def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFr
                 tuple(f"{name}, {group}" for name in names for group in groups.names),
                 np.where(known, classes * len(groups.names) + groups.codes, -1),
             )
-            outcomes = WithinClasses(crossed, np.where(right, 0, 1), np.array([[1, 0]]), clusters, len(names))
+            outcomes = ClassStratifiedOutcomes(
+                crossed, np.where(correct, 0, 1), np.array([[1, 0]]), clusters, len(names)
+            )
             parts.append(partial(_attribute_rows, cell, logits.suite, groups.names, outcomes, settings))
     return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
 def _attribute_rows(
-    cell: Cell, suite: Suite, groups: tuple[str, ...], outcomes: WithinClasses, settings: MetricSettings
+    cell: Cell,
+    suite: Suite,
+    groups: tuple[str, ...],
+    outcomes: ClassStratifiedOutcomes,
+    settings: MetricSettings,
 ) -> list[Row]:
     common = base_row(
         cell,
@@ -196,7 +202,9 @@ def _attribute_rows(
     return rates + _gap_rows(common, suite, outcomes, settings)
 
 
-def _gap_rows(common: Row, suite: Suite, outcomes: WithinClasses, settings: MetricSettings) -> list[Row]:
+def _gap_rows(
+    common: Row, suite: Suite, outcomes: ClassStratifiedOutcomes, settings: MetricSettings
+) -> list[Row]:
     """Return the gap as mean and as largest over the classes, then of each class."""
     table = outcomes.split(outcomes.table)
     gap = equal_opportunity_gap(table[..., 0], table.sum(axis=-1))
@@ -205,7 +213,7 @@ def _gap_rows(common: Row, suite: Suite, outcomes: WithinClasses, settings: Metr
     draws = outcomes.draws(names, settings)
 
     def of_class(i: int) -> Gap:
-        return lambda right, totals: parity_differences(right[..., i, :], totals[..., i, :])
+        return lambda correct, totals: batched_parity_difference(correct[..., i, :], totals[..., i, :])
 
     statistics: list[tuple[Row, Gap, NDArray[np.int64], Reasons]] = [
         ({"definition": "mean_over_classes"}, mean_gap, table, gap.reason),

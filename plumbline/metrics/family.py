@@ -1,4 +1,4 @@
-"""Families of metrics, of images and of texts alike: settings, what a metric promises, what is computed together."""
+"""Families of metrics, of images and of texts alike: settings, metadata and invariants, what is computed together."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MetricSettings(DrawSettings):
 
 @dataclass(frozen=True)
 class Traits:
-    """What a metric says, and what it promises: the contract tests hold every metric to it.
+    """Metadata and invariants of a metric, enforced by the contract tests.
 
     Attributes
     ----------
@@ -81,9 +81,10 @@ class Traits:
     unit : str or None
         Such as `score`, `share`, `words`, `US dollars a year`; of language metrics.
     function : callable or None
-        The public function of `plumbline.metrics` that computes it. This and what follows: of metrics of images.
+        The public function of `plumbline.metrics` that computes it. This and the following attributes apply to image
+        metrics only.
     shape : {"scalar", "by_group"} or None
-        One value, or one a group. Renaming groups leaves the first alone and permutes the second.
+        One value, or one per group. Renaming groups leaves the first alone and permutes the second.
     empty_group : {"nan", "left_out"} or None
         An empty group's own value is nan; or the value is that of the other groups alone.
     ties : {"lower index wins", "by id", "no effect"}
@@ -138,7 +139,7 @@ class Family(Generic[CellT, SettingsT, ResultT]):
         What must be there for it to have rows. Metrics of images: families of suites, of which one is enough, see
         `plumbline.catalog.suites.Suite.family`; language metrics: `texts`, `scores` or `twin`.
     traits : tuple of Traits
-        What each of its metrics promises.
+        Metadata and invariants of each of its metrics.
     compute : callable
         `compute(cell, settings=...)` gives the rows.
     tables : mapping of str to Schema

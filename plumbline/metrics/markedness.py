@@ -1,4 +1,4 @@
-"""Markedness: for which groups the plain prompt fits, and who has to be named.
+"""Markedness: share of a group's images closer to the neutral prompt than to the prompt naming the group.
 
 Source: Hausladen et al., "Social perception of faces in a vision-language model", appendix A.3, equation 7, after Wolfe
 & Caliskan (2022).
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.catalog.schema import Row
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
-from plumbline.metrics.disparities import Outcomes, parity_differences
+from plumbline.metrics.disparities import ImageOutcomes, batched_parity_difference
 from plumbline.metrics.family import MetricSettings
 from plumbline.reasons import MIN_GROUP, empty_groups_reason, group_size_reason, joined, small_groups_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
@@ -41,7 +41,7 @@ def markedness(
         Cosine of each image of one group with "a photo of a person", and with the prompt that names the group. A tie is
         no preference for the neutral prompt.
     confidence : float
-        Of the interval.
+        Confidence level of the interval.
     min_group : int
         Smaller groups are flagged.
 
@@ -217,17 +217,17 @@ def _gap_rows(
     """Return the gap between the most and the least marked group.
 
     An image's answer is the number of templates under which it prefers the neutral prompt to its own group's; answers
-    are what is resampled, and what is dealt out to the groups at random: within sets where images come in them.
+    are what is resampled, and what is dealt out to the groups at random: within clusters where images come in them.
     """
     most = prefers.shape[1]
-    answers = Outcomes(groups, prefers.sum(axis=1), np.arange(most + 1)[None], clusters)
+    answers = ImageOutcomes(groups, prefers.sum(axis=1), np.arange(most + 1)[None], clusters)
     sizes = answers.table.sum(axis=1)
     if np.count_nonzero(sizes) < 2:
         return []
     percent = 100 * np.arange(most + 1) / most
 
     def gap(tables: NDArray[np.int64]) -> NDArray[np.float64]:
-        return parity_differences(tables @ percent, tables.sum(axis=-1))
+        return batched_parity_difference(tables @ percent, tables.sum(axis=-1))
 
     names = [str(common[key]) for key in ("model", "dataset", "suite", "attribute")]
     draws = answers.draws([*names, "markedness_gap"], settings)

@@ -1,6 +1,6 @@
-"""Contrastive outcome metrics: how often an event is the top-1 of images, by group; definition, rows, family.
+"""Contrastive outcome metrics: how often the best match of an image falls in an event, by group.
 
-Source: Al Sahili et al., "Data Matters Most", section 3.4. All depend on the images through counts alone.
+Source: Al Sahili et al., "Data Matters Most", section 3.4. All are functions of counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plumbline.metrics.disparities import (
     PARITY,
     RANGES,
     SKEWS,
-    Outcomes,
+    ImageOutcomes,
     checked_counts,
     disparity_rows,
     impact_ratio,
@@ -47,7 +47,7 @@ from plumbline.statistics.permutation import permute_strata
 
 @dataclass(frozen=True)
 class OutcomeProportions:
-    """How often an event is the top-1 of each group; index it with a group for its estimate.
+    """Share of each group whose best match is in the event; index it with a group for its estimate.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ def outcome_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 def harm_rows(
     cell: Cell, event: EventPredictions, clusters: NDArray[np.int64] | None, settings: MetricSettings
 ) -> list[Row]:
-    """Return the row of how often an event is the top-1 of the images that count."""
+    """Return the row of the share of the images that count whose best match is in the event."""
     hit = event.hit[event.kept]
     counted = np.array([hit.sum()]), np.array([len(hit)])
     rate = estimate_proportions(*counted, confidence=settings.confidence, min_group=None)[0]
@@ -198,10 +198,12 @@ def harm_rows(
     return [_common(cell, event, None) | columns | {"metric": "harm_rate", "definition": "top1"}]
 
 
-def event_outcomes(groups: Groups, event: EventPredictions, clusters: NDArray[np.int64] | None) -> Outcomes:
+def event_outcomes(
+    groups: Groups, event: EventPredictions, clusters: NDArray[np.int64] | None
+) -> ImageOutcomes:
     """Return in which images of some groups an event is the top-1: outcome 0."""
     kept = replace(groups, codes=np.where(event.kept, groups.codes, -1))
-    return Outcomes(kept, np.where(event.hit, 0, 1), np.array([[1, 0]]), clusters)
+    return ImageOutcomes(kept, np.where(event.hit, 0, 1), np.array([[1, 0]]), clusters)
 
 
 def _common(cell: Cell, event: EventPredictions, attribute: str | None) -> Row:
@@ -224,8 +226,8 @@ def _event_rows(
     return rows + disparity_rows(common, outcomes, statistics, settings)
 
 
-def proportion_rows(common: Row, outcomes: Outcomes, settings: MetricSettings) -> list[Row]:
-    """Return one row a group: how often outcome 0 happens in it."""
+def proportion_rows(common: Row, outcomes: ImageOutcomes, settings: MetricSettings) -> list[Row]:
+    """Return one row per group: the share whose best match is in the event."""
     named = {"metric": "outcome_proportion", "definition": "top1"}
     return [
         common | named | {"group": group} | proportion.columns()
@@ -233,8 +235,8 @@ def proportion_rows(common: Row, outcomes: Outcomes, settings: MetricSettings) -
     ]
 
 
-def group_proportions(outcomes: Outcomes, settings: MetricSettings) -> EstimateArray:
-    """Return how often outcome 0 happens in each group; where images come in clusters, with intervals over these."""
+def group_proportions(outcomes: ImageOutcomes, settings: MetricSettings) -> EstimateArray:
+    """Return the share of each group in the event, with intervals over clusters where images come in clusters."""
     table = outcomes.table
     proportions = estimate_proportions(
         table[:, 0], table.sum(axis=1), confidence=settings.confidence, min_group=settings.min_group
@@ -268,7 +270,7 @@ def _mean_of_tasks_rows(
         (task.hit.astype(np.int64) << bit for bit, task in enumerate(tasks)), np.zeros(len(kept), int)
     )
     membership = (np.arange(2 ** len(tasks)) >> np.arange(len(tasks))[:, None]) & 1
-    outcomes = Outcomes(
+    outcomes = ImageOutcomes(
         replace(groups, codes=np.where(kept, groups.codes, -1)), pattern, membership, clusters
     )
     common = base_row(
@@ -281,7 +283,7 @@ def _mean_of_tasks_rows(
     return disparity_rows(common, outcomes, SKEWS, settings)
 
 
-# --- Rows of captions by scene: an image is asked its own scene's captions, and the negative ones are the event.
+# --- Rows of captions by scene: each image is compared with its own scene's captions; the negative ones are the event.
 
 CONTRASTED = ("race", "gender", "age")
 """Record columns whose groups have captions of their own."""
@@ -292,30 +294,30 @@ BY_SCENE = (replace(PARITY, definition="by_scene"),)
 
 @dataclass(frozen=True)
 class CaptionEvent:
-    """The negative captions of one attribute, on the images that were asked them.
+    """The negative captions of one attribute, on the images that are compared with them.
 
     Attributes
     ----------
     predictions : EventPredictions
-        Whether the best of the scene's captions is a negative one; `kept` where the image was asked.
+        Whether the best of the scene's captions is a negative one; `kept` where the image is compared.
     groups : Groups
-        Of the attribute; -1 where the image was not asked or has no label.
+        Of the attribute; -1 where the image is not compared or has no label.
     scenes : Groups
-        -1 where the image was not asked.
+        -1 where the image is not compared.
     """
 
     predictions: EventPredictions
     groups: Groups
     scenes: Groups
 
-    def outcomes(self, groups: Groups, clusters: NDArray[np.int64] | None) -> Outcomes:
+    def outcomes(self, groups: Groups, clusters: NDArray[np.int64] | None) -> ImageOutcomes:
         """Return the outcomes of some groups; labels are shuffled within scenes."""
         codes = np.where(self.predictions.hit, 0, 1)
-        return WithinScenes(groups, codes, np.array([[1, 0]]), clusters, scenes=self.scenes.codes)
+        return SceneStratifiedOutcomes(groups, codes, np.array([[1, 0]]), clusters, scenes=self.scenes.codes)
 
 
 @dataclass(frozen=True)
-class WithinScenes(Outcomes):
+class SceneStratifiedOutcomes(ImageOutcomes):
     """Outcomes whose group labels are shuffled within scenes, since each scene has captions of its own.
 
     Where images also come in clusters, labels are shuffled as the clusters demand.
@@ -342,8 +344,8 @@ def caption_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
 
     For each attribute that has captions of its own: event `negative_<attribute>_caption`, top-1 by cosine (by logit
     where the encoder has none) among the captions of the image's scene; ties go to the lower index, the positive
-    captions first. `probe` names the scene of rows by scene. Scenes without captions of both kinds are not asked, and
-    neither are those in which fewer than two groups are seen: age is contrasted where both ages are shown.
+    captions first. `probe` names the scene of rows by scene. Scenes that lack positive or negative captions are
+    skipped, and so are those that show fewer than two groups: age is contrasted where both ages are shown.
     """
     clusters = cluster_codes(cell.records)
     parts: list[Callable[[], list[Row]]] = []
@@ -363,13 +365,15 @@ def caption_events(cell: Cell) -> Iterator[CaptionEvent]:
         for attribute in (name for name in CONTRASTED if name in labels.columns):
             names = tuple(sorted(labels[attribute].cast(pl.String).drop_nulls().unique()))
             groups = Groups(attribute, names, label_codes(labels[attribute], names))
-            event = _asked(logits, groups, labels["scene"], cell.rows(logits.suite.id))
+            event = _caption_event(logits, groups, labels["scene"], cell.rows(logits.suite.id))
             if event.predictions.kept.any():
                 yield event
 
 
-def _asked(logits: SuiteLogits, groups: Groups, scene: pl.Series, counts: NDArray[np.bool_]) -> CaptionEvent:
-    """Ask every image the captions of its scene."""
+def _caption_event(
+    logits: SuiteLogits, groups: Groups, scene: pl.Series, counts: NDArray[np.bool_]
+) -> CaptionEvent:
+    """Compare every image with the captions of its scene."""
     suite, ranking = logits.suite, logits.ranking
     hit, codes = np.zeros(len(scene), dtype=bool), np.full(len(scene), -1)
     names: list[str] = []
@@ -380,10 +384,10 @@ def _asked(logits: SuiteLogits, groups: Groups, scene: pl.Series, counts: NDArra
             hit[rows] = ranking[rows][:, positive + negative].argmax(axis=1) >= len(positive)
             codes[rows] = len(names)
             names.append(name)
-    name, asked = f"negative_{groups.attribute}_caption", codes >= 0
+    name, compared = f"negative_{groups.attribute}_caption", codes >= 0
     return CaptionEvent(
-        predictions=EventPredictions(suite.id, suite.hash, name, True, hit, asked),
-        groups=replace(groups, codes=np.where(asked, groups.codes, -1)),
+        predictions=EventPredictions(suite.id, suite.hash, name, True, hit, compared),
+        groups=replace(groups, codes=np.where(compared, groups.codes, -1)),
         scenes=Groups("scene", tuple(names), codes),
     )
 

@@ -53,7 +53,7 @@ def event_predictions(cell: Cell) -> Iterator[EventPredictions]:
             )
 
 
-# --- What several checkpoints answered to the same images, which is all that a comparison of them needs.
+# --- Predictions of several checkpoints on the same images: all that a comparison of them needs.
 
 EventKey = tuple[str, str]
 """A suite and an event of it."""
@@ -68,7 +68,7 @@ class Predictions:
     groups : mapping of str to list of Groups
         By suite: the groups that its filtered labels give. Suites of one labelling share one list.
     clusters : (n,) int64 or None
-        Set of each image, where images come in sets.
+        Cluster of each image, where images come in clusters.
     answers : mapping of str to mapping of (str, str) to EventPredictions
         By checkpoint, then by suite and event. Images stand in the order of their ids.
     """
@@ -80,7 +80,7 @@ class Predictions:
 
 
 def predictions_of(cells: Iterable[Cell]) -> Predictions:
-    """Keep of the cells of one dataset what effects need; the cells are used one after the other.
+    """Collect the predictions of several checkpoints on one dataset, one cell at a time.
 
     Raises
     ------

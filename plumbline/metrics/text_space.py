@@ -27,7 +27,7 @@ from plumbline.statistics.estimates import Estimate
 
 Floats = NDArray[np.float64]
 AXES = 3
-MOST_PARTITIONS = 50_000
+MAX_PARTITIONS = 50_000
 """More partitions of the words of a dimension into two valences are not enumerated."""
 _NAN = float("nan")
 
@@ -45,10 +45,10 @@ class ValenceGap(Estimate):
     Attributes
     ----------
     t : float
-        Of that test.
+        Statistic of that test.
     p_permutation : float
         One-sided, over every partition of the dimension's words into valences of these sizes; nan where those are
-        more than `MOST_PARTITIONS`.
+        more than `MAX_PARTITIONS`.
     """
 
     t: float = _NAN
@@ -118,7 +118,7 @@ def valence_geometry(
     average : {"embeddings", "cosines"}
         How templates are averaged.
     confidence : float
-        Of the intervals.
+        Confidence level of the intervals.
 
     Raises
     ------
@@ -247,13 +247,13 @@ def _one_word_less(
     return [values[first], values[~first]]
 
 
-def _estimate(value: float, left_out: list[Floats], words: int, free: int, confidence: float) -> Estimate:
+def _estimate(value: float, left_out: list[Floats], words: int, df: int, confidence: float) -> Estimate:
     if math.isnan(value):
         return Estimate(_NAN, _NAN, _NAN, words, reason=joined(reason("no_pair_of_words")))
     variance = sum(float((len(v) - 1) / len(v) * ((v - v.mean()) ** 2).sum()) for v in left_out)
-    if free < 1 or math.isnan(variance):
+    if df < 1 or math.isnan(variance):
         return Estimate(value, _NAN, _NAN, words, reason=joined(reason("too_few_words")))
-    half = float(stdtrit(free, (1 + confidence) / 2)) * math.sqrt(variance)
+    half = float(stdtrit(df, (1 + confidence) / 2)) * math.sqrt(variance)
     return Estimate(value, value - half, value + half, words)
 
 
@@ -270,20 +270,20 @@ def _gap(cosines: Floats, first: NDArray[np.bool_], confidence: float) -> Valenc
 
 def _t_test(within: Floats, across: Floats) -> tuple[float, float]:
     """Return t and one-sided p of Student's test that `within` has the larger mean."""
-    free = len(within) + len(across) - 2
-    if not (len(within) and len(across)) or free < 1:
+    df = len(within) + len(across) - 2
+    if not (len(within) and len(across)) or df < 1:
         return _NAN, _NAN
     spread = ((within - within.mean()) ** 2).sum() + ((across - across.mean()) ** 2).sum()
-    error = math.sqrt(spread / free * (1 / len(within) + 1 / len(across)))
+    error = math.sqrt(spread / df * (1 / len(within) + 1 / len(across)))
     if error < 1e-12:
         return _NAN, _NAN
     t = float((within.mean() - across.mean()) / error)
-    return t, float(stdtr(free, -t))
+    return t, float(stdtr(df, -t))
 
 
 @lru_cache(maxsize=16)
 def _partitions(words: int, inside: int) -> Floats:
-    """Return every way to choose `inside` of the words, one a row of zeros and ones."""
+    """Return every way to choose `inside` of the words: one row of zeros and ones per choice."""
     members = np.zeros((math.comb(words, inside), words))
     for row, chosen in zip(members, combinations(range(words), inside)):
         row[list(chosen)] = 1.0
@@ -292,7 +292,7 @@ def _partitions(words: int, inside: int) -> Floats:
 
 def _permutation_p(cosines: Floats, first: NDArray[np.bool_], value: float) -> float:
     size, words = int(first.sum()), len(first)
-    if math.isnan(value) or math.comb(words, size) > MOST_PARTITIONS:
+    if math.isnan(value) or math.comb(words, size) > MAX_PARTITIONS:
         return _NAN
     members = _partitions(words, size)
     sums = members @ cosines
@@ -320,7 +320,7 @@ GEOMETRY_SCHEMA: dict[str, pl.DataType] = {
     "share_z": pl.Float64(),
     "cosines": pl.List(pl.Float64),
 }
-"""One row a word and model: its principal coordinates, the share of variance along each axis (equal in all rows of a
+"""One row per word and model: its principal coordinates, the share of variance along each axis (equal in all rows of a
 model), and its cosines to the model's words in the order of their rows."""
 
 

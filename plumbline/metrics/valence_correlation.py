@@ -1,4 +1,4 @@
-"""Whether a model that sees more of a good trait in a face sees less of its opposite: it often sees more of both.
+"""Correlation between similarity to positive and to negative words of a trait.
 
 Source: Hausladen et al., "Social perception of faces in a vision-language model", appendix C and figure C.5.
 """
@@ -35,10 +35,10 @@ def valence_correlation(
     positive, negative : (n,) float
         Of each image of one group: its mean cosine with the positive and with the negative words of a dimension.
     clusters : (n,) int, optional
-        Set of each image, where images come in sets.
+        Cluster of each image, where images come in clusters.
     confidence : float
-        Of the interval: Fisher's z with standard error 1 / sqrt(n - 3); where images come in sets, z with its
-        cluster-robust linearised error and t by the number of sets.
+        Confidence level of the interval: Fisher's z with standard error 1 / sqrt(n - 3); where images come in
+        clusters, z with its cluster-robust linearised error and t by the number of clusters.
     min_group : int
         Smaller groups are flagged.
 

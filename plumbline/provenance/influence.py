@@ -16,7 +16,7 @@ from plumbline.catalog.suites import TASKS
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.registry import LANGUAGE_FAMILIES
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.disparities import RANGES, SKEWS, Outcomes
+from plumbline.metrics.disparities import RANGES, SKEWS, ImageOutcomes
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.predictions import EventPredictions, event_predictions
 from plumbline.metrics.registry import FAMILIES
@@ -163,7 +163,7 @@ _ALL = "all images"
 class _Counted:
     """A number as a function of (k, g, c) tables of counts, with the name of each outcome."""
 
-    seen: Outcomes
+    seen: ImageOutcomes
     value: Value
     outcomes: tuple[str, ...]
     surest: NDArray[np.float64]
@@ -215,7 +215,7 @@ def _counted(cell: Cell, row: Mapping[str, Any]) -> _Counted | None:
             + (", ".join(e.event for e, held in zip(events, pattern) if held) or "none of the events")
             for pattern in holds.T
         )
-    seen = Outcomes(
+    seen = ImageOutcomes(
         replace(groups, codes=np.where(kept, groups.codes, -1)), codes, holds, cluster_codes(cell.records)
     )
     value = _value(seen, row)
@@ -236,7 +236,7 @@ def _groups(cell: Cell, row: Mapping[str, Any], event: EventPredictions) -> Grou
     )
 
 
-def _value(seen: Outcomes, row: Mapping[str, Any]) -> Value | None:
+def _value(seen: ImageOutcomes, row: Mapping[str, Any]) -> Value | None:
     if (row["metric"], row["definition"]) in (("harm_rate", "top1"), ("outcome_proportion", "top1")):
         group = 0 if row["metric"] == "harm_rate" else seen.groups.names.index(row["group"])
         return lambda tables: shares(tables[:, group, 0], tables[:, group].sum(axis=-1))

@@ -12,7 +12,7 @@ from scipy import stats
 from plumbline.errors import MetricError
 from plumbline.metrics import MetricSettings
 from plumbline.metrics.outcomes import outcome_rows
-from plumbline.metrics.paired.effects import alike_p_value, alike_p_value_of_sets
+from plumbline.metrics.paired.effects import clustered_homogeneity_p_value, homogeneity_p_value
 from plumbline.metrics.paired.factors import EFFECT_SCHEMA, factor_effects, factor_pairs
 from plumbline.metrics.predictions import EventPredictions as EventAnswers
 from plumbline.metrics.predictions import Predictions, predictions_of
@@ -304,26 +304,28 @@ def test_copies_in_sets_do_not_make_groups_differ():
     """Every image eight times over as one set: the test of the groups is that of the images, not of their copies."""
     hit, codes = images((20, 32, 30), 100)
     hits = hit[None]
-    expected = alike_p_value(np.array([[20, 32, 30]]), np.full(3, 100))
+    expected = homogeneity_p_value(np.array([[20, 32, 30]]), np.full(3, 100))
     copies = draw_answers(
         np.repeat(hits, 8, axis=1), np.repeat(codes, 8), n_groups=3, resamples=4000, permutations=1,
         rng=np.random.default_rng(0), clusters=np.repeat(np.arange(300), 8),
     )  # fmt: skip
-    found = alike_p_value_of_sets(copies.counts, copies.sizes, copies.resampled, copies.resampled_sizes)
+    found = clustered_homogeneity_p_value(
+        copies.counts, copies.sizes, copies.resampled, copies.resampled_sizes
+    )
     assert found == pytest.approx(expected, rel=0.25) and 0.02 < expected < 0.5
-    assert alike_p_value(copies.counts, copies.sizes) < 0.1 * expected
+    assert homogeneity_p_value(copies.counts, copies.sizes) < 0.1 * expected
     constant = [np.zeros((1, 3), int), np.full(3, 9), np.zeros((1, 3, 5)), np.full((3, 5), 9.0)]
-    assert alike_p_value_of_sets(*constant) == 1.0
-    assert alike_p_value_of_sets(constant[0], np.array([9, 0, 0]), *constant[2:]) == 1.0
+    assert clustered_homogeneity_p_value(*constant) == 1.0
+    assert clustered_homogeneity_p_value(constant[0], np.array([9, 0, 0]), *constant[2:]) == 1.0
 
 
 def test_groups_that_differ_are_told_from_groups_that_may_be_alike():
     totals = np.array([100, 200, 0])
     table = np.array([[12, 18, 0], [88, 182, 0]])
     expected = stats.chi2_contingency(table[:, :2], correction=False).pvalue
-    assert alike_p_value(table[:1], totals) == pytest.approx(expected, rel=1e-12)
-    assert alike_p_value(np.array([[12, 18, 0], [30, 60, 0]]), totals) == pytest.approx(
+    assert homogeneity_p_value(table[:1], totals) == pytest.approx(expected, rel=1e-12)
+    assert homogeneity_p_value(np.array([[12, 18, 0], [30, 60, 0]]), totals) == pytest.approx(
         2 * expected, rel=1e-12
     )
-    assert alike_p_value(np.array([[0, 0, 0]]), totals) == 1.0
-    assert alike_p_value(np.array([[100, 200, 0]]), totals) == 1.0
+    assert homogeneity_p_value(np.array([[0, 0, 0]]), totals) == 1.0
+    assert homogeneity_p_value(np.array([[100, 200, 0]]), totals) == 1.0

@@ -13,7 +13,7 @@ from plumbline.errors import ConfigError, MetricError
 from plumbline.metrics import MetricSettings
 from plumbline.metrics.trident.label_error import corrected_rates, rate_bounds
 from plumbline.metrics.trident.rows import LabelledTests, label_error_rows, trident_rows
-from plumbline.metrics.trident.scores import PROBE, RIGHT
+from plumbline.metrics.trident.scores import CORRECT, PROBE
 from plumbline.reasons import in_words
 from plumbline.statistics import wilson
 from plumbline.statistics.groups import Groups
@@ -346,7 +346,7 @@ def test_a_clipped_rate_says_so(make_cell, quick):
 def test_a_rate_that_no_unrelated_error_can_give_has_no_interval_and_says_why(quick):
     """Those labelled man never become the probe, the others nearly always, and a fifth of each is mislabelled."""
     automatic, true = np.repeat([0, 1], 50), np.r_[np.repeat([0, 1], [40, 10]), np.repeat([0, 1], [10, 40])]
-    outcomes = np.where((automatic == 1) & (np.arange(100) > 50), PROBE, RIGHT)[None]
+    outcomes = np.where((automatic == 1) & (np.arange(100) > 50), PROBE, CORRECT)[None]
     classes = Groups("race", ("White",), np.zeros(100, dtype=np.int64))
     tests = LabelledTests({"metric": ""}, ["hero"], outcomes, classes, automatic, true)
     rows = {each.get("group"): each for each in label_error_rows(tests, settings=quick)}

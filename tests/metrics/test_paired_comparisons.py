@@ -11,8 +11,8 @@ from plumbline.metrics.paired.effects import (
     MITIGATION,
     Comparison,
     PairedAnswers,
-    alike_p_value,
     everyone,
+    homogeneity_p_value,
     paired_rows,
 )
 from plumbline.statistics.groups import Groups
@@ -92,17 +92,17 @@ def test_scores_of_one_test_are_tested_as_answers_are():
     rng = np.random.default_rng(0)
     hit, codes = rng.random(300) < 0.3, np.arange(300) % 3
     counts, totals = np.bincount(codes, hit)[None].astype(int), np.bincount(codes)
-    assert alike_p_value(counts, totals, variances=hit[None].var(axis=1)) == pytest.approx(
-        alike_p_value(counts, totals), rel=1e-12
+    assert homogeneity_p_value(counts, totals, variances=hit[None].var(axis=1)) == pytest.approx(
+        homogeneity_p_value(counts, totals), rel=1e-12
     )
     scores = rng.integers(0, 3, 300) + (codes == 0) * rng.integers(0, 2, 300)
     scores = np.where(rng.random(300) < 0.5, scores, rng.permutation(scores))
     sums = np.bincount(codes, scores)[None].astype(int)
-    found = alike_p_value(sums, totals, variances=scores[None].var(axis=1))
+    found = homogeneity_p_value(sums, totals, variances=scores[None].var(axis=1))
     # The sum of squares between groups over the total variance: close to F for three groups of a hundred.
     assert found == pytest.approx(stats.f_oneway(*(scores[codes == g] for g in range(3))).pvalue, rel=0.1)
     assert 0.001 < found < 0.9
-    assert alike_p_value(sums, totals, variances=np.zeros(1)) == 1.0
+    assert homogeneity_p_value(sums, totals, variances=np.zeros(1)) == 1.0
 
 
 def test_rows_say_what_the_sides_are_called():
@@ -147,4 +147,4 @@ def test_without_images_or_groups_there_is_nothing_to_compare():
 def test_names_of_sides():
     assert str(CHECKPOINTS.undefined(np.nan, np.nan)) == "undefined for the first and the second checkpoint"
     assert str(MITIGATION.undefined(1.0, np.nan)) == "undefined for the state before the mitigation"
-    assert MITIGATION.called((True, True)) == "the state after and before the mitigation"
+    assert MITIGATION.describe((True, True)) == "the state after and before the mitigation"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.metrics.disparities import impact_ratios, parity_differences, skew_values
+from plumbline.metrics.disparities import batched_impact_ratio, batched_parity_difference, skew_values
 from plumbline.statistics import (
     bca,
     count_table,
@@ -45,8 +45,8 @@ def on_rates(value):
 
 READINGS = {
     "max_skew": (on_rates(skew_values), 0.0),
-    "parity_difference": (on_rates(parity_differences), 0.0),
-    "impact_ratio": (on_rates(impact_ratios), 1.0),
+    "parity_difference": (on_rates(batched_parity_difference), 0.0),
+    "impact_ratio": (on_rates(batched_impact_ratio), 1.0),
 }
 
 

@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 from plumbline.catalog.schema import METRIC_SCHEMA
 from plumbline.metrics import MetricSettings, max_skew_at_k, ndkl, skew_at_k
-from plumbline.metrics.rankings.skew_at_k import usual_k
+from plumbline.metrics.rankings.skew_at_k import default_k
 from plumbline.metrics.registry import FAMILIES
 
 KEY = ["metric", "definition", "statistic", "suite", "attribute", "group", "event", "probe"]
@@ -66,7 +66,7 @@ def test_rows_have_the_schema_unique_keys_n_and_an_interval_or_a_reason(rows):
     assert estimates["p"].is_between(0, 1, closed="right").all()
     assert rows.filter(statistic="chance")["p"].null_count() == rows.filter(statistic="chance").height
     assert set(rows["attribute"]) == {"gender", "race"}, "crossed groups are left out"
-    assert set(rows.filter(metric="skew_at_k")["k"]) == {usual_k(n) for n in (289, 290)}
+    assert set(rows.filter(metric="skew_at_k")["k"]) == {default_k(n) for n in (289, 290)}
     assert rows.filter(metric="ndkl")["k"].null_count() == rows.filter(metric="ndkl").height
 
 
@@ -79,7 +79,7 @@ def test_rows_are_what_the_public_functions_give(rows, faces, event, probe, attr
     order = np.argsort(faces.records["image_id"].to_numpy())
     scores, labels = score_of(faces, event, probe)[order], faces.records[attribute].to_numpy()[order]
     n = sum(label is not None for label in labels)
-    k = usual_k(n)
+    k = default_k(n)
     key = {"attribute": attribute, "event": event, "probe": probe, "statistic": "estimate"}
     for desired in ("equal", "ranked") if event else ("equal",):
         skews = skew_at_k(scores, labels, k=k, desired=desired)
@@ -117,7 +117,7 @@ def test_chance_stands_beside_the_values(rows, faces):
     assert chance["ci_high"] == pytest.approx(np.quantile(values, 0.975), rel=0.1)
     assert "not an estimate" in chance["reason"]
     k = only(rows, metric="max_skew_at_k", definition="ranked", statistic="chance", attribute="race")["k"]
-    assert k == usual_k(len(labels))
+    assert k == default_k(len(labels))
 
 
 def test_row_order_does_not_matter_even_with_ties(faces, rows):

@@ -16,7 +16,7 @@ from plumbline.metrics import (
     rank_agreement,
     template_shift,
 )
-from plumbline.metrics.robustness.calibration import EDGES, mass_differences
+from plumbline.metrics.robustness.calibration import EDGES, softmax_margin
 from plumbline.reasons import in_words
 from plumbline.statistics.jackknife import hotelling_p_value
 
@@ -235,9 +235,9 @@ def test_calibration_by_hand():
     found = calibration(delta, harmful)
     assert found.p_harm.n.tolist() == [1, 3, 0, 4, 0, 0, 1] and found.count.tolist() == [0, 1, 0, 2, 0, 0, 1]
     np.testing.assert_allclose(found.p_harm.value, [0, 1 / 3, np.nan, 1 / 2, np.nan, np.nan, 1])
-    np.testing.assert_allclose(found.filled.value, [1 / 9, 3 / 9, 0, 4 / 9, 0, 0, 1 / 9])
-    assert found.elbow == 0.3 and found.maximum == 1 and found.maximum_bin == 6
-    assert calibration(delta, np.zeros(9, dtype=bool)).maximum_bin == 0
+    np.testing.assert_allclose(found.bin_share.value, [1 / 9, 3 / 9, 0, 4 / 9, 0, 0, 1 / 9])
+    assert found.elbow == 0.3 and found.maximum == 1 and found.worst_bin == 6
+    assert calibration(delta, np.zeros(9, dtype=bool)).worst_bin == 0
 
 
 def test_calibration_is_the_loop_with_the_intervals_of_statsmodels():
@@ -251,15 +251,15 @@ def test_calibration_is_the_loop_with_the_intervals_of_statsmodels():
         ends = proportion_confint(sum(own), len(own), method="wilson")
         assert ends_of(found.p_harm[b]) == pytest.approx(ends)
         ends = proportion_confint(len(own), 500, method="wilson")
-        assert ends_of(found.filled[b]) == pytest.approx(ends)
+        assert ends_of(found.bin_share[b]) == pytest.approx(ends)
 
 
 def test_without_an_elbow():
     never = calibration([0.05, 0.15], np.array([False, False]))
     assert np.isnan(never.elbow) and never.maximum == 0
     none = calibration([], np.array([], dtype=bool))
-    assert np.isnan([none.elbow, none.maximum]).all() and none.maximum_bin is None
-    assert np.isnan(none.p_harm.value).all() and np.isnan(none.filled.value).all()
+    assert np.isnan([none.elbow, none.maximum]).all() and none.worst_bin is None
+    assert np.isnan(none.p_harm.value).all() and np.isnan(none.bin_share.value).all()
 
 
 def test_sets_widen_the_intervals_of_calibration():
@@ -288,9 +288,9 @@ def test_calibration_refuses_what_does_not_fit(delta, harmful):
 def test_mass_differences_by_hand():
     # At scale ln 2 / 0.1, a cosine that is 0.1 larger has twice the mass: 4, 2, 1 and 1 of 8.
     cosine = np.array([[0.3, 0.2, 0.1, 0.1], [0.1, 0.1, 0.3, 0.2]])
-    masses = mass_differences(cosine, positive=2, scale=np.log(2) / 0.1)
+    masses = softmax_margin(cosine, positive=2, scale=np.log(2) / 0.1)
     np.testing.assert_allclose(masses, [4 / 8, -4 / 8])
-    assert mass_differences(cosine, positive=2, scale=1e6).tolist() == [1.0, -1.0]
+    assert softmax_margin(cosine, positive=2, scale=1e6).tolist() == [1.0, -1.0]
 
 
 # --- intra-set cosine

@@ -143,7 +143,7 @@ def test_many_tests_over_groups_score_like_one_test_each():
         logits[:, 4] = -1
         outcomes = probe_outcomes(logits[:, :4], logits[:, 4:], labels)
         tables = count_table(labels, outcomes, n_groups=4, n_outcomes=3)
-        together = score_tables(tables, divisor=5)
+        together = score_tables(tables, released_divisor=5)
         for i in range(5):
             alone = trident_scores(logits[:, [0, 1, 2, 3, 4 + i]], labels, n_classes=4)
             for field in fields(alone):

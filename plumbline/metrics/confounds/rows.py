@@ -60,7 +60,7 @@ class VariedFaces:
 
     @property
     def few_clusters(self) -> Reason | None:
-        """Return what is to be known of intervals from few clusters."""
+        """Return the caveat on intervals from few clusters."""
         return few_clusters_reason(self.clusters) if self.clustered else None
 
     @property
@@ -197,7 +197,7 @@ def _at_common_mean(outcome: NDArray[np.float64], sets: NDArray[np.int64]) -> ND
     return outcome - means[codes] + outcome.mean()
 
 
-# The lines that perceived traits follow along the levels
+# Linear fits per confound
 
 SPLIT_AT_ZERO = ("pose", "smiling")
 """Confounds whose two directions differ: a face turns left or right, a mouth bends down or up."""

@@ -93,7 +93,7 @@ def level_means(
     clusters: NDArray[np.int64] | None = None,
     confidence: float = 0.95,
 ) -> EstimateArray:
-    """Return the mean outcome at each level of a confound, with t-intervals over images or sets.
+    """Return the mean outcome at each level of a confound, with t-intervals over images or clusters.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def level_means(
     clusters : (n,) int, optional
         Set of each image: the errors are then cluster-robust.
     confidence : float
-        Of the intervals.
+        Confidence level of the intervals.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def _level_mean(data: Moments, code: int, confidence: float) -> Estimate:
     return Estimate(value, float(low), float(high), n)
 
 
-# The line along a confound
+# Linear fit along a confound
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class _Errors(NamedTuple):
     slope: float
     intercept: float
     units: int
-    free: int
+    df: int
 
 
 def confound_fit(
@@ -231,10 +231,10 @@ def confound_fit(
     """Fit outcome ~ 1 + level by least squares (Hausladen et al., appendix B.2).
 
     Every word of every image is a row, as in the paper. Without `clusters` the errors are the classical ones, with
-    rows - 2 degrees of freedom: they take the words of one image, and the images of one person, for independent.
+    rows - 2 degrees of freedom: they treat the words of one image, and the images of one person, as independent.
     With `clusters` they are cluster-robust (Liang & Zeger 1986; the factor G/(G - 1) · (N - 1)/(N - 2) and G - 1
     degrees of freedom, as statsmodels' `cov_type="cluster"`). The interval of R² goes through Fisher's z of the
-    correlation: 1/√(N - 3) classically, by the influence of each set with `clusters`.
+    correlation: 1/√(N - 3) classically, by the influence of each cluster with `clusters`.
 
     Parameters
     ----------
@@ -245,13 +245,13 @@ def confound_fit(
     clusters : (n,) int, optional
         Set of each image.
     confidence : float
-        Of the intervals.
+        Confidence level of the intervals.
 
     Returns
     -------
     ConfoundFit
-        All nan, with the reason, without images or with a single level. A single set leaves the errors undefined, and
-        so do two rows. Where the outcome does not vary the slope is 0 and R² and p are nan.
+        All nan, with the reason, without images or with a single level. A single cluster leaves the errors undefined,
+        and so do two rows. Where the outcome does not vary the slope is 0 and R² and p are nan.
 
     Raises
     ------
@@ -270,12 +270,12 @@ def confound_fit(
     r = float(np.clip(line.slope * np.sqrt((line.x**2).sum() / line.whole), -1.0, 1.0))
     few = "one set" if clusters is not None else "two rows"
     return ConfoundFit(
-        slope=_coefficient(line.slope, errors.slope, errors.free, confidence),
-        intercept=_coefficient(line.intercept, errors.intercept, errors.free, confidence),
+        slope=_coefficient(line.slope, errors.slope, errors.df, confidence),
+        intercept=_coefficient(line.intercept, errors.intercept, errors.df, confidence),
         r_squared=Estimate(r**2, *_r_squared_interval(data, line, r, confidence)),
         rows=data.rows,
         units=errors.units,
-        reason=() if errors.free > 0 else (reason("no_error_units", units=few),),
+        reason=() if errors.df > 0 else (reason("no_error_units", units=few),),
     )
 
 
@@ -324,11 +324,11 @@ def _errors(data: Moments, line: _Line) -> _Errors:
     return _Errors(slope, intercept, sets, sets - 1)
 
 
-def _coefficient(value: float, error: float, free: int, confidence: float) -> Coefficient:
-    if not np.isfinite(error) or free < 1:
+def _coefficient(value: float, error: float, df: int, confidence: float) -> Coefficient:
+    if not np.isfinite(error) or df < 1:
         return Coefficient(value, _NAN, _NAN, p=_NAN)
-    low, high = t_intervals(value, error, units=free + 1, confidence=confidence)
-    p = _NAN if error == value == 0 else 0.0 if error == 0 else float(2 * stdtr(free, -abs(value / error)))
+    low, high = t_intervals(value, error, units=df + 1, confidence=confidence)
+    p = _NAN if error == value == 0 else 0.0 if error == 0 else float(2 * stdtr(df, -abs(value / error)))
     return Coefficient(value, float(low), float(high), p=p, error=float(error))
 
 
@@ -375,7 +375,7 @@ def matched_pairs(records: pl.DataFrame, attribute: str, *, fixed: tuple[str, ..
     Parameters
     ----------
     records : DataFrame
-        One row an image.
+        One row per image.
     attribute : str
         The column that is changed.
     fixed : tuple of str
@@ -410,7 +410,7 @@ def mean_change(
     clusters : (p,) int, optional
         Set of each pair: the error is then cluster-robust. Otherwise every pair counts as independent.
     confidence : float
-        Of the interval.
+        Confidence level of the interval.
 
     Returns
     -------
@@ -452,7 +452,7 @@ def compare_changes(
     clusters : pair of (p,), (r,) int, optional
         Set of each pair, the same codes on both sides.
     confidence : float
-        Of the interval.
+        Confidence level of the interval.
 
     Returns
     -------
@@ -474,17 +474,17 @@ def compare_changes(
     influence = np.concatenate([(a - mean_a) / len(a), (mean_b - b) / len(b)])
     difference = mean_a - mean_b
     if sets_a is None or sets_b is None:
-        free = n - 2
+        df = n - 2
         pooled = ((a - mean_a) ** 2).sum() + ((b - mean_b) ** 2).sum()
-        error = float(np.sqrt(pooled / free * (1 / len(a) + 1 / len(b)))) if free else _NAN
+        error = float(np.sqrt(pooled / df * (1 / len(a) + 1 / len(b)))) if df else _NAN
     else:
         robust, sets = standard_errors(influence, np.concatenate([sets_a, sets_b]), every_unit=True)
-        error, free = float(robust), sets - 1
-    if free < 1 or not error > 0:
+        error, df = float(robust), sets - 1
+    if df < 1 or not error > 0:
         return ChangeComparison(difference, _NAN, _NAN, n, _NAN, joined(reason("untested_changes")))
-    low, high = t_intervals(difference, error, units=free + 1, confidence=confidence)
+    low, high = t_intervals(difference, error, units=df + 1, confidence=confidence)
     t = difference / error
-    return ChangeComparison(difference, float(low), float(high), n, float(2 * stdtr(free, -abs(t))), t=t)
+    return ChangeComparison(difference, float(low), float(high), n, float(2 * stdtr(df, -abs(t))), t=t)
 
 
 def _mean(values: NDArray[np.float64]) -> float:

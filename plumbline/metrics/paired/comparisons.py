@@ -1,4 +1,4 @@
-"""What is compared of a cell: outcomes, Trident tests, retrieval."""
+"""What is compared within a cell: outcomes, Trident tests, retrieval."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import TASKS, VALENCES, Suite
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits
-from plumbline.metrics.disparities import PARITY, SKEWS, Statistic, parity_differences
+from plumbline.metrics.disparities import PARITY, SKEWS, Statistic, batched_parity_difference
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.effects import (
     Compared,
@@ -38,7 +38,7 @@ HITS = MappingProxyType(
         "text_to_image_r_precision": ("retrieval_r_precision", "text_to_image"),
     }
 )
-"""What may be found or not for an image -> metric and definition of the share of images for which it is."""
+"""Retrieval criterion -> metric and definition of the share of images that meet it."""
 
 _AT_ONCE = 16_000_000
 
@@ -141,7 +141,7 @@ def _check(images: NDArray[np.float32], captions: NDArray[np.float32], caption_o
             )
 
 
-# --- What is compared of the outcome suites: their events, and the mean over the three tasks.
+# --- Comparisons of the outcome suites: their events, and the mean over the three tasks.
 
 
 def _harm(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
@@ -195,11 +195,10 @@ def _of_events(
         yield Comparison(tuple(events), own, statistics, common | {"attribute": each.attribute})
 
 
-# --- What is compared of the Trident tests before and after a mitigation: who becomes the probe, and who
-# is recognised.
+# --- Comparisons of the Trident tests before and after a mitigation: images classified as the probe or correctly.
 
-_RIGHT: Key = ("trident", "right")
-_RIGHT_CLASS: Key = ("trident", "right among classes")
+_CORRECT: Key = ("trident", "right")
+_CORRECT_CLASS: Key = ("trident", "right among classes")
 
 
 @dataclass(frozen=True)
@@ -266,7 +265,7 @@ class TridentTests:
         return {valence: mask for valence, mask in masks.items() if mask.any()}
 
     def scores(self, answers: TridentAnswers, *, trials: int) -> dict[Key, NDArray[Any]]:
-        """Return in how many tests each image became a probe, by valence, and in how many it was recognised.
+        """Return how many tests classified each image as the probe, by valence, and how many correctly.
 
         Parameters
         ----------
@@ -274,14 +273,14 @@ class TridentTests:
             What recognition among the classes alone is counted out of: a multiple of the rows of `class_winner`.
         """
         probe = len(self.suite.class_labels)
-        became = answers.winner == probe
-        right, right_class = (
+        as_probe = answers.winner == probe
+        correct, correct_class = (
             (each == self.classes.codes).sum(axis=0) for each in (answers.winner, answers.class_winner)
         )
         return {
-            **{("trident", valence): became[mask].sum(axis=0) for valence, mask in self.valences.items()},
-            _RIGHT: right,
-            _RIGHT_CLASS: right_class * (trials // len(answers.class_winner)),
+            **{("trident", valence): as_probe[mask].sum(axis=0) for valence, mask in self.valences.items()},
+            _CORRECT: correct,
+            _CORRECT_CLASS: correct_class * (trials // len(answers.class_winner)),
         }
 
     def comparisons(self, *, trials: int) -> Iterator[Comparison]:
@@ -300,15 +299,15 @@ class TridentTests:
         cost = {"kind": "cost", "suite": "trident", "event": None, "attribute": None, "better": "higher"}
         tests = sum(int(mask.sum()) for mask in self.valences.values())
         macro = _macro("macro_accuracy", "mean_over_probes", tests)
-        yield Comparison((_RIGHT,), classes, (macro,), cost)
+        yield Comparison((_CORRECT,), classes, (macro,), cost)
         macro = _macro("zero_shot_accuracy", "macro", trials)
-        yield Comparison((_RIGHT_CLASS,), classes, (macro,), cost)
+        yield Comparison((_CORRECT_CLASS,), classes, (macro,), cost)
         micro = _share("zero_shot_accuracy", "micro", trials)
-        yield Comparison((_RIGHT_CLASS,), seen, (micro,), cost)
+        yield Comparison((_CORRECT_CLASS,), seen, (micro,), cost)
 
 
 def compared_tests(tests: TridentTests, sides: Mapping[str, TridentAnswers]) -> Compared:
-    """Return the scores of each side's answers, and what is compared of them.
+    """Return the scores of each side's answers, and their comparisons.
 
     Raises
     ------
@@ -350,7 +349,7 @@ def _gap(tests: int) -> Statistic:
     """Read the largest minus the smallest share of a group."""
 
     def value(sums: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
-        return parity_differences(sums, tests * totals).mean(axis=-1)
+        return batched_parity_difference(sums, tests * totals).mean(axis=-1)
 
     return Statistic("parity_difference", "max_minus_min", value)
 
@@ -389,13 +388,13 @@ def cell_effects(
 ) -> list[Row]:
     """Return after - before of everything that two states of one cell answer to the same images.
 
-    What the rows are of, and the intervals, `mitigation_effects` says; `kind`, `better`, `value_before` and
-    `value_after` are among their columns.
+    See `mitigation_effects` for rows and intervals; `kind`, `better`, `value_before` and `value_after` are among
+    their columns.
 
     Parameters
     ----------
     before, after : Cell
-        Of the same n records. A suite counts where both have it, an image where both keep it.
+        Two states of the same n records. A suite counts where both have it, an image where both keep it.
     rows : (n,) bool
         Records that count.
     named : tuple of str
@@ -461,7 +460,7 @@ def _of_outcome(compared: Comparison) -> Comparison:
 def _trident(
     cells: Mapping[str, Cell], at: NDArray[np.int64], given: Mapping[str, TridentAnswers | None]
 ) -> Compared:
-    """Return the scores of the one-probe tests and what is compared of them, where both cells have them."""
+    """Return the scores of the one-probe tests and their comparisons, where both cells have them."""
     if any("trident" not in cell.logits for cell in cells.values()):
         return Compared({}, [])
     before = cells[_BEFORE]

@@ -40,7 +40,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is read of some answers on the images of some groups.
+    """The statistics to compare, for given answers and groups.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class PairedAnswers:
     scores : mapping of str to mapping of Key to (n,) bool or int64
         By side. Yes or no, or how many of several tests the image passed.
     clusters : (n,) int64 or None
-        Set of each image, where images come in sets.
+        Cluster of each image, where images come in clusters.
     """
 
     scores: Mapping[str, Mapping[Key, NDArray[Any]]] = field(repr=False)
@@ -76,7 +76,7 @@ class PairedAnswers:
 
 
 class Compared(NamedTuple):
-    """The answers of each side by key, and what is compared of them."""
+    """The answers of each side by key, and the comparisons to make."""
 
     scores: dict[str, dict[Key, NDArray[Any]]]
     comparisons: list[Comparison]
@@ -87,36 +87,37 @@ def everyone(kept: NDArray[np.bool_]) -> Groups:
     return Groups("", ("all images",), np.where(kept, 0, -1).astype(np.int64))
 
 
-# --- How sure a difference of two sides on the same images is: of two checkpoints, or of before and after
-# a mitigation.
+# --- Inference on the difference of two sides on the same images: two checkpoints, or before and after a mitigation.
 
 
 @dataclass(frozen=True)
 class SideNames:
-    """What reasons call the two sides of a pair.
+    """Names of the two sides of a pair in reasons.
 
     Attributes
     ----------
     first, second : str
-    side : str
-        What one of them is, as `the {} checkpoint`.
-    both : str
+    template : str
+        Phrase around a name, such as `the {} checkpoint`.
+    conjunction : str
         What joins the two names in it.
     """
 
     first: str
     second: str
-    side: str
-    both: str
+    template: str
+    conjunction: str
 
-    def called(self, chosen: tuple[bool, bool]) -> str:
-        """Return what the chosen sides are called."""
+    def describe(self, chosen: tuple[bool, bool]) -> str:
+        """Return the phrase that names the chosen sides."""
         names = [name for name, is_chosen in zip((self.first, self.second), chosen) if is_chosen]
-        return self.side.format(self.both.join(names))
+        return self.template.format(self.conjunction.join(names))
 
     def undefined(self, first: float, second: float) -> Reason:
         """Return the reason that a difference of two values is undefined."""
-        return reason("undefined_for_side", side=self.called((bool(np.isnan(first)), bool(np.isnan(second)))))
+        return reason(
+            "undefined_for_side", side=self.describe((bool(np.isnan(first)), bool(np.isnan(second))))
+        )
 
 
 CHECKPOINTS = SideNames("first", "second", "the {} checkpoint", " and the ")
@@ -147,11 +148,11 @@ def paired_effect(
     resampled: NDArray[np.float64],
     swapped: NDArray[np.float64],
     acceleration: float,
-    alike: tuple[float, float] | None,
+    homogeneity: tuple[float, float] | None,
     names: SideNames = CHECKPOINTS,
     confidence: float = 0.95,
 ) -> Effect:
-    """Say how sure a difference of two sides is, see `factor_effects`.
+    """Return a difference of two sides with its interval and p, see `factor_effects`.
 
     Parameters
     ----------
@@ -161,15 +162,15 @@ def paired_effect(
         Their difference in paired resamples, and after swapping answers at random.
     acceleration : float
         Of the difference, from the jackknife.
-    alike : (float, float) or None
-        For a disparity the p of "the groups do not differ" for each side; None for what is no disparity.
+    homogeneity : (float, float) or None
+        For a disparity each side's p of homogeneity across groups; None for other statistics.
     """
     value = first - second
     estimate = bca(value, resampled, acceleration=acceleration, confidence=confidence, null=0.0)
     p = [p_value(abs(value), np.abs(swapped)), estimate.p]
-    if alike is not None:
-        estimate = _reaching_parity(estimate, (first, second), alike, names, confidence)
-        p.append(alike[0] if value > 0 else alike[1])
+    if homogeneity is not None:
+        estimate = _reaching_parity(estimate, (first, second), homogeneity, names, confidence)
+        p.append(homogeneity[0] if value > 0 else homogeneity[1])
     largest = float(np.nanmax(np.array(p, dtype=np.float64)))
     return Effect(replace(estimate, p=largest), first, second)
 
@@ -177,15 +178,15 @@ def paired_effect(
 def _reaching_parity(
     estimate: Estimate,
     values: tuple[float, float],
-    alike: tuple[float, float],
+    homogeneity: tuple[float, float],
     names: SideNames,
     confidence: float,
 ) -> Estimate:
-    """Widen an interval by the whole disparity of a side whose groups may be alike."""
-    reached = (alike[0] > 1 - confidence, alike[1] > 1 - confidence)
+    """Extend the interval to the case where a side with no significant disparity is at parity."""
+    reached = (homogeneity[0] > 1 - confidence, homogeneity[1] > 1 - confidence)
     if np.isnan(estimate.ci_low) or not any(reached):
         return estimate
-    why = reason("reaches_parity_of_side", side=names.called(reached))
+    why = reason("reaches_parity_of_side", side=names.describe(reached))
     return replace(
         estimate,
         ci_low=estimate.ci_low - (values[0] if reached[0] else 0.0),
@@ -194,10 +195,12 @@ def _reaching_parity(
     )
 
 
-def alike_p_value(
+def homogeneity_p_value(
     counts: NDArray[np.int64], totals: NDArray[np.int64], *, variances: NDArray[np.float64] | None = None
 ) -> float:
-    """Return the p of Pearson's chi-squared test of "groups do not differ", the least over events times their number.
+    """Return the Bonferroni-corrected p of Pearson's chi-squared test of homogeneity across groups.
+
+    The minimum over events times their number, at most 1.
 
     Parameters
     ----------
@@ -220,16 +223,16 @@ def alike_p_value(
     return float(min(1.0, chdtrc(len(n) - 1, statistic).min() * len(x)))
 
 
-def alike_p_value_of_sets(
+def clustered_homogeneity_p_value(
     counts: NDArray[np.int64], totals: NDArray[np.int64], resampled: NDArray, resampled_totals: NDArray
 ) -> float:
-    """Return the p of Wald's test of "groups do not differ" where images come in sets, else as `alike_p_value`.
+    """Return the p of Wald's test of homogeneity across groups of clustered images; else as `homogeneity_p_value`.
 
     Parameters
     ----------
     counts, totals : (e, g), (g,) int
     resampled, resampled_totals : (e, g, r), (g, r)
-        The same in draws of whole sets, whose spread says how far rates of groups lie apart by chance.
+        The same in resamples of whole clusters, whose covariance is that of the rates.
     """
     seen = (totals > 0) & (resampled_totals > 0).all(axis=1)
     if seen.sum() < 2:
@@ -245,12 +248,15 @@ def alike_p_value_of_sets(
     return min(found)
 
 
-# --- The draws of two sides on the same images, which all that is compared on these images shares.
+# --- Resamples of two sides on the same images, shared by all comparisons on these images.
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """The draws of one view, and the values of each side in them, which all its pairs share."""
+class PairedResamples:
+    """Paired resamples and permutations on the images of some groups, shared by all pairs of sides.
+
+    `known` caches the values of each side in the resamples.
+    """
 
     answers: PairedAnswers
     groups: Groups
@@ -267,7 +273,7 @@ class Drawn:
         pairs: Sequence[tuple[str, str]],
         named: tuple[str, ...],
         settings: MetricSettings,
-    ) -> Drawn:
+    ) -> PairedResamples:
         """Draw for all sides and answers that are compared on some groups."""
         keys = dict.fromkeys(key for each in compared for key in each.keys)
         sides = dict.fromkeys(chain.from_iterable(pairs))
@@ -296,7 +302,7 @@ class Drawn:
         return np.stack([self.answers.scores[side][key] for key in compared.keys])
 
     def left_out(self, pair: tuple[str, str], compared: Comparison) -> JackknifeCounts:
-        """Return the counts of both sides with one image, or set, left out."""
+        """Return the counts of both sides with one image, or cluster, left out."""
         first, second = (self.scores(side, compared) for side in pair)
         return leave_one_out(
             first, second, self.groups.codes, n_groups=len(self.groups.names), clusters=self.answers.clusters
@@ -324,7 +330,7 @@ class Drawn:
         names: SideNames,
         confidence: float,
     ) -> Effect:
-        """Return the difference of one statistic, and how sure it is."""
+        """Return the difference of one statistic, with its interval and p."""
         one, other = (self.rows(side, compared) for side in pair)
         sizes = self.draws.sizes
         first, second = (float(_value(statistic, self.draws.counts[rows], sizes)) for rows in (one, other))
@@ -336,8 +342,10 @@ class Drawn:
         ]
         resampled = [self.resampled(side, compared, statistic) for side in pair]
         without = [_value(statistic, counts, left.sizes) for counts in (left.first, left.second)]
-        alike = (
-            (self.alike(pair[0], compared), self.alike(pair[1], compared)) if statistic.disparity else None
+        homogeneity = (
+            (self.homogeneity(pair[0], compared), self.homogeneity(pair[1], compared))
+            if statistic.disparity
+            else None
         )
         return paired_effect(
             first,
@@ -345,21 +353,21 @@ class Drawn:
             resampled=resampled[0] - resampled[1],
             swapped=swapped[0] - swapped[1],
             acceleration=left.acceleration(without[0] - without[1]),
-            alike=alike,
+            homogeneity=homogeneity,
             names=names,
             confidence=confidence,
         )
 
-    def alike(self, side: str, compared: Comparison) -> float:
-        """Return the p of "groups do not differ" for the answers of a side."""
+    def homogeneity(self, side: str, compared: Comparison) -> float:
+        """Return the p of homogeneity across groups for the answers of a side."""
         draws, rows = self.draws, self.rows(side, compared)
         if self.answers.clusters is not None:
-            return alike_p_value_of_sets(
+            return clustered_homogeneity_p_value(
                 draws.counts[rows], draws.sizes, draws.resampled[rows], draws.resampled_sizes
             )
         scores = self.scores(side, compared)
         spread = None if scores.dtype == np.bool_ else scores[:, self.groups.codes >= 0].var(axis=1)
-        return alike_p_value(draws.counts[rows], draws.sizes, variances=spread)
+        return homogeneity_p_value(draws.counts[rows], draws.sizes, variances=spread)
 
     def resampled(self, side: str, compared: Comparison, statistic: Statistic) -> NDArray[np.float64]:
         """Return the (r,) values of a side in the resamples."""
@@ -443,7 +451,7 @@ def _view_rows(
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.names))
     if not sizes.any():
         return []
-    drawn = Drawn.of(answers, groups, compared.values(), pairs, named, settings)
+    drawn = PairedResamples.of(answers, groups, compared.values(), pairs, named, settings)
     left_out = empty_groups_reason(sizes) if groups.attribute else None
     small = (
         small_groups_reason(groups.names, sizes.tolist(), settings.min_group) if groups.attribute else None

@@ -17,7 +17,7 @@ from plumbline.metrics.predictions import Predictions
 from plumbline.statistics.multiplicity import add_q_values
 
 # The paper's sign is first - second of "B/32 vs L/14", "400M vs 2B", "OpenCLIP vs CLIP" (its tables 2 and 4). These
-# are its levels in the spellings that checkpoints go by, so that the sign does not hang on the order of a file.
+# are its levels in the spellings that checkpoints go by, so that the sign does not depend on the order of the file.
 PUBLISHED_LEVELS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "size": (("b32", "vitb32"), ("l14", "vitl14", "l14336", "vitl14336")),
     "data_amount": (("400m",), ("2b",)),
@@ -66,7 +66,7 @@ def factor_pairs(factors: Mapping[str, Mapping[str, str]]) -> tuple[FactorPair, 
     -------
     tuple of FactorPair
         By factor, then in the order of the file. Checkpoints that declare other factors, or none, are in no pair
-        with each other: what is not declared cannot be held.
+        with each other: undeclared factors cannot be held constant.
     """
     order: dict[str, dict[str, int]] = {}
     for own in factors.values():
@@ -155,15 +155,19 @@ def factor_effects(
         harm. `n` counts the images behind both values.
 
         The interval is a paired BCa bootstrap over images: a resample holds both checkpoints' answers to an image.
-        A disparity cannot fall below parity, and resampling adds to it; so where a chi-squared test (for images in
-        sets: Wald's, by the spread over sets) finds no difference between the groups of one checkpoint, the interval
-        is widened to that checkpoint at parity and `reason` says so.
+        A disparity cannot fall below parity, and resampling adds to it; so where a chi-squared test (for
+        clustered images Wald's, by the spread over clusters) finds no difference between the groups of one checkpoint,
+        the interval is extended to that checkpoint at parity and `reason` says so.
 
-        `p` is against "no effect on this reading", and is the largest of three: the share of random swaps of the two
-        checkpoints' answers, image by image, that change it as much in either direction (exact for "they answer
-        alike", which is more than "no effect": equal skews at very different harm rates are not alike); the level at
-        which the BCa interval reaches 0; and the chi-squared p of the more biased of the two, since a disparity that
-        may be none is no effect. So p is never below 1 - confidence while the interval holds 0. `q` is within
+        `p` is against "no effect on this statistic", the largest of three:
+
+        1. the swap-permutation p: the share of random swaps of the two checkpoints' answers, image by image, that
+           change it as much in either direction (exact for "they answer alike", which is more than "no effect": equal
+           skews at very different harm rates are not alike);
+        2. the level at which the BCa interval reaches 0;
+        3. the chi-squared (Wald) p of the more biased checkpoint, for a disparity.
+
+        So p is never below 1 - confidence while the interval holds 0. `q` is within
         `plumbline.statistics.multiplicity.FAMILIES`. Simulated coverage and level: docs/decisions, 12.
     """
     rows = chain.from_iterable(_dataset_rows(answered, pairs, settings) for answered in datasets)

@@ -104,7 +104,7 @@ def _check(
             )
 
 
-# --- The table of what a mitigation changes: one row a paired effect, with its verdict.
+# --- The table of what a mitigation changes: one row per paired effect, with its verdict.
 
 TRANSFER_SCHEMA: Schema = {
     # what was compared
@@ -127,14 +127,15 @@ TRANSFER_SCHEMA: Schema = {
 }
 """`condition` is the mitigation's id in the audit file, `method` what it is; `attribute` is null for all images.
 
-`kind` says what a row is of:
+`kind`: what the row measures:
 
 - `axis`: Max Skew (`mean_over_pairs`, `smoothed`) and the parity difference of every event of the outcome suites
   that both cells have, by every attribute, and of the mean over the three tasks.
 - `harm`: the share of all images in the event; every event of the outcome suites is a harmful one.
 - `trident`: P(class → probe), averaged over the probes of a valence (`event`), of all labelled images
   (`probe_rate`), and its largest minus smallest value over the classes (suite `trident`) and over classes by
-  automatic gender label (`trident_mixed`). A class that becomes the probe is lost, whatever the probe's valence.
+  automatic gender label (`trident_mixed`). Being classified as the probe is
+  an error, whatever the probe's valence.
 - `cost` (`better` is `higher`; for all others `lower`): `macro_accuracy` of the one-probe tests, averaged over
   classes and probes; `zero_shot_accuracy` among the classes alone, averaged over classes (`macro`) or images
   (`micro`); and retrieval.
@@ -174,12 +175,12 @@ def mitigation_effects(
 ) -> pl.DataFrame:
     """Return what a mitigation changed in one cell, after - before, on images that it was not fitted on.
 
-    What a row is of `kind` says, see `plumbline.metrics.paired.mitigations.TRANSFER_SCHEMA`.
+    See `plumbline.metrics.paired.mitigations.TRANSFER_SCHEMA` for the meaning of `kind`.
 
     Parameters
     ----------
     before, after : Cell
-        Of the same n records. A suite counts where both have it, an image where both keep it.
+        Two states of the same n records. A suite counts where both have it, an image where both keep it.
     condition, method : str
         The mitigation's id, and what it is.
     rows : (n,) bool

@@ -63,14 +63,14 @@ def ndkl(
     Parameters
     ----------
     scores : (n,) or (n, m) float
-        One ranking a column.
+        One ranking per column.
     groups, desired, ids
         As in `skew_at_k`.
 
     Returns
     -------
     (m,) float64
-        One value a column; (1,) for a single ranking.
+        One value per column; (1,) for a single ranking.
 
     Raises
     ------
@@ -121,7 +121,7 @@ class NdklSums:
     Attributes
     ----------
     entropy : (m,) float64
-        Σ_j V_j t(r_j) - C, one a ranking.
+        Σ_j V_j t(r_j) - C, one per ranking.
     weight : (m, g) float64
         Σ V_j over the images of each group; sums to 1.
     """

@@ -27,13 +27,13 @@ Shares = Literal["equal", "ranked"]
 """The desired shares that the audit compares with."""
 
 MAX_BLOCKS = 100
-"""Clusters that are left out one by one at most; more are joined to this many blocks of equally many clusters."""
+"""Maximum number of jackknife blocks; more clusters than this are merged into blocks of equally many clusters."""
 MAX_WORK = 60_000_000
-"""Images × rankings × blocks or permutations of clusters at most: about a second."""
+"""Maximum of images × rankings × blocks (or permutations of clusters): about a second."""
 CLUSTER_PERMUTATIONS = 1_000
-"""Permutations at most where labels are shuffled within clusters."""
+"""Maximum number of permutations where labels are shuffled within clusters."""
 MIN_PERMUTATIONS = 100
-"""Fewer cannot tell what is significant."""
+"""Below this number of permutations the test is skipped."""
 
 
 class LabelledRankings(NamedTuple):
@@ -67,7 +67,7 @@ def rank_labelled(
     Parameters
     ----------
     scores : (n,) or (n, m) float
-        One ranking a column.
+        One ranking per column.
     groups, desired, ids
         As in `plumbline.metrics.skew_at_k`.
     max_ndim : int
@@ -80,7 +80,7 @@ def rank_labelled(
     """
     labels = np.asarray(groups, dtype=None if isinstance(groups, np.ndarray) else object)
     if labels.ndim != 1:
-        raise MetricError("groups must be one label an image", found=f"shape {labels.shape}")
+        raise MetricError("groups must be one label per image", found=f"shape {labels.shape}")
     # nan is the one thing that differs from itself.
     labelled = (
         np.array([x is not None and x == x for x in labels]) if labels.dtype == object else labels == labels
@@ -105,7 +105,7 @@ def rank_labelled(
         )
     identifiers = None if ids is None else np.asarray(ids)
     if identifiers is not None and identifiers.shape != labelled.shape:
-        raise MetricError("ids must be one an image", found=identifiers.shape, expected=labelled.shape)
+        raise MetricError("ids must be one per image", found=identifiers.shape, expected=labelled.shape)
     order = rank_order(columns[labelled], None if identifiers is None else identifiers[labelled])
     by_rank = codes.astype(np.uint16 if len(names) > 256 else np.uint8)[order]
     return LabelledRankings(names, by_rank, desired_shares(desired, names, codes))
@@ -142,7 +142,7 @@ def desired_shares(
     shares = np.asarray(given, dtype=np.float64)
     if shares.shape != (len(names),):
         raise MetricError(
-            "desired shares must be one a group, in sorted order", found=shares.shape, expected=names
+            "desired shares must be one per group, in sorted order", found=shares.shape, expected=names
         )
     # A group that is not wanted at all would have infinite skew whatever the ranking.
     if not (shares > 0).all() or not abs(shares.sum() - 1) < 1e-9:

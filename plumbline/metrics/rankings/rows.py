@@ -19,11 +19,11 @@ from plumbline.metrics.rankings.ndkl import ndkl, ndkl_estimates
 from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups, Shares
 from plumbline.metrics.rankings.skew_at_k import (
     TopSample,
+    default_k,
     max_skew_at_k,
     sample_top,
     skew_at_k,
     skew_estimates,
-    usual_k,
 )
 from plumbline.reasons import Reason, Reasons, group_size_reason, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
@@ -36,8 +36,8 @@ CHANCE = "chance"
 
 
 @dataclass(frozen=True)
-class Prompts:
-    """What the faces are ranked by: the scales, then their words.
+class PromptRankings:
+    """Rankings of the faces by each scale, then by each word.
 
     A face's score is its cosine with a word, mean over the templates; that of a scale is the mean over its words.
 
@@ -66,19 +66,19 @@ class AttributeRankings:
     common: Row
     names: tuple[str, ...]
     ranked: RankedGroups
-    prompts: Prompts
+    prompts: PromptRankings
     k: int
     settings: MetricSettings
 
     @property
     def reasons(self) -> Reasons:
-        """Return what is to be known of numbers over all groups: small ones, and few clusters."""
+        """Return caveats that apply to statistics over all groups: small groups, and few clusters."""
         small = small_groups_reason(self.names, self.ranked.sizes.tolist(), self.settings.min_group)
         return joined(small, self.few_clusters)
 
     @property
     def few_clusters(self) -> Reason | None:
-        """Return what is to be known of intervals from few clusters."""
+        """Return the caveat on intervals from few clusters."""
         return few_clusters_reason(None if self.ranked.clusters is None else self.ranked.clusters.codes)
 
     def row(self, i: int, metric: str, definition: str, columns: Row) -> Row:
@@ -118,7 +118,7 @@ def ranking_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
-def _prompts(cell: Cell, logits: SuiteLogits) -> Prompts:
+def _prompts(cell: Cell, logits: SuiteLogits) -> PromptRankings:
     """Return what the faces that count are ranked by."""
     suite = logits.suite
     labels = cell.labels(suite.id)
@@ -133,15 +133,15 @@ def _prompts(cell: Cell, logits: SuiteLogits) -> Prompts:
     names: list[Row] = [{"event": scale} for scale in suite.scales]
     names += [{"probe": word} for word in words]
     order = rank_order(np.column_stack([*by_scale, by_word]))
-    return Prompts(labels[rows], tuple(names), len(by_scale), order)
+    return PromptRankings(labels[rows], tuple(names), len(by_scale), order)
 
 
 def _attribute_rankings(
-    cell: Cell, logits: SuiteLogits, prompts: Prompts, groups: Groups, settings: MetricSettings
+    cell: Cell, logits: SuiteLogits, prompts: PromptRankings, groups: Groups, settings: MetricSettings
 ) -> AttributeRankings | None:
     """Leave the unlabelled images out of the rankings; None where nothing can be compared."""
     labelled = groups.codes >= 0
-    k = usual_k(int(labelled.sum()))
+    k = default_k(int(labelled.sum()))
     if len(groups.names) < 2 or k < 1:
         return None
     suite, codes = logits.suite, groups.codes[labelled]

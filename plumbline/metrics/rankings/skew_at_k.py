@@ -39,12 +39,12 @@ from plumbline.statistics.rankings import (
 )
 from plumbline.statistics.seeds import generator
 
-PAPER_K = 1_000
+PUBLISHED_K = 1_000
 
 
-def usual_k(n: int) -> int:
+def default_k(n: int) -> int:
     """Return the paper's k = 1,000, or half of the images where there are fewer than 2,000."""
-    return PAPER_K if n >= 2 * PAPER_K else n // 2
+    return PUBLISHED_K if n >= 2 * PUBLISHED_K else n // 2
 
 
 @dataclass(frozen=True)
@@ -365,10 +365,10 @@ def skew_estimates(top: TopSample, desired: Shares, *, confidence: float = 0.95)
 
     The largest of several ratios that are nearly equal is too large, and BCa corrects that only in part. So the
     interval of MaxSkew@k is joined with that from the largest lower to the largest upper end of the groups' own
-    intervals. And a ranking without preference has the MaxSkew@k of a top that mirrors the ranked set, to which
-    resampling only ever adds: where the permutation test does not reject "the ranking has nothing to do with the
-    groups" (p > 1 - confidence), the interval reaches from that value, as low as the composition of the set leaves
-    open, to the further of the BCa and percentile ends.
+    intervals. Under no preference the top k has the composition of the ranked set, and resampling biases MaxSkew@k
+    upwards. If the permutation test does not reject "the ranking is independent of the groups" (p > 1 - confidence),
+    the lower end is therefore at most the smallest MaxSkew@k compatible with the group sizes (`_null_ratio`), and the
+    upper end the larger of the BCa and percentile ends.
 
     Coverage is measured in `tests/metrics/test_ranking_truth.py`.
 
@@ -435,10 +435,10 @@ def _expected(totals: NDArray[np.integer], k: int, desired: Shares) -> NDArray[n
 
 
 def _null_ratio(sizes: NDArray[np.int64], confidence: float) -> float:
-    """Return the lowest largest share / equal share of a top that mirrors the ranked set.
+    """Return a lower bound on the largest group's share, relative to equal shares; at least 1.
 
-    The set is a sample itself: in what it was drawn from the groups may be nearer to equal. The lower ends of Wilson's
-    intervals of their shares, which together hold with the given confidence (Bonferroni).
+    The ranked set is a sample itself, and groups may be nearer to equal in its population: the bound is the largest
+    lower end of Bonferroni-corrected Wilson intervals of the groups' shares.
     """
     low, _ = wilson(sizes, sizes.sum(), confidence=1 - (1 - confidence) / len(sizes))
     return max(1.0, float(low.max()) * len(sizes))

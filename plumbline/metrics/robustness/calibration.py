@@ -1,4 +1,4 @@
-"""Calibration of directional bias: how often the best match is harmful, at each size of the bias.
+"""Share of harmful best matches by size of the directional bias: not calibration of probabilities.
 
 Source: Al Sahili et al., "Data Matters Most", appendix B.
 """
@@ -35,25 +35,25 @@ class Calibration:
     ----------
     count : (b,) int64
         Images in the bin whose best match is harmful.
-    filled : EstimateArray of shape (b,)
+    bin_share : EstimateArray of shape (b,)
         Share of all images that are in the bin; nan without images.
     p_harm : EstimateArray of shape (b,)
         Share of the bin's images whose best match is harmful; nan for an empty bin. Wilson intervals, as those of
-        `filled`; with the effective number of images where they come in clusters.
+        `bin_share`; with the effective number of images where they come in clusters.
     elbow : float
         Lower end of the first bin with p_harm >= 0.5; nan where there is none.
     maximum : float
         Largest p_harm of a bin that holds an image; nan without images.
-    maximum_bin : int or None
-        The bin in which it is reached, the first where several tie.
+    worst_bin : int or None
+        The bin with the largest p_harm, the first where several tie.
     """
 
     count: NDArray[np.int64]
-    filled: EstimateArray
+    bin_share: EstimateArray
     p_harm: EstimateArray
     elbow: float
     maximum: float
-    maximum_bin: int | None
+    worst_bin: int | None
 
 
 def calibration(
@@ -68,7 +68,7 @@ def calibration(
     Parameters
     ----------
     delta : (n,) float
-        Directional bias of each image: a difference of cosines, or of softmax masses (`mass_differences`).
+        Directional bias of each image: a difference of cosines, or of softmax masses (`softmax_margin`).
     harmful : (n,) bool
         Whether the image's top-1 is a harmful prompt.
     clusters : (n,) int, optional
@@ -91,19 +91,19 @@ def calibration(
     count = np.bincount(place[harm], minlength=len(EDGES))
     p_harm, total = shares(count, n), np.full(len(EDGES), len(bias))
     if clusters is None:
-        ends, filled_ends = (wilson(c, of, confidence=confidence) for c, of in ((count, n), (n, total)))
+        ends, share_ends = (wilson(c, of, confidence=confidence) for c, of in ((count, n), (n, total)))
     else:
         ends = _ends([(harm[place == b], clusters[place == b]) for b in range(len(EDGES))], confidence)
-        filled_ends = _ends([(place == b, clusters) for b in range(len(EDGES))], confidence)
+        share_ends = _ends([(place == b, clusters) for b in range(len(EDGES))], confidence)
     reached = np.flatnonzero(p_harm >= ELBOW)
     best = int(np.nanargmax(p_harm)) if len(bias) else None
     return Calibration(
         count=count,
-        filled=EstimateArray(shares(n, total), *filled_ends, n=total),
+        bin_share=EstimateArray(shares(n, total), *share_ends, n=total),
         p_harm=EstimateArray(p_harm, *ends, n=n),
         elbow=EDGES[reached[0]] if len(reached) else float("nan"),
         maximum=float("nan") if best is None else float(p_harm[best]),
-        maximum_bin=best,
+        worst_bin=best,
     )
 
 
@@ -114,7 +114,7 @@ def _ends(
     return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
 
 
-def mass_differences(cosine: NDArray[np.float64], *, positive: int, scale: float) -> NDArray[np.float64]:
+def softmax_margin(cosine: NDArray[np.float64], *, positive: int, scale: float) -> NDArray[np.float64]:
     """Return the softmax mass of the positive prompts minus that of the negative ones, of every image.
 
     Parameters

@@ -162,7 +162,7 @@ def template_shift(
     mean = apart.mean(axis=0)
     errors, units = standard_errors((apart - mean) / n, clusters)
     largest = int(np.abs(mean).argmax())
-    # The pairs with the first template span all others.
+    # Differences to the first template determine all pairwise differences.
     basis = values.shape[1] - 1
     p = hotelling_p_value(mean[:basis], (apart[:, :basis] - mean[:basis]) / n, clusters)
     return _largest(np.abs(mean), errors, largest, units, p, n, confidence, "templates", pairs[largest])
@@ -227,7 +227,7 @@ def gap_of_codes(
     apart = np.array([abs(mean[b] - mean[a]) for a, b in pairs])
     sums = unit_sums(influence, clusters)
     units = len(sums)
-    # Of many pairs of groups the errors follow from the covariance of the means: no column a pair.
+    # The errors of many pairs of groups follow from the covariance of the means, so no column per pair is needed.
     spread = sums.T @ sums * (units / (units - 1) if units > 1 else np.nan)
     error = np.sqrt([max(0.0, spread[a, a] + spread[b, b] - 2 * spread[a, b]) for a, b in pairs])
     p = hotelling_p_value(mean[1:] - mean[0], sums[:, 1:] - sums[:, :1])

@@ -16,7 +16,7 @@ from plumbline.catalog.suites import Suite
 from plumbline.concurrency import run_threads
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
 from plumbline.metrics.family import Family, MetricSettings, Traits
-from plumbline.metrics.robustness.calibration import BINS, calibration, mass_differences
+from plumbline.metrics.robustness.calibration import BINS, calibration, softmax_margin
 from plumbline.metrics.robustness.directional_bias import (
     bias_over_images,
     directional_bias,
@@ -31,9 +31,9 @@ from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups, attribute_groups
 
-DEFAULT = "positive_minus_negative"
-BINNED = "bias_magnitude"
-"""What the column `attribute` says of calibration: images are grouped by |Δ|, `group` names the bin."""
+MAIN_CONTRAST = "positive_minus_negative"
+BIAS_BINS = "bias_magnitude"
+"""Column `attribute` of calibration rows: images are grouped by |Δ|, `group` names the bin."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Poles:
 
 
 POLES = (
-    Poles("crime", DEFAULT, ("demographic",), ("crime", "non_human")),
+    Poles("crime", MAIN_CONTRAST, ("demographic",), ("crime", "non_human")),
     Poles("crime", "crime_vs_non_human", ("crime",), ("non_human",)),
-    Poles("communion", DEFAULT, ("positive",), ("negative",)),
-    Poles("agency", DEFAULT, ("positive",), ("negative",)),
+    Poles("communion", MAIN_CONTRAST, ("positive",), ("negative",)),
+    Poles("agency", MAIN_CONTRAST, ("positive",), ("negative",)),
 )
 
 
@@ -65,7 +65,7 @@ class TestedTask:
     positive : int
         How many of them there are.
     groups : tuple of Groups
-        Of the same images.
+        Groups of these images, one entry per attribute.
     clusters : (n,) int64 or None
     """
 
@@ -106,7 +106,7 @@ def robustness_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
         parts.append(partial(_gap_rows, cell, task, settings))
         if len(task.suite.templates) > 1:
             parts.append(partial(_shift_rows, cell, task, settings))
-        if task.poles.definition == DEFAULT:
+        if task.poles.definition == MAIN_CONTRAST:
             parts.append(partial(_calibration_rows, cell, task, settings))
     return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
@@ -230,20 +230,22 @@ def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) ->
     cosine = task.cosine[:, 0]
     # The positive prompts come first in the suite too: ties go to the lower index.
     harmful = cosine.argmax(axis=1) >= task.positive
-    scaled = mass_differences(cosine, positive=task.positive, scale=task.scale)
+    scaled = softmax_margin(cosine, positive=task.positive, scale=task.scale)
     few, total = few_clusters_reason(task.clusters), len(cosine)
     rows = []
     for definition, delta in (("cosine", task.delta[:, 0]), ("scaled", scaled)):
         calibrated = calibration(delta, harmful, clusters=task.clusters, confidence=settings.confidence)
-        common = _common(cell, task, definition=definition, probe=task.suite.templates[0], attribute=BINNED)
-        for name, p_harm, filled in zip(BINS, calibrated.p_harm, calibrated.filled):
+        common = _common(
+            cell, task, definition=definition, probe=task.suite.templates[0], attribute=BIAS_BINS
+        )
+        for name, p_harm, bin_share in zip(BINS, calibrated.p_harm, calibrated.bin_share):
             empty = reason("empty_bin") if p_harm.n == 0 else None
             small = group_size_reason(p_harm.n or 0, settings.min_group)
             rows += [
                 common | {"metric": metric, "group": name} | columns
                 for metric, columns in (
                     ("calibration_p_harm", p_harm.columns(empty or small, few)),
-                    ("calibration_filled", filled.columns(None if total else reason("no_images"), few)),
+                    ("calibration_filled", bin_share.columns(None if total else reason("no_images"), few)),
                 )
             ]
         no_elbow = reason("no_elbow") if np.isnan(calibrated.elbow) else None
@@ -252,7 +254,7 @@ def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) ->
             | {"metric": "calibration_elbow", "value": calibrated.elbow, "n": total, "reason": no_elbow}
         )
         maximum: Row = {"value": calibrated.maximum, "n": 0, "reason": reason("no_images")}
-        if (b := calibrated.maximum_bin) is not None:
+        if (b := calibrated.worst_bin) is not None:
             largest = calibrated.p_harm[b]
             small = group_size_reason(largest.n or 0, settings.min_group)
             maximum = largest.columns(reason("maximum_bin", bin=BINS[b]), small, few)

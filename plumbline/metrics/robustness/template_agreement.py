@@ -21,10 +21,10 @@ from plumbline.statistics.estimates import Estimate
 EVERY_MODEL = "all"
 """What the column `model` says of a row about all checkpoints of a dataset."""
 
-MOST_ENUMERATED = 9
+MAX_ENUMERATED = 9
 """Up to this many checkpoints every order of them is tried: 9! is 362,880."""
 
-FEWEST_FOR_INTERVAL = 10
+MIN_FOR_INTERVAL = 10
 
 
 def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -> Estimate:
@@ -41,8 +41,8 @@ def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0
     Estimate
         In [-1, 1]; 1: the same order. nan with fewer than three checkpoints, or where all tie under a template; n are
         the checkpoints with a value under both. p is one-sided, against "the orders have nothing to do with each
-        other": exact over all orders up to `MOST_ENUMERATED` checkpoints, else by the t distribution. Interval by
-        Bonett and Wright (2000), from `FEWEST_FOR_INTERVAL` checkpoints on.
+        other": exact over all orders up to `MAX_ENUMERATED` checkpoints, else by the t distribution. Interval by
+        Bonett and Wright (2000), from `MIN_FOR_INTERVAL` checkpoints on.
 
     Raises
     ------
@@ -68,8 +68,8 @@ def rank_agreement(first: ArrayLike, second: ArrayLike, *, confidence: float = 0
     one, other = (_standardised(side) for side in ranks)
     rho = float(np.clip(one @ other, -1, 1))
     low, high, why = nan, nan, None
-    if m < FEWEST_FOR_INTERVAL or abs(rho) >= 1 - 1e-12:
-        same = m >= FEWEST_FOR_INTERVAL and rho > 0
+    if m < MIN_FOR_INTERVAL or abs(rho) >= 1 - 1e-12:
+        same = m >= MIN_FOR_INTERVAL and rho > 0
         why = reason("same_order") if same else reason("few_checkpoints", n=m)
     else:
         half = ndtri((1 + confidence) / 2) * np.sqrt((1 + rho**2 / 2) / (m - 3))
@@ -143,7 +143,7 @@ def _standardised(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _p_value(one: NDArray[np.float64], other: NDArray[np.float64], rho: float) -> float:
     m = len(one)
-    if m <= MOST_ENUMERATED:
+    if m <= MAX_ENUMERATED:
         orders = np.array(list(permutations(range(m))))
         return float(np.mean(other[orders] @ one >= rho - 1e-12))
     if rho >= 1 - 1e-12:

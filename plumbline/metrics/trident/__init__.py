@@ -1,1 +1,1 @@
-"""Trident: scores of a probe within its own class and over all classes; definition, label error, rows."""
+"""Trident probe tests: accuracy, misclassification as the probe, and label error."""

@@ -1,8 +1,8 @@
-"""What errors of an automatic label do to rates by that label: corrected where the truth is known, bounded where not.
+"""Errors of an automatic label in rates by that label: corrected where the true label is known, else bounded.
 
 A rate among the images that are labelled `man` is a mixture: of the men among them and of the women who were mistaken
-for men. Where some images have a label of their own, the mixture is known and can be undone; where none has, it can
-only be said how far it could have moved the rate.
+for men. Where some images have a label of their own, the mixture is known and can be undone; where none has, the
+rate can only be bounded.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.intervals import wilson
 
-LEAST_DETERMINANT = 0.1
-"""Smallest P(true 0 | labelled 0) + P(true 1 | labelled 1) - 1 that is undone: below, noise is blown up tenfold."""
+MIN_DETERMINANT = 0.1
+"""Smallest P(true 0 | labelled 0) + P(true 1 | labelled 1) - 1 that is inverted: below it, noise grows tenfold."""
 
-_LEAST_SPREAD = 0.05
+_MIN_SPREAD = 0.05
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,15 @@ class CorrectedRates:
     Attributes
     ----------
     rates : EstimateArray
-        (..., C, 2) by class and true label, in [0, 1]; nan where the labeller cannot be undone. Ends are nan too where
-        the whole interval would lie outside [0, 1]: errors then do have to do with the outcome.
+        (..., C, 2) by class and true label, in [0, 1]; nan where the confusion matrix cannot be inverted
+        reliably. Ends are also nan where the interval lies entirely outside [0, 1], which indicates that label errors
+        depend on the outcome.
     raw : (..., C, 2) float64
         Before clipping to [0, 1].
     mean : EstimateArray
         (...) mean over the classes and labels that are defined.
     reason : tuple of tuple of Reason
-        By class: why it cannot be undone.
+        By class: why the confusion matrix cannot be inverted.
     """
 
     rates: EstimateArray
@@ -56,7 +57,7 @@ def corrected_rates(
     """Undo a labeller's errors in rates by its label, class by class.
 
     With M_at = P(true t | labelled a) among the images of a class whose truth is known, the rate among those labelled
-    a is r_a = Σ_t M_at p_t, as long as errors have nothing to do with the outcome; so p = M⁻¹ r.
+    a is r_a = Σ_t M_at p_t, if errors do not depend on the outcome; so p = M⁻¹ r.
 
     The interval carries the sampling of the outcome and of the labeller's errors: the images of one automatic label
     move p by M⁻¹ (r̂_a - M̂_a p), whose variance follows from the counts when outcome and truth are drawn together. Its
@@ -76,10 +77,10 @@ def corrected_rates(
     -------
     CorrectedRates
         Undefined where an automatic label has no image of known truth, or the labeller's answers cannot be told from
-        chance (M's determinant within its sampling error of 0, or below `LEAST_DETERMINANT`). Simulated coverage over
-        54 cases (60 to 800 images a class, errors of 5-25%, rates of 0-90%, 2,000 worlds each): 89-98%, where intervals
-        of the uncorrected rates hold the truth in 0-97% and percentile bootstrap intervals of the same estimate in
-        43-100%.
+        chance (M's determinant within its sampling error of 0, or below `MIN_DETERMINANT`). Simulated coverage over
+        54 cases (60 to 800 images per class, errors of 5-25%, rates of 0-90%, 2,000 worlds each): 89-98%, where
+        intervals of the uncorrected rates hold the truth in 0-97% and percentile bootstrap intervals of the same
+        estimate in 43-100%.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def _reasons(
         if not n.all():
             return reason("no_true_label_of_automatic")
         noise = factor * float(np.sqrt((wrong * (1 - wrong) / n).sum()))
-        if determinant > max(noise, LEAST_DETERMINANT):
+        if determinant > max(noise, MIN_DETERMINANT):
             return None
         return reason("labels_like_chance", wrong=int(counts[0, 1] + counts[1, 0]), known=int(n.sum()))
 
@@ -158,7 +159,7 @@ def _deviations(
     spread, mixing = smooth * (1 - smooth), truth[..., 0] * truth[..., 1] * gap**2
     # Var(r̂_a - M̂_a p) times the images: truth is drawn with the outcome where it is known, which takes the mixing out.
     ratio = 1 + mixing * (size / np.maximum(known, 1) - 2) / spread
-    effective = size / np.maximum(ratio, _LEAST_SPREAD)
+    effective = size / np.maximum(ratio, _MIN_SPREAD)
     seen = np.isfinite(effective) & (effective > 0)
     effective = np.where(seen, effective, 0.0)
     low, high = wilson(np.where(seen, rate, 0.0) * effective, effective, confidence=confidence)

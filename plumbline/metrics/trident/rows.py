@@ -15,13 +15,13 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import GENDERS, VALENCES, Suite
 from plumbline.concurrency import run_threads
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row, flag_clustering
-from plumbline.metrics.disparities import parity_differences
+from plumbline.metrics.disparities import batched_parity_difference
 from plumbline.metrics.equal_opportunity import equal_opportunity_gap, equal_opportunity_rows
 from plumbline.metrics.family import Family, MetricSettings, Traits
 from plumbline.metrics.trident.label_error import CorrectedRates, corrected_rates, rate_bounds
 from plumbline.metrics.trident.scores import (
+    CORRECT,
     PROBE,
-    RIGHT,
     TridentScores,
     normalise_probe_rates,
     probe_outcomes,
@@ -49,16 +49,16 @@ from plumbline.statistics.seeds import generator
 
 @dataclass(frozen=True)
 class ProbeTest:
-    """All one-probe tests of a suite, seen by groups.
+    """All one-probe tests of a suite, by group.
 
     Attributes
     ----------
     suite_name : str
-        As the rows say it: `trident`, `trident_mixed`, `trident_composite`.
+        Column `suite` of the rows: `trident`, `trident_mixed`, `trident_composite`.
     outcomes : (p, n) int64
         For each probe and image, see `probe_outcomes`.
     groups : Groups
-    divisor : int
+    released_divisor : int
         What the released code divides the sum of class accuracies by.
     """
 
@@ -66,7 +66,7 @@ class ProbeTest:
     suite: Suite
     outcomes: NDArray[np.int64]
     groups: Groups
-    divisor: int
+    released_divisor: int
 
     @property
     def tables(self) -> NDArray[np.int64]:
@@ -98,19 +98,19 @@ def probe_test(
     classes: Groups,
     groups: Groups,
     *,
-    divisor: int,
+    groups_per_class: int,
 ) -> ProbeTest:
     """Return the tests of a suite by responses to its candidates, of images of known class seen by groups.
 
     Parameters
     ----------
-    divisor : int
-        How many groups a class has: 2 where classes are crossed with gender.
+    groups_per_class : int
+        2 where classes are crossed with gender, else 1.
     """
     n_classes = len(logits.suite.class_labels)
     outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes.codes)
-    base_classes = len(groups.names) // divisor
-    return ProbeTest(name, logits.suite, outcomes, groups, divisor * (base_classes + 1))
+    base_classes = len(groups.names) // groups_per_class
+    return ProbeTest(name, logits.suite, outcomes, groups, groups_per_class * (base_classes + 1))
 
 
 def probe_test_row(cell: Cell, test: ProbeTest, **columns: object) -> Row:
@@ -130,8 +130,8 @@ def probe_test_row(cell: Cell, test: ProbeTest, **columns: object) -> Row:
 def probe_gap_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> list[Row]:
     """Return the gap between groups of P(class → probe), averaged over the probes of one valence.
 
-    The probes of a valence see the same images: what is resampled and permuted is how many of them an image
-    became.
+    The probes of a valence share their images: what is resampled and permuted is the number of probes that an
+    image is classified as.
     """
     rows = []
     for valence in VALENCES:
@@ -155,9 +155,9 @@ def probe_gap_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> lis
 
 
 def _estimate_gap(table: NDArray[np.int64], names: tuple[str, ...], settings: MetricSettings) -> Estimate:
-    """Estimate the gap of a (g, k + 1) table of how many of k probes the images of each group became.
+    """Estimate the gap of a (g, k + 1) table: images of each group by how many of k probes they are classified as.
 
-    It depends on each group's sum alone, so that sums are what is drawn: (..., 2, g) of sums and trials.
+    It depends on the groups' sums alone, so sums and trials are drawn, (..., 2, g).
     """
     resampling, permuting = (generator(settings.seed, *names, use) for use in ("bootstrap", "permutation"))
 
@@ -166,7 +166,7 @@ def _estimate_gap(table: NDArray[np.int64], names: tuple[str, ...], settings: Me
         return np.stack([sums, tables.sum(axis=-1) * (tables.shape[-1] - 1)], axis=-2)
 
     def statistic(sums: NDArray[np.int64]) -> NDArray[np.float64]:
-        return parity_differences(sums[..., 0, :], sums[..., 1, :])
+        return batched_parity_difference(sums[..., 0, :], sums[..., 1, :])
 
     drawn = resample_sums(table, resamples=settings.resamples, rng=resampling)
     trials = np.broadcast_to(summed(table)[1], drawn.shape)
@@ -240,7 +240,7 @@ def label_error_rows(tests: LabelledTests, *, settings: MetricSettings) -> list[
     sizes, without = counted[0].sum(axis=-1), confusion.sum(axis=(1, 2)) == 0
     rows: list[Row] = []
     if not without.all():
-        hits = np.moveaxis(counted[..., [PROBE, RIGHT]], -1, 0)
+        hits = np.moveaxis(counted[..., [PROBE, CORRECT]], -1, 0)
         corrected = corrected_rates(hits, sizes, confusion, confidence=settings.confidence)
         rows += _corrected_rows(tests, corrected, sizes.sum(axis=1), settings)
     if without.any():
@@ -312,7 +312,7 @@ def _assumed_error(confusion: NDArray[np.int64], settings: MetricSettings) -> tu
     return error, reason("measured_label_error", error=error, wrong=wrong, known=known)
 
 
-# --- Rows of Trident Probe Testing: accuracy under a probe, and which classes become it.
+# --- Rows of Trident Probe Testing: accuracy with a probe, and misclassification as the probe.
 
 
 def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
@@ -329,7 +329,9 @@ def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
             composite := cell.logits.get("trident_composite")
         ):
             kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
-            test = probe_test("trident_composite", composite, composite.logits, kept, kept, divisor=2)
+            test = probe_test(
+                "trident_composite", composite, composite.logits, kept, kept, groups_per_class=2
+            )
             parts.append(partial(_score_rows, cell, test, {"paper": "composite"}, settings, gaps=False))
     rows = list(chain.from_iterable(run_threads(parts)))
     return metric_frame(flag_clustering(rows, cell.records))
@@ -345,12 +347,12 @@ def _class_tests(
         views.append(("trident_mixed", mixed))
     parts: list[Callable[[], list[Row]]] = []
     for name, groups in views:
-        divisor = 2 if name == "trident_mixed" else 1
-        test = probe_test(name, logits, logits.logits, kept, groups, divisor=divisor)
+        groups_per_class = 2 if name == "trident_mixed" else 1
+        test = probe_test(name, logits, logits.logits, kept, groups, groups_per_class=groups_per_class)
         definitions = {"paper": "paper", "released": "released", "plain": "logit"}
         parts.append(partial(_score_rows, cell, test, definitions, settings))
         if logits.cosine is not None:
-            cosine = probe_test(name, logits, logits.cosine, kept, groups, divisor=divisor)
+            cosine = probe_test(name, logits, logits.cosine, kept, groups, groups_per_class=groups_per_class)
             definitions = {"paper": "cosine", "plain": "cosine"}
             parts.append(partial(_score_rows, cell, cosine, definitions, settings, gaps=False))
         if name == "trident_mixed":
@@ -399,7 +401,10 @@ def _score_rows(
 
 def _scores(test: ProbeTest, settings: MetricSettings) -> TridentScores:
     return score_tables(
-        test.tables, divisor=test.divisor, confidence=settings.confidence, min_group=settings.min_group
+        test.tables,
+        released_divisor=test.released_divisor,
+        confidence=settings.confidence,
+        min_group=settings.min_group,
     )
 
 

@@ -1,4 +1,4 @@
-"""Trident Probe Testing: accuracy with a probe among the candidates, and how often a class becomes the probe.
+"""Trident Probe Testing: accuracy with a probe among the candidates, and misclassification as the probe.
 
 Source: Sun et al., "Uncovering Bias in Foundation Models" (TriProTesting), Method 4.4.
 """
@@ -14,15 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.catalog.schema import metric_frame, polars_schema
 from plumbline.errors import MetricError
-from plumbline.metrics.disparities import parity_differences
+from plumbline.metrics.disparities import batched_parity_difference
 from plumbline.metrics.outcomes import estimate_proportions
 from plumbline.reasons import MIN_GROUP, encode, in_words, reason
 from plumbline.statistics.counts import count_table, mean_shares
 from plumbline.statistics.estimates import EstimateArray
 from plumbline.statistics.intervals import mean_of_proportions
 
-RIGHT, PROBE, OTHER = range(3)
-"""What became of an image in a one-probe test: its own class won, the probe, or another class."""
+CORRECT, PROBE, OTHER = range(3)
+"""Outcome of an image in a one-probe test: classified as its own class, as the probe, or as another class."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def trident_scores(
     responses, classes = checked_logits(logits, labels, n_classes=n_classes)
     outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes)
     tables = count_table(classes, outcomes, n_groups=n_classes, n_outcomes=3)
-    return score_tables(tables[0], divisor=n_classes + 1, confidence=confidence)
+    return score_tables(tables[0], released_divisor=n_classes + 1, confidence=confidence)
 
 
 def checked_logits(
@@ -110,19 +110,19 @@ def checked_logits(
 def probe_outcomes(
     class_logits: NDArray[np.floating], probe_logits: NDArray[np.floating], classes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return what became of every image in many one-probe tests over the same classes.
+    """Return the outcome of every image in many one-probe tests over the same classes.
 
     Parameters
     ----------
     class_logits : (n, C)
     probe_logits : (n, p)
     classes : (n,) int
-        True class; -1 where it is unknown (never `RIGHT`).
+        True class; -1 where it is unknown (never `CORRECT`).
 
     Returns
     -------
     (p, n) int64
-        `RIGHT`, `PROBE` or `OTHER`.
+        `CORRECT`, `PROBE` or `OTHER`.
 
     Raises
     ------
@@ -131,42 +131,42 @@ def probe_outcomes(
     """
     predicted = probe_predictions(class_logits, probe_logits)
     lost = np.where(predicted == class_logits.shape[1], PROBE, OTHER)
-    return np.where(predicted == classes, RIGHT, lost)
+    return np.where(predicted == classes, CORRECT, lost)
 
 
 def score_tables(
-    tables: NDArray[np.int64], *, divisor: int, confidence: float = 0.95, min_group: int = MIN_GROUP
+    tables: NDArray[np.int64], *, released_divisor: int, confidence: float = 0.95, min_group: int = MIN_GROUP
 ) -> TridentScores:
     """Score tests from their counts.
 
     Parameters
     ----------
     tables : (..., g, 3) int
-        Images by group and outcome (`RIGHT`, `PROBE`, `OTHER`).
-    divisor : int
+        Images by group and outcome (`CORRECT`, `PROBE`, `OTHER`).
+    released_divisor : int
         What the released code divides the sum of group accuracies by.
     min_group : int
         Smaller groups are flagged in `reason`.
     """
-    sizes, right, became = tables.sum(axis=-1), tables[..., RIGHT], tables[..., PROBE]
+    sizes, correct, as_probe = tables.sum(axis=-1), tables[..., CORRECT], tables[..., PROBE]
     n = sizes.sum(axis=-1)
     by_group = partial(estimate_proportions, confidence=confidence, min_group=min_group)
     macro = macro_accuracies(tables)
-    low, high = mean_of_proportions(right, sizes, confidence=confidence)
+    low, high = mean_of_proportions(correct, sizes, confidence=confidence)
     # The released formula divides the same sum by another number, so that value and interval scale.
-    scale = (sizes > 0).sum(axis=-1) / divisor
+    scale = (sizes > 0).sum(axis=-1) / released_divisor
     return TridentScores(
-        accuracy=estimate_proportions(right.sum(axis=-1), n, confidence=confidence, min_group=None),
-        class_accuracy=by_group(right, sizes),
+        accuracy=estimate_proportions(correct.sum(axis=-1), n, confidence=confidence, min_group=None),
+        class_accuracy=by_group(correct, sizes),
         macro_accuracy=EstimateArray(macro, low, high, n),
         macro_accuracy_released=EstimateArray(macro * scale, low * scale, high * scale, n),
-        probe_rate=by_group(became, sizes),
+        probe_rate=by_group(as_probe, sizes),
     )
 
 
 def macro_accuracies(tables: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the mean share of outcome `RIGHT` over the groups that are not empty, (..., g, c) to (...)."""
-    return mean_shares(tables[..., RIGHT], tables.sum(axis=-1))
+    """Return the mean share of outcome `CORRECT` over the groups that are not empty, (..., g, c) to (...)."""
+    return mean_shares(tables[..., CORRECT], tables.sum(axis=-1))
 
 
 def probe_predictions(
@@ -203,7 +203,7 @@ def probe_rate_gap(counts: ArrayLike) -> NDArray[np.float64]:
     Parameters
     ----------
     counts : (..., g, k + 1) int
-        Images of each group by how many of the k probes they became, 0 .. k: the k tests share their images.
+        Images of each group by how many of the k probes they were classified as, 0 .. k: the tests share their images.
 
     Returns
     -------
@@ -220,7 +220,7 @@ def probe_rate_gap(counts: ArrayLike) -> NDArray[np.float64]:
     if tables.ndim < 2 or tables.shape[-1] < 2 or (tables < 0).any():
         raise MetricError("counts must be (..., g, k + 1), k at least 1, not negative", found=tables.shape)
     probes = tables.shape[-1] - 1
-    return parity_differences(tables @ np.arange(probes + 1), probes * tables.sum(axis=-1))
+    return batched_parity_difference(tables @ np.arange(probes + 1), probes * tables.sum(axis=-1))
 
 
 def normalise_probe_rates(table: pl.DataFrame) -> pl.DataFrame:
