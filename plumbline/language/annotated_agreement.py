@@ -151,7 +151,7 @@ def judge_agreement(
     Parameters
     ----------
     counts : DataFrame
-        Of `label_counts`: the items that were annotated. What the judge names besides them does not count.
+        The `counts` of `sheet_labels`: the items that were annotated. What the judge names besides them does not count.
     named : collection of str
         `text_id` of what the judge names.
 
@@ -356,22 +356,16 @@ def _pooled_texts(
         yield from _kappas(row, sheet_labels(known, sheet), scores, sheet, why, settings)
 
 
-class _Annotated(NamedTuple):
-    """`dataset, text_id` of the answers on the sheets, and `scorer, score, text_id` of their scores."""
-
-    texts: pl.DataFrame
-    scores: pl.DataFrame
-
-
-def _annotated(cells: Sequence[LanguageCell], labels: pl.DataFrame) -> _Annotated:
+def _annotated(cells: Sequence[LanguageCell], labels: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return `dataset, text_id` of the answers on the sheets, and `scorer, score, text_id` of their scores."""
     ids = labels.filter(pl.col("sheet").is_in(list(_SHEETS)))["text_id"].unique()
     wanted = pl.col("row_key").is_in(ids.implode())
+    scored = pl.col("attribute") == SCORED
     texts = [cell.generations.filter(wanted).select("dataset", text_id="row_key") for cell in cells]
     scores = [
-        cell.scores.filter(pl.col("attribute") == SCORED, wanted).select("scorer", "score", text_id="row_key")
-        for cell in cells
+        cell.scores.filter(scored, wanted).select("scorer", "score", text_id="row_key") for cell in cells
     ]
-    return _Annotated(
+    return (
         pl.concat(texts).drop_nulls().unique().collect(engine="streaming"),
         pl.concat(scores).drop_nulls().unique().collect(engine="streaming"),
     )

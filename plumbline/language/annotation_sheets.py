@@ -363,12 +363,20 @@ def annotation_sheets(
         ("associations", associations.lazy()),
     ):
         _check(frame, _COLUMNS[name], name)
-    personality, black = (
-        _scored(rows, scores, scorer) for rows in (_personality(generations), _black_subjects(generations))
+    spoken = generations.filter(
+        pl.col("instruction") == NO_INSTRUCTION, pl.col("text").str.strip_chars() != ""
+    )
+    black = pl.col("group").str.to_lowercase().str.split("_").list.contains("black")
+    personality = spoken.filter(pl.col("prompt") == "personality", pl.col("attribute").is_in(SUBSETS))
+    black_subjects = spoken.filter(
+        pl.col("prompt").is_in(prompt_ids("main")), black, names_black_person(pl.col("text"))
     )
     texts = {
-        PERSONALITY: _drawn(PERSONALITY, personality, [(subset,) for subset in SUBSETS], A_BAND, seed),
-        BLACK_SUBJECT: _drawn(BLACK_SUBJECT, black, [()], A_BAND_OF_BLACK_SUBJECTS, seed),
+        sheet: _drawn(sheet, _scored(answers, scores, scorer), strata, wanted, seed)
+        for sheet, answers, strata, wanted in (
+            (PERSONALITY, personality, [(subset,) for subset in SUBSETS], A_BAND),
+            (BLACK_SUBJECT, black_subjects, [()], A_BAND_OF_BLACK_SUBJECTS),
+        )
     }
     words = judged_words(associations, seed=seed)
     return AnnotationSheets(
@@ -379,24 +387,6 @@ def annotation_sheets(
         key=pl.concat([each.rows for each in texts.values()]),
         short={name: each.shortfalls for name, each in (*texts.items(), (JUDGE, words))},
     )
-
-
-def _personality(generations: pl.LazyFrame) -> pl.LazyFrame:
-    return _as_they_are(generations).filter(
-        pl.col("prompt") == "personality", pl.col("attribute").is_in(SUBSETS)
-    )
-
-
-def _black_subjects(generations: pl.LazyFrame) -> pl.LazyFrame:
-    pictured = pl.col("group").str.to_lowercase().str.split("_").list.contains("black")
-    return _as_they_are(generations).filter(
-        pl.col("prompt").is_in(prompt_ids("main")), pictured, names_black_person(pl.col("text"))
-    )
-
-
-def _as_they_are(generations: pl.LazyFrame) -> pl.LazyFrame:
-    """Return the answers without an instruction that say something."""
-    return generations.filter(pl.col("instruction") == NO_INSTRUCTION, pl.col("text").str.strip_chars() != "")
 
 
 def _check(frame: pl.LazyFrame, columns: Sequence[str], name: str) -> None:
@@ -530,11 +520,6 @@ def sheet_labels(annotations: pl.DataFrame, sheet: str) -> SheetLabels:
     return SheetLabels(counts, texts, everyone, tuple(few.iter_rows()))
 
 
-def label_counts(annotations: pl.DataFrame, sheet: str) -> pl.DataFrame:
-    """Return the `counts` of `sheet_labels` alone."""
-    return sheet_labels(annotations, sheet).counts
-
-
 def with_score(
     counts: pl.DataFrame, scores: pl.DataFrame, *, threshold: float = SCORE_THRESHOLD
 ) -> pl.DataFrame:
@@ -543,7 +528,7 @@ def with_score(
     Parameters
     ----------
     counts : DataFrame
-        Of `label_counts`.
+        The `counts` of `sheet_labels`.
     scores : DataFrame with `text_id`, `score`
         Texts without a score, or with nan, are left out.
     threshold : float

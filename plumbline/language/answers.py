@@ -12,7 +12,6 @@ from plumbline.catalog.schema import Row
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.reasons import Reason, reason
 from plumbline.statistics.cluster_changes import paired_cluster_changes
-from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.seeds import generator
 
 UNIT = pl.format(
@@ -157,29 +156,42 @@ def unpaired_reason(pairs: int, of: int, *, what: str) -> Reason | None:
     return None if pairs == of else reason("without_counterpart", left_out=of - pairs, pairs=of, what=what)
 
 
-def paired_change(
-    pairs: pl.DataFrame,
+def paired_change_row(
+    matched: pl.DataFrame,
     before: str,
     after: str,
     *,
+    what: str,
     quantile: float | None,
     labels: Sequence[str],
     settings: LanguageSettings,
-) -> Estimate:
-    """Return the change between two conditions of the same sets, see `plumbline.statistics.cluster_changes`.
+    row: Row,
+) -> Row:
+    """Return the row of the change between two conditions of the same sets.
 
     Parameters
     ----------
-    pairs : DataFrame
-        With `unit`, the set that is drawn as a whole, and a column of numbers of each condition.
+    matched : DataFrame
+        Of `with_counterparts`, with `unit`, the set that is drawn as a whole, and a column of numbers per condition.
     before, after : str
         These columns.
+    what : str
+        What the pairs are, such as `answers`: the reason counts those without a counterpart.
     quantile : float or None
-        Of the quantile; None for the mean.
+        Level of the quantile to compare; None for the mean.
     labels : sequence of str
         What the draws are named by.
+    row : Row
+        The columns that say what is compared.
+
+    Returns
+    -------
+    Row
+        `row` with after - before, its interval and p by whole sets, and n, the sets with pairs; see
+        `plumbline.statistics.cluster_changes`.
     """
-    return paired_cluster_changes(
+    pairs = matched.drop_nulls([before, after])
+    change = paired_cluster_changes(
         pairs[before].to_numpy(),
         pairs[after].to_numpy(),
         codes(pairs["unit"]),
@@ -189,3 +201,4 @@ def paired_change(
         rng=generator(settings.seed, *labels),
         confidence=settings.confidence,
     )
+    return row | change.columns(unpaired_reason(pairs.height, matched.height, what=what))

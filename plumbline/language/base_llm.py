@@ -10,7 +10,7 @@ import polars as pl
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
 from plumbline.language.answers import (
     answer_row,
-    paired_change,
+    paired_change_row,
     parts,
     questions,
     unpaired_reason,
@@ -30,7 +30,7 @@ _SPREADS = ["spread", "spread_llm"]
 _SET = [*OF_SET, "scorer"]
 
 
-def base_llm_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row]:
+def base_llm_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
     """Return the differences and correlations of MaxToxicity between a model and its language model.
 
     Source: Howard et al., 5.1, Table 3. Every prompt that both were asked without instruction, the model with images,
@@ -47,7 +47,7 @@ def base_llm_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row
     prints it.
     """
     if cell.base_llm is None:
-        return []
+        return LanguageResult(metric_frame([]))
     shared = set(questions(cell)) & set(questions(cell.base_llm))
     plain = {question for question in shared if question[1] == NO_INSTRUCTION}
     rows: list[Row] = []
@@ -62,7 +62,7 @@ def base_llm_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[Row
             )
             rows += _difference_rows(cell.model, scored.prompt, both, settings)
             rows += _correlation_rows(cell.model, scored.prompt, both, settings)
-    return rows
+    return LanguageResult(metric_frame(rows))
 
 
 def _above_the_least(scored: ScoredAnswers, expected: pl.DataFrame) -> pl.DataFrame:
@@ -81,27 +81,17 @@ def _difference_rows(
     model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings
 ) -> Iterator[Row]:
     sets = both.unique(_SET, maintain_order=True)
-    for (dataset, attribute, scorer), answered in parts(sets, *_PART):
-        pairs = answered.drop_nulls(_SPREADS)
-        alone = unpaired_reason(pairs.height, answered.height, what="sets × seeds")
+    for (dataset, attribute, scorer), matched in parts(sets, *_PART):
+        row = answer_row(
+            model, metric="max_toxicity_over_llm", definition="paper", dataset=dataset, attribute=attribute,
+            scorer=scorer, prompt=prompt,
+        )  # fmt: skip
         for statistic, quantile in STATISTICS.items():
             labels = (model, dataset, attribute, scorer, prompt, statistic, "over its language model")
-            change = paired_change(
-                pairs, "spread_llm", "spread", quantile=quantile, labels=labels, settings=settings
-            )
-            yield (
-                answer_row(
-                    model,
-                    metric="max_toxicity_over_llm",
-                    definition="paper",
-                    dataset=dataset,
-                    attribute=attribute,
-                    scorer=scorer,
-                    prompt=prompt,
-                )
-                | {"statistic": statistic}
-                | change.columns(alone)
-            )
+            yield paired_change_row(
+                matched, "spread_llm", "spread", what="sets × seeds", quantile=quantile, labels=labels,
+                settings=settings, row=row | {"statistic": statistic},
+            )  # fmt: skip
 
 
 def _correlation_rows(
@@ -125,13 +115,8 @@ def _correlation_rows(
                 chosen["model"].to_numpy(), chosen["llm"].to_numpy(), confidence=settings.confidence
             )
             row = answer_row(
-                model,
-                metric="llm_correlation",
-                definition=definition,
-                dataset=dataset,
-                scorer=scorer,
-                prompt=prompt,
-            )
+                model, metric="llm_correlation", definition=definition, dataset=dataset, scorer=scorer, prompt=prompt
+            )  # fmt: skip
             of_groups = definition == "pearson_groups" and not np.isnan(correlation.value)
             shared = reason("groups_share_sets") if of_groups else None
             estimate = correlation.columns(alone, shared)
@@ -149,11 +134,6 @@ with a description in the place of the image (You are looking at a picture of an
 difference of the two in the mean and 90th percentile of MaxToxicity over the same sets and seeds (above 0: more in the
 model that sees), and how far the same occupations, or the same groups, stand out in both.
 """
-
-
-def compute_base_llm(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
-    """Return differences and correlations; nothing without a base LLM."""
-    return LanguageResult(metric_frame(base_llm_rows(cell, settings=settings)))
 
 
 BASE_LLM = Family(
@@ -187,5 +167,5 @@ BASE_LLM = Family(
             when_identical=float("nan"),
         ),
     ),
-    compute=compute_base_llm,
+    compute=base_llm_result,
 )

@@ -12,10 +12,9 @@ from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
 from plumbline.language.answers import (
     UNIT,
     answer_row,
-    paired_change,
+    paired_change_row,
     parts,
     questions,
-    unpaired_reason,
     with_counterparts,
 )
 from plumbline.language.cell import LanguageCell, LanguageSettings
@@ -51,52 +50,36 @@ def max_change_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
     asked = {(prompt, name) for prompt, names in instructed(cell) for name in (NO_INSTRUCTION, *names)}
     with every_question(cell, only=asked) as questions:
         for prompt, of_prompt in groupby(questions, key=lambda each: each.prompt):
-            spreads = {each.instruction: set_spreads(each, cell.expected).spreads for each in of_prompt}
-            if (plain := spreads.pop(NO_INSTRUCTION, None)) is not None:
-                for instruction, found in spreads.items():
-                    rows += _of_instruction(cell.model, prompt, instruction, plain, found, settings)
+            spreads = {
+                each.instruction: set_spreads(each, cell.expected).spreads.select(*_SET, "spread")
+                for each in of_prompt
+            }
+            plain = spreads.pop(NO_INSTRUCTION, None)
+            if plain is None:
+                continue
+            before = plain.rename({"spread": "spread_before"})
+            for instruction, after in spreads.items():
+                matched = with_counterparts(after, before, on=_SET, by=_PART)
+                rows += _max_changes(cell.model, prompt, instruction, matched, settings)
     return rows
 
 
-def _of_instruction(
-    model: str,
-    prompt: str,
-    instruction: str,
-    plain: pl.DataFrame,
-    found: pl.DataFrame,
-    settings: LanguageSettings,
-) -> Iterator[Row]:
-    before, after = plain.select(*_SET, before="spread"), found.select(*_SET, after="spread")
-    for names, own in parts(with_counterparts(after, before, on=_SET, by=_PART), *_PART):
-        if names[-1] in MAX_METRICS:
-            yield from _max_changes(model, prompt, instruction, names, own, settings)
-
-
 def _max_changes(
-    model: str,
-    prompt: str,
-    instruction: str,
-    names: tuple[str, ...],
-    found: pl.DataFrame,
-    settings: LanguageSettings,
+    model: str, prompt: str, instruction: str, matched: pl.DataFrame, settings: LanguageSettings
 ) -> Iterator[Row]:
-    dataset, attribute, scorer, scored = names
-    pairs = found.drop_nulls(["before", "after"])
-    alone = unpaired_reason(pairs.height, found.height, what="sets × seeds")
-    for statistic, quantile in STATISTICS.items():
-        labels = (model, *names, prompt, instruction, statistic, "change")
-        change = paired_change(pairs, "before", "after", quantile=quantile, labels=labels, settings=settings)
+    known = matched.filter(pl.col("scored").cast(pl.String).is_in(list(MAX_METRICS)))
+    for names, of_scores in parts(known, *_PART):
+        dataset, attribute, scorer, scored = names
         row = answer_row(
-            model,
-            metric=f"{MAX_METRICS[scored]}_change",
-            definition="paper",
-            dataset=dataset,
-            attribute=attribute,
-            scorer=scorer,
-            prompt=prompt,
-            instruction=instruction,
-        )
-        yield row | {"statistic": statistic} | change.columns(alone)
+            model, metric=f"{MAX_METRICS[scored]}_change", definition="paper", dataset=dataset,
+            attribute=attribute, scorer=scorer, prompt=prompt, instruction=instruction,
+        )  # fmt: skip
+        for statistic, quantile in STATISTICS.items():
+            labels = (model, *names, prompt, instruction, statistic, "change")
+            yield paired_change_row(
+                of_scores, "spread_before", "spread", what="sets × seeds", quantile=quantile, labels=labels,
+                settings=settings, row=row | {"statistic": statistic},
+            )  # fmt: skip
 
 
 # --- What an instruction does beside what it is for: more refusals, other lengths.
@@ -120,9 +103,20 @@ def side_effect_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[
         )
         for instruction in instructions:
             after = _answers(cell, prompt, instruction)
-            pairs = with_counterparts(after, before, on=_ANSWER, by=_ANSWER_PART)
-            for names, own in parts(pairs, *_ANSWER_PART):
-                rows += _rows(cell.model, prompt, instruction, names, own, settings)
+            matched = with_counterparts(after, before, on=_ANSWER, by=_ANSWER_PART)
+            for (dataset, attribute), answers in parts(matched, *_ANSWER_PART):
+                for metric, (column, statistic) in _CHANGES.items():
+                    row = answer_row(
+                        cell.model, metric=metric, definition="paired", statistic=statistic, dataset=dataset,
+                        attribute=attribute, prompt=prompt, instruction=instruction,
+                    )  # fmt: skip
+                    labels = (cell.model, dataset, attribute, prompt, instruction, metric)
+                    rows.append(
+                        paired_change_row(
+                            answers, f"{column}_before", column, what="answers", quantile=None, labels=labels,
+                            settings=settings, row=row,
+                        )
+                    )  # fmt: skip
     return rows
 
 
@@ -144,34 +138,6 @@ def _answers(cell: LanguageCell, prompt: str, instruction: str) -> pl.DataFrame:
         .unique(_ANSWER)
         .collect(engine="streaming")
     )
-
-
-def _rows(
-    model: str,
-    prompt: str,
-    instruction: str,
-    names: tuple[str, ...],
-    found: pl.DataFrame,
-    settings: LanguageSettings,
-) -> Iterator[Row]:
-    dataset, attribute = names
-    pairs = found.drop_nulls(["refused", "refused_before"])
-    alone = unpaired_reason(pairs.height, found.height, what="answers")
-    for metric, (value, statistic) in _CHANGES.items():
-        labels = (model, *names, prompt, instruction, metric)
-        change = paired_change(
-            pairs, f"{value}_before", value, quantile=None, labels=labels, settings=settings
-        )
-        row = answer_row(
-            model,
-            metric=metric,
-            definition="paired",
-            dataset=dataset,
-            attribute=attribute,
-            prompt=prompt,
-            instruction=instruction,
-        )
-        yield row | {"statistic": statistic} | change.columns(alone)
 
 
 # --- The family.

@@ -141,7 +141,12 @@ def salary_of(text: str) -> ParsedNumber:
     if first and (alone := _SALARY.fullmatch(first[1])):
         return _annual([_amount(alone, "")])
     plain = _NO_SALARY.sub(" ", plain)
-    return _annual([_amount(found, _behind(plain, found.start())) for found in _SALARY.finditer(plain)])
+    return _annual(
+        [
+            _amount(found, plain[max(0, found.start() - 80) : found.start()])
+            for found in _SALARY.finditer(plain)
+        ]
+    )
 
 
 def _annual(amounts: list[_Amount]) -> ParsedNumber:
@@ -170,11 +175,6 @@ def _by_preference(amounts: list[_Amount]) -> Iterator[list[_Amount]]:
     yield [amount for amount in amounts if amount.money and amount.period is None]
     yield [amount for amount in amounts if amount.period == "hour"]
     yield [amount for amount in amounts if amount.period is None]
-
-
-def _behind(plain: str, end: int) -> str:
-    """Return what stands before a place, as far as it can say the period of an amount."""
-    return plain[max(0, end - 80) : end]
 
 
 def _amount(found: re.Match[str], before: str) -> _Amount:

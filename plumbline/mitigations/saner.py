@@ -536,13 +536,6 @@ class SanerLayer:
         total = sum(getattr(self._settings, name) * loss for name, loss in terms.items())
         values = {name: loss.item() for name, loss in terms.items()} | {"total": total.item()}
         self._steps += 1
-        if not np.isfinite(list(values.values())).all():
-            raise MetricError(
-                "SANER's loss is no finite number, and the training is not kept",
-                where=f"step {self._steps}",
-                found=", ".join(f"{name} {value}" for name, value in values.items()),
-                hint="lower the learning rate, or look for embeddings that are not finite",
-            )
         descend(total, self._adam, self._parameters, step=self._steps)
         return values
 

@@ -20,7 +20,6 @@ from plumbline.language.annotated_agreement import (
 from plumbline.language.annotation_sheets import (
     ANNOTATION_SCHEMA,
     SHEETS,
-    label_counts,
     read_annotations,
     sheet_labels,
     with_score,
@@ -178,9 +177,9 @@ def test_only_texts_that_everyone_labelled_are_counted():
             annotations("judge", {"k1": (1, 1)}),
         ]
     )
-    assert label_counts(given_labels, "personality").rows() == [("k1", 3, 0), ("k2", 1, 2)]
-    assert label_counts(given_labels, "judge").rows() == [("k1", 0, 2)]
-    assert label_counts(given_labels, "black_subject").is_empty()
+    assert sheet_labels(given_labels, "personality").counts.rows() == [("k1", 3, 0), ("k2", 1, 2)]
+    assert sheet_labels(given_labels, "judge").counts.rows() == [("k1", 0, 2)]
+    assert sheet_labels(given_labels, "black_subject").counts.is_empty()
 
 
 def test_a_stray_name_is_told_and_named():
@@ -213,7 +212,7 @@ def test_a_score_is_one_annotator_more():
 def test_the_judge_is_held_against_the_majority():
     # The majority names a, b, c, d; the judge names b, c, e (and z, which nobody annotated).
     labels = {"a": (1, 1, 0), "b": (1, 1, 1), "c": (0, 1, 1), "d": (1, 0, 1), "e": (0, 0, 1), "f": (0, 0, 0)}
-    counts = label_counts(annotations("judge", labels), "judge")
+    counts = sheet_labels(annotations("judge", labels), "judge").counts
     found = judge_agreement(counts, {"b", "c", "e", "z"})
     assert (found.precision.value, found.precision.n) == (pytest.approx(2 / 3), 3)
     assert (found.recall.value, found.recall.n, found.n) == (0.5, 4, 6)
@@ -225,7 +224,7 @@ def test_the_judge_is_held_against_the_majority():
 
 
 def test_a_judge_that_names_nothing_has_no_precision():
-    counts = label_counts(annotations("judge", {"a": (1, 1, 0), "b": (0, 0, 0)}), "judge")
+    counts = sheet_labels(annotations("judge", {"a": (1, 1, 0), "b": (0, 0, 0)}), "judge").counts
     found = judge_agreement(counts, [])
     assert np.isnan(found.precision.value) and found.precision.reason == (reason("none_judged"),)
     assert (found.recall.value, found.recall.n) == (0, 1)
@@ -239,11 +238,11 @@ def test_a_judge_that_names_nothing_has_no_precision():
 
 def test_a_majority_needs_an_odd_number_of_annotators():
     with pytest.raises(MetricError, match="odd number"):
-        judge_agreement(label_counts(annotations("judge", {"a": (1, 0)}), "judge"), ["a"])
+        judge_agreement(sheet_labels(annotations("judge", {"a": (1, 0)}), "judge").counts, ["a"])
 
 
 def test_no_annotations_have_no_agreement():
-    counts = label_counts(annotations("judge", {}), "judge")
+    counts = sheet_labels(annotations("judge", {}), "judge").counts
     found = judge_agreement(counts, ["a"])
     assert np.isnan([found.precision.value, found.recall.value]).all() and found.n == 0
     assert kappa(counts.select("no", "yes").to_numpy()).reason == (reason("no_labelled_texts"),)
