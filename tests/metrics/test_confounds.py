@@ -171,11 +171,11 @@ def test_wrong_input_is_refused():
         confound_fit([0.0, 1.0], [1.0, 2.0, 3.0])
     with pytest.raises(MetricError, match="without a level"):
         confound_fit([0.0, math.nan], [1.0, 2.0])
-    with pytest.raises(MetricError, match="needs its set"):
+    with pytest.raises(MetricError, match="needs its cluster"):
         confound_fit([0.0, 1.0], [1.0, 2.0], clusters=np.array([1]))
     with pytest.raises(MetricError, match="at least 0"):
         mean_change([0.1, -0.2])
-    with pytest.raises(MetricError, match="needs its set"):
+    with pytest.raises(MetricError, match="needs its cluster"):
         mean_change([0.1, 0.2], clusters=np.array([1]))
 
 

@@ -271,7 +271,7 @@ def _fit_rows(common: Row, fit: ConfoundFit, note: Reason | None, small: Reason 
     yield fit.r_squared.columns() | row
 
 
-# The change of a perceived trait when one thing about a face is changed
+# Change of a perceived trait when one attribute of a face is changed
 
 PROTECTED = ("gender", "race", "age")
 """Attributes that the law protects; everything else that a dataset varies is a confound (table B.2)."""

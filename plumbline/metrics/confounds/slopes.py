@@ -69,7 +69,9 @@ def moments(levels: ArrayLike, outcomes: ArrayLike, clusters: NDArray[np.int64] 
             expected="(n,) and (n,) or (n, words)",
         )
     if clusters is not None and np.shape(clusters) != x.shape:
-        raise MetricError("every image needs its set", found=f"{np.shape(clusters)} sets of {x.shape} images")
+        raise MetricError(
+            "every image needs its cluster", found=f"{np.shape(clusters)} clusters of {x.shape} images"
+        )
     if not (np.isfinite(x).all() and np.isfinite(table).all()):
         raise MetricError(
             "a level or an outcome is not a finite number", hint="leave out images without a level"
@@ -353,7 +355,7 @@ def _r_squared_interval(data: Moments, line: _Line, r: float, confidence: float)
     return low, float((ends**2).max())
 
 
-# The change of an outcome when one thing about a face is changed
+# Change of an outcome when one attribute of a face is changed
 
 
 @dataclass(frozen=True)
@@ -442,8 +444,8 @@ def compare_changes(
     """Test whether one attribute moves the outcome as much as another (Hausladen et al., table B.2).
 
     Without `clusters`: Student's two-sample t-test with equal variances, as scipy's default, every pair of images
-    independent. With them: the same difference with its cluster-robust error and sets - 1 degrees of freedom; where
-    all sets hold the same pairs that is the paired t-test on the sets' means.
+    independent. With them: the same difference with its cluster-robust error and clusters - 1 degrees of freedom;
+    where all clusters hold the same pairs that is the paired t-test on the clusters' means.
 
     Parameters
     ----------
@@ -502,6 +504,6 @@ def _checked(
         )
     if clusters is not None and np.shape(clusters) != values.shape:
         raise MetricError(
-            "every change needs its set", found=f"{np.shape(clusters)} sets of {values.shape} changes"
+            "every change needs its cluster", found=f"{np.shape(clusters)} clusters of {values.shape} changes"
         )
     return values, clusters
