@@ -13,6 +13,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import shutil
 import stat
 import tarfile
@@ -135,19 +136,25 @@ def extract_archive(
     files = written = 0
     with new_folder(folder) as unfinished:
         try:
-            for count, member in enumerate(_decoded(_members(archive, limits)), 1):
-                where = f"{archive}, member {printable(ascii(member.name))}"
-                _require_limits(member, limits, count=count, total=written + member.size)
-                _require_ratio(written + member.size, packed=archive.stat().st_size, ratio=limits.ratio)
-                path = unfinished.joinpath(*_safe_parts(member.name))
-                if member.kind == "folder":
-                    _make_folder(path)
-                    continue
-                for size in _write(member, path):
-                    written += size
-                    if progress is not None:
-                        progress(written)
-                files, where = files + 1, str(archive)
+            file = _opened(archive)
+            with file:
+                # The open file's own: its name may be given to another, or taken away, meanwhile.
+                require_ratio = partial(
+                    _require_ratio, packed=os.fstat(file.fileno()).st_size, ratio=limits.ratio
+                )
+                for count, member in enumerate(_decoded(_members(file, limits, require_ratio)), 1):
+                    where = f"{archive}, member {printable(ascii(member.name))}"
+                    _require_limits(member, limits, count=count, total=written + member.size)
+                    require_ratio(written + member.size)
+                    path = unfinished.joinpath(*_safe_parts(member.name))
+                    if member.kind == "folder":
+                        _make_folder(path)
+                        continue
+                    for size in _write(member, path):
+                        written += size
+                        if progress is not None:
+                            progress(written)
+                    files, where = files + 1, str(archive)
             if not files:
                 expected = "the dataset's files"
                 raise _Refused("the archive holds no file", found=None, expected=expected, hint=_GET_AGAIN)
@@ -229,14 +236,18 @@ def _require(holds: bool, what: str, *, found: str, expected: str) -> None:
 def _require_limits(member: _Member, limits: Limits, *, count: int, total: int) -> None:
     """Refuse what is no plain file or folder, or goes beyond a limit by what its header says."""
     members, file_bytes, most = limits.members, limits.file_bytes, limits.total_bytes
-    what, expected = "the archive holds too many members", f"at most {members} members"
-    _require(count <= members, what, found="more", expected=expected)
+    _require_members(count, members)
     what = "the archive holds something else than files and folders"
     _require(member.kind in ("file", "folder"), what, found=member.kind, expected="a plain file")
     what, expected = "the archive holds a file that is too large", f"at most {file_bytes} bytes a file"
     _require(member.size <= file_bytes, what, found=f"{member.size} bytes", expected=expected)
     what, expected = "the archive holds too much", f"at most {most} bytes in all"
     _require(total <= most, what, found=f"more than {most} bytes", expected=expected)
+
+
+def _require_members(count: int, most: int) -> None:
+    what, expected = "the archive holds too many members", f"at most {most} members"
+    _require(count <= most, what, found="more", expected=expected)
 
 
 def _require_ratio(size: int, *, packed: int, ratio: float) -> None:
@@ -272,17 +283,18 @@ def _wrong(name: str, parts: list[str]) -> tuple[str, str] | None:
 # --- Reading: zips and tars, told apart by their first bytes
 
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+
+# Long enough that no tar begins with one by the name of its first member.
 _COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
-    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
-    b"BZh": bz2.BZ2File,
-    b"\xfd7zXZ\0": lzma.LZMAFile,
+    rb"\x1f\x8b\x08": lambda file: gzip.GzipFile(fileobj=file),
+    rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": bz2.BZ2File,
+    rb"\xfd7zXZ\x00": lzma.LZMAFile,
 }
 
 
-def _members(archive: Path, limits: Limits) -> Iterator[_Member]:
-    """Yield the members of an archive; the content of each can be read until the next is asked for."""
+def _opened(archive: Path) -> _BoundedReader:
     try:
-        file = _BoundedReader(io.FileIO(archive))
+        return _BoundedReader(io.FileIO(archive))
     except OSError as error:
         raise _Refused(
             "the archive cannot be opened",
@@ -290,21 +302,26 @@ def _members(archive: Path, limits: Limits) -> Iterator[_Member]:
             expected="a file that is there, with permission to read it",
             hint="correct its path or its permissions",
         ) from error
-    with file:
-        start = file.read(tarfile.BLOCKSIZE)
-        file.seek(0)
-        count_unpacked = partial(_require_ratio, packed=archive.stat().st_size, ratio=limits.ratio)
-        if _starts_tar(start):
-            yield from _tar_members(_TarStream(file, count_unpacked), sealed=False)
+
+
+def _members(
+    file: _BoundedReader, limits: Limits, count_unpacked: Callable[[int], None]
+) -> Iterator[_Member]:
+    """Yield the members of an archive; the content of each can be read until the next is asked for."""
+    start = file.read(tarfile.BLOCKSIZE)
+    file.seek(0)
+    # First: one in a thousand headers of a gzip has the checksum of a tar by chance.
+    for signature, decompressed in _COMPRESSED.items():
+        if re.match(signature, start):
+            with decompressed(file) as stream:
+                yield from _tar_members(_TarStream(stream, count_unpacked), sealed=True)
             return
-        if start.startswith(_ZIP):
-            yield from _zip_members(file)
-            return
-        for signature, decompressed in _COMPRESSED.items():
-            if start.startswith(signature):
-                with decompressed(file) as stream:
-                    yield from _tar_members(_TarStream(stream, count_unpacked), sealed=True)
-                return
+    if _starts_tar(start):
+        yield from _tar_members(_TarStream(file, count_unpacked), sealed=False)
+        return
+    if start.startswith(_ZIP):
+        yield from _zip_members(file, limits)
+        return
     raise _Refused(
         "this is not an archive of a known kind",
         found=f"bytes {start[:8].hex(' ') or 'none'}",
@@ -314,19 +331,33 @@ def _members(archive: Path, limits: Limits) -> Iterator[_Member]:
 
 
 class _BoundedReader(io.BufferedReader):
-    """A file of which no library reads more at once than a zip's list of members may take."""
+    """A file of which no library reads more at once than a zip's list of members may take.
+
+    Attributes
+    ----------
+    most_members : int or None
+        While a zip's list is read: how many members it may hold, counted before there is an object of each.
+    """
+
+    most_members: int | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
         what, expected = "the archive's list of members is too large", f"at most {_LARGEST_DIRECTORY} bytes"
         _require((size or 0) <= _LARGEST_DIRECTORY, what, found=f"{size} bytes", expected=expected)
-        return super().read(size)
+        data = super().read(size)
+        if self.most_members is not None:
+            _require_members(data.count(_ZIP_ENTRY), self.most_members)
+        return data
 
 
+_ZIP_ENTRY = b"PK\1\2"
 _ZIP_END_BYTES = 22
 
 
-def _zip_members(file: IO[bytes]) -> Iterator[_Member]:
+def _zip_members(file: _BoundedReader, limits: Limits) -> Iterator[_Member]:
+    file.most_members = limits.members
     with zipfile.ZipFile(file) as opened:
+        file.most_members = None
         members = opened.infolist()
         file.seek(-_ZIP_END_BYTES - len(opened.comment), os.SEEK_END)
         end = file.read(_ZIP_END_BYTES)
@@ -384,13 +415,67 @@ def _tar_members(stream: _TarStream, *, sealed: bool) -> Iterator[_Member]:
         Whether the checksum of a compression vouches for the end. If so the tar may end behind any member, as some
         programs write it; else a zero block must tell the end from a cut.
     """
-    with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape") as opened:  # type: ignore[call-overload]
+    with tarfile.open(  # type: ignore[call-overload]
+        fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape", tarinfo=_Header
+    ) as opened:
         for info in iter(opened.next, None):
             # tarfile keeps every member for a second look.
             opened.members.clear()
+            _forget_settings(opened)
             if info.type != _VOLUME_LABEL:
                 yield _Member(info.name, _tar_kind(info), info.size, partial(opened.extractfile, info))
     stream.require_end(sealed=sealed)
+
+
+# Of all settings for the members that follow, these say what comes out. tarfile goes through all for every member.
+_KEPT_SETTINGS = ("path", "size", "hdrcharset")
+
+
+def _forget_settings(opened: tarfile.TarFile) -> None:
+    kept = opened.pax_headers
+    opened.pax_headers = {keyword: kept[keyword] for keyword in _KEPT_SETTINGS if keyword in kept}
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a tar, with checks before `tarfile` takes what follows it apart.
+
+    It uses private methods of `tarfile.TarInfo`, the same in Python 3.11 to 3.13; a test holds that they are there.
+    Some releases read an extended header in quadratic time (CVE-2024-6232), and all build the map of a sparse file
+    before anybody can refuse it.
+    """
+
+    def _proc_sparse(self, opened: tarfile.TarFile) -> tarfile.TarInfo:
+        # As a plain file: it is refused by its type, with its name.
+        return self._proc_builtin(opened)  # type: ignore[attr-defined]
+
+    def _proc_pax(self, opened: tarfile.TarFile) -> tarfile.TarInfo:
+        _forget_settings(opened)
+        opened.fileobj.check_next(_require_plain_records)  # type: ignore[attr-defined]
+        return super()._proc_pax(opened)  # type: ignore[misc]
+
+
+_RECORD = re.compile(rb"([0-9]{1,8}) ([^=\n]{1,1024})=")
+_MANY_DIGITS = re.compile(rb"[0-9]{%d}" % (_LONGEST_PART + 1))
+
+
+def _require_plain_records(header: bytes) -> None:
+    """Refuse an extended header that is not, to its end or a NUL, records of the form `LENGTH KEYWORD=VALUE\\n`.
+
+    A run of more digits than a name may have letters is refused as well: `tarfile` looks through each of them again
+    from every digit on.
+    """
+    if _MANY_DIGITS.search(header):
+        raise _damaged(f"an extended header with a number of more than {_LONGEST_PART} digits")
+    at = 0
+    while header[at : at + 1].strip(b"\0"):
+        record = _RECORD.match(header, at)
+        end = at + int(record[1]) if record else 0
+        if record is None or end <= record.end() or header[end - 1 : end] != b"\n":
+            raise _damaged("an extended header that is not made of records")
+        if record[2].startswith(b"GNU.sparse."):
+            what = "the archive holds something else than files and folders"
+            raise _Refused(what, found="a sparse file", expected="a plain file")
+        at = end
 
 
 _VOLUME_LABEL = b"V"
@@ -398,7 +483,7 @@ _VOLUME_LABEL = b"V"
 
 
 def _tar_kind(info: tarfile.TarInfo) -> str:
-    if info.issparse() or any(keyword.startswith("GNU.sparse.") for keyword in info.pax_headers):
+    if info.type == tarfile.GNUTYPE_SPARSE:
         return "a sparse file"
     if info.issym() or info.islnk():
         return "a link"
@@ -417,6 +502,11 @@ class _TarStream:
 
     def __init__(self, stream: IO[bytes], count_unpacked: Callable[[int], None]) -> None:
         self._stream, self._count_unpacked, self._at, self._last = stream, count_unpacked, 0, b""
+        self._check: Callable[[bytes], None] | None = None
+
+    def check_next(self, check: Callable[[bytes], None]) -> None:
+        """Have what is read next checked before `tarfile` gets it."""
+        self._check = check
 
     def tell(self) -> int:
         return self._at
@@ -434,6 +524,9 @@ class _TarStream:
         self._last = self._stream.read(size)
         self._at += len(self._last)
         self._count_unpacked(self._at)
+        check, self._check = self._check, None
+        if check is not None:
+            check(self._last)
         return self._last
 
     def require_end(self, *, sealed: bool) -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 from plumbline.digests import digest_json
 from plumbline.errors import GenerationError, ImageRejected
 from plumbline.generators.backend import Answer, Asked, Decoding
-from plumbline.http.chat import ChatClient, ChatReply, ChatRequest
+from plumbline.http.chat import ChatClient, ChatReply, ChatRequest, plain_text
 from plumbline.http.client import MalformedReply, exchange, open_http, read_json
 from plumbline.http.keys import EndpointKey, read_key
 from plumbline.http.settings import EndpointSettings
@@ -231,6 +231,7 @@ def _answer(reply: ChatReply) -> Answer:
 # vLLM writes the time of the request into `created`.
 _STABLE = ("id", "root", "parent", "owned_by")
 _PATIENCE_S = 15.0
+_VALUE_LENGTH = 200
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ class EndpointReport:
     Attributes
     ----------
     entry : dict of str to str
-        Of `/models`, without what changes by itself; empty where the endpoint lists no models.
+        Of `/models`, without what changes by itself and without the key; empty where the endpoint lists no models.
     source : str
         Model and fingerprint of an answer.
     """
@@ -283,10 +284,16 @@ async def _listed(settings: EndpointSettings, key: EndpointKey) -> dict[str, str
     for url in settings.urls:
         async with open_http(url, timeout_s=settings.timeout_s) as http:
             try:
-                listed = read_json((await exchange(http, "/models", headers=headers)).body).get("data")
-            except (httpx2.HTTPError, OSError, MalformedReply):
+                # The limits of `http` hold for each piece of a reply, not for the whole.
+                async with asyncio.timeout(settings.timeout_s):
+                    listed = read_json((await exchange(http, "/models", headers=headers)).body).get("data")
+            except (httpx2.HTTPError, OSError, MalformedReply, TimeoutError):
                 continue
         for model in listed if isinstance(listed, list) else ():
             if isinstance(model, dict) and model.get("id") == settings.model:
-                return {name: str(model[name])[:200] for name in _STABLE if model.get(name) is not None}
+                entry = {
+                    name: plain_text(str(model[name])) for name in _STABLE if model.get(name) is not None
+                }
+                # Scrubbed before it is cut: half a key is too much as well.
+                return {name: key.scrub_data(value)[:_VALUE_LENGTH] for name, value in entry.items()}
     return {}

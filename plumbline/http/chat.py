@@ -101,11 +101,11 @@ def read_reply(body: bytes, *, most_new_tokens: int | None, key: EndpointKey) ->
     message = choice.get("message")
     if not isinstance(message, dict):
         raise MalformedReply("its choice has no message")
-    text, refusal = _text(message.get("content")), message.get("refusal")
+    text, refusal = plain_text(message.get("content")), message.get("refusal")
     usage = content.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     new_tokens = _count(usage.get("completion_tokens"))
-    refusal = _text(refusal) if isinstance(refusal, str) else ""
+    refusal = plain_text(refusal) if isinstance(refusal, str) else ""
     refused = bool(refusal.strip())
     return ChatReply(
         text=key.scrub_data(text or refusal),
@@ -125,7 +125,7 @@ def _first_choice(content: dict[str, Any], key: EndpointKey) -> dict[str, Any]:
     raise MalformedReply("it has no choices" + (f", and says {message}" if message else ""))
 
 
-def _text(content: Any) -> str:
+def plain_text(content: Any) -> str:
     """Return the text of a message; some endpoints send it in parts."""
     if content is None:
         return ""
@@ -159,7 +159,7 @@ def _count(value: Any) -> int:
 
 def _source(content: dict[str, Any]) -> str:
     names = (content.get("model"), content.get("system_fingerprint"))
-    parts = [_text(name)[:_NAME_LENGTH] for name in names if isinstance(name, str) and name.strip()]
+    parts = [plain_text(name)[:_NAME_LENGTH] for name in names if isinstance(name, str) and name.strip()]
     return (
         " ".join(parts) if isinstance(names[0], str) and names[0].strip() else " ".join([UNREPORTED, *parts])
     )

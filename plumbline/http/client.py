@@ -18,6 +18,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import cache, partial
+from http import HTTPStatus
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -85,6 +87,8 @@ def open_http(url: str, *, timeout_s: float) -> httpx2.AsyncClient:
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
         follow_redirects=False,
         trust_env=by_environment,
+        # No cookie is kept: one request would say something about another.
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         # What comes back packed could be a thousand times as large unpacked.
         headers={"Accept": "application/json", "Accept-Encoding": "identity"},
     )
@@ -103,10 +107,12 @@ async def exchange(
 ) -> Response:
     """Send a body as JSON, or nothing, and read the whole reply.
 
+    Of an error whose body is larger than `MOST_REPLY_BYTES`, or packed, the status counts: the body is left empty.
+
     Raises
     ------
     MalformedReply
-        If the reply is larger than `MOST_REPLY_BYTES`, or packed.
+        If the reply is no error, and larger than `MOST_REPLY_BYTES` or packed.
     httpx2.TransportError
         If there is no connection, or it ends too early. It holds the request with its headers: do not let it out.
     """
@@ -114,14 +120,24 @@ async def exchange(
     described = {} if content is None else {"Content-Type": "application/json"}
     method = "GET" if content is None else "POST"
     async with http.stream(method, path, content=content, headers={**described, **headers}) as response:
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise MalformedReply("it is packed, though that was not asked for")
-        whole = bytearray()
-        async for piece in response.aiter_raw():
-            whole += piece
-            if len(whole) > MOST_REPLY_BYTES:
-                raise MalformedReply(f"it is larger than {MOST_REPLY_BYTES >> 20} MiB")
-        return Response(response.status_code, response.headers, bytes(whole))
+        try:
+            whole = await _whole(response)
+        except MalformedReply:
+            if HTTPStatus.OK <= response.status_code < HTTPStatus.MULTIPLE_CHOICES:
+                raise
+            whole = b""
+        return Response(response.status_code, response.headers, whole)
+
+
+async def _whole(response: httpx2.Response) -> bytes:
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise MalformedReply("it is packed, though that was not asked for")
+    whole = bytearray()
+    async for piece in response.aiter_raw():
+        whole += piece
+        if len(whole) > MOST_REPLY_BYTES:
+            raise MalformedReply(f"it is larger than {MOST_REPLY_BYTES >> 20} MiB")
+    return bytes(whole)
 
 
 def read_json(body: bytes) -> dict[str, Any]:

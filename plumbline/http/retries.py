@@ -196,10 +196,13 @@ class RateLimiter:
 
     async def wait(self) -> None:
         """Return when it is this request's turn."""
-        turn = max(self._next, self._clock.monotonic())
-        self._next = turn + self._interval
-        while (left := max(turn, self._resting_until) - self._clock.monotonic()) > 0:
-            await self._clock.sleep(left)
+        turn = -math.inf
+        # Who had a turn before the rest ends takes a new one, else all of these would go at once when it does.
+        while turn < self._resting_until:
+            turn = max(self._next, self._clock.monotonic())
+            self._next = turn + self._interval
+            while (left := turn - self._clock.monotonic()) > 0:
+                await self._clock.sleep(left)
 
     def rest(self, seconds: float) -> None:
         """Let no request through for so long, those that wait for their turn included."""

@@ -287,3 +287,64 @@ def test_whatever_a_decoder_raises_names_the_archive(
 
     monkeypatch.setattr(zipfile.ZipExtFile, "read", broken)
     refused(plain_zip(), tmp_path, type(error).__name__)
+
+
+# What a small archive may cost.
+
+
+def record(keyword: bytes, value: bytes) -> bytes:
+    content = b" " + keyword + b"=" + value + b"\n"
+    size = len(content) + 1
+    while len(str(size)) + len(content) != size:
+        size += 1
+    return str(size).encode() + content
+
+
+@pytest.mark.parametrize("name", ["_proc_pax", "_proc_sparse", "_proc_builtin"])
+def test_tarfile_has_the_private_methods_that_are_overridden_and_called(name: str) -> None:
+    assert callable(getattr(tarfile.TarInfo, name))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"1" * 300, record(b"comment", b"1" * 300), b"2 " * 300 + b"a=b\n", b"6 a=bc\n", b"9 path abc\n"],
+)
+def test_an_extended_header_never_reaches_tarfile_unless_it_is_read_in_linear_time(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CVE-2024-6232, and records that overlap; `tarfile` of today refuses some of these, that of 3.11.7 none."""
+    read: list[bytes] = []
+
+    class Stream(unpacking._TarStream):
+        def read(self, size: int) -> bytes:
+            read.append(super().read(size))
+            return read[-1]
+
+    monkeypatch.setattr(unpacking, "_TarStream", Stream)
+    refused(extended(b"x", content) + tar({"a.jpg": b"a"}), tmp_path, "an extended header")
+    assert not any(content in block for block in read)
+
+
+def test_settings_for_all_members_cost_no_member_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tarfile` goes through all of them for every member."""
+    applied: list[int] = []
+    apply = tarfile.TarInfo._apply_pax_info
+    monkeypatch.setattr(
+        tarfile.TarInfo,
+        "_apply_pax_info",
+        lambda self, settings, *more: (applied.append(len(settings)), apply(self, settings, *more))[1],
+    )
+    settings = b"".join(record(b"keyword%d" % number, b"v") for number in range(500))
+    files = {f"{number}.jpg": b"abc" for number in range(5)}
+    assert outcome(extended(b"g", settings) * 3 + tar(files), tmp_path) == files
+    assert sum(applied) <= 3 * 500
+
+
+def test_the_map_of_a_sparse_file_is_never_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_proc_sparse", "_proc_gnusparse_00", "_proc_gnusparse_01", "_proc_gnusparse_10"):
+        monkeypatch.setattr(tarfile.TarInfo, name, lambda *_: pytest.fail("the map is built"))
+    version = record(b"GNU.sparse.major", b"1") + record(b"GNU.sparse.minor", b"0")
+    for start in (extended(b"x", version), extended(b"g", version), header(b"S", 0)):
+        refused(start + tar({"a.jpg": b"1\n0\n0\n"}), tmp_path, "a sparse file")

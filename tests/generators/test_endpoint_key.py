@@ -13,11 +13,12 @@ from fault_server import Reply, Sent, completion, error, serving
 from upath import UPath
 
 from plumbline.errors import ConfigError, GenerationError, ScoringError
-from plumbline.generators.endpoint import EndpointBackend
+from plumbline.generators.endpoint import EndpointBackend, ask_what_it_is
 from plumbline.generators.generation import GenerationStore, generate
 from plumbline.generators.judge import StereotypeJudge
 from plumbline.http.chat import ChatClient
 from plumbline.http.keys import HIDDEN, EndpointKey, read_key
+from resources.endpoints import keep_report
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 CANARY = "sk-canary-7f3a91c2e5d84b60"
@@ -190,3 +191,21 @@ def test_short_stand_ins_are_left_in_texts_and_taken_out_of_messages():
     key = EndpointKey("EMPTY")
     assert key.scrub_data("the EMPTY room") == "the EMPTY room"
     assert key.scrub("wrong key EMPTY") == f"wrong key {HIDDEN}"
+
+
+def test_what_an_endpoint_says_that_it_is_is_free_of_it(tmp_path):
+    def answer(sent: Sent) -> Reply:
+        # Cut at 200 characters, a part of the key would be left.
+        server.listed = {
+            "data": [
+                {"id": "tiny", "owned_by": "x" * 180 + echo(sent), "root": [echo(sent)], "parent": "\ud800"}
+            ]
+        }
+        return completion("Hi")
+
+    with serving(answer) as server:
+        report = ask_what_it_is(settings(server.url, key_variable=VARIABLE))
+    keep_report(tmp_path, "model", report)
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert HIDDEN.encode() in written and CANARY[:8].encode() not in written
+    assert report.entry["parent"] == "?"
