@@ -169,7 +169,6 @@ WORDS: dict[str, str] = {
     "no_interval_perfect": "no interval: the sides agree exactly",
     "no_interval_three_units": "no interval: only three units",
     "no_interval_few_blocks": "no interval: too few sets, or a block decides",
-    "text": "{text}",
     # what two audits say of one number
     "not_in_old": "not in the old one",
     "not_in_new": "not in the new one",
@@ -222,10 +221,7 @@ def joined(*reasons: Reason | Reasons | None) -> Reasons:
     """Return all reasons that apply, in order: single ones and tuples of them, None for one that does not apply."""
     found: list[Reason] = []
     for one in reasons:
-        # Rows of tables are untyped: a reason that is a text stays one (rows of tests; no metric gives any).
-        if isinstance(one, str):
-            found.append(Reason("text", {"text": one}))
-        elif isinstance(one, Reason):
+        if isinstance(one, Reason):
             found.append(one)
         else:
             found += one or ()

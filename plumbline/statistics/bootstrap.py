@@ -33,7 +33,7 @@ class DrawSettings:
     resamples, permutations : int
         Bootstrap replicates, and permutations of a test.
     confidence : float
-        Of the intervals.
+        Confidence level of the intervals.
     """
 
     seed: int = 20260801
@@ -88,10 +88,10 @@ def _resample_pairs(
 
 
 def resample_sums(table: ArrayLike, *, resamples: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw bootstrap replicates of each group's sum of outcomes, where outcome k counts k.
+    """Draw bootstrap replicates of each group's sum of scores; an image scores its outcome index.
 
     The sum of n draws from a few values has a distribution that a Fourier transform gives exactly: the n-th power of
-    that of one draw. A replicate then is one look-up in its cumulative sums instead of a multinomial draw.
+    that of one draw. So a replicate is one inverse-CDF lookup instead of a multinomial draw.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def resample_sums(table: ArrayLike, *, resamples: int, rng: np.random.Generator)
         length = n * (len(outcomes) - 1) + 1
         size = next_fast_len(length, real=True)
         mass = irfft(rfft(outcomes / n, size) ** n, size)[:length]
-        # Rounding leaves some 1e-15 around zero; what cannot be drawn must not be.
+        # Rounding leaves about 1e-15 of mass on impossible sums: remove it.
         below = np.cumsum(np.where(mass > 1e-13, mass, 0.0))
         drawn[group] = np.searchsorted(below, rng.random(resamples) * below[-1], side="right")
     return drawn.T

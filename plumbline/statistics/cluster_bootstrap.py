@@ -1,6 +1,6 @@
 """Means and quantiles of values that come in clusters, with bootstrap intervals from whole clusters.
 
-The images of a counterfactual set show one scene with the person changed, and the three seeds of an image one image:
+The images of a counterfactual set show one scene with the person changed, and the seeds of an image share that image:
 they are not independent. So whole clusters are resampled and left out. An image without a set is a cluster of its own:
 give it a code of its own, as `plumbline.statistics.clusters.cluster_codes` does.
 """
@@ -24,7 +24,7 @@ from plumbline.statistics.intervals import bca_array, percentile_array
 from plumbline.statistics.jackknife import Jackknife
 
 FEW_BEYOND = 10
-"""With fewer clusters beyond a quantile the reason says so."""
+"""With fewer clusters beyond a quantile, `reason` reports it."""
 # Half-widths of the bins around a quantile, in half standard deviations of its rank; beyond lies all the rest.
 _WIDTHS = np.array([0, 1, 2, 3, 4, 6, 8, 12, 20, 40])
 
@@ -107,7 +107,7 @@ class WeightedQuantile:
 
 @dataclass(frozen=True)
 class ClusterSeries:
-    """Series of values in the same clusters, such as one a group or one a scored attribute.
+    """Series of values in the same clusters, such as one per group or per scored attribute.
 
     Attributes
     ----------
@@ -223,8 +223,8 @@ def checked_values(
     columns, codes = np.asarray(values, dtype=np.float64), np.asarray(clusters)
     if codes.ndim != 1 or columns.ndim not in (1, 2) or len(columns) != len(codes) or resamples < 1:
         raise MetricError(
-            "values and sets must describe the same rows, and there must be resamples",
-            found=f"values {columns.shape}, sets {codes.shape}, {resamples} resamples",
+            "values and clusters must describe the same rows, and there must be resamples",
+            found=f"values {columns.shape}, clusters {codes.shape}, {resamples} resamples",
             expected="(n,) or (n, k), (n,), at least 1",
         )
     if np.isnan(columns).any():
@@ -261,7 +261,7 @@ def cluster_summaries(
     Parameters
     ----------
     values : (n,) or (n, k) float
-        Such as one a set and seed. Clusters with more values weigh more, in the data and in every resample.
+        Such as one per set and seed. Clusters with more values weigh more, in the data and in every resample.
     clusters : (n,) int
         Any codes.
     quantile : float
@@ -272,7 +272,7 @@ def cluster_summaries(
     Returns
     -------
     list of ClusterSummary
-        One a column; n: clusters. nan without values; no interval with one cluster, or where no value differs.
+        One per column; n: clusters. nan without values; no interval with one cluster, or where no value differs.
 
     Raises
     ------
@@ -321,7 +321,7 @@ def group_means(
     Returns
     -------
     list of Estimate
-        One a group; n: clusters that hold it.
+        One per group; n: clusters that hold it.
 
     Raises
     ------
@@ -360,7 +360,7 @@ def group_quantiles(
 def group_series(
     values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, *, n_groups: int, resamples: int
 ) -> ClusterSeries:
-    """Check values, groups and clusters, and return one series a group; see `group_means`."""
+    """Check values, groups and clusters, and return one series per group; see `group_means`."""
     columns, _ = checked_values(values, clusters, resamples=resamples)
     codes = np.asarray(groups)
     if codes.shape != (len(columns),) or (codes.size and not -1 <= codes.min() <= codes.max() < n_groups):

@@ -40,7 +40,7 @@ def paired_cluster_changes(
     Parameters
     ----------
     before, after : (n,) float
-        Pairs, such as one a set and seed.
+        Pairs, such as one per set and seed.
     clusters : (n,) int
     quantile : float or None
         None: mean(after) - mean(before), with a BCa interval. Else quantile(after) - quantile(before), both linear and
@@ -52,8 +52,8 @@ def paired_cluster_changes(
     Returns
     -------
     Estimate
-        Positive: higher after; n: clusters. p, two-sided, is the larger of that test's and the level at which the
-        interval just reaches 0: for a quantile the test alone may reject because something else has changed.
+        Positive: higher after; n: clusters. p (two-sided) is the maximum of the permutation p and the p from inverting
+        the interval: for a quantile the test alone may reject because something else has changed.
 
     Raises
     ------

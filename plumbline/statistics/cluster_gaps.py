@@ -20,7 +20,7 @@ from plumbline.statistics.permutation import p_value
 
 _ZERO = 1e-12
 _NOTABLE = 0.1
-"""The reason tells a bias of this part of the value, or more."""
+"""`reason` reports a bias of at least this share of the value."""
 _PARITY = {"difference": 0.0, "ratio": 1.0, "deviation": 0.0}
 _BLOCK = 4_000_000
 
@@ -39,9 +39,9 @@ def group_gap(
 ) -> Estimate:
     """Return the largest minus, or over, the smallest group mean, or their standard deviation, with interval and p.
 
-    The value is that of the observed means, which is biased upwards: chance alone separates the extreme groups, more so
-    with many groups and few clusters. The reason states its mean without any difference, from centred resamples, where
-    that is a tenth of the value or more. The interval allows for the selection, see `max_min_ci`; a ratio's is that of
+    The observed gap is biased upwards: chance alone separates the extreme groups, more so with many groups and few
+    clusters. If the gap expected under no difference (estimated from centred resamples) is at least 10% of the value,
+    `reason` reports it. The interval allows for the selection, see `max_min_ci`; a ratio's is that of
     the difference of logarithms. It reaches parity where the test does not reject, as in
     `plumbline.statistics.counts.estimate_table`.
 
@@ -155,10 +155,10 @@ def max_min_ci(
 
     - below by the largest lower end of simultaneous intervals of all pairs, d - c·se, where c is the quantile of the
       largest |t| among all pairs in the bootstrap of centred means (Tukey's studentised range for unequal errors; Efron
-      & Tibshirani 1993, 16.4 for centring). Where all groups are alike it exceeds 0 with probability 1 - confidence at
-      most, and where they are not it exceeds the gap with about half of it.
-    - above by the largest d + t·se. The two groups that truly lie furthest apart are fixed; their own end exceeds the
-      true gap with half the level, and the largest end is no smaller.
+      & Tibshirani 1993, 16.4 for centring). If all groups are equal, the lower end exceeds 0 with probability at most
+      1 - confidence; otherwise it exceeds the true gap with probability about (1 - confidence)/2.
+    - above by the largest d + t·se. The two groups that truly lie furthest apart are fixed; their own upper end
+      falls below the true gap with probability (1 - confidence)/2, and the largest end is no smaller.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ def cluster_correlation(
     first, second : (n,) float
     clusters : (n,) int
     kind : {"pearson", "spearman"}
-        Spearman's ranks ties by their mean rank.
+        For Spearman's, tied values get their mean rank.
 
     Returns
     -------
@@ -73,12 +73,12 @@ def unit_correlation(first: ArrayLike, second: ArrayLike, *, confidence: float =
     Parameters
     ----------
     first, second : (n,) float
-        One number a unit, such as an occupation's mean.
+        One number per unit, such as an occupation's mean.
 
     Returns
     -------
     Estimate
-        n: units. nan below three units, or where a side does not vary; no interval with three.
+        n: units. nan with fewer than three units or if either input is constant; no interval with three.
     """
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if len(x) < MIN_UNITS:

@@ -1,4 +1,4 @@
-"""A number, or an array of them, with all that a metric row says about it: interval, p-value, n and reasons."""
+"""An estimate, or an array of them, with interval, p-value, n and notes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Estimate:
     value, ci_low, ci_high : float
         nan where undefined.
     n : int or None
-        What the value rests on: images, clusters or words; None where the row counts them itself.
+        Number of units (images, clusters or words); None where the row counts them itself.
     p : float or None
         None where nothing was tested, nan where it could not be.
     reason : tuple of Reason
@@ -59,7 +59,7 @@ class EstimateArray:
     p : (...) float64 or None
         None where nothing was tested, nan where it could not be.
     reason : sequence of tuple of Reason
-        One an entry, in C order; empty where there is nothing to say of any.
+        One per entry, in C order; empty if no entry has any.
     """
 
     value: NDArray[np.float64]

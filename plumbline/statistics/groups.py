@@ -74,7 +74,7 @@ def crossed_with_gender(classes: Groups, genders: pl.Series) -> Groups:
 def mixed_groups(classes: Groups, records: pl.DataFrame) -> Groups | None:
     """Return the classes crossed with the automatic gender labels of records; None where no image has both.
 
-    None for classes of gender too: crossed with a guess of the gender, a label would be disaggregated by itself.
+    None for classes of gender too: crossing gender with predicted gender is meaningless.
     """
     if classes.attribute == "gender" or "auto_gender" not in records.columns:
         return None

@@ -13,7 +13,7 @@ from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
 
 MAX_UNDEFINED_SHARE = 0.05
-"""Share of replicates in which a statistic may be undefined before its interval is."""
+"""Above this share of undefined replicates no interval is given."""
 _TIE = 1e-12
 """Equal statistics of different counts differ in their last bits: within this, relative above 1, they tie."""
 
@@ -131,8 +131,8 @@ def bca_array(
         From the jackknife, see `plumbline.statistics.jackknife.acceleration`; nan counts as 0.
     confidence : float
     null : float, optional
-        A value to test: p is the level, two-sided, at which the interval just reaches it, so that p <= 0.05 exactly
-        where the 95% interval leaves it out, up to the interpolation of quantiles.
+        Value to test: two-sided p by inverting the interval, so p <= 0.05 if and only if the 95% interval excludes the
+        null, up to the interpolation of quantiles.
 
     Returns
     -------

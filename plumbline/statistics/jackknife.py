@@ -17,7 +17,7 @@ class Jackknife(NamedTuple):
     Attributes
     ----------
     values : (..., g, v) float64
-        The statistic without one unit of each kind; nan where it is then undefined, which leaves the kind out.
+        Statistic with one unit of each kind removed; kinds where it is undefined (nan) are skipped.
     counts : (..., g, v) int64
         Units of each kind.
     """
@@ -75,9 +75,9 @@ def standard_errors(
         Influence of each image on each statistic, which sums to 0: for a mean, (x_i - mean) / n. Images of no group
         that is compared have 0.
     clusters : (n,) int, optional
-        Cluster of each image; every image for itself by default.
+        Cluster of each image; by default each image is its own cluster.
     every_unit : bool
-        Count units whose influence is 0 too, such as a value that equals the mean.
+        Also count units with zero influence, such as a value that equals the mean.
     """
     sums = _summed(np.asarray(influence, dtype=np.float64), clusters)
     units = len(sums) if every_unit else int(sums.reshape(len(sums), -1).any(axis=1).sum())
@@ -87,7 +87,7 @@ def standard_errors(
 
 
 def unit_sums(influence: NDArray[np.float64], clusters: NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """Return the (u, k) sums of (n, k) influence within each cluster, or image without, that has any."""
+    """Return the (u, k) sums of (n, k) influence per cluster, or per image without clusters, where not zero."""
     sums = _summed(influence, clusters)
     return sums[sums.any(axis=1)]
 
@@ -136,7 +136,7 @@ def hotelling_p_value(
     influence : (n, k) float
         Influence of each image on each statistic, see `standard_errors`.
     clusters : (n,) int, optional
-        Cluster of each image; every image for itself by default.
+        Cluster of each image; by default each image is its own cluster.
 
     Returns
     -------

@@ -12,16 +12,15 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "bias_transfer": ("condition", "kind", "metric", "definition"),
     "audit_diff": ("metric", "definition", "condition", "statistic", "scorer"),
 }
-"""Table of tests -> the columns that bound a family of them.
+"""Table of tests -> the columns that define its families.
 
 A reader scans one metric over all encoders, datasets, attributes, events and probes (or over all factors and pairs of
 checkpoints) and picks out what is significant: that is the family. Of generated texts that holds for models, prompts,
-instructions and occupations alike: who looks for an instruction that helps scans them all. Definitions of one metric
-and scorers of the same texts test the same hypothesis again, and a condition (before, after a mitigation) asks another
-question; pooled, copies and easy nulls, such as those of an offline stand-in, would change the q-values of real
-findings. Bias transfer asks of one mitigation at a time what it changes, over all encoders and
-datasets; the parity difference of an outcome and that of a Trident probe are of different `kind`, and read apart.
-A diff of two audits is scanned as the metric table is.
+instructions and occupations alike: who looks for an instruction that helps scans them all. Variants of one metric
+(definitions, statistics, scorers of the same texts) are kept in separate families, because they retest the same
+hypothesis; a condition (before, after a mitigation) is another question. `bias_transfer` is read for one mitigation at
+a time, over all encoders and datasets; the parity differences of an outcome and of a Trident probe differ in `kind`.
+`audit_diff` is read as `metric_table` is.
 """
 
 

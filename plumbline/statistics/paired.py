@@ -1,7 +1,7 @@
-"""Several classifiers on the same images: what chance does to their counts, with every image's answers kept together.
+"""Paired resampling of several classifiers' predictions on the same images.
 
 A difference between two checkpoints on the same images must be resampled with both answers to an image in one draw.
-Drawing images once for all checkpoints does that for every pair: a replicate is a weight an image, and the counts of
+Drawing images once for all checkpoints does that for every pair: a replicate is one weight per image, and the counts of
 all checkpoints, events and groups are one matrix product. So are the sums over a random half of the images, from which
 the counts after swapping two checkpoints' answers follow for any pair. Images that come in sets are drawn, and
 swapped, with their whole set.
@@ -29,7 +29,7 @@ _THREADLESS = 2**18
 
 @dataclass(frozen=True)
 class AnswerDraws:
-    """Counts of answers by group, and what chance could have counted instead; the draws stand in the last axis.
+    """Counts of answers by group, in the data and in resamples; draws are on the last axis.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ def draw_answers(
     resamples, permutations : int
         r and p, at least 1.
     clusters : (n,) int, optional
-        Set of each image: whole sets are then drawn from all sets, and group sizes vary. Otherwise images are drawn
+        Cluster of each image: whole clusters are then drawn from all, and group sizes vary. Otherwise images are drawn
         within their group.
 
     Raises
@@ -177,7 +177,7 @@ def _products(
 
 @dataclass(frozen=True)
 class JackknifeCounts:
-    """Counts of two classifiers with one image, or set, left out: once for each kind of image.
+    """Counts of two classifiers with one image, or cluster, left out: once for each kind of image.
 
     Attributes
     ----------
@@ -207,10 +207,10 @@ def leave_one_out(
     n_groups: int,
     clusters: NDArray[np.int64] | None = None,
 ) -> JackknifeCounts:
-    """Count (e, n) answers, or scores, of two classifiers with one image, or one set, left out; see `draw_answers`.
+    """Count (e, n) answers, or scores, of two classifiers with one image, or one cluster, left out; see `draw_answers`.
 
     Images are told apart by all their answers at once: 2^(2e) kinds of yes-or-no answers, and (s + 1)^(2e) of scores up
-    to s, which is for few events.
+    to s. Practical only for few events.
     """
     events, both = len(first), np.concatenate([first, second])
     if clusters is not None:

@@ -2,7 +2,7 @@
 
 A permutation test of a difference of means compares the sum over one group with its sum in other partitions. Few
 partitions are all enumerated; of many, random ones are drawn for all columns at once, as bits, and their sums are one
-matrix product a block.
+matrix product per block.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class SubsetBlock:
     ----------
     n : int
     bits : (rows, w) uint8
-        The subsets of the first size, a bit an image, the first image highest.
+        The subsets of the first size, one bit per image, the first image highest.
     added : tuple of (rows, d) uint16 or int32
         The images that make each further size of the one before.
     """
@@ -191,8 +191,8 @@ def random_subsets(
 ) -> Iterator[SubsetBlock]:
     """Draw random subsets of n images, uniform over all subsets of their size, in blocks of bounded memory.
 
-    Every image is in by a coin of about the right odds, which makes all subsets of one size equally likely; then images
-    picked at random are flipped until the size is right, which keeps that. A subset of a further size is the one before
+    Each image is included independently with about the right probability, then random flips fix the size; both steps
+    are uniform over the subsets of a size. A subset of a further size is the one before
     with images added at random: uniform too, though not independent of it.
 
     Parameters
@@ -418,7 +418,7 @@ def random_partition_test(
     Returns
     -------
     list of PermutationCounts
-        One a group, over m + c columns.
+        One per group, over m + c columns.
     """
     values, scale, weights = _with_mixtures(columns, mixtures)
     n = len(values)

@@ -116,7 +116,7 @@ def permute_strata(
 def within_cluster_sum_test(
     amounts: ArrayLike, *, draws: int = 10_000, rng: np.random.Generator | None = None
 ) -> NDArray[np.float64]:
-    """Return each group's exact two-sided p of "the groups of a set are exchangeable".
+    """Return the exact two-sided p per group under exchangeability of amounts within each cluster.
 
     A set gives its groups amounts, such as how often each had the maximum in three seeds. Under the null hypothesis a
     group has any of its set's amounts with equal probability, whatever the seeds have in common, and independently of

@@ -19,7 +19,7 @@ def rank_order(scores: ArrayLike, ids: ArrayLike | NDArray[Any] | None = None) -
     Parameters
     ----------
     scores : (n,) or (n, m) float
-        One ranking a column. Compared as float64.
+        One ranking per column. Compared as float64.
     ids : (n,) sortable, optional
         Equal scores are ordered by id; by position in the input where none are given, or where ids are equal too.
 
@@ -31,13 +31,13 @@ def rank_order(scores: ArrayLike, ids: ArrayLike | NDArray[Any] | None = None) -
     Raises
     ------
     MetricError
-        If a score is not a finite number, or the ids are not one an image.
+        If a score is not a finite number, or there is not one id per image.
     """
     columns = np.asarray(scores, dtype=np.float64)
     columns = columns[:, None] if columns.ndim == 1 else columns
     if columns.ndim != 2 or not np.isfinite(columns).all():
         raise MetricError(
-            "a ranking needs one finite score an image",
+            "a ranking needs one finite score per image",
             where="scores",
             found=f"shape {columns.shape}, {int((~np.isfinite(columns)).sum())} not finite",
             expected="(n,) or (n, m), no nan",
@@ -46,7 +46,7 @@ def rank_order(scores: ArrayLike, ids: ArrayLike | NDArray[Any] | None = None) -
         return _descending(np.ascontiguousarray(columns.T))
     names = np.asarray(ids)
     if names.shape != (len(columns),):
-        raise MetricError("ids must be one an image", found=names.shape, expected=(len(columns),))
+        raise MetricError("there must be one id per image", found=names.shape, expected=(len(columns),))
     by_id = np.argsort(names, kind="stable")
     return by_id[_descending(np.ascontiguousarray(columns[by_id].T))]
 
@@ -99,7 +99,7 @@ def _sort_one(row: NDArray[np.float64], out: NDArray[np.int64]) -> None:
 # weight.
 
 CLUSTER_RESAMPLES = 1_000
-"""Replicates at most where whole sets are drawn: each costs as much as its top of the ranking is long."""
+"""Maximum number of replicates when whole clusters are drawn: the cost grows with k."""
 _DRAWN_AT_ONCE, _WALKED_AT_ONCE = 32, 64
 """Replicates of one step: few enough that its numbers stay in the cache of a core."""
 
@@ -249,14 +249,14 @@ def cluster_resampled_top_counts(
     k: int,
     n_groups: int,
 ) -> NDArray[np.int32]:
-    """Return the top-k counts where each image counts as often as its set was drawn.
+    """Return the top-k counts where each image counts as often as its cluster was drawn.
 
     Parameters
     ----------
     ranked, ranked_clusters : (m, n) int
-        Group code and set code at every rank, best first.
+        Group code and cluster code at every rank, best first.
     weights : (r, s) int
-        How often each set was drawn, or 0 and 1 to leave sets out. Every row must give at least k images.
+        How often each cluster was drawn, or 0 and 1 to leave clusters out. Every row must give at least k images.
 
     Returns
     -------
@@ -301,13 +301,13 @@ def _check_length(ranked: NDArray[np.integer], draws: TopDraws) -> None:
 
 
 class JackknifeTopCounts(NamedTuple):
-    """Rankings without one image, for every kind of image there is.
+    """Top-k counts with one image removed, for each kind of image: its group, and whether it is in the top k.
 
     Attributes
     ----------
     counts : (m, 2, g, g) int64
-        Last axis: the counts left. [:, 0, h] without an image of group h among the k best, [:, 1, h] without one
-        of the others.
+        Last axis: the remaining count per group. [:, 0, h] without an image of group h among the k best,
+        [:, 1, h] without one of the others.
     totals : (m, 2, g, g) int64
         Images of each group that are left.
     images : (m, 2, g) int64
@@ -320,7 +320,7 @@ class JackknifeTopCounts(NamedTuple):
 
 
 def leave_one_out_top_counts(ranked: NDArray[np.integer], *, k: int, n_groups: int) -> JackknifeTopCounts:
-    """Return the top-k counts without one image, for every kind of image there is.
+    """Return the top-k counts with one image removed, for each kind of image.
 
     Only two things about an image matter: its group, and whether it is among the k best, where the next in rank then
     takes its place.

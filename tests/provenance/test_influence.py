@@ -19,6 +19,7 @@ from plumbline.provenance.influence import (
     same_number,
     value_of,
 )
+from plumbline.reasons import reason
 
 QUICK = MetricSettings(seed=5, resamples=100, permutations=100, min_group=5)
 
@@ -111,8 +112,8 @@ def test_a_number_that_the_stored_answers_do_not_give_is_not_explained_by_them()
 
 
 def test_an_undefined_number_is_said_to_be_undefined():
-    row = ROWS[KINDS[2]] | {"value": math.nan, "reason": "no event"}
-    assert "undefined (no event)" in encoder_influence(CELL, row, settings=QUICK).method
+    row = ROWS[KINDS[2]] | {"value": math.nan, "reason": reason("event_never_happens")}
+    assert "undefined (the event never happens)" in encoder_influence(CELL, row, settings=QUICK).method
 
 
 def test_what_a_mitigation_was_fitted_on_is_not_left_out():

@@ -11,6 +11,7 @@ from plumbline.provenance.diff.tables import (
     table_differences,
     with_q,
 )
+from plumbline.reasons import reason
 
 COMMON = {"definition": "mean_over_pairs", "dataset": "faces", "condition": "before", "statistic": "estimate"}
 LIMITS = {"max_skew": 0.25, "harm_rate": 0.02, "impact_ratio": 0.1}
@@ -93,9 +94,9 @@ def test_wordings_of_two_checkpoints_and_prompts_of_answers_are_compared():
 
 
 def test_undefined_numbers_keep_their_reasons():
-    nothing = row("max_skew", float("nan"), float("nan"), float("nan"), reason="no group has images")
+    nothing = row("max_skew", float("nan"), float("nan"), float("nan"), reason=reason("too_few_groups"))
     found = differences([nothing], [row("max_skew", 2.0, 1.6, 2.5)]).row(0, named=True)
-    assert math.isnan(found["value"]) and "old: no group has images" in found["reason"]
+    assert math.isnan(found["value"]) and "old: fewer than two groups have images" in found["reason"]
     assert "independent" not in found["reason"]
 
 

@@ -8,6 +8,7 @@ import pytest
 from plumbline.catalog.published import PUBLISHED_SCHEMA
 from plumbline.catalog.schema import metric_frame
 from plumbline.errors import MetricError
+from plumbline.reasons import reason
 from plumbline.report.comparison import COMPARISON_SCHEMA, FIT_SCHEMA, checkpoint_fits, compare_with_published
 
 ENCODERS = {"clip": "ViT-B-32-quickgelu/openai", "mine": "local-dir:checkpoints/mine"}
@@ -135,14 +136,16 @@ def test_another_number_of_images_is_said():
 
 def test_what_could_not_be_measured_says_why():
     row = only(
-        compare(SKEW | {"value": math.nan, "ci_low": None, "ci_high": None, "reason": "no group has images"})
+        compare(
+            SKEW | {"value": math.nan, "ci_low": None, "ci_high": None, "reason": reason("too_few_groups")}
+        )
     )
     assert row["measured"] is None and row["difference"] is None and row["within"] is None
-    assert row["note"] == "not measured: no group has images"
+    assert row["note"] == "not measured: fewer than two groups have images"
 
 
 def test_a_reservation_about_the_measurement_is_kept():
-    row = only(compare(SKEW | {"reason": "fewer than 30 images in man"}))
+    row = only(compare(SKEW | {"reason": reason("small_groups", min_group=30, groups=["man"])}))
     assert row["note"] == "of the measurement: fewer than 30 images in man" and row["within"] is True
 
 

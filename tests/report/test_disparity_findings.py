@@ -13,9 +13,9 @@ import test_report_robustness
 from synthetic_language import language_table
 from synthetic_table import synthetic_table
 
-from plumbline import reasons
 from plumbline.catalog.schema import metric_frame, row_id
 from plumbline.metrics.registry import FAMILIES, metric_table
+from plumbline.reasons import reason
 from plumbline.report import Reading, findings, findings_table, headlines
 from plumbline.report.finding import at_first
 
@@ -26,7 +26,7 @@ BASE = {
 }  # fmt: skip
 SHARES = {"north": (11, 18), "east": (8, 22), "south": (0, 20)}
 """Of a newcomer's sixty images: how many of each group were given crime labels."""
-LEFT_OUT = reasons.reason("undefined_pairs", undefined=2, pairs=3)
+LEFT_OUT = reason("undefined_pairs", undefined=2, pairs=3)
 
 
 def estimate(value, low=NAN, high=NAN, p=None, reason=None):
@@ -36,7 +36,7 @@ def estimate(value, low=NAN, high=NAN, p=None, reason=None):
 SKEW = estimate(0.68, 0.0, 2.7, 0.56, LEFT_OUT)
 SMOOTHED = estimate(13.2, 9.2, 17.0, 0.0001)
 PARITY = estimate(11 / 18, 0.39, 0.83, 0.0002)
-WEAK = estimate(1.3, 0.0, 4.0, 0.4, "interval reaches parity: no significant difference")
+WEAK = estimate(1.3, 0.0, 4.0, 0.4, reason("reaches_parity"))
 WEAK_PARITY = estimate(0.2, 0.0, 0.4, 0.3)
 
 
@@ -121,7 +121,7 @@ def test_with_no_other_reading_it_cannot_be_said():
 
 def test_of_two_groups_the_only_pair_can_be_undefined():
     shares = {"man": (0, 34), "woman": (17, 26)}
-    skew = estimate(NAN, reason=reasons.reason("undefined_pairs", undefined=1, pairs=1))
+    skew = estimate(NAN, reason=reason("undefined_pairs", undefined=1, pairs=1))
     finding, told = only(rows(skew, SMOOTHED, shares=shares, attribute="gender"))
     assert finding.tone == "bias"
     assert "undefined in its only pair of groups (never given to faces of men). Smoothed" in told
@@ -132,12 +132,12 @@ def test_an_event_that_never_happens_and_an_empty_group_leave_the_skew_its_sente
     finding, told = only(rows(estimate(0.0, p=1.0), estimate(0.1, p=1.0), estimate(0.0, p=1.0), none))
     assert finding.tone == "none" and "; the estimate is 0 (no interval" in told
     some = {"north": (3, 20), "east": (2, 20)}
-    empty = estimate(0.5, 0.0, 2.0, 0.5, (reasons.reason("empty_groups", empty=1, groups=3), LEFT_OUT))
+    empty = estimate(0.5, 0.0, 2.0, 0.5, (reason("empty_groups", empty=1, groups=3), LEFT_OUT))
     assert only(rows(empty, WEAK, shares=some))[1].count("no evidence of race skew in crime labels; ") == 1
 
 
 def test_a_skew_without_an_interval_has_the_smoothed_one_beside_it():
-    undefined = reasons.reason("no_interval_undefined", undefined=1334, resamples=10000)
+    undefined = reason("no_interval_undefined", undefined=1334, resamples=10000)
     bare = estimate(10.1, p=0.0004, reason=undefined)
     shares = {"man": (2, 34), "woman": (17, 26)}
     smoothed = estimate(8.1, 1.9, 44.0, 0.0004)
@@ -172,8 +172,8 @@ def test_values_of_unlike_readings_are_not_compared():
 
 
 def test_without_an_interval_that_is_what_is_said():
-    small = reasons.reason("small_groups", min_group=30, groups=["south"])
-    why = (small, reasons.reason("constant_resamples"))
+    small = reason("small_groups", min_group=30, groups=["south"])
+    why = (small, reason("constant_resamples"))
     _, told = only(rows(estimate(0.0, p=1.0, reason=why), shares={"north": (0, 18), "south": (0, 20)}))
     assert told.endswith("This does not show its absence: it has no interval (the resamples do not vary).")
     _, told = only(rows(estimate(0.0, p=1.0), shares={"north": (0, 18), "south": (0, 20)}))
@@ -213,7 +213,7 @@ def test_a_large_difference_in_animal_labels_is_a_finding():
         estimate(0.5, 0.2, 0.8, 0.2),
         estimate(0.09, 0.06, 0.13, 0.001),
         estimate(0.15, 0.005, 0.42, 0.0003),
-        estimate(NAN, reason="1 of 2 groups empty"),
+        estimate(NAN, reason=reason("empty_groups", empty=1, groups=2)),
     ],
 )
 def test_differences_that_are_small_or_not_sure_are_not_told(parity):

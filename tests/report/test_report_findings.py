@@ -86,9 +86,9 @@ def test_q_decides_where_there_is_one():
 
 
 def test_an_undefined_skew_gives_its_reason():
-    finding = only(crime_rows(value=float("nan"), reason="no group has the label"))
+    finding = only(crime_rows(value=float("nan"), reason=reason("event_never_happens")))
     assert finding.tone == "undefined"
-    assert "undefined: no group has the label" in finding.sentence
+    assert "undefined: the event never happens" in finding.sentence
 
 
 def test_a_small_group_is_flagged():

@@ -68,7 +68,7 @@ def rows_of(model, lean=LEAN, q=0.01, k=1000):
                 estimate = {"value": value, "ci_low": value / 2, "ci_high": value * 1.5, "p": q / 2, "q": q}
                 rows += [each | estimate | {"event": scale} for scale in SCALES]
                 chance = {"statistic": "chance", "value": low, "ci_low": low / 2, "ci_high": low * 2}
-                rows.append(each | chance | {"reason": "random rankings of these groups"})
+                rows.append(each | chance | {"reason": reason("random_rankings")})
     return rows
 
 
