@@ -14,6 +14,7 @@ from plumbline.catalog.schema import metric_frame
 from plumbline.catalog.suites import load_suite
 from plumbline.metrics import Cell, MetricSettings, SuiteLogits
 from plumbline.metrics.registry import FAMILIES, metric_table
+from plumbline.reasons import reason
 from plumbline.report import Reading, findings, render, thumbnails
 from plumbline.report.chapters import captions, equal_opportunity, robustness
 from plumbline.report.figures.outcomes import harm_figure, heat_figure, opportunity_figure, skew_figure
@@ -357,7 +358,7 @@ def test_captions_are_told_by_group_over_all_scenes():
     assert finding.tone == "bias" and "race skew in PATA's negative captions is 0.50" in sentence
     assert sentence.endswith("Black faces 30% (n = 200), indian faces 20% (n = 200).")
     assert told(caption_rows(0.5, 0.4), "captions").tone == "none"
-    undefined = told(caption_rows(float("nan"), 0.4, "the event never happens"), "captions")
+    undefined = told(caption_rows(float("nan"), 0.4, (reason("event_never_happens"),)), "captions")
     assert undefined.tone == "undefined" and "the event never happens" in undefined.sentence
 
 
