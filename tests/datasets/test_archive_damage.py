@@ -348,3 +348,28 @@ def test_the_map_of_a_sparse_file_is_never_built(tmp_path: Path, monkeypatch: py
     version = record(b"GNU.sparse.major", b"1") + record(b"GNU.sparse.minor", b"0")
     for start in (extended(b"x", version), extended(b"g", version), header(b"S", 0)):
         refused(start + tar({"a.jpg": b"1\n0\n0\n"}), tmp_path, "a sparse file")
+
+
+def test_a_gzip_whose_header_has_the_checksum_of_a_tar_by_chance_comes_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "_starts_tar", lambda block: True)
+    assert outcome(gzip.compress(tar()), tmp_path) == FILES
+
+
+def test_members_of_a_zip_are_counted_before_there_is_an_object_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = plain_zip({f"{number}.jpg": b"" for number in range(9)})
+    monkeypatch.setattr(zipfile, "ZipInfo", lambda *_: pytest.fail("an object is made"))
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(DatasetError, match="too many members"):
+        extract_archive(tmp_path / "a", tmp_path / "data", limits=unpacking.Limits(members=8))
+
+
+def test_an_archive_whose_name_goes_while_it_is_open_comes_out(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(tar())
+    extract_archive(
+        tmp_path / "a", tmp_path / "data", progress=lambda _: (tmp_path / "a").unlink(missing_ok=True)
+    )
+    assert len([p for p in (tmp_path / "data").rglob("*") if p.is_file()]) == len(FILES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from email.utils import formatdate
+from itertools import pairwise
 
 import pytest
 from endpoint_doubles import FakeClock, ask, settings
@@ -12,7 +13,7 @@ from fault_server import Reply, Sent, completion, error, serving
 
 from plumbline.errors import GenerationError
 from plumbline.http.client import MOST_REPLY_BYTES
-from plumbline.http.retries import LONGEST_PAUSE_S, Clock
+from plumbline.http.retries import LONGEST_PAUSE_S, Clock, RateLimiter
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 _WALL = 1_800_000_000.0
@@ -158,3 +159,51 @@ class TestNotTriedAgain:
             ask(settings(server.url))
         assert "\x1b" not in str(caught.value) and "faked line" in str(caught.value)
         assert len(str(caught.value)) < 1500
+
+
+def test_no_cookie_is_sent_back():
+    def answer(sent: Sent) -> Reply:
+        return Reply(200, completion("x").body, {"Set-Cookie": "a=b; Path=/"})
+
+    with serving(answer) as server:
+        ask(settings(server.url), "a", "b")
+        assert len(server.sent) == 2 and not any("Cookie" in sent.headers for sent in server.sent)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_an_error_that_is_packed_or_endless_is_still_that_error(status):
+    packed = Reply(status, b"\x1f\x8b", {"Content-Encoding": "gzip"})
+    for reply in (packed, Reply(status, b"x" * (MOST_REPLY_BYTES + 1))):
+        with serving(lambda _, reply=reply: reply) as server:
+            with pytest.raises(GenerationError, match=f"HTTP {status}"):
+                ask(settings(server.url))
+            assert len(server.sent) == 1
+
+
+def test_after_a_rest_requests_go_evenly():
+    now, gone = [0.0], []
+
+    async def sleep(seconds: float) -> None:
+        end = now[0] + seconds
+        while now[0] < end - 1e-9:
+            await asyncio.sleep(0)
+
+    async def go() -> None:
+        limiter = RateLimiter(Clock(lambda: now[0], lambda: now[0], sleep), per_second=10)
+
+        async def one() -> None:
+            await limiter.wait()
+            gone.append(now[0])
+
+        tasks = [asyncio.create_task(one()) for _ in range(10)]
+        await asyncio.sleep(0)
+        limiter.rest(50.0)
+        while len(gone) < len(tasks):
+            await asyncio.sleep(0)
+            now[0] += 0.01
+        await asyncio.gather(*tasks)
+
+    asyncio.run(go())
+    after = [passed for passed in gone if passed > 1]
+    assert len(after) == 9 and after[0] >= 50.0
+    assert all(later - earlier >= 0.05 for earlier, later in pairwise(after))
