@@ -316,56 +316,18 @@ def _together(common: Meaning, rows: list[Meaning], columns: list[Meaning]) -> M
 # --- Published differences, computed anew from the table that they are differences of.
 
 
-def recompute(
-    rows: Sequence[Row],
-    cells: Sequence[PrintedCell],
-    rule: Recomputed,
-    *,
-    source: Sequence[Row],
-    where: str,
-) -> list[Row]:
-    """Replace printed differences by those of the source table: first minus second checkpoint of the pair.
-
-    Parameters
-    ----------
-    rows : sequence of dict
-        Rows of the printed differences; their last two labels name the pair in `rule.pairs`.
-    cells : sequence of PrintedCell
-        The same cells, as printed.
-    rule : Recomputed
-        Pairs of checkpoints, and which columns of the source a column is the mean of.
-    source : sequence of dict
-        Rows of the source table, printed in Plumbline's own unit.
-    where : str
-        Paper and table, for the message.
-
-    Returns
-    -------
-    list of dict
-        The rows with `value`, `model`, `checkpoint`, `reference_checkpoint`, `rounding` and `status` `recomputed`;
-        `printed` is still what the paper prints. Both terms are rounded, so `rounding` is that of both together, also
-        of a mean of differences.
-
-    Raises
-    ------
-    StorageError
-        If a pair or a column is not in the rule, or the source lacks one of the cells.
-    """
-    known = {(row["checkpoint"], row["dataset"], row["column"]): row for row in source}
-    return [
-        row | _difference(cell, row["dataset"], rule, known, where=f"{where}, {cell.row}, {cell.column}")
-        for row, cell in zip(rows, cells)
-    ]
-
-
 def _difference(
     cell: PrintedCell,
     dataset: object,
     rule: Recomputed,
-    known: Mapping[tuple[object, object, object], Row],
-    *,
+    source: Mapping[tuple[object, object, object], Row],
     where: str,
 ) -> Row:
+    """Return what replaces a printed difference: first minus second checkpoint of its pair, from the source table.
+
+    The last two labels of the cell name the pair. Both terms are rounded, so `rounding` is that of both together, also
+    of a mean of differences. A pair or column that the rule lacks, or a cell that the source lacks, is a StorageError.
+    """
     pair = LABELS.join(list(cell.labels.values())[-2:])
     if pair not in rule.pairs or cell.column not in rule.columns:
         raise StorageError(
@@ -374,12 +336,12 @@ def _difference(
     first, second = rule.pairs[pair]
     columns = rule.columns[cell.column]
     terms = [(first, column) for column in columns] + [(second, column) for column in columns]
-    lacking = [f"{column} of {name}" for name, column in terms if (name, dataset, column) not in known]
+    lacking = [f"{column} of {name}" for name, column in terms if (name, dataset, column) not in source]
     if lacking:
         raise StorageError(
             "a difference is of cells that its source lacks", where=where, found=", ".join(lacking)
         )
-    ends = [known[name, dataset, column] for name, column in terms]
+    ends = [source[name, dataset, column] for name, column in terms]
     signs = [1] * len(columns) + [-1] * len(columns)
     value = sum((sign * Decimal(str(end["printed"])) for sign, end in zip(signs, ends)), Decimal(0))
     rounding = sum((Decimal(str(end["rounding"])) for end in ends), Decimal(0))
@@ -422,7 +384,7 @@ PUBLISHED_SCHEMA: Schema = {
     "source": pl.String,
     "version": pl.Int64,
 }
-"""One row a printed number.
+"""One row per printed number.
 
 `value` is in `unit`, Plumbline's own; `printed` is the text in the paper, in `printed_unit` where that is another.
 `rounding` is how far the unrounded number may be from `value`. `checkpoint` and `reference_checkpoint` are ids of
@@ -441,7 +403,7 @@ WORDS_SCHEMA: Schema = {
     "source": pl.String,
     "version": pl.Int64,
 }
-"""One row a word of a list. `model` and `checkpoint` are null where the text at hand does not tell whose it is."""
+"""One row per word of a list. `model` and `checkpoint` are null where the text at hand does not tell whose it is."""
 
 _FOLDER = files("plumbline.catalog") / "published"
 _UNCERTAIN = (
@@ -473,7 +435,7 @@ def published_words() -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        In `WORDS_SCHEMA`: one row a word, `position` counting from 1 within a cell. An empty list has no rows.
+        In `WORDS_SCHEMA`: one row per word, `position` counting from 1 within a cell. An empty list has no rows.
 
     Raises
     ------
@@ -487,9 +449,9 @@ def read_values(folder: Traversable) -> pl.DataFrame:
     """Return the numbers of the papers whose descriptions lie in a folder, as `published_values` does."""
     rows = [
         row
-        for paper, own in _papers(folder)
+        for paper, tables in _papers(folder)
         for name, table in paper.tables.items()
-        for row in _table_rows(paper, name, table, own)
+        for row in _table_rows(paper, name, table, tables)
     ]
     return _framed(rows, PUBLISHED_SCHEMA)
 
@@ -498,9 +460,9 @@ def read_words(folder: Traversable) -> pl.DataFrame:
     """Return the word lists of the papers whose descriptions lie in a folder, as `published_words` does."""
     rows = [
         row
-        for paper, own in _papers(folder)
+        for paper, tables in _papers(folder)
         for name, table in paper.words.items()
-        for cell in read_cells(paper, table, own)
+        for cell in read_cells(paper, table, tables)
         for row in _word_rows(paper, name, table, cell)
     ]
     return _framed(rows, WORDS_SCHEMA)
@@ -537,8 +499,15 @@ def _table_rows(
         raise StorageError(
             "a table is recomputed from itself, or from one that is recomputed", where=where, found=other
         )
-    source = _table_rows(paper, other, paper.tables[other], folder)
-    return recompute(rows, cells, table.recomputed, source=source, where=where)
+    source = {
+        (row["checkpoint"], row["dataset"], row["column"]): row
+        for row in _table_rows(paper, other, paper.tables[other], folder)
+    }
+    return [
+        row
+        | _difference(cell, row["dataset"], table.recomputed, source, f"{where}, {cell.row}, {cell.column}")
+        for row, cell in zip(rows, cells)
+    ]
 
 
 def _row(

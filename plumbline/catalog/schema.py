@@ -26,7 +26,7 @@ QUARANTINE_SCHEMA: Schema = {
     "found": pl.String,
     "expected": pl.String,
 }
-"""One row an input that was listed and refused. `path` is the index file where the line names no image."""
+"""One row per input that was listed and refused. `path` is the index file where the line names no image."""
 
 ESTIMATE: Schema = {
     "value": pl.Float64,
@@ -156,7 +156,7 @@ GENERATION_SCHEMA: Schema = {
     "new_tokens": pl.Int64,
     "source": pl.String,
 }
-"""One row a generation.
+"""One row per generation.
 
 `row_key` is `plumbline.generators.backend.row_key`: equal keys mean equal questions to the same model, so a row is
 never generated twice. `subset` is the record's `split` where a dataset has counterfactual subsets, else `all`.
@@ -179,7 +179,7 @@ SCORE_SCHEMA: Schema = {
     "truncated": pl.Boolean,
     "reason": pl.String,
 }
-"""One row a generation, scorer and scored attribute; `score` in [0, 1], nan with a `reason` where there is none.
+"""One row per generation, scorer and scored attribute; `score` in [0, 1], nan with a `reason` where there is none.
 
 `scorer` is the id of the audit file; its version is in the table's details. `truncated`: the scorer read only the
 beginning of the text.

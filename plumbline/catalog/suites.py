@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from plumbline.catalog.files import typed
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
 
@@ -298,16 +299,7 @@ def load_suite(name: str, *, classes: str | None = None, wording: str = "release
     if name.startswith("trident"):
         return _trident(name, classes, wording)
     content = _read(name)
-    return Suite(
-        id=content["id"],
-        family=content["family"],
-        version=content["version"],
-        source=content["source"],
-        candidates=_CANDIDATES.get(content["family"], _listed)(content),
-        scales={scale: tuple(words) for scale, words in content.get("scales", {}).items()},
-        events={event: tuple(kinds) for event, kinds in content.get("events", {}).items()},
-        skewed_events=tuple(content.get("skewed_events", ())),
-    )
+    return typed(Suite, content | {"candidates": _CANDIDATES.get(content["family"], _listed)(content)})
 
 
 def _listed(content: dict[str, Any]) -> tuple[Candidate, ...]:

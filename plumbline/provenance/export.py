@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import yaml
@@ -163,29 +163,20 @@ def _table(own: pl.DataFrame, *, unlabelled: int) -> pl.DataFrame:
     compared = [r["selection_rate"] for r in rows if r["share_of_images"] >= SMALLEST_SHARE and r["images"]]
     best = max(compared, default=math.nan)
     for row in rows:
-        row |= _ratio(row, best)._asdict()
+        row["impact_ratio"], row["note"] = _ratio(row, best)
     return pl.DataFrame(rows, schema=IMPACT_SCHEMA)
 
 
-class _Ratio(NamedTuple):
-    """An impact ratio, and what to say of it; where it is undefined, why."""
-
-    impact_ratio: float
-    note: str | None
-
-
-def _ratio(row: dict[str, object], best: float) -> _Ratio:
-    share, rate = float(str(row["share_of_images"])), float(str(row["selection_rate"]))
+def _ratio(row: Mapping[str, Any], best: float) -> tuple[float, str | None]:
+    """Return an impact ratio and the note on it; where the ratio is undefined, why."""
     if not row["images"]:
-        return _Ratio(math.nan, "no images")
-    if share < SMALLEST_SHARE:
-        return _Ratio(
-            math.nan, "fewer than 2% of the images: left out of the impact ratios (6 RCNY § 5-301(d))"
-        )
+        return math.nan, "no images"
+    if row["share_of_images"] < SMALLEST_SHARE:
+        return math.nan, "fewer than 2% of the images: left out of the impact ratios (6 RCNY § 5-301(d))"
     if not best > 0:
-        return _Ratio(math.nan, "no category was ever selected")
-    ratio = rate / best
-    return _Ratio(ratio, "below four fifths" if ratio < FOUR_FIFTHS - 1e-12 else None)
+        return math.nan, "no category was ever selected"
+    ratio = row["selection_rate"] / best
+    return ratio, "below four fifths" if ratio < FOUR_FIFTHS - 1e-12 else None
 
 
 def impact_ratio_page(table: pl.DataFrame) -> str:
@@ -198,23 +189,30 @@ def impact_ratio_page(table: pl.DataFrame) -> str:
     for key, own in table.group_by(keys, maintain_order=True):
         dataset, model, suite, event, categories = key
         lines += ["", f"## {model} on {dataset}: not given `{event}` ({suite}), by {categories}", ""]
-        lines += ["| " + " | ".join(heads) + " |", "|---|---:|---:|---:|---|---:|---|"]
+        lines += [_markdown_row(*heads), "|---|---:|---:|---:|---|---:|---|"]
         lines += [_line(row) for row in own.iter_rows(named=True)]
         lines += ["", f"Images without such a label: {own['unlabelled'][0]:,}."]
     return "\n".join(lines) + "\n"
 
 
 def _line(row: dict[str, object]) -> str:
-    def told(name: str) -> str:
+    def printed(name: str) -> str:
         value = row[name]
         return f"{value:.3f}" if isinstance(value, float) and math.isfinite(value) else "–"
 
-    category = "".join(f"\\{c}" if c in "\\`*_[]<>|#!" else c for c in str(row["category"]))
-    cells = (
-        category, f"{row['images']:,}", f"{row['selected']:,}", told("selection_rate"),
-        f"{told('ci_low')} – {told('ci_high')}", told("impact_ratio"), row["note"] or "",
+    return _markdown_row(
+        _escaped(row["category"], "\\`*_[]<>|#!"), f"{row['images']:,}", f"{row['selected']:,}",
+        printed("selection_rate"), f"{printed('ci_low')} – {printed('ci_high')}", printed("impact_ratio"),
+        str(row["note"] or ""),
     )  # fmt: skip
-    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _escaped(text: object, special: str) -> str:
+    return "".join(f"\\{c}" if c in special else c for c in str(text))
+
+
+def _markdown_row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 # --- A section for the model card of a checkpoint on the Hugging Face Hub, with its numbers as
@@ -268,7 +266,7 @@ def eval_results(rows: pl.DataFrame) -> list[EvalResult]:
                 dataset_name=row["dataset"],
                 dataset_args={"content_digest": row["dataset_digest"]},
                 metric_type=row["metric"],
-                metric_name=", ".join(str(row[key]) for key in _TOLD if row[key] not in (None, "estimate")),
+                metric_name=_measured(row),
                 metric_config=row["definition"],
                 metric_value=row["value"],
                 metric_args={**known, "row_id": name, "audit_id": row["audit_id"]},
@@ -308,15 +306,16 @@ def model_card(model: str, rows: pl.DataFrame, *, about: Mapping[str, str]) -> s
 
 
 def _card_line(row: Mapping[str, Any]) -> str:
-    told = ", ".join(str(row[key]) for key in _TOLD if row[key] not in (None, "estimate"))
     q = f"{row['q']:.3g}" if _is_known(row["q"]) else "–"
     n = "–" if row["n"] is None else f"{row['n']:,}"
-    cells = (row["dataset"], told, number(row["value"]), interval(row["ci_low"], row["ci_high"]), q, n)
-    return (
-        "| "
-        + " | ".join("".join(f"\\{c}" if c in "\\`*[]<>|" else c for c in str(cell)) for cell in cells)
-        + " |"
-    )
+    cells = (
+        row["dataset"], _measured(row), number(row["value"]), interval(row["ci_low"], row["ci_high"]), q, n
+    )  # fmt: skip
+    return _markdown_row(*(_escaped(cell, "\\`*[]<>|") for cell in cells))
+
+
+def _measured(row: Mapping[str, Any]) -> str:
+    return ", ".join(str(row[key]) for key in _TOLD if row[key] not in (None, "estimate"))
 
 
 # --- Provenance as an in-toto statement: what the files of a bundle are, and what they were made from.
@@ -349,8 +348,8 @@ class Material:
     @property
     def described(self) -> dict[str, Any]:
         """Return it as a resource descriptor."""
-        found: dict[str, Any] = {"name": self.name, "digest": dict(self.digests)}
-        return found | ({"annotations": dict(self.notes)} if self.notes else {})
+        descriptor: dict[str, Any] = {"name": self.name, "digest": dict(self.digests)}
+        return descriptor | ({"annotations": dict(self.notes)} if self.notes else {})
 
 
 def provenance_statement(

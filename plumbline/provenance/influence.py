@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,25 +83,33 @@ class Influence:
     moved: tuple[Moved, ...] = ()
 
 
-def ranked(method: str, found: Iterable[Moved]) -> Influence:
-    """Return what moves the number most first; what it is undefined without comes last: that is no change in size."""
-    moving = [one for one in found if math.isnan(one.change) or abs(one.change) > 1e-12]
+def ranked(method: str, changes: Iterable[Moved]) -> Influence:
+    """Return the largest changes first; units without which the number is undefined come last: they have no size."""
+    moving = [one for one in changes if math.isnan(one.change) or abs(one.change) > 1e-12]
     moving.sort(key=lambda one: (math.isnan(one.change), -abs(one.change), one.name))
-    said = method if moving else f"{method} None of them changes it."
-    return Influence(said, tuple(moving[:MOST_TOLD]))
-
-
-def same_measure(rows: pl.DataFrame, row: Mapping[str, Any]) -> pl.DataFrame:
-    """Return the rows that measure the same as `row`."""
-    return rows.filter(
-        pl.col(name).eq_missing(pl.lit(row[name], dtype=rows.schema[name])) for name in IDENTIFYING
-    )
+    return Influence(method if moving else f"{method} None of them changes it.", tuple(moving[:MOST_TOLD]))
 
 
 def value_of(rows: pl.DataFrame, row: Mapping[str, Any]) -> float:
     """Return the value of the row that measures the same as `row`; nan where there is none."""
-    found = same_measure(rows, row)["value"].to_list()
-    return math.nan if len(found) != 1 or found[0] is None else float(found[0])
+    values = rows.filter(
+        pl.col(name).eq_missing(pl.lit(row[name], dtype=rows.schema[name])) for name in IDENTIFYING
+    )["value"].to_list()
+    return math.nan if len(values) != 1 or values[0] is None else float(values[0])
+
+
+def _moved(
+    row: Mapping[str, Any], name: str, without: float, images: Sequence[str], *, alike: bool = False
+) -> Moved:
+    """Return how far the number of a row moves without these images, the first of which are shown."""
+    return Moved(name, without, without - row["value"], tuple(images[:MOST_IMAGES]), len(images), alike=alike)
+
+
+def _undefined(row: Mapping[str, Any]) -> Influence | None:
+    """Say that a number is undefined, so that nothing moves it; None where it is defined."""
+    if row["value"] is not None and math.isfinite(row["value"]):
+        return None
+    return Influence(f"Not available: the number is undefined ({row['reason'] or 'no reason was recorded'}).")
 
 
 def left_out(
@@ -129,21 +137,19 @@ def left_out(
     Influence
         Without entries, and saying so, if the stored data no longer give the stored number.
     """
-    if row["value"] is None or not math.isfinite(row["value"]):
-        return Influence(
-            f"Not available: the number is undefined ({row['reason'] or 'no reason was recorded'})."
-        )
+    if undefined := _undefined(row):
+        return undefined
     again = value_of(recompute(frozenset()), row)
     if not same_number(again, row["value"]):
         return Influence(
             f"Not available: computed anew from the stored data this number is {again:.6g}. "
             "The code, or data that the number depends on besides the images, has changed since."
         )
-    found = []
-    for name, images in units.items():
-        without = value_of(recompute(frozenset(images)), row)
-        found.append(Moved(name, without, without - row["value"], images[:MOST_IMAGES], len(images)))
-    return ranked(method, found)
+    changes = (
+        _moved(row, name, value_of(recompute(frozenset(images)), row), images)
+        for name, images in units.items()
+    )
+    return ranked(method, changes)
 
 
 def same_number(one: float, other: float | None) -> bool:
@@ -178,10 +184,8 @@ def answer_influence(cell: Cell, row: Mapping[str, Any]) -> Influence | None:
     counted = _counted(cell, row)
     if counted is None:
         return None
-    if row["value"] is None or not np.isfinite(row["value"]):
-        return Influence(
-            f"Not available: the number is undefined ({row['reason'] or 'no reason was recorded'})."
-        )
+    if undefined := _undefined(row):
+        return undefined
     table = counted.seen.table
     if not same_number(float(counted.value(table[None])[0]), row["value"]):
         return Influence(
@@ -265,21 +269,18 @@ def _sureness(cell: Cell, events: list[EventPredictions]) -> NDArray[np.float64]
 def _of_images(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influence:
     seen, ids = counted.seen, cell.records["image_id"].to_numpy()
     left = jackknife_tables(seen.table, counted.value)
-    found = []
+    changes = []
     for group, outcome in zip(*np.nonzero(left.counts)):
-        own = np.flatnonzero((seen.groups.codes == group) & (seen.codes == outcome))
-        own = own[np.argsort(-counted.surest[own], kind="stable")]
-        without = float(left.values[group, outcome])
+        rows = np.flatnonzero((seen.groups.codes == group) & (seen.codes == outcome))
+        rows = rows[np.argsort(-counted.surest[rows], kind="stable")]
         name = f"{seen.groups.names[group]}, {counted.outcomes[outcome]}"
-        found.append(
-            Moved(name, without, without - row["value"], tuple(ids[own[:MOST_IMAGES]]), len(own), alike=True)
-        )
+        changes.append(_moved(row, name, float(left.values[group, outcome]), ids[rows], alike=True))
     method = (
         "One image is left out at a time; exact, for every image. Images of one group with the same answer move the "
         "number equally, so they are told together: the change is that of leaving out any single one of them. Shown "
         "are those whose answer was the surest."
     )
-    return ranked(method, found)
+    return ranked(method, changes)
 
 
 def _of_sets(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influence:
@@ -290,13 +291,12 @@ def _of_sets(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influence
     )
     left = jackknife_clusters(tables, counted.value)
     names = cell.records["set_id"].cast(pl.String).to_list()
-    found = []
+    changes = []
     for code, without in zip(np.unique(seen.clusters[seen.groups.codes >= 0]), left.values[0]):
-        own = np.flatnonzero((seen.clusters == code) & (seen.groups.codes >= 0))
-        name = f"set {names[own[0]]}" if names[own[0]] is not None else f"image {ids[own[0]][:12]}"
-        images = tuple(ids[own[:MOST_IMAGES]])
-        found.append(Moved(name, float(without), float(without) - row["value"], images, len(own)))
-    return ranked("One set of images is left out at a time; exact, for every set.", found)
+        rows = np.flatnonzero((seen.clusters == code) & (seen.groups.codes >= 0))
+        name = f"set {names[rows[0]]}" if names[rows[0]] is not None else f"image {ids[rows[0]][:12]}"
+        changes.append(_moved(row, name, float(without), ids[rows]))
+    return ranked("One set of images is left out at a time; exact, for every set.", changes)
 
 
 # --- Leaving out one group or one set of images and computing a metric family anew.

@@ -1,4 +1,4 @@
-"""The tables of a diff: one row a metric, and one row an image whose answer flipped."""
+"""The tables of a diff: one row per metric, and one row per image whose answer flipped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DIFF_SCHEMA: Schema = {
     "compared": pl.String,
     "reason": pl.String,
 }
-"""One row a number of either side; `worse` is how far it moved away from what is fair, null where that is not said."""
+"""One row per number of either side; `worse` is how far it moved away from what is fair, null where that is unknown."""
 
 PAIRED, INDEPENDENT, ONE_SIDE = "paired", "as if independent", "one side only"
 OTHER_PROMPTS = "other prompts"
@@ -56,7 +56,7 @@ FLIP_SCHEMA: Schema = {
     "category_new": pl.String,
     "margin": pl.Float64,
 }
-"""One row an image and suite whose top-1 is another one now; `margin`: by how much the new one beats the old one."""
+"""One row per image and suite whose top-1 is another one now; `margin`: by how much the new one beats the old one."""
 
 
 # --- Which way is worse: how far a metric lies from what it is where groups are treated alike.
