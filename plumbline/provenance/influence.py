@@ -274,7 +274,7 @@ def _of_images(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influen
         rows = np.flatnonzero((seen.groups.codes == group) & (seen.codes == outcome))
         rows = rows[np.argsort(-counted.surest[rows], kind="stable")]
         name = f"{seen.groups.names[group]}, {counted.outcomes[outcome]}"
-        changes.append(_moved(row, name, float(left.values[group, outcome]), ids[rows], alike=True))
+        changes.append(_moved(row, name, float(left.values[group, outcome]), tuple(ids[rows]), alike=True))
     method = (
         "One image is left out at a time; exact, for every image. Images of one group with the same answer move the "
         "number equally, so they are told together: the change is that of leaving out any single one of them. Shown "
@@ -295,7 +295,7 @@ def _of_sets(cell: Cell, counted: _Counted, row: Mapping[str, Any]) -> Influence
     for code, without in zip(np.unique(seen.clusters[seen.groups.codes >= 0]), left.values[0]):
         rows = np.flatnonzero((seen.clusters == code) & (seen.groups.codes >= 0))
         name = f"set {names[rows[0]]}" if names[rows[0]] is not None else f"image {ids[rows[0]][:12]}"
-        changes.append(_moved(row, name, float(without), ids[rows]))
+        changes.append(_moved(row, name, float(without), tuple(ids[rows])))
     return ranked("One set of images is left out at a time; exact, for every set.", changes)
 
 
