@@ -90,11 +90,16 @@ def ranked(method: str, changes: Iterable[Moved]) -> Influence:
     return Influence(method if moving else f"{method} None of them changes it.", tuple(moving[:MOST_TOLD]))
 
 
+def same_measure(rows: pl.DataFrame, row: Mapping[str, Any]) -> pl.DataFrame:
+    """Return the rows that measure the same as `row`."""
+    return rows.filter(
+        pl.col(name).eq_missing(pl.lit(row[name], dtype=rows.schema[name])) for name in IDENTIFYING
+    )
+
+
 def value_of(rows: pl.DataFrame, row: Mapping[str, Any]) -> float:
     """Return the value of the row that measures the same as `row`; nan where there is none."""
-    values = rows.filter(
-        pl.col(name).eq_missing(pl.lit(row[name], dtype=rows.schema[name])) for name in IDENTIFYING
-    )["value"].to_list()
+    values = same_measure(rows, row)["value"].to_list()
     return math.nan if len(values) != 1 or values[0] is None else float(values[0])
 
 
