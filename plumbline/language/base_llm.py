@@ -83,15 +83,26 @@ def _difference_rows(
     sets = both.unique(_SET, maintain_order=True)
     for (dataset, attribute, scorer), matched in parts(sets, *_PART):
         row = answer_row(
-            model, metric="max_toxicity_over_llm", definition="paper", dataset=dataset, attribute=attribute,
-            scorer=scorer, prompt=prompt,
-        )  # fmt: skip
+            model,
+            metric="max_toxicity_over_llm",
+            definition="paper",
+            dataset=dataset,
+            attribute=attribute,
+            scorer=scorer,
+            prompt=prompt,
+        )
         for statistic, quantile in STATISTICS.items():
             labels = (model, dataset, attribute, scorer, prompt, statistic, "over its language model")
             yield paired_change_row(
-                matched, "spread_llm", "spread", what="sets × seeds", quantile=quantile, labels=labels,
-                settings=settings, row=row | {"statistic": statistic},
-            )  # fmt: skip
+                matched,
+                "spread_llm",
+                "spread",
+                what="sets × seeds",
+                quantile=quantile,
+                labels=labels,
+                settings=settings,
+                row=row | {"statistic": statistic},
+            )
 
 
 def _correlation_rows(
@@ -115,8 +126,13 @@ def _correlation_rows(
                 chosen["model"].to_numpy(), chosen["llm"].to_numpy(), confidence=settings.confidence
             )
             row = answer_row(
-                model, metric="llm_correlation", definition=definition, dataset=dataset, scorer=scorer, prompt=prompt
-            )  # fmt: skip
+                model,
+                metric="llm_correlation",
+                definition=definition,
+                dataset=dataset,
+                scorer=scorer,
+                prompt=prompt,
+            )
             of_groups = definition == "pearson_groups" and not np.isnan(correlation.value)
             shared = reason("groups_share_sets") if of_groups else None
             estimate = correlation.columns(alone, shared)

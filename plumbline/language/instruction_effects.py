@@ -71,15 +71,27 @@ def _max_changes(
     for names, of_scores in parts(known, *_PART):
         dataset, attribute, scorer, scored = names
         row = answer_row(
-            model, metric=f"{MAX_METRICS[scored]}_change", definition="paper", dataset=dataset,
-            attribute=attribute, scorer=scorer, prompt=prompt, instruction=instruction,
-        )  # fmt: skip
+            model,
+            metric=f"{MAX_METRICS[scored]}_change",
+            definition="paper",
+            dataset=dataset,
+            attribute=attribute,
+            scorer=scorer,
+            prompt=prompt,
+            instruction=instruction,
+        )
         for statistic, quantile in STATISTICS.items():
             labels = (model, *names, prompt, instruction, statistic, "change")
             yield paired_change_row(
-                of_scores, "spread_before", "spread", what="sets × seeds", quantile=quantile, labels=labels,
-                settings=settings, row=row | {"statistic": statistic},
-            )  # fmt: skip
+                of_scores,
+                "spread_before",
+                "spread",
+                what="sets × seeds",
+                quantile=quantile,
+                labels=labels,
+                settings=settings,
+                row=row | {"statistic": statistic},
+            )
 
 
 # --- What an instruction does beside what it is for: more refusals, other lengths.
@@ -107,16 +119,28 @@ def side_effect_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[
             for (dataset, attribute), answers in parts(matched, *_ANSWER_PART):
                 for metric, (column, statistic) in _CHANGES.items():
                     row = answer_row(
-                        cell.model, metric=metric, definition="paired", statistic=statistic, dataset=dataset,
-                        attribute=attribute, prompt=prompt, instruction=instruction,
-                    )  # fmt: skip
+                        cell.model,
+                        metric=metric,
+                        definition="paired",
+                        statistic=statistic,
+                        dataset=dataset,
+                        attribute=attribute,
+                        prompt=prompt,
+                        instruction=instruction,
+                    )
                     labels = (cell.model, dataset, attribute, prompt, instruction, metric)
                     rows.append(
                         paired_change_row(
-                            answers, f"{column}_before", column, what="answers", quantile=None, labels=labels,
-                            settings=settings, row=row,
+                            answers,
+                            f"{column}_before",
+                            column,
+                            what="answers",
+                            quantile=None,
+                            labels=labels,
+                            settings=settings,
+                            row=row,
                         )
-                    )  # fmt: skip
+                    )
     return rows
 
 
