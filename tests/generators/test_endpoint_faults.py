@@ -185,7 +185,8 @@ def test_after_a_rest_requests_go_evenly():
 
     async def sleep(seconds: float) -> None:
         end = now[0] + seconds
-        while now[0] < end - 1e-9:
+        await asyncio.sleep(0)
+        while now[0] < end:
             await asyncio.sleep(0)
 
     async def go() -> None:
