@@ -231,7 +231,7 @@ MEASURES = {
     "template_shift": of_template_shift,
     "template_rank_correlation": of_ranks,
     "calibration_p_harm": on_calibration("p_harm", 2),
-    "calibration_filled": on_calibration("filled", 0),
+    "calibration_filled": on_calibration("bin_share", 0),
     "calibration_max_p_harm": on_calibration("maximum"),
     "calibration_elbow": on_calibration("elbow"),
     "intra_set_cosine": of_cosine,

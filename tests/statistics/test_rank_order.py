@@ -47,5 +47,5 @@ def test_scores_that_cannot_be_ranked_are_refused(bad):
 
 
 def test_ids_are_one_an_image():
-    with pytest.raises(MetricError, match="ids"):
+    with pytest.raises(MetricError, match="one id per image"):
         rank_order([1.0, 2.0], ["a"])
