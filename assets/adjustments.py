@@ -54,9 +54,7 @@ class Adjustments:
     owners=OWNERS,
     code_version=METHODS[NAME].version,
 )
-def logit_adjustment(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.MaterializeResult:
+def logit_adjustment(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Adaptive Logit Adjustment: one factor a candidate that redistributes probability between classes and probe.
 
     Fitted on a few images a class, for all probes and trials at once, chosen by training loss alone; the crime suites
@@ -113,9 +111,7 @@ def _fitted(stored: StoredCell, cell: Cell, asked: Mapping[str, LogitAdjustmentS
     return found
 
 
-def _ablated(
-    stored: StoredCell, cell: Cell | None, asked: Mapping[str, LogitAdjustmentSettings]
-) -> pl.DataFrame:
+def _ablated(stored: StoredCell, cell: Cell | None, asked: Mapping[str, LogitAdjustmentSettings]) -> pl.DataFrame:
     """Return what other numbers of images and learning rates would have given, where that is asked for."""
     frames, statistics = (
         [pl.DataFrame(schema={"condition": pl.String, **ABLATION_SCHEMA})],

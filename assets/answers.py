@@ -134,9 +134,7 @@ class StoredAnswers:
         answers = pl.concat([lake.scan_table(made) for made in self.answers.values()])
         return LanguageCell(
             model=self.model,
-            generations=answers.join(people, on=["dataset", "image_id"], how="left").select(
-                list(DESCRIBED_SCHEMA)
-            ),
+            generations=answers.join(people, on=["dataset", "image_id"], how="left").select(list(DESCRIBED_SCHEMA)),
             scores=pl.concat([lake.scan_table(made) for made in self.scores.values()])
             .select(list(SCORE_SCHEMA))
             .pipe(_once, repeated=_has_shared_images(expected)),
@@ -189,8 +187,5 @@ def _once(scores: pl.LazyFrame, *, repeated: bool) -> pl.LazyFrame:
 
 def language_files(workspace: Workspace) -> dict[str, str]:
     """Return the digests of the user's own files that language metrics read."""
-    named = {
-        "dictionaries": workspace.audit.language.dictionaries,
-        "annotations": workspace.audit.language.annotations,
-    }
+    named = {"dictionaries": workspace.audit.language.dictionaries, "annotations": workspace.audit.language.annotations}
     return {name: digest_file(workspace.user_file(path)) for name, path in named.items() if path is not None}

@@ -130,9 +130,7 @@ def furthest(frame: pl.DataFrame, *, highest: bool) -> str:
 
 
 def _asset_check(one: _Check) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=one.asset, name=one.name, description=one.description, blocking=False, partitions_def=ANSWERS
-    )
+    @dg.asset_check(asset=one.asset, name=one.name, description=one.description, blocking=False, partitions_def=ANSWERS)
     def check(
         context: dg.AssetCheckExecutionContext,
         workspace: dg.ResourceParam[Workspace],

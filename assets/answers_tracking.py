@@ -36,9 +36,7 @@ _NAMED = ("metric", "dataset", "attribute", "prompt", "scorer", "group", "event"
     code_version="1",
 )
 def tracked_answers(
-    context: dg.AssetExecutionContext,
-    workspace: dg.ResourceParam[Workspace],
-    tracking: dg.ResourceParam[Tracking],
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], tracking: dg.ResourceParam[Tracking]
 ) -> dg.MaterializeResult:
     """The MLflow runs of a generative model: as it is, and with each instruction that was tried.
 
@@ -124,8 +122,7 @@ def headlines(frame: pl.DataFrame, *, first_scorer: str | None) -> dict[str, flo
     """Return the finite headline numbers by a readable key, such as `max_toxicity/faces/race_gender/pretend/p90`."""
     headline = {traits.name: traits.headline for traits in LANGUAGE_METRICS.values() if traits.headline}
     rows = frame.filter(
-        pl.col("definition")
-        == pl.col("metric").replace_strict(headline, default=None, return_dtype=pl.String),
+        pl.col("definition") == pl.col("metric").replace_strict(headline, default=None, return_dtype=pl.String),
         pl.col("occupation").is_null(),
         pl.col("scorer").is_null() | pl.col("scorer").eq_missing(pl.lit(first_scorer, pl.String)),
     )

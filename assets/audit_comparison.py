@@ -15,13 +15,7 @@ from plumbline.catalog.suites import Suite, load_suite, suite_names
 from plumbline.encoders.families import FAMILIES
 from plumbline.errors import ConfigError, PlumblineError
 from plumbline.metrics.text_space import TEXT
-from plumbline.provenance.diff.pairs import (
-    flips,
-    paired_answer_means,
-    paired_answers,
-    paired_differences,
-    same_images,
-)
+from plumbline.provenance.diff.pairs import flips, paired_answer_means, paired_answers, paired_differences, same_images
 from plumbline.provenance.diff.tables import (
     DIFF_SCHEMA,
     FLIP_SCHEMA,
@@ -125,11 +119,7 @@ def asked_suites_changed(old: Collection[str], new: Collection[str]) -> Iterator
             yield f"{said}: {', '.join(sorted(only))}"
 
 
-_CAUSES = {
-    "checkpoint_sha256": "the checkpoint",
-    "dataset_digest": "the dataset",
-    "labeller_sha256": "the labeller",
-}
+_CAUSES = {"checkpoint_sha256": "the checkpoint", "dataset_digest": "the dataset", "labeller_sha256": "the labeller"}
 _PROMPTS, _OTHER = "prompts", "settings or code"
 
 
@@ -210,9 +200,7 @@ def compare_checkpoints(
             where=audit_id[:12],
             found={name: ", ".join(map(str, sorted(own))) or "no numbers" for name, own in of.items()},
         )
-    pairs = [
-        (AskedSuites(then, str(d), old, of[old][d]), AskedSuites(then, str(d), new, of[new][d])) for d in both
-    ]
+    pairs = [(AskedSuites(then, str(d), old, of[old][d]), AskedSuites(then, str(d), new, of[new][d])) for d in both]
     return _joined(pairs, log)
 
 
@@ -279,13 +267,9 @@ def _same_prompts(old: AskedSuites, new: AskedSuites) -> _ByImage:
     ]
     if not suites:
         return _ByImage(absent=absent)
-    cells = [
-        StoredCell.find(side.workspace, side.dataset, side.model).read(suites=suites) for side in (old, new)
-    ]
+    cells = [StoredCell.find(side.workspace, side.dataset, side.model).read(suites=suites) for side in (old, new)]
     if not same_images(*cells):
-        return _ByImage(
-            absent=[*absent, "not of the same images, so that only the two intervals are compared"]
-        )
+        return _ByImage(absent=[*absent, "not of the same images, so that only the two intervals are compared"])
     rows = paired_differences(*cells, settings=metric_settings(new.workspace))
     return _ByImage(rows, flips(*cells), absent)
 
@@ -304,17 +288,11 @@ def _causes(old: AskedSuites, new: AskedSuites, changed: Sequence[ChangedPrompts
     found = [
         cause
         for column, cause in _CAUSES.items()
-        if not old.rows[column]
-        .drop_nulls()
-        .unique()
-        .sort()
-        .equals(new.rows[column].drop_nulls().unique().sort())
+        if not old.rows[column].drop_nulls().unique().sort().equals(new.rows[column].drop_nulls().unique().sort())
     ]
     found += [each.told for each in changed]
     if _is_cell(old) and _is_cell(new):
-        found += asked_suites_changed(
-            *(side.workspace.audit.cells[side.dataset, side.model] for side in (old, new))
-        )
+        found += asked_suites_changed(*(side.workspace.audit.cells[side.dataset, side.model] for side in (old, new)))
     elif not changed and old.model == new.model and old.hashes != new.hashes:
         found.append(_PROMPTS)
     yield from found or [_OTHER]

@@ -18,16 +18,8 @@ _SHOWN = ("metric", "model_new", "dataset", "suite", "event", "attribute", "valu
 _MOST_SAID = 5
 
 
-@dg.asset(
-    deps=["audit_record"],
-    group_name="findings",
-    owners=OWNERS,
-    kinds={"numpy", "polars"},
-    code_version="1",
-)
-def audit_diff(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.MaterializeResult:
+@dg.asset(deps=["audit_record"], group_name="findings", owners=OWNERS, kinds={"numpy", "polars"}, code_version="1")
+def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """What changed since the audit before this one: per number old, new and their difference, paired where it can be.
 
     Only cells whose content is another are compared; the images are the same ones unless the dataset changed, so that
@@ -83,9 +75,7 @@ def diff_of(workspace: Workspace, table: Committed) -> StoredDiff | None:
     if made is None or made.details["audit_id"] != table.details["audit_id"] or made.details["old"] is None:
         return None
     lake = workspace.lake
-    return StoredDiff(
-        made.details, lake.read_table("audit_diff", manifest=made), lake.read_table("audit_flips")
-    )
+    return StoredDiff(made.details, lake.read_table("audit_diff", manifest=made), lake.read_table("audit_flips"))
 
 
 @dg.asset_check(

@@ -125,14 +125,9 @@ class StoredCell:
         audit = self.workspace.audit
         return digest_json(
             {
-                "dataset": [
-                    self.dataset,
-                    self.records.details["dataset_digest"],
-                    self.records.details["padding"],
-                ],
+                "dataset": [self.dataset, self.records.details["dataset_digest"], self.records.details["padding"]],
                 "filters": {
-                    s: [name, row_filter(name).conditions, row_filter(name).relabel]
-                    for s, name in self.filters.items()
+                    s: [name, row_filter(name).conditions, row_filter(name).relabel] for s, name in self.filters.items()
                 },
                 "model": [self.model, self.logits.details["checkpoint"], self.logits.details["images"]],
                 "labels": [self.extended.sha256, self.extended.details["labeller_digest"]],
@@ -215,9 +210,7 @@ class StoredCell:
             )
         return read_embedded([(s["key"], s["sha256"]) for s in made.details["shards"]], self.workspace.shards)
 
-    def _suite_logits(
-        self, suite: Suite, arrays: Mapping[str, NDArray[np.float32]], chosen: list[int]
-    ) -> SuiteLogits:
+    def _suite_logits(self, suite: Suite, arrays: Mapping[str, NDArray[np.float32]], chosen: list[int]) -> SuiteLogits:
         raw = arrays["raw"][:, chosen]
         if Capability.EMBED_IMAGES not in self.family.offers:
             return SuiteLogits(suite, raw)
@@ -240,9 +233,7 @@ class StoredCell:
             "suite_hash": pl.col("suite_hash"),
             "labeller_sha256": pl.when(pl.col("suite").is_in(MIXED_SUITES)).then(labeller),
         }
-        filled = {
-            name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS
-        }
+        filled = {name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS}
         return frame.with_columns(**filled).select(list(polars_schema())).cast(polars_schema())
 
 

@@ -55,13 +55,7 @@ def _told(frame: pl.DataFrame, outcome: Validation) -> str:
 
 
 def outcome_row(
-    asset: str,
-    name: str,
-    description: str,
-    frame: pl.DataFrame,
-    outcome: Validation,
-    *,
-    told: str | None = None,
+    asset: str, name: str, description: str, frame: pl.DataFrame, outcome: Validation, *, told: str | None = None
 ) -> pl.DataFrame:
     """Return the outcome of a check as the report shows it; `told` as in `check_result`."""
     return pl.DataFrame(

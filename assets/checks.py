@@ -56,18 +56,11 @@ def _vocabulary(gx, workspace: Workspace, dataset: str) -> list:
         for column, values in label_vocabulary(declaration).items()
     ]
     never_null = [gx.ExpectColumnValuesToNotBeNull(column=c) for c in (base, "path") if c]
-    return [
-        *expected,
-        *never_null,
-        gx.ExpectColumnValuesToMatchRegex(column="image_id", regex="^[0-9a-f]{64}$"),
-    ]
+    return [*expected, *never_null, gx.ExpectColumnValuesToMatchRegex(column="image_id", regex="^[0-9a-f]{64}$")]
 
 
 def _unique(gx, workspace: Workspace, dataset: str) -> list:
-    return [
-        gx.ExpectColumnValuesToBeUnique(column="image_id"),
-        gx.ExpectColumnValuesToBeUnique(column="path"),
-    ]
+    return [gx.ExpectColumnValuesToBeUnique(column="image_id"), gx.ExpectColumnValuesToBeUnique(column="path")]
 
 
 def _accounts(workspace: Workspace, dataset: str) -> pl.DataFrame:
@@ -129,9 +122,7 @@ def _error_told(workspace: Workspace, error: pl.DataFrame) -> str:
         return f"not checked: no group has {least} images with a gender (man or woman) of their own"
     wrong = error.filter(pl.col("rate") > limit)
     if wrong.is_empty():
-        return (
-            f"wrong on at most {error['rate'].max():.1%} of a group's images, allowed {limit:.0%}; {left_out}"
-        )
+        return f"wrong on at most {error['rate'].max():.1%} of a group's images, allowed {limit:.0%}; {left_out}"
     told = ", ".join(
         f"{row['rate']:.1%} of {row['n']} images ({row['group'] or 'all together'})"
         for row in wrong.iter_rows(named=True)
@@ -153,9 +144,7 @@ def _asset_check(
     ) -> dg.AssetCheckResult:
         dataset = context.partition_key
         frame = facts(workspace, dataset)
-        outcome = quality.validate(
-            f"{dataset}.{name}", frame, lambda gx: expectations(gx, workspace, dataset)
-        )
+        outcome = quality.validate(f"{dataset}.{name}", frame, lambda gx: expectations(gx, workspace, dataset))
         told = _error_told(workspace, frame) if facts is _label_error else None
         workspace.lake.write_table(
             "checks",

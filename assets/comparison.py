@@ -32,9 +32,7 @@ def paper_comparison(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeRe
         lake.read_table("metric_table", manifest=made),
         encoders=model_addresses(audit),
         # A planted folder is laid out like the real dataset, and is not it.
-        datasets={
-            n: entry.reader for n, entry in audit.datasets.items() if not entry.root.startswith(PLANTED)
-        },
+        datasets={n: entry.reader for n, entry in audit.datasets.items() if not entry.root.startswith(PLANTED)},
         effects=table_of_audit(workspace, "factor_effects", made),
         pooled=list(made.details.get("pooled", {}).get("models", ())),
         scorers={name: getattr(entry, "origin", None) or entry.kind for name, entry in audit.scorers.items()},
@@ -54,16 +52,4 @@ def paper_comparison(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeRe
     )
 
 
-_SHOWN = (
-    "paper",
-    "table",
-    "row",
-    "column",
-    "model",
-    "dataset",
-    "published",
-    "measured",
-    "ci_low",
-    "ci_high",
-    "note",
-)
+_SHOWN = ("paper", "table", "row", "column", "model", "dataset", "published", "measured", "ci_low", "ci_high", "note")

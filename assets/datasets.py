@@ -17,12 +17,7 @@ from plumbline.encoders.families import require_suites
 from resources.encoders import EncoderPool
 from resources.workspace import Workspace
 
-_SPEC = {
-    "partitions_def": DATASETS,
-    "group_name": "datasets",
-    "owners": OWNERS,
-    "kinds": {"polars", "parquet"},
-}
+_SPEC = {"partitions_def": DATASETS, "group_name": "datasets", "owners": OWNERS, "kinds": {"polars", "parquet"}}
 
 
 @dg.multi_asset(
@@ -42,7 +37,7 @@ _SPEC = {
             code_version="1",
             **_SPEC,
         ),
-    ],
+    ]
 )
 def records_and_quarantine(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]):
     """Read a dataset's index, check every file to its end, and sort the inputs into accepted and quarantined."""
@@ -107,9 +102,7 @@ def extended_records_asset(labeller: str) -> dg.AssetsDefinition:
     return extended_records
 
 
-def _labelled(
-    workspace: Workspace, dataset: str, encoder: DualEncoder, *, labeller: str
-) -> dg.MaterializeResult:
+def _labelled(workspace: Workspace, dataset: str, encoder: DualEncoder, *, labeller: str) -> dg.MaterializeResult:
     """Label the accepted images of a dataset, and commit the labels with their error."""
     lake = workspace.lake
     recorded, suite = lake.require("records", partition=dataset), load_suite("gender_labels")

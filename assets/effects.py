@@ -58,8 +58,6 @@ def _answered(
 ) -> Iterator[Predictions]:
     """Read one dataset after the other, and of it one cell after the other, keeping only what was answered."""
     for dataset, present in models.items():
-        chosen = [
-            name for name in workspace.audit.encoders if name in present and _compared(present, pairs, name)
-        ]
+        chosen = [name for name in workspace.audit.encoders if name in present and _compared(present, pairs, name)]
         if chosen:
             yield predictions_of(StoredCell.find(workspace, dataset, name).read() for name in chosen)

@@ -27,9 +27,7 @@ from resources.workspace import Workspace
     code_version="1",
 )
 def text_embeddings(
-    context: dg.AssetExecutionContext,
-    workspace: dg.ResourceParam[Workspace],
-    encoders: dg.ResourceParam[EncoderPool],
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], encoders: dg.ResourceParam[EncoderPool]
 ) -> dg.MaterializeResult:
     """Every prompt of every suite, embedded by one checkpoint. Vectors as the model gives them, not normalised.
 
@@ -58,12 +56,8 @@ def text_embeddings(
         **known,
         **work,
     }
-    made = lake.write_arrays(
-        "text_embeddings", {"embedding": array}, partition=context.partition_key, details=details
-    )
-    return materialised(
-        made, lake=lake, **known | {"family": family.title}, width=int(array.shape[1]), **work
-    )
+    made = lake.write_arrays("text_embeddings", {"embedding": array}, partition=context.partition_key, details=details)
+    return materialised(made, lake=lake, **known | {"family": family.title}, width=int(array.shape[1]), **work)
 
 
 @dg.asset(
@@ -76,9 +70,7 @@ def text_embeddings(
     code_version="1",
 )
 def image_embeddings(
-    context: dg.AssetExecutionContext,
-    workspace: dg.ResourceParam[Workspace],
-    encoders: dg.ResourceParam[EncoderPool],
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], encoders: dg.ResourceParam[EncoderPool]
 ) -> dg.MaterializeResult:
     """Every accepted image of a dataset, embedded by one checkpoint, in content-addressed shards.
 

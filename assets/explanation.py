@@ -54,11 +54,7 @@ def quick_pages(workspace: Workspace, table: pl.DataFrame, rows: Sequence[str]) 
     chosen = quick.with_columns(row_ids(quick)).filter(pl.col("row_id").is_in(list(rows)))
     for row in chosen.iter_rows(named=True):
         try:
-            write_page(
-                folder / f"{row['row_id']}.html",
-                explain(workspace, row, verified),
-                title=workspace.audit.title,
-            )
+            write_page(folder / f"{row['row_id']}.html", explain(workspace, row, verified), title=workspace.audit.title)
         except PlumblineError as error:
             dg.get_dagster_logger().warning("row %s was not explained: %s", row["row_id"], error)
     return {path.stem for path in folder.glob("*.html")} & set(rows)
@@ -72,16 +68,12 @@ def write_page(path: Path, explanation: Explanation, *, title: str) -> None:
     """Write the page of an explanation; beside others of its audit it links back to the report."""
     again = f"plumbline explain {explanation.id} --audit {explanation.row['audit_id'][:12]}"
     beside = path.parent.as_posix().endswith(explanations_folder(explanation.row["audit_id"]))
-    page = render_explanation(
-        explanation, title=title, command=again, report="../../report.html" if beside else None
-    )
+    page = render_explanation(explanation, title=title, command=again, report="../../report.html" if beside else None)
     path.parent.mkdir(parents=True, exist_ok=True)
     commit_bytes(UPath(path), page.encode())
 
 
-def explain(
-    workspace: Workspace, row: Mapping[str, Any], verified: dict[str, Link] | None = None
-) -> Explanation:
+def explain(workspace: Workspace, row: Mapping[str, Any], verified: dict[str, Link] | None = None) -> Explanation:
     """Explain a row of the metric table of an audit.
 
     Parameters

@@ -26,14 +26,7 @@ from plumbline.version import __version__
 from resources.workspace import Workspace
 
 PROVENANCE, REPORT = "provenance.json", "report.html"
-_SOURCES = (
-    "records",
-    "text_embeddings",
-    "image_embeddings",
-    "generations",
-    "toxicity_scores",
-    "pictured_people",
-)
+_SOURCES = ("records", "text_embeddings", "image_embeddings", "generations", "toxicity_scores", "pictured_people")
 
 
 def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> list[str]:
@@ -60,9 +53,7 @@ def export_audit(workspace: Workspace, folder: Path, *, report: Path | None) -> 
     """
     assert workspace.past is not None
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(
-            "the folder to export to is not empty", found=folder, hint="name a new one with --to"
-        )
+        raise ConfigError("the folder to export to is not empty", found=folder, hint="name a new one with --to")
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -107,11 +98,7 @@ def _write_cards(workspace: Workspace, folder: Path) -> None:
             continue
         cards.mkdir(exist_ok=True)
         about = {"audit": table["audit_id"][0]}
-        what = (
-            "weights sha256"
-            if model in workspace.audit.encoders
-            else "version (digest of all files that decide)"
-        )
+        what = "weights sha256" if model in workspace.audit.encoders else "version (digest of all files that decide)"
         if digests := sorted(rows["checkpoint_sha256"].drop_nulls().unique()):
             about[what] = ", ".join(digests)
         (cards / f"{model}.md").write_text(model_card(model, rows, about=about), "utf-8")
@@ -141,9 +128,7 @@ def _materials(workspace: Workspace, table: Committed) -> Iterator[Material]:
     asked = set(workspace.lake.read_table("metric_table")["suite_hash"])
     for suite in all_suites():
         if suite.hash in asked:
-            yield Material(
-                f"prompts/{suite.id}", {"plumblinePrompts": suite.hash}, {"prompts": len(suite.texts)}
-            )
+            yield Material(f"prompts/{suite.id}", {"plumblinePrompts": suite.hash}, {"prompts": len(suite.texts)})
     for (name, partition), made in workspace.past.things.items():
         if name in _SOURCES:
             yield Material(f"lake/{name}/{partition}", {"sha256": made.sha256}, {"rows": made.rows})
@@ -154,9 +139,7 @@ def _sources(workspace: Workspace, made: Committed) -> Iterator[Material]:
     details = made.details
     if made.name == "records":
         digests = {"plumblineFolder": details["folder_digest"], "plumblineRecords": details["dataset_digest"]}
-        yield Material(
-            f"dataset/{made.partition}", digests, {"reader": details["reader"], "images": made.rows}
-        )
+        yield Material(f"dataset/{made.partition}", digests, {"reader": details["reader"], "images": made.rows})
     if made.name == "text_embeddings":
         digests = {"sha256": details["weights_sha256"], "plumblineCheckpoint": details["checkpoint"]}
         entry = workspace.audit.encoders.get(made.partition)

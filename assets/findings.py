@@ -33,9 +33,7 @@ _SPEC = {"group_name": "findings", "owners": OWNERS, "code_version": "1"}
     kinds={"polars", "parquet"},
     **_SPEC | {"code_version": "2"},
 )
-def metric_table(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.MaterializeResult:
+def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Every number of the audit in one table: estimate, interval, p, q, n, reason, and the digests it comes from.
 
     Content only: equal data, checkpoints, prompts and settings give the same bytes. Run ids and times are in
@@ -52,12 +50,10 @@ def metric_table(
     pooled = agreement_over_models(workspace, [model for model, *_ in cells.models])
     parts += [digest_json(pooled.made_of)] if pooled.made_of else []
     audit_id = digest_json([workspace.audit.digest, __version__, parts])
-    frames = [
-        lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES
-    ] + [found.rows for found in geometry]
-    frames += [
-        lake.read_table(name, partition=model) for model, _, families in cells.models for name in families
+    frames = [lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES] + [
+        found.rows for found in geometry
     ]
+    frames += [lake.read_table(name, partition=model) for model, _, families in cells.models for name in families]
     level = workspace.audit.statistics.confidence
     table = join_cells([*frames, pooled.rows], audit_id=audit_id, confidence=level)
     absent = [vars(cell) for cell in (*cells.absent, *pooled.absent)]
@@ -74,11 +70,7 @@ def metric_table(
         annotated_models=dg.MetadataValue.json(pooled.models),
         absent=dg.MetadataValue.json(absent),
         findings=dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(workspace)))),
-        **{
-            "dagster/column_lineage": same_columns(
-                table.drop("audit_id", "q"), *CELL_TABLES, *LANGUAGE_TABLES
-            )
-        },
+        **{"dagster/column_lineage": same_columns(table.drop("audit_id", "q"), *CELL_TABLES, *LANGUAGE_TABLES)},
     )
 
 
@@ -107,9 +99,7 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     kinds={"html"},
     **_SPEC,
 )  # fmt: skip
-def audit_report(
-    workspace: dg.ResourceParam[Workspace], quality: dg.ResourceParam[Quality]
-) -> dg.MaterializeResult:
+def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourceParam[Quality]) -> dg.MaterializeResult:
     """The report: one HTML file that works offline, from headline findings to the provenance of every number."""
     made = workspace.lake.require("metric_table")
     table = workspace.lake.read_table("metric_table", manifest=made)
@@ -123,9 +113,7 @@ def audit_report(
             "report": dg.MetadataValue.path(str(workspace.report)),
             "bytes": len(page),
             "audit_id": made.details["audit_id"],
-            "findings": dg.MetadataValue.md(
-                markdown_table(findings_table(table, headline_reading(workspace)))
-            ),
+            "findings": dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(workspace)))),
         },
         data_version=dg.DataVersion(made.sha256),
     )

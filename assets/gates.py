@@ -85,11 +85,7 @@ def checks_not_passed(
     infos = instance.event_log_storage.get_asset_check_partition_info(keys, partition_keys=[dataset])
     by_key = {info.check_key: info for info in infos}
     reasons = {key: _why_not(by_key.get(key), workspace, dataset, key) for key in keys}
-    return [
-        CheckNotPassed(f"{key.asset_key.to_user_string()}.{key.name}", why)
-        for key, why in reasons.items()
-        if why
-    ]
+    return [CheckNotPassed(f"{key.asset_key.to_user_string()}.{key.name}", why) for key, why in reasons.items() if why]
 
 
 def failed_checks(
@@ -129,9 +125,7 @@ def _why_not(info, workspace: Workspace, dataset: str, key: dg.AssetCheckKey) ->
         return _VERDICTS.get(str(status), _NOT_RUN)
     if info.latest_target_materialization_storage_id != info.latest_materialization_storage_id:
         return "not run on the newest materialisation"
-    stored = workspace.lake.committed(
-        "checks", partition=f"{dataset}|{key.asset_key.to_user_string()}.{key.name}"
-    )
+    stored = workspace.lake.committed("checks", partition=f"{dataset}|{key.asset_key.to_user_string()}.{key.name}")
     if stored is None or stored.details.get("declared") != declared(workspace, dataset):
         return "not run with the ranges that the audit file declares now"
     return None

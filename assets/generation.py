@@ -42,9 +42,7 @@ _SPEC = {
 
 @dg.asset(deps=["pictured_people", "lvlm_checkpoint", "generation_prompts"], **_SPEC)
 def generations(
-    context: dg.AssetExecutionContext,
-    workspace: dg.ResourceParam[Workspace],
-    lvlms: dg.ResourceParam[LvlmPool],
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], lvlms: dg.ResourceParam[LvlmPool]
 ) -> dg.MaterializeResult:
     """Everything that one generative model answered about one slice: each prompt, instruction and seed of each image.
 
@@ -111,9 +109,7 @@ def _asked_details(workspace: Workspace, sliced: AskedSlice, backend: Backend) -
 def _write(
     workspace: Workspace, name: str, frame: pl.DataFrame, *, partition: str, details: dict[str, Any]
 ) -> Committed:
-    return workspace.lake.write_table(
-        name, frame, partition=partition, details=details, row_group_rows=_ROW_GROUP_ROWS
-    )
+    return workspace.lake.write_table(name, frame, partition=partition, details=details, row_group_rows=_ROW_GROUP_ROWS)
 
 
 def _require_version(workspace: Workspace, model: str, version: str) -> None:
@@ -127,9 +123,7 @@ def _require_version(workspace: Workspace, model: str, version: str) -> None:
         )
 
 
-def _rate(
-    workspace: Workspace, partition: str, frame: pl.DataFrame, generated: int, seconds: float
-) -> float | None:
+def _rate(workspace: Workspace, partition: str, frame: pl.DataFrame, generated: int, seconds: float) -> float | None:
     """Return new tokens a second of this run; of an earlier one where nothing was generated now."""
     if generated and (tokens := int(frame["new_tokens"].sum()) * generated / frame.height):
         return tokens / seconds
@@ -145,18 +139,13 @@ def _described(
         {
             "row_key": [one.key for one in asked],
             "image_id": [one.subject.image_id for one in asked],
-            **{
-                name: [getattr(one.question, name) for one in asked]
-                for name in ("prompt", "instruction", "seed")
-            },
+            **{name: [getattr(one.question, name) for one in asked] for name in ("prompt", "instruction", "seed")},
         },
         schema={name: GENERATION_SCHEMA[name] for name in _ASKED},
     )
     joined = questions.join(answered, on="row_key", how="inner", maintain_order="left")
     if joined.height != len(asked):
-        raise StorageError(
-            "not every question has an answer", found=f"{joined.height} rows", expected=f"{len(asked)}"
-        )
+        raise StorageError("not every question has an answer", found=f"{joined.height} rows", expected=f"{len(asked)}")
     people = rows.select("image_id", "subset", "set_id").unique("image_id")
     joined = joined.join(people, on="image_id", how="left", maintain_order="left")
     return (
@@ -168,9 +157,7 @@ def _described(
 
 @dg.asset(deps=["generations", "answer_words"], **_SPEC)
 def toxicity_scores(
-    context: dg.AssetExecutionContext,
-    workspace: dg.ResourceParam[Workspace],
-    lvlms: dg.ResourceParam[LvlmPool],
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], lvlms: dg.ResourceParam[LvlmPool]
 ) -> dg.MaterializeResult:
     """How toxic, insulting, attacking and flirtatious each answer is, by every scorer of the audit file.
 
@@ -184,9 +171,7 @@ def toxicity_scores(
     for name in workspace.audit.scorers:
         scorer = lvlms.scorer(name)
         with progress_of(f"{context.partition_key}: scoring by {name}") as progress:
-            scored = score_texts(
-                scorer, [texts], workspace.scores / model, rows=texts.height, progress=progress
-            )
+            scored = score_texts(scorer, [texts], workspace.scores / model, rows=texts.height, progress=progress)
         frames.append(join_scores(texts, scored, name).collect())
         scorers[name] = {
             "settings": scorer_version(workspace, name),

@@ -31,9 +31,7 @@ NO_TEXT_SPACE = "this model reads a text only together with an image: it has no 
     kinds={"numpy", "polars"},
     code_version=GEOMETRY_VERSION,
 )
-def valence_geometry(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.MaterializeResult:
+def valence_geometry(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Whether a model keeps positive and negative words of one trait apart: wealthy from poor, sincere from dishonest.
 
     For the agency, belief and communion words: the mean cosine within each valence and across, what within has over
@@ -73,17 +71,11 @@ def stored_geometry(workspace: Workspace, encoders: Iterable[str]) -> list[Store
     for encoder in encoders:
         texts = lake.committed("text_embeddings", partition=encoder)
         made = lake.committed("valence_geometry", partition=encoder)
-        if (
-            texts is None
-            or made is None
-            or made.details["geometry_id"] != _identity(workspace, encoder, texts)
-        ):
+        if texts is None or made is None or made.details["geometry_id"] != _identity(workspace, encoder, texts):
             continue
         words = lake.read_table(WORDS, partition=encoder)
         found.append(
-            StoredGeometry(
-                made.details["geometry_id"], lake.read_table("valence_geometry", manifest=made), words
-            )
+            StoredGeometry(made.details["geometry_id"], lake.read_table("valence_geometry", manifest=made), words)
         )
     return found
 

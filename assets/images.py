@@ -41,6 +41,4 @@ def embed_listed(workspace: Workspace, encoder: DualEncoder, dataset: str, liste
         # No other decoder can stand in for a preprocessing that is more than a resize and a crop.
         settings["decoder"] = "pillow"
     with progress_of(f"{dataset}: embedding") as progress:
-        return embed_images(
-            encoder, listed.paths, listed.image_ids, workspace.shards, progress=progress, **settings
-        )
+        return embed_images(encoder, listed.paths, listed.image_ids, workspace.shards, progress=progress, **settings)

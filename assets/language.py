@@ -23,9 +23,7 @@ def language_settings(workspace: Workspace) -> LanguageSettings:
     """Return the settings of the audit file; the judge, where there is one, is asked only when words are judged."""
     audit, said = workspace.audit, workspace.audit.language
     statistics = audit.statistics.model_dump(include={"seed", "resamples", "permutations", "confidence"})
-    counted = said.model_dump(
-        include={"min_count", "association_threshold", "log_base", "min_sets", "most_unreadable"}
-    )
+    counted = said.model_dump(include={"min_count", "association_threshold", "log_base", "min_sets", "most_unreadable"})
     return LanguageSettings(
         **statistics,
         **counted,
@@ -48,9 +46,7 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
         kinds={"numpy", "polars"},
         code_version=family.code_version,
     )
-    def compute(
-        context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-    ) -> dg.MaterializeResult:
+    def compute(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
         stored, lake = StoredAnswers.find(workspace, context.partition_key), workspace.lake
         start = time.perf_counter()
         rows, tables = pl.DataFrame(schema=polars_schema()), {}

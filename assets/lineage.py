@@ -68,12 +68,7 @@ def cell_chain(
         about = stored.extended.details
         yield stored_link(workspace, 2, "automatic labels (extended_records)", stored.extended)
         yield from checkpoint_links(
-            workspace,
-            3,
-            about["labeller"],
-            about["labeller_sha256"],
-            about["labeller_digest"],
-            what="labeller",
+            workspace, 3, about["labeller"], about["labeller_sha256"], about["labeller_digest"], what="labeller"
         )
     yield stored_link(workspace, 3, "records", stored.records)
     if stored.dataset not in verified:
@@ -103,14 +98,7 @@ def _shards(workspace: Workspace, images: Committed) -> Iterator[Link]:
             lost.append(shard["key"][:12])
     note = f"{len(lost)} gone or damaged: {', '.join(lost)}" if lost else ""
     digest = digest_json([shard["sha256"] for shard in listed])
-    yield Link(
-        4,
-        "shards of image embeddings",
-        f"{len(listed)} shards",
-        digest,
-        "gone" if lost else "unchanged",
-        note,
-    )
+    yield Link(4, "shards of image embeddings", f"{len(listed)} shards", digest, "gone" if lost else "unchanged", note)
 
 
 def prompt_links(row: Mapping[str, Any], suites: tuple[Suite, ...]) -> Iterator[Link]:
@@ -124,9 +112,7 @@ def prompt_links(row: Mapping[str, Any], suites: tuple[Suite, ...]) -> Iterator[
     if recorded is None:
         yield Link(4, "prompts", name, None, "not checked")
     elif recorded in known:
-        yield Link(
-            4, "prompts", f"suite {name}", recorded, "unchanged", f"{len(texts)} prompts", tuple(texts)
-        )
+        yield Link(4, "prompts", f"suite {name}", recorded, "unchanged", f"{len(texts)} prompts", tuple(texts))
     else:
         note = "no suite of this version has these prompts; they are named in the manifest of the text embeddings"
         yield Link(4, "prompts", f"suite {name}", recorded, "changed", note)
@@ -142,22 +128,14 @@ def checkpoint_links(
         note = error.what + (f": {error.where}" if error.where else "")
         yield Link(level, f"{what}: weights", model, weights, "gone", note)
         return
-    yield Link(
-        level, f"{what}: weights", str(files.weights[0]), weights, compared(weights, files.weights_sha256)
-    )
+    yield Link(level, f"{what}: weights", str(files.weights[0]), weights, compared(weights, files.weights_sha256))
     # What was recorded is the digest of the files' names and digests together.
     whole = digest_json([files.family, files.digest])
     others = [f"{name} sha256 {sha256}" for name, sha256 in files.deciding]
     state = compared(digest, whole)
     note = "all of them as they were" if state == "unchanged" else "at least one of them has changed"
     yield Link(
-        level,
-        f"{what}: all deciding files",
-        model,
-        digest,
-        state,
-        f"{len(others)} files; {note}",
-        tuple(others),
+        level, f"{what}: all deciding files", model, digest, state, f"{len(others)} files; {note}", tuple(others)
     )
 
 
@@ -179,9 +157,7 @@ def dataset_link(workspace: Workspace, level: int, dataset: str, records: Commit
         now = folder_digest(reader, root)
         index = ", ".join(reader.index_files(root)) or "the file names"
     except PlumblineError as error:
-        return Link(
-            level, what, str(root), recorded, "gone", f"{error.what}: {error.found or error.where or ''}"
-        )
+        return Link(level, what, str(root), recorded, "gone", f"{error.what}: {error.found or error.where or ''}")
     state = compared(recorded, now)
     note = f"index: {index}; dataset digest {records.details['dataset_digest']}"
     if state == "changed":
@@ -256,9 +232,5 @@ def _model(stored: StoredAnswers) -> Link:
         note = "an endpoint: what it is asked for is recorded, what answers there cannot be checked"
         return Link(4, "endpoint", stored.model, recorded, compared(recorded, now), note)
     texts = (*(path.name for path in files.weights), f"sha256 {files.weights_sha256}")
-    note = (
-        f"weights sha256 {files.weights_sha256}"
-        if recorded == now
-        else "files of the checkpoint have changed"
-    )
+    note = f"weights sha256 {files.weights_sha256}" if recorded == now else "files of the checkpoint have changed"
     return Link(4, "checkpoint", str(files.folder), recorded, compared(recorded, now), note, texts)

@@ -34,9 +34,7 @@ Arrays = dict[str, NDArray[np.float32]]
     code_version="2",
 )
 def probe_logits(
-    context: dg.AssetExecutionContext,
-    workspace: dg.ResourceParam[Workspace],
-    encoders: dg.ResourceParam[EncoderPool],
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], encoders: dg.ResourceParam[EncoderPool]
 ) -> dg.MaterializeResult:
     """The model's answer to every image with every prompt that the audit asks of this cell.
 
@@ -109,12 +107,7 @@ def _products(workspace: Workspace, images: Committed, texts: Committed, wanted:
 
 
 def _score(
-    workspace: Workspace,
-    encoders: EncoderPool,
-    dataset: str,
-    model: str,
-    suites: tuple[Suite, ...],
-    images: Committed,
+    workspace: Workspace, encoders: EncoderPool, dataset: str, model: str, suites: tuple[Suite, ...], images: Committed
 ) -> ScoredSuites:
     listed, encoder = listed_images(workspace, dataset), encoders.get(model)
     stored = {name: images.details[name] for name in ("identity", "records_sha256")}

@@ -18,9 +18,7 @@ from resources.workspace import Workspace
 def metric_settings(workspace: Workspace) -> MetricSettings:
     """Return the statistical settings of the audit file; a labeller is assumed to err as often as it may at most."""
     audit = workspace.audit
-    return MetricSettings(
-        **audit.statistics.model_dump(), label_error=min(audit.thresholds.label_error, 0.49)
-    )
+    return MetricSettings(**audit.statistics.model_dump(), label_error=min(audit.thresholds.label_error, 0.49))
 
 
 def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
@@ -36,9 +34,7 @@ def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
         kinds={"numpy", "polars"},
         code_version=family.code_version,
     )
-    def compute(
-        context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-    ) -> dg.MaterializeResult:
+    def compute(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
         stored = passed_cell(context, workspace)
         start = time.perf_counter()
         frame = pl.DataFrame(schema=polars_schema())

@@ -71,9 +71,7 @@ def mitigated_metrics(
             rows.append(verdict.rows)
             effects.append(verdict.effects)
     frame, paired = stored.with_lineage(pl.concat(rows)), pl.concat(effects)
-    lake.write_table(
-        "mitigation_effects", paired, partition=stored.partition, details={"cell_id": stored.identity}
-    )
+    lake.write_table("mitigation_effects", paired, partition=stored.partition, details={"cell_id": stored.identity})
     made = lake.write_table(
         "mitigated_metrics", frame, partition=stored.partition, details={"cell_id": stored.identity}
     )
@@ -84,11 +82,7 @@ def mitigated_metrics(
         frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
         clearest_effects=dg.MetadataValue.md(markdown_table(clear.head(20))),
         **draw_pictures(
-            workspace,
-            frame,
-            asset="mitigated_metrics",
-            partition=context.partition_key,
-            names=("adjustment",),
+            workspace, frame, asset="mitigated_metrics", partition=context.partition_key, names=("adjustment",)
         ),
     )
 
@@ -141,11 +135,7 @@ class _Judge:
 
     def _on_fewer_rows(self) -> pl.DataFrame:
         """Return the numbers as they are, where mitigations are judged on fewer images than the suite counts."""
-        fewer = {
-            name: each
-            for name, each in self.cell.logits.items()
-            if (self.cell.rows(name) & ~self._rows).any()
-        }
+        fewer = {name: each for name, each in self.cell.logits.items() if (self.cell.rows(name) & ~self._rows).any()}
         kept = {name: self.cell.rows(name) & self._rows for name in fewer}
         return self._metrics(replace(self.cell, logits=fewer, keep=kept), BEFORE_TEST_ROWS)
 
@@ -229,9 +219,7 @@ class _Judge:
         # The composite tests have other candidates than the ones before the adjustment that it is paired with.
         if fit is None or fit.settings.candidates == "composite":
             return None
-        return TridentAnswers(
-            winner=adjusted_winners(self.cell, fit), class_winner=class_winners(self.cell, fit)
-        )
+        return TridentAnswers(winner=adjusted_winners(self.cell, fit), class_winner=class_winners(self.cell, fit))
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

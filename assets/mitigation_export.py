@@ -15,9 +15,7 @@ from plumbline.mitigations.text_mitigations import FittedMitigation
 from resources.workspace import Workspace
 
 
-def export_from_audit(
-    workspace: Workspace, encoder: str, dataset: str, mitigation: str, folder: Path
-) -> list[Path]:
+def export_from_audit(workspace: Workspace, encoder: str, dataset: str, mitigation: str, folder: Path) -> list[Path]:
     """Write a mitigation that an audit fitted; return the files.
 
     Parameters
@@ -39,9 +37,7 @@ def export_from_audit(
     if not isinstance(fitted, FittedMitigation):
         if TRIDENT not in fitted:
             raise ConfigError(
-                "only an adjustment of the Trident tests is exported",
-                where=stored.partition,
-                found=mitigation,
+                "only an adjustment of the Trident tests is exported", where=stored.partition, found=mitigation
             )
         fitted = fitted[TRIDENT]
         classes, probes = _candidates(_suite_of(stored, fitted.settings.candidates))

@@ -36,10 +36,7 @@ def mitigation_files(stored: StoredCell, condition: str) -> MitigationFiles:
     if (own := ablated.filter(pl.col("condition") == condition)).height:
         files["ablation.csv"] = csv_bytes(own)
     # One curve an adjustment of one suite: the mean over its probes and trials.
-    curves = {
-        f"loss/{what}": fit.losses.mean(axis=tuple(range(np.ndim(fit.losses) - 1)))
-        for what, fit in fits.items()
-    }
+    curves = {f"loss/{what}": fit.losses.mean(axis=tuple(range(np.ndim(fit.losses) - 1))) for what, fit in fits.items()}
     return MitigationFiles(files, curves)
 
 

@@ -49,12 +49,7 @@ def write_text_fits(stored: StoredCell, asset: str, found: FittedTexts) -> Commi
         arrays[f"{name}/features"] = found.features[name]
         arrays[f"{name}/train_ids"] = np.frombuffer(bytes.fromhex("".join(fit.train_ids)), np.uint8)
     fits = {name: {"settings": dict(f.settings), "fitted_on": f.fitted_on} for name, f in found.fits.items()}
-    details = {
-        "cell_id": stored.identity,
-        "texts": list(found.texts),
-        "fits": fits,
-        "absent": dict(found.absent),
-    }
+    details = {"cell_id": stored.identity, "texts": list(found.texts), "fits": fits, "absent": dict(found.absent)}
     return stored.workspace.lake.write_arrays(asset, arrays, partition=stored.partition, details=details)
 
 

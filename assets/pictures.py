@@ -10,20 +10,12 @@ from plumbline.report.chapters import CHAPTERS
 from resources.workspace import Workspace
 
 # The bubble charts are left to the report: their colours need all datasets of a model.
-_OF_A_CELL = (
-    *("skew", "harm", "crime_by_group", "gap"),
-    *(name for chapter in CHAPTERS for name in chapter.pictures),
-)
+_OF_A_CELL = (*("skew", "harm", "crime_by_group", "gap"), *(name for chapter in CHAPTERS for name in chapter.pictures))
 _SCHEMA = {"name": pl.String, "png": pl.Binary}
 
 
 def draw_pictures(
-    workspace: Workspace,
-    frame: pl.DataFrame,
-    *,
-    asset: str,
-    partition: str,
-    names: tuple[str, ...] = _OF_A_CELL,
+    workspace: Workspace, frame: pl.DataFrame, *, asset: str, partition: str, names: tuple[str, ...] = _OF_A_CELL
 ) -> dict[str, dg.MetadataValue]:
     """Draw what a frame of one cell has to show, keep it in the lake, and return it as metadata.
 
@@ -35,9 +27,7 @@ def draw_pictures(
     table = pl.DataFrame({"name": list(drawn), "png": list(drawn.values())}, schema=_SCHEMA)
     workspace.lake.write_table("pictures", table, partition=f"{partition}|{asset}")
     return {
-        f"picture_{name}": dg.MetadataValue.md(
-            f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})"
-        )
+        f"picture_{name}": dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")
         for name, png in drawn.items()
     }
 

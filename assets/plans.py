@@ -123,9 +123,7 @@ def _wanted(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 def _outline(workspace: Workspace, encoder: str) -> ArchitectureSummary:
     entry = workspace.audit.encoders[encoder]
-    return architecture_summary(
-        encoder, entry.address, workspace.checkpoint_folder(entry.address), family=entry.family
-    )
+    return architecture_summary(encoder, entry.address, workspace.checkpoint_folder(entry.address), family=entry.family)
 
 
 @dataclass(frozen=True)
@@ -166,10 +164,7 @@ def _made(workspace: Workspace, dataset: str, encoder: str) -> _Made:
 
 
 def plan_generation(
-    workspace: Workspace,
-    models: Sequence[str] | None = None,
-    *,
-    absent: Mapping[str, DatasetSize] | None = None,
+    workspace: Workspace, models: Sequence[str] | None = None, *, absent: Mapping[str, DatasetSize] | None = None
 ) -> Plan:
     """Plan what the audit file asks of its generative models; no model is loaded.
 
@@ -194,9 +189,7 @@ def plan_generation(
     return Plan([one for model in wanted for one in _planned_anywhere(workspace, model, absent)])
 
 
-def _planned_anywhere(
-    workspace: Workspace, model: str, absent: Mapping[str, DatasetSize]
-) -> list[PlannedSlice]:
+def _planned_anywhere(workspace: Workspace, model: str, absent: Mapping[str, DatasetSize]) -> list[PlannedSlice]:
     found = _planned(workspace, model, absent=absent)
     for (name, dataset), entries in workspace.audit.designs.items():
         if name == model and dataset in absent:
@@ -227,11 +220,7 @@ def require_within_limit(workspace: Workspace, model: str, slice_id: str) -> Non
 
 
 def _planned(
-    workspace: Workspace,
-    model: str,
-    *,
-    only: str | None = None,
-    absent: Mapping[str, DatasetSize] | None = None,
+    workspace: Workspace, model: str, *, only: str | None = None, absent: Mapping[str, DatasetSize] | None = None
 ) -> list[PlannedSlice]:
     slices = asked_slices(workspace, model, without=absent or ())
     if not slices:
@@ -276,11 +265,7 @@ def _planned(
 def _identity(workspace: Workspace, model: str, *, anywhere: bool) -> str:
     """Return what a model's answers are kept under; of one that is not on this disk, a name that nothing is under."""
     address = workspace.lvlm_entry(model).address
-    if (
-        anywhere
-        and address is not None
-        and not (workspace.checkpoint_folder(address) / TRANSFORMERS_CONFIG).is_file()
-    ):
+    if anywhere and address is not None and not (workspace.checkpoint_folder(address) / TRANSFORMERS_CONFIG).is_file():
         return address
     return backend_identity(workspace, model)
 

@@ -45,8 +45,6 @@ def _lines(title: str, console: Console) -> Callable[[int, int], None]:
         now = time.monotonic()
         if now - last >= _LOG_EVERY_S:
             last, rate = now, done / (now - start)
-            console.print(
-                f"{title}: {done:,} of {total:,}, {rate:,.0f}/s, {(total - done) / rate:,.0f} s left"
-            )
+            console.print(f"{title}: {done:,} of {total:,}, {rate:,.0f}/s, {(total - done) / rate:,.0f} s left")
 
     return move

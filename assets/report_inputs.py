@@ -32,15 +32,12 @@ def report_inputs(workspace: Workspace, table: Committed, *, created: str) -> Re
     """Gather everything that the report shows besides the rows of the committed metric table `table`."""
     audit = workspace.audit
     datasets = [
-        d
-        for d in audit.datasets
-        if d in audit.used_datasets and workspace.lake.committed("records", partition=d)
+        d for d in audit.datasets if d in audit.used_datasets and workspace.lake.committed("records", partition=d)
     ]
     encoders = [
         e
         for e in audit.encoders
-        if e in (*audit.used_encoders, audit.labeller)
-        and workspace.lake.committed("text_embeddings", partition=e)
+        if e in (*audit.used_encoders, audit.labeller) and workspace.lake.committed("text_embeddings", partition=e)
     ]
     return ReportInputs(
         audit=AuditSummary(

@@ -15,12 +15,7 @@ _MARKED = re.compile(r"[\\`*_\[\]()!~|#]")
 
 
 def materialised(
-    committed: Committed,
-    *,
-    lake: Lake,
-    frame: pl.DataFrame | None = None,
-    asset: str | None = None,
-    **metadata: Any,
+    committed: Committed, *, lake: Lake, frame: pl.DataFrame | None = None, asset: str | None = None, **metadata: Any
 ) -> dg.MaterializeResult:
     """Report a commit: the content's sha256 is the data version, so an equal result makes nothing stale."""
     shown: dict[str, Any] = {
@@ -34,25 +29,18 @@ def materialised(
             [dg.TableColumn(name, str(kind)) for name, kind in frame.schema.items()]
         )
         shown["preview"] = dg.MetadataValue.md(markdown_table(frame.head(8)))
-    return dg.MaterializeResult(
-        asset_key=asset, metadata=shown, data_version=dg.DataVersion(committed.sha256)
-    )
+    return dg.MaterializeResult(asset_key=asset, metadata=shown, data_version=dg.DataVersion(committed.sha256))
 
 
 def same_columns(frame: pl.DataFrame, *upstream: str) -> dg.TableColumnLineage:
     """Return the lineage of a table whose columns are those of its upstream tables."""
-    deps = {
-        c: [dg.TableColumnDep(asset_key=dg.AssetKey(a), column_name=c) for a in upstream]
-        for c in frame.columns
-    }
+    deps = {c: [dg.TableColumnDep(asset_key=dg.AssetKey(a), column_name=c) for a in upstream] for c in frame.columns}
     return dg.TableColumnLineage(deps_by_column=deps)
 
 
 def markdown_table(frame: pl.DataFrame) -> str:
     """Return a frame as a Markdown table; columns that are null throughout are left out."""
-    shown = frame.select(
-        [c for c in frame.columns if frame[c].null_count() < frame.height or not frame.height]
-    )
+    shown = frame.select([c for c in frame.columns if frame[c].null_count() < frame.height or not frame.height])
     lines = ["| " + " | ".join(shown.columns) + " |", "|" + "---|" * shown.width]
     lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in shown.iter_rows()]
     return "\n".join(lines)

@@ -53,9 +53,7 @@ def dataset_slices(workspace: Workspace, dataset: str) -> dict[str, pl.DataFrame
 
 # Every step about a slice asks; reading and cutting the same records again would take longer than small steps.
 @lru_cache(maxsize=8)
-def _cut(
-    workspace: Workspace, dataset: str, records_sha256: str, most_images: int
-) -> dict[str, pl.DataFrame]:
+def _cut(workspace: Workspace, dataset: str, records_sha256: str, most_images: int) -> dict[str, pl.DataFrame]:
     records = workspace.lake.read_table("records", partition=dataset)
     described = pictured(records, declaration_of(workspace, dataset))
     return slices(described, dataset, most_images=most_images)
@@ -109,11 +107,7 @@ def _require_names(entry: GenerateEntry, people: pl.DataFrame) -> None:
 def _require_images(entry: GenerateEntry, dataset: str, cut: dict[str, pl.DataFrame]) -> None:
     if any(chosen(rows, entry).height for rows in cut.values()):
         return
-    people = (
-        pl.concat(cut.values())
-        if cut
-        else pl.DataFrame(schema={"subset": pl.String, "occupation": pl.String})
-    )
+    people = pl.concat(cut.values()) if cut else pl.DataFrame(schema={"subset": pl.String, "occupation": pl.String})
     occupations = people["occupation"].drop_nulls().unique().sort().to_list()
     raise ConfigError(
         f"an entry of `generate` asks about no image of `{dataset}`",
@@ -143,9 +137,7 @@ def asked_slice(workspace: Workspace, model: str, slice_id: str) -> AskedSlice:
 
 def asked_for(asked: AskedSlice) -> str:
     """Return the digest of what the audit file asks about a slice."""
-    return digest_json(
-        [entry.model_dump(mode="json", exclude={"lvlms", "datasets"}) for entry in asked.entries]
-    )
+    return digest_json([entry.model_dump(mode="json", exclude={"lvlms", "datasets"}) for entry in asked.entries])
 
 
 def dataset_of(workspace: Workspace, slice_id: str) -> str:
@@ -176,9 +168,7 @@ def dataset_of(workspace: Workspace, slice_id: str) -> str:
     kinds={"polars"},
     code_version="1",
 )
-def pictured_people(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.MaterializeResult:
+def pictured_people(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
     """Who is pictured in one slice of a dataset: a counterfactual subset, or a numbered part of a large one.
 
     One row an image that models are asked about, with the labels that make its group (such as `Black_woman`), its
@@ -197,6 +187,4 @@ def pictured_people(
         },
     )
     groups = frame.group_by("attribute", "group").len().sort("attribute", "group")
-    return materialised(
-        made, lake=workspace.lake, frame=frame, sets=frame["set_id"].n_unique(), groups=groups.height
-    )
+    return materialised(made, lake=workspace.lake, frame=frame, sets=frame["set_id"].n_unique(), groups=groups.height)

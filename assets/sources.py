@@ -123,9 +123,7 @@ def dataset_versions(workspace: Workspace, names: Iterable[str] | None = None) -
 
 def checkpoint_versions(workspace: Workspace, names: Iterable[str] | None = None) -> dict[str, str]:
     """Return encoder -> content digest; one that is not on disk is warned of and left out."""
-    return _versions(
-        _of(workspace.audit.encoders, names), lambda name: files_version(workspace.checkpoint(name))
-    )
+    return _versions(_of(workspace.audit.encoders, names), lambda name: files_version(workspace.checkpoint(name)))
 
 
 def lvlm_versions(workspace: Workspace, names: Iterable[str] | None = None) -> dict[str, str]:
@@ -213,9 +211,7 @@ def report_sources(
     for asset in dict.fromkeys(asset for asset, _ in wanted):
         names = [name for source, name in wanted if source == asset and name is not None]
         found: dict[str | None, str]
-        found = (
-            dict(_OF_NAMES[asset](workspace, names)) if asset in _OF_NAMES else {None: _OF_PACKAGE[asset]()}
-        )
+        found = dict(_OF_NAMES[asset](workspace, names)) if asset in _OF_NAMES else {None: _OF_PACKAGE[asset]()}
         for partition, version in found.items():
             if _reported(instance, asset, partition) != version:
                 instance.report_runless_asset_event(

@@ -101,9 +101,7 @@ def _sort_models(workspace: Workspace, instance: dg.DagsterInstance, datasets: d
     return found
 
 
-def _require_todays_answers(
-    stored: StoredAnswers, datasets: dict[str, str], versions: dict[str, str]
-) -> None:
+def _require_todays_answers(stored: StoredAnswers, datasets: dict[str, str], versions: dict[str, str]) -> None:
     workspace, lake = stored.workspace, stored.workspace.lake
     identity = backend_identity(workspace, stored.model)
     scorers = {name: scorer_version(workspace, name) for name in workspace.audit.scorers}
@@ -113,19 +111,10 @@ def _require_todays_answers(
         today = _records_today(workspace, stored.slices[name].dataset, records, datasets)
         pairs |= {f"{what} of {name}": pair for what, pair in today.items()}
         pairs[f"engine of {name}"] = (made.details["identity"], identity)
-        pairs[f"people of {name}"] = (
-            stored.people[name].details["dataset_digest"],
-            records["dataset_digest"],
-        )
+        pairs[f"people of {name}"] = (stored.people[name].details["dataset_digest"], records["dataset_digest"])
         pairs[f"prompts of {name}"] = (made.details["prompts"], prompts_hash())
-        pairs[f"decoding of {name}"] = (
-            made.details["decoding"],
-            workspace.audit.generation.decoding.model_dump(),
-        )
-        pairs[f"questions of {name}"] = (
-            made.details["asked_for"],
-            asked_for(stored.slices[name]),
-        )
+        pairs[f"decoding of {name}"] = (made.details["decoding"], workspace.audit.generation.decoding.model_dump())
+        pairs[f"questions of {name}"] = (made.details["asked_for"], asked_for(stored.slices[name]))
         used = stored.scores[name].details["scorers"]
         pairs[f"scorers of {name}"] = ({n: about["settings"] for n, about in used.items()}, scorers)
     _require_equal(pairs)
@@ -170,6 +159,4 @@ def _records_today(
 def _require_equal(pairs: Mapping[str, tuple[object, object]]) -> None:
     changed = [name for name, (then, now) in pairs.items() if then != now]
     if changed:
-        raise PlumblineError(
-            f"out of date: {', '.join(changed)} changed since it was computed; run the audit again"
-        )
+        raise PlumblineError(f"out of date: {', '.join(changed)} changed since it was computed; run the audit again")

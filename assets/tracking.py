@@ -25,17 +25,10 @@ _SHOWN = 12
 
 
 @dg.asset(
-    deps=[*CELL_TABLES],
-    partitions_def=GRID,
-    group_name="tracking",
-    owners=OWNERS,
-    kinds={"mlflow"},
-    code_version="2",
+    deps=[*CELL_TABLES], partitions_def=GRID, group_name="tracking", owners=OWNERS, kinds={"mlflow"}, code_version="2"
 )
 def tracked_run(
-    context: dg.AssetExecutionContext,
-    workspace: dg.ResourceParam[Workspace],
-    tracking: dg.ResourceParam[Tracking],
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace], tracking: dg.ResourceParam[Tracking]
 ) -> dg.MaterializeResult:
     """The MLflow runs of this encoder on this dataset: as it is, and after each mitigation that was tried.
 
@@ -86,11 +79,7 @@ def _tracked_cells(
 
 
 def _tracked(
-    context: dg.AssetExecutionContext,
-    stored: StoredCell,
-    frame: pl.DataFrame,
-    effects: pl.DataFrame,
-    condition: str,
+    context: dg.AssetExecutionContext, stored: StoredCell, frame: pl.DataFrame, effects: pl.DataFrame, condition: str
 ) -> TrackedCell:
     dataset, model, audit = stored.dataset, stored.model, stored.workspace.audit
     logits, records, extended = stored.logits.details, stored.records.details, stored.extended.details

@@ -74,11 +74,7 @@ def ingest_all(root: Path, paths: list[Path], *, workers: int | None) -> None:
     """Ingest, with the progress that the pipeline shows."""
     seen: list[int] = []
     ingested: Ingested = ingest(
-        reader_for("utkface"),
-        root,
-        dataset="benchmark",
-        progress=lambda done, _: seen.append(done),
-        workers=workers,
+        reader_for("utkface"), root, dataset="benchmark", progress=lambda done, _: seen.append(done), workers=workers
     )
     accepted, steps = ingested.records.height, np.diff([0, *seen])
     if accepted != len(paths) or steps.max() > 300:
@@ -145,13 +141,9 @@ def compare(root: Path, *, name: str, workers: int | None, rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=100_000)
-    parser.add_argument(
-        "--workers", type=int, default=None, help="threads of ingestion; one per core without it"
-    )
+    parser.add_argument("--workers", type=int, default=None, help="threads of ingestion; one per core without it")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     for name, own_tables in (("One encoder", False), ("Sizes and tables of their own", True)):

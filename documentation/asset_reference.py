@@ -34,9 +34,7 @@ def assets_by_group(graph) -> dict[str, list[dg.AssetKey]]:
     for key in graph.toposorted_asset_keys:
         groups.setdefault(graph.get(key).group_name, []).append(key)
     order = {name: index for index, name in enumerate(_ORDER)}
-    return {
-        group: groups[group] for group in sorted(groups, key=lambda name: (order.get(name, len(order)), name))
-    }
+    return {group: groups[group] for group in sorted(groups, key=lambda name: (order.get(name, len(order)), name))}
 
 
 def asset_graph():

@@ -32,12 +32,8 @@ def _part(name: str, model: type[BaseModel]) -> str:
         for key, field in model.model_fields.items()
     ]
     # What is raised is for those who call the model.
-    told = (
-        cleandoc(model.__doc__ or "").partition("\nRaises\n---")[0].partition("\nAttributes\n---")[0].rstrip()
-    )
-    return "\n".join(
-        [heading, "", told, "", "| key | value | without it | meaning |", "|---|---|---|---|", *rows, ""]
-    )
+    told = cleandoc(model.__doc__ or "").partition("\nRaises\n---")[0].partition("\nAttributes\n---")[0].rstrip()
+    return "\n".join([heading, "", told, "", "| key | value | without it | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def _type_text(annotation: Any, field: FieldInfo | None = None) -> str:

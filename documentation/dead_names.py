@@ -13,13 +13,7 @@ from vulture.core import Vulture
 
 PROJECT = Path(__file__).parents[1]
 PACKAGES = ("plumbline", "assets", "resources", "orchestration", "documentation", "benchmarks")
-CALLED_BY_DECORATORS = (
-    "@model_validator",
-    "@field_validator",
-    "@app.callback",
-    "@automation_sensor",
-    "@executor",
-)
+CALLED_BY_DECORATORS = ("@model_validator", "@field_validator", "@app.callback", "@automation_sensor", "@executor")
 ALIVE = {
     "model_config": "pydantic reads it",
     "evaluate": "Dagster calls it on conditions",
@@ -47,12 +41,10 @@ ALIVE = {
     "FINISH_REASONS": "the vocabulary of a column",
     "published_words": "what papers printed, for whoever compares with it",
     **dict.fromkeys(
-        ("planted_language_rates", "planted_max_scores"),
-        "the truth of the planted world, for whoever compares with it",
+        ("planted_language_rates", "planted_max_scores"), "the truth of the planted world, for whoever compares with it"
     ),
     **dict.fromkeys(
-        ("score_coverage", "cluster_mean", "cluster_quantile"),
-        "for a notebook: the audit has many at once",
+        ("score_coverage", "cluster_mean", "cluster_quantile"), "for a notebook: the audit has many at once"
     ),
 }
 

@@ -78,9 +78,7 @@ def _entry(traits: Traits, **facts: str) -> str:
     listed = {"source": traits.source, **facts, "definition in headlines": _codes([traits.headline or ""])}
     lines = [f"- {name}: {fact}" for name, fact in listed.items() if fact]
     formula = traits.formula.replace("; ", ";\n")
-    return "\n".join(
-        [f"### {traits.name}\n", f"{traits.meaning}\n", f"```text\n{formula}\n```\n", *lines, ""]
-    )
+    return "\n".join([f"### {traits.name}\n", f"{traits.meaning}\n", f"```text\n{formula}\n```\n", *lines, ""])
 
 
 def _alike(traits: Traits) -> str:

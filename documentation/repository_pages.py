@@ -17,9 +17,7 @@ _LINK = re.compile(r"(?P<picture>!?)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)"
 
 def repository_pages() -> dict[str, str]:
     """Return the text of every page that is a file of the repository outside `docs`."""
-    return {
-        page: (PROJECT / file).read_text("utf-8") for page, file in FILES.items() if (PROJECT / file).exists()
-    }
+    return {page: (PROJECT / file).read_text("utf-8") for page, file in FILES.items() if (PROJECT / file).exists()}
 
 
 def decisions_page() -> str:

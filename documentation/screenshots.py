@@ -80,15 +80,11 @@ def _take_chapter(browser: str, name: str, report: Path, top: str) -> None:
     alone = f"main > :not(:has(> #{name})), nav {{ display: none }} .page {{ display: block }} h2 {{ margin: 0 }} {top}"
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        page.write_text(
-            report.read_text("utf-8").replace("</head>", f"<style>{alone}</style></head>", 1), "utf-8"
-        )
+        page.write_text(report.read_text("utf-8").replace("</head>", f"<style>{alone}</style></head>", 1), "utf-8")
         _take(browser, name, page.as_uri(), width=1060, height=_TALL, below=_MARGIN)
 
 
-def _take(
-    browser: str, name: str, address: str, *, height: int, width: int = 1400, below: int | None = None
-) -> None:
+def _take(browser: str, name: str, address: str, *, height: int, width: int = 1400, below: int | None = None) -> None:
     """Take a page; with `below`, only as far down as there is something to see, and so many pixels more."""
     path = IMAGES / f"{name}.png"
     with tempfile.TemporaryDirectory() as profile:

@@ -42,9 +42,7 @@ def audit_command(config: ConfigOption = None) -> None:
             with interrupt_told(_say_stopping):
                 outcome = AuditRun(defs, instance, workspace, console=console).execute()
         except KeyboardInterrupt:
-            errors.print(
-                "Interrupted. What was computed is kept; run the same command to go on.", style="yellow"
-            )
+            errors.print("Interrupted. What was computed is kept; run the same command to go on.", style="yellow")
             raise typer.Exit(130) from None
     conclude(workspace, outcome, seconds=time.monotonic() - start)
     raise typer.Exit(1 if outcome.failures else 0)
@@ -55,8 +53,7 @@ def _say_stopping() -> None:
 
 
 def report_command(
-    config: ConfigOption = None,
-    browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    config: ConfigOption = None, browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False
 ) -> None:
     """Write the report again from what is in the lake; no model is loaded. Prints its path.
 
@@ -100,9 +97,7 @@ def conclude(workspace: Workspace, outcome, *, seconds: float) -> None:
             errors.print("\nNot everything below is of this audit: some steps failed.", style="red")
         _print_findings(workspace)
         console.print(f"\nReport:  {workspace.report}", soft_wrap=True, highlight=False)
-        console.print(
-            f"Explore: {_ui_command(workspace)}   (Dagster and MLflow on this machine)", highlight=False
-        )
+        console.print(f"Explore: {_ui_command(workspace)}   (Dagster and MLflow on this machine)", highlight=False)
     say_undelivered(outcome.undelivered)
     audited = workspace.audit
     work = [f"{outcome.forward_passes} forward passes"] if audited.tells_of_encoders else []
@@ -139,8 +134,7 @@ def say_failed_deliveries(cells: Sized) -> None:
     """Say of how many cells and generative models there was nothing that could be sent."""
     if cells:
         errors.print(
-            f"{len(cells)} cell(s) could not be sent to MLflow: their step failed before it was asked.",
-            style="yellow",
+            f"{len(cells)} cell(s) could not be sent to MLflow: their step failed before it was asked.", style="yellow"
         )
 
 

@@ -66,9 +66,7 @@ def cell_weight(workspace: Workspace, cell: str) -> float | None:
         images, family = images_of(workspace, dataset), FAMILIES[workspace.checkpoint(model).family]
         if family.logit != "pair":
             return float(images)
-        texts = {
-            text for suite in cell_suites(workspace, dataset, model, family=family) for text in suite.texts
-        }
+        texts = {text for suite in cell_suites(workspace, dataset, model, family=family) for text in suite.texts}
         return float(images * len(texts))
     except (PlumblineError, OSError):
         return None
@@ -115,12 +113,7 @@ class AuditRun:
     """
 
     def __init__(
-        self,
-        definitions: dg.Definitions,
-        instance: dg.DagsterInstance,
-        workspace: Workspace,
-        *,
-        console: Console,
+        self, definitions: dg.Definitions, instance: dg.DagsterInstance, workspace: Workspace, *, console: Console
     ) -> None:
         self._definitions = definitions
         self._instance = instance
@@ -139,9 +132,7 @@ class AuditRun:
             held by another run.
         """
         if self._workspace.audit.watch is not None:
-            self._console.print(
-                f"watched folder: {find_checkpoints(self._places).told}", highlight=False, markup=False
-            )
+            self._console.print(f"watched folder: {find_checkpoints(self._places).told}", highlight=False, markup=False)
         audit = self._workspace.audit
         self._preflight(audit)
         with audit_lock(self._workspace):
@@ -150,9 +141,7 @@ class AuditRun:
             register_partitions(self._instance, self._workspace)
             report_sources(self._instance, self._workspace)
             self._stage(
-                "read datasets" + (", label genders" if audit.labeller else ""),
-                "datasets",
-                audit.used_datasets,
+                "read datasets" + (", label genders" if audit.labeller else ""), "datasets", audit.used_datasets
             )
             asked = self._asked()
             self._stage("embed prompts", "encoders", audit.used_encoders)
@@ -185,24 +174,17 @@ class AuditRun:
         return asked
 
     def _generate(self, asked: dict[str, list[str]]) -> None:
-        self._stage(
-            "list who is pictured", "slices", dict.fromkeys(s for names in asked.values() for s in names)
-        )
+        self._stage("list who is pictured", "slices", dict.fromkeys(s for names in asked.values() for s in names))
         keys = {model: [answers_key(model, name) for name in names] for model, names in asked.items()}
-        self._stage(
-            "ask generative models, score answers", "answers", [k for own in keys.values() for k in own]
-        )
+        self._stage("ask generative models, score answers", "answers", [k for own in keys.values() for k in own])
         failed = {
-            model: [k for k in own if _step("answers", k) in self.outcome.failures]
-            for model, own in keys.items()
+            model: [k for k in own if _step("answers", k) in self.outcome.failures] for model, own in keys.items()
         }
         self._stage("measure what they say of whom", "language", [m for m in asked if not failed[m]])
         for model, own in failed.items():
             if own:
                 first, of = self._failure(_step("answers", own[0])), len(keys[model])
-                reason = (
-                    f"{model} is not measured: {len(own)} of its {of} slices failed, the first with {first}"
-                )
+                reason = f"{model} is not measured: {len(own)} of its {of} slices failed, the first with {first}"
                 self._failed(_step("language", model), reason)
 
     def _failed(self, step: str, reason: str) -> None:
@@ -226,8 +208,7 @@ class AuditRun:
         """Refuse what could only fail later: a checkpoint that is not on disk, or cannot answer what it is asked."""
         labeller = [audit.labeller] if audit.labeller else []
         files = {
-            encoder: self._workspace.checkpoint(encoder)
-            for encoder in dict.fromkeys([*labeller, *audit.used_encoders])
+            encoder: self._workspace.checkpoint(encoder) for encoder in dict.fromkeys([*labeller, *audit.used_encoders])
         }
         for encoder in labeller:
             require_suites(files[encoder].family, [load_suite("gender_labels")])

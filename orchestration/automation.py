@@ -24,17 +24,11 @@ _LABELS = dg.AssetSelection.assets("extended_records")
 
 def automated(workspace: Workspace, *assets: dg.AssetsDefinition) -> list[dg.AssetsDefinition]:
     """Return the assets with the automation condition of their group."""
-    by_group = {
-        "slices": _of_slices(workspace),
-        "language": _of_language(workspace),
-        _JOINED: _of_findings(workspace),
-    }
+    by_group = {"slices": _of_slices(workspace), "language": _of_language(workspace), _JOINED: _of_findings(workspace)}
     common = _each(workspace)
     return [
         asset.map_asset_specs(
-            lambda spec: spec.replace_attributes(
-                automation_condition=by_group.get(spec.group_name or "", common)
-            )
+            lambda spec: spec.replace_attributes(automation_condition=by_group.get(spec.group_name or "", common))
         )
         for asset in assets
     ]

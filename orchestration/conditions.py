@@ -162,10 +162,7 @@ class RunsUnderWay(dg.AutomationCondition):
         instance = context.asset_graph_view.instance
         waits = any(
             instance.get_run_records(filters, limit=1)
-            for filters in (
-                dg.RunsFilter(statuses=_UNFINISHED),
-                dg.RunsFilter(updated_after=context.evaluation_time),
-            )
+            for filters in (dg.RunsFilter(statuses=_UNFINISHED), dg.RunsFilter(updated_after=context.evaluation_time))
         )
         found = context.candidate_subset if waits else context.get_empty_subset()
         return dg.AutomationResult(context=context, true_subset=found)

@@ -31,9 +31,7 @@ class Delivery:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def deliver_what_is_left(
-    definitions: dg.Definitions, instance: dg.DagsterInstance, workspace: Workspace
-) -> Delivery:
+def deliver_what_is_left(definitions: dg.Definitions, instance: dg.DagsterInstance, workspace: Workspace) -> Delivery:
     """Send the runs that MLflow has not got, of the cells and generative models of the audit file."""
     found = Delivery()
     for asset, partition in _undelivered(workspace):

@@ -12,12 +12,8 @@ _NOT_KNOWN = 3
 
 
 def diff_command(
-    old: Annotated[
-        str, typer.Argument(help="An audit (`newest~1`, or the start of its id), or a checkpoint.")
-    ],
-    new: Annotated[
-        str, typer.Argument(help="What it is compared with: an audit or a checkpoint too.")
-    ] = "newest",
+    old: Annotated[str, typer.Argument(help="An audit (`newest~1`, or the start of its id), or a checkpoint.")],
+    new: Annotated[str, typer.Argument(help="What it is compared with: an audit or a checkpoint too.")] = "newest",
     html: Annotated[Path | None, typer.Option(help="Write a page to this file too.")] = None,
     config: ConfigOption = None,
 ) -> None:

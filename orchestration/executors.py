@@ -33,9 +33,7 @@ def chosen_executor() -> dg.ExecutorDefinition:
     """
     name = os.environ.get(VARIABLE, IN_PROCESS)
     if name not in EXECUTORS:
-        raise ConfigError(
-            "there is no such executor", where=VARIABLE, found=name, expected=", ".join(EXECUTORS)
-        )
+        raise ConfigError("there is no such executor", where=VARIABLE, found=name, expected=", ".join(EXECUTORS))
     module, attribute = EXECUTORS[name]
     try:
         executor = getattr(importlib.import_module(module), attribute)
@@ -67,9 +65,7 @@ def _settings() -> dict[str, Any] | None:
     try:
         return yaml.safe_load(path.read_text("utf-8"))
     except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(
-            "the configuration of the executor cannot be read", where=path, found=str(error)
-        ) from error
+        raise ConfigError("the configuration of the executor cannot be read", where=path, found=str(error)) from error
 
 
 def execute(

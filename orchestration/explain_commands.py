@@ -26,9 +26,7 @@ def explain_command(
     scorer: Filter = None,
     condition: Filter = None,
     statistic: Filter = None,
-    audit: Annotated[
-        str, typer.Option(help="Which audit: `newest`, `newest~1`, or the start of an id.")
-    ] = "newest",
+    audit: Annotated[str, typer.Option(help="Which audit: `newest`, `newest~1`, or the start of an id.")] = "newest",
     html: Annotated[Path | None, typer.Option(help="Also write a page with pictures to this file.")] = None,
     config: ConfigOption = None,
 ) -> None:

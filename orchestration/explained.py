@@ -17,13 +17,7 @@ _PROMPTS_SHOWN = 6
 
 
 def explain_row(
-    workspace: Workspace,
-    name: str | None,
-    filters: dict[str, str],
-    *,
-    audit: str,
-    html: Path | None,
-    console: Console,
+    workspace: Workspace, name: str | None, filters: dict[str, str], *, audit: str, html: Path | None, console: Console
 ) -> Explanation:
     """Explain one row: print it, and write the page where one is asked for.
 
@@ -62,24 +56,18 @@ def print_explanation(explanation: Explanation, *, console: Console) -> None:
             highlight=False,
         )
     if not lost:
-        console.print(
-            "Everything that could be checked is what this number was computed from.", highlight=False
-        )
+        console.print("Everything that could be checked is what this number was computed from.", highlight=False)
     console.print(f"\nThe images that move it most. {safe(explanation.influence.method)}", highlight=False)
     if explanation.influence.moved:
         console.print(_moved(explanation))
 
 
 def _chain(explanation: Explanation) -> Table:
-    table = Table(
-        "what", "which", "now", "sha256", box=SIMPLE_HEAD, title="Where it comes from", title_justify="left"
-    )
+    table = Table("what", "which", "now", "sha256", box=SIMPLE_HEAD, title="Where it comes from", title_justify="left")
     for link in explanation.chain:
         state = f"[{_COLOURS[link.state]}]{STATES[link.state]}[/]"
         note = f"\n{safe(link.note)}" if link.note else ""
-        table.add_row(
-            "  " * link.level + safe(link.what), safe(link.name) + note, state, (link.digest or "–")[:12]
-        )
+        table.add_row("  " * link.level + safe(link.what), safe(link.name) + note, state, (link.digest or "–")[:12])
     return table
 
 

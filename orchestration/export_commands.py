@@ -10,9 +10,7 @@ from resources.workspace import Workspace
 
 
 def export_command(
-    audit: Annotated[
-        str, typer.Option(help="Which audit: `newest`, `newest~1`, or the start of an id.")
-    ] = "newest",
+    audit: Annotated[str, typer.Option(help="Which audit: `newest`, `newest~1`, or the start of an id.")] = "newest",
     to: Annotated[
         Path | None, typer.Option(help="Folder to write; by default `audit-` and the start of the id.")
     ] = None,
@@ -43,9 +41,7 @@ def report_of(workspace: Workspace, audit_id: str) -> Path | None:
     return workspace.report if f"audit <code>{audit_id[:12]}</code>" in page else None
 
 
-def verify_command(
-    folder: Annotated[Path, typer.Argument(help="A folder that `plumbline export` wrote.")],
-) -> None:
+def verify_command(folder: Annotated[Path, typer.Argument(help="A folder that `plumbline export` wrote.")]) -> None:
     """Compare an exported audit with its checksums; names every file that is missing, changed or extra.
 
     Exits with 1 if there is one.

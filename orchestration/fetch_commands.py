@@ -17,22 +17,15 @@ from resources.workspace import Workspace
 def fetch_command(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Ids of checkpoints and datasets in the audit file; without any, what can be fetched."
-        ),
+        typer.Argument(help="Ids of checkpoints and datasets in the audit file; without any, what can be fetched."),
     ] = None,
     archive: Annotated[
         Path | None,
-        typer.Option(
-            help="An archive of one dataset that you were given: zip, tar, tar.gz, tar.bz2 or tar.xz."
-        ),
+        typer.Option(help="An archive of one dataset that you were given: zip, tar, tar.gz, tar.bz2 or tar.xz."),
     ] = None,
     newest: Annotated[
         bool,
-        typer.Option(
-            "--newest",
-            help="Where the address names no commit: get the newest, not that of the first time.",
-        ),
+        typer.Option("--newest", help="Where the address names no commit: get the newest, not that of the first time."),
     ] = False,
     config: ConfigOption = None,
 ) -> None:
@@ -52,9 +45,7 @@ def fetch_command(
     chosen = [wanted(workspace, name) for name in ids or ()]
     if archive is not None:
         if [one.kind for one in chosen] != ["dataset"]:
-            raise PlumblineError(
-                "an archive belongs to one dataset", expected="plumbline fetch ID --archive FILE"
-            )
+            raise PlumblineError("an archive belongs to one dataset", expected="plumbline fetch ID --archive FILE")
         _extract(workspace, chosen[0].id, archive)
     elif chosen:
         for one in chosen:
@@ -67,9 +58,7 @@ def _fetch(workspace: Workspace, one, *, newest: bool) -> None:
     if one.kind != "dataset":
         text = _fetch_checkpoint(workspace, one, newest=newest)
     elif newest:
-        raise PlumblineError(
-            "the address of this one names its commit", found="--newest", hint="leave it out"
-        )
+        raise PlumblineError("the address of this one names its commit", found="--newest", hint="leave it out")
     else:
         from plumbline.datasets.sources import obtaining
         from resources.fetching_datasets import fetch_dataset
@@ -87,9 +76,7 @@ def _fetch_checkpoint(workspace: Workspace, one, *, newest: bool) -> str:
     commit = pinned_commit(workspace, one.id, one.kind)
     if commit is None:
         return f"{one.id}: {folder}"
-    return (
-        f"{one.id}: {folder}\n  at commit {commit}, which later fetches keep to; --newest gets the newest one"
-    )
+    return f"{one.id}: {folder}\n  at commit {commit}, which later fetches keep to; --newest gets the newest one"
 
 
 def _extract(workspace: Workspace, dataset: str, archive: Path) -> None:
@@ -107,9 +94,7 @@ def _extract(workspace: Workspace, dataset: str, archive: Path) -> None:
 
 def _print_fetchable(workspace: Workspace, lines) -> None:
     if not lines:
-        console.print(
-            f"Everything that {workspace.audit_path.name} names comes with the checkout.", highlight=False
-        )
+        console.print(f"Everything that {workspace.audit_path.name} names comes with the checkout.", highlight=False)
         return
     table = Table("id", "kind", "comes", "there", "address or folder", box=SIMPLE_HEAD)
     for line in lines:

@@ -94,9 +94,7 @@ class JobRun(NamedTuple):
         return next(filter(None, (refusal(metadata) for _, metadata in self.materialised)), None)
 
 
-def run_job(
-    definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, partition: str | None
-) -> JobRun:
+def run_job(definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, partition: str | None) -> JobRun:
     """Execute one run, and wait for it.
 
     Raises

@@ -13,10 +13,7 @@ _CHOSEN = {
         _assets("records", "quarantine"),
         "Read one dataset, sort its files into accepted and quarantined; no model labels anything.",
     ),
-    "encoders": (
-        _groups("encoders"),
-        "Embed every prompt with one checkpoint, and measure its text space.",
-    ),
+    "encoders": (_groups("encoders"), "Embed every prompt with one checkpoint, and measure its text space."),
     "cells": (
         _groups("embeddings", "logits", "metrics", "mitigation", "tracking"),
         "After `datasets` and `encoders`: audit one checkpoint on one dataset, from embeddings to MLflow.",

@@ -89,9 +89,7 @@ class Looked(dg.Config):
 
 
 @dg.op(description="Digest some sources and report the versions of those whose content has changed.")
-def read_sources(
-    context: dg.OpExecutionContext, config: Looked, workspace: dg.ResourceParam[Workspace]
-) -> None:
+def read_sources(context: dg.OpExecutionContext, config: Looked, workspace: dg.ResourceParam[Workspace]) -> None:
     """Read what the sensor saw."""
     named = [source.partition(" ") for source in config.sources]
     changed = report_sources(context.instance, workspace, [(asset, name or None) for asset, _, name in named])
@@ -111,9 +109,7 @@ def observe_sources() -> None:
     description="Looks at dataset folders, checkpoints, prompts and word lists without reading them, and has read what "
     "looks different and has come to rest. Endpoints are asked once an hour what they are.",
 )
-def watch_sources(
-    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.SensorResult:
+def watch_sources(context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]) -> dg.SensorResult:
     """Compare what can be seen of the sources with the last two looks."""
     before: dict[str, dict[str, str]] = json.loads(context.cursor or "{}")
     cursor, due = {}, []
@@ -136,9 +132,7 @@ def new_partitions(
     instance: dg.DagsterInstance, workspace: Workspace
 ) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
     """Return the partitions that the audit file names and Dagster does not know yet."""
-    wanted = named_partitions(workspace.audit) | {
-        SLICES.name: sorted(asked_partitions(workspace)[SLICES.name])
-    }
+    wanted = named_partitions(workspace.audit) | {SLICES.name: sorted(asked_partitions(workspace)[SLICES.name])}
     known = {name: set(instance.get_dynamic_partitions(name)) for name in wanted}
     lacking = {name: [key for key in keys if key not in known[name]] for name, keys in wanted.items()}
     return [dg.AddDynamicPartitionsRequest(name, keys) for name, keys in lacking.items() if keys]

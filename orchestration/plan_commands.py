@@ -25,19 +25,15 @@ def plan_command(
     config: ConfigOption = None,
     images_per_second: Annotated[
         float | None,
-        typer.Option(
-            min=0.001, help=f"Images that your device embeds in a second; {_IMAGES:,.0f} is assumed."
-        ),
+        typer.Option(min=0.001, help=f"Images that your device embeds in a second; {_IMAGES:,.0f} is assumed."),
     ] = None,
     pairs_per_second: Annotated[
-        float | None,
-        typer.Option(min=0.001, help=f"Image-prompt pairs of BridgeTower; {_PAIRS:,.0f} is assumed."),
+        float | None, typer.Option(min=0.001, help=f"Image-prompt pairs of BridgeTower; {_PAIRS:,.0f} is assumed.")
     ] = None,
     tokens_per_second: Annotated[
         float | None,
         typer.Option(
-            min=0.001,
-            help=f"New tokens of a generative model that has not run yet; {_TOKENS:,.0f} is assumed.",
+            min=0.001, help=f"New tokens of a generative model that has not run yet; {_TOKENS:,.0f} is assumed."
         ),
     ] = None,
 ) -> None:
@@ -85,9 +81,7 @@ def _print_encoders(
     )
 
 
-def _print_generation(
-    workspace: Workspace, absent: dict[str, DatasetSize], tokens_per_second: float | None
-) -> None:
+def _print_generation(workspace: Workspace, absent: dict[str, DatasetSize], tokens_per_second: float | None) -> None:
     from assets.plans import plan_generation
 
     plan, rate = plan_generation(workspace, absent=absent), tokens_per_second or _TOKENS
@@ -143,16 +137,7 @@ def _read(workspace: Workspace, *, without: dict[str, DatasetSize]) -> None:
 
 def _cells(plan: EncoderPlan, rates: Rates) -> Table:
     table = Table(title="To embed", title_justify="left", box=SIMPLE_HEAD)
-    for name in (
-        "dataset | encoder",
-        "images",
-        "prompts",
-        "image × prompt",
-        "to embed",
-        "pairs",
-        "disk",
-        "time",
-    ):
+    for name in ("dataset | encoder", "images", "prompts", "image × prompt", "to embed", "pairs", "disk", "time"):
         table.add_column(name, justify="left" if "|" in name else "right")
     for cell in plan.cells:
         table.add_row(*_row(cell, rates))

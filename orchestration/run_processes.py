@@ -58,7 +58,5 @@ def _lived(pid: int, *, at: float) -> bool:
         state, *fields = stat.read_text().rpartition(")")[2].split()
     except OSError:
         return True  # no Linux: whoever has the number now is taken for the run's process
-    started = (
-        time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + int(fields[18]) / os.sysconf("SC_CLK_TCK")
-    )
+    started = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + int(fields[18]) / os.sysconf("SC_CLK_TCK")
     return state != "Z" and started < at + _TOLERANCE_S

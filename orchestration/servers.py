@@ -77,10 +77,7 @@ def _mlflow(workspace: Workspace, port: int) -> list[str]:
 
 def dagster_pages(port: int) -> dict[str, str]:
     """Return what is shown -> the page of Dagster; its front page is a timeline, empty after `plumbline audit`."""
-    return {
-        "graph": f"http://{_LOOPBACK}:{port}/asset-groups",
-        "runs": f"http://{_LOOPBACK}:{port}/runs",
-    }
+    return {"graph": f"http://{_LOOPBACK}:{port}/asset-groups", "runs": f"http://{_LOOPBACK}:{port}/runs"}
 
 
 class _Pages(NamedTuple):

@@ -15,9 +15,7 @@ from resources.workspace import Workspace
 def print_status(workspace: Workspace, instance: dg.DagsterInstance, *, console: Console) -> None:
     """Print encoders, datasets and cells with what is missing and why."""
     audit = workspace.audit
-    encoders = Table(
-        "encoder", "on disk", "family", "sha256 of the weights", title="Encoders", title_justify="left"
-    )
+    encoders = Table("encoder", "on disk", "family", "sha256 of the weights", title="Encoders", title_justify="left")
     for encoder in audit.encoders:
         try:
             files = workspace.checkpoint(encoder)
@@ -48,17 +46,13 @@ def print_status(workspace: Workspace, instance: dg.DagsterInstance, *, console:
         console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
     if audit.designs:
         console.print(
-            f"{len(cells.models)} of {len(audit.asked_models)} generative models have numbers",
-            highlight=False,
+            f"{len(cells.models)} of {len(audit.asked_models)} generative models have numbers", highlight=False
         )
     for cell in cells.absent:
         console.print(f"  {cell.dataset}|{cell.model}: {cell.reason}", markup=False, highlight=False)
     mend = "mend what failed, then run" if any(failed.values()) else "run"
     console.print(
-        _report_line(workspace, cells, f"{mend} `plumbline audit`"),
-        soft_wrap=True,
-        markup=False,
-        highlight=False,
+        _report_line(workspace, cells, f"{mend} `plumbline audit`"), soft_wrap=True, markup=False, highlight=False
     )
 
 

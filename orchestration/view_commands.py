@@ -23,9 +23,7 @@ def ui_command(
 
     if browser:
         webbrowser.open(dagster_pages(dagster_port)["graph"])
-    raise typer.Exit(
-        serve(workspace_of(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console)
-    )
+    raise typer.Exit(serve(workspace_of(config), dagster_port=dagster_port, mlflow_port=mlflow_port, console=console))
 
 
 def status_command(config: ConfigOption = None) -> None:

@@ -107,9 +107,7 @@ def _require_usable(workspace: Workspace, watch: Watch, path: Path) -> None:
     description="Adds checkpoints that were dropped into the watched folder of the audit file, once they are complete. "
     "What is not audited is said here with the reason.",
 )
-def watch_folder(
-    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.SensorResult:
+def watch_folder(context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]) -> dg.SensorResult:
     """Look into the watched folder."""
     try:
         found = find_checkpoints(workspace)
@@ -120,6 +118,5 @@ def watch_folder(
     for name, why in found.refused.items():
         context.log.warning("%s is not audited: %s", name, why)
     return dg.SensorResult(
-        skip_reason=dg.SkipReason(found.told),
-        dynamic_partitions_requests=new_partitions(context.instance, workspace),
+        skip_reason=dg.SkipReason(found.told), dynamic_partitions_requests=new_partitions(context.instance, workspace)
     )

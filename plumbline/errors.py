@@ -23,26 +23,14 @@ class PlumblineError(Exception):
     """
 
     def __init__(
-        self,
-        what: str,
-        *,
-        where: object = None,
-        found: object = None,
-        expected: object = None,
-        hint: str | None = None,
+        self, what: str, *, where: object = None, found: object = None, expected: object = None, hint: str | None = None
     ) -> None:
         self.what, self.where, self.found, self.expected, self.hint = what, where, found, expected, hint
         super().__init__(self._render())
 
     def restated(self, kind: type[Kind], before: str = "", *, where: object, hint: str | None = None) -> Kind:
         """Return the same complaint as an error of another kind: with words before it, a place, another hint."""
-        return kind(
-            before + self.what,
-            where=where,
-            found=self.found,
-            expected=self.expected,
-            hint=hint or self.hint,
-        )
+        return kind(before + self.what, where=where, found=self.found, expected=self.expected, hint=hint or self.hint)
 
     def _render(self) -> str:
         lines = [self.what]

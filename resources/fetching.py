@@ -71,11 +71,7 @@ def fetchable(workspace: Workspace) -> list[Fetchable]:
     """Return every checkpoint and dataset that does not come with the checkout, in the order of the audit file."""
     lines = []
     audit = workspace.audit
-    parts: dict[Kind, Mapping[str, Any]] = {
-        "encoder": audit.encoders,
-        "lvlm": audit.lvlms,
-        "scorer": audit.scorers,
-    }
+    parts: dict[Kind, Mapping[str, Any]] = {"encoder": audit.encoders, "lvlm": audit.lvlms, "scorer": audit.scorers}
     for kind, name, entry in ((k, n, e) for k, entries in parts.items() for n, e in entries.items()):
         text = getattr(entry, "address", None)
         address = None if text is None else parse_address(text, project=PROJECT)

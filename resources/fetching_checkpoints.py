@@ -88,13 +88,7 @@ def _at_the_top(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
 
 
 def library_of(
-    names: Sequence[str],
-    family: str | None,
-    encoder: str,
-    repository: str,
-    *,
-    written: bool,
-    generative: bool = False,
+    names: Sequence[str], family: str | None, encoder: str, repository: str, *, written: bool, generative: bool = False
 ) -> Library:
     """Choose as `locate` will: open_clip where its configuration is there and no other family is asked for."""
     if generative and TRANSFORMERS_CONFIG in names:
@@ -107,9 +101,7 @@ def library_of(
         f"the repository of `{encoder}` is no checkpoint of open_clip or transformers",
         where=repository,
         found=", ".join(names) or "no file",
-        expected=OPEN_CLIP_CONFIG
-        if family == "open_clip"
-        else f"{OPEN_CLIP_CONFIG} or {TRANSFORMERS_CONFIG}",
+        expected=OPEN_CLIP_CONFIG if family == "open_clip" else f"{OPEN_CLIP_CONFIG} or {TRANSFORMERS_CONFIG}",
     )
 
 
@@ -142,9 +134,7 @@ def source_of(address: Address) -> Source:
         raise CheckpointError(
             "open_clip has no such pretrained checkpoint on the hub",
             found=address.text,
-            expected=f"{architecture} with one of {', '.join(known)}"
-            if known
-            else "an architecture of open_clip",
+            expected=f"{architecture} with one of {', '.join(known)}" if known else "an architecture of open_clip",
         )
     if bool(pretrained.get("quick_gelu", False)) != bool(model.get("quick_gelu", False)):
         raise CheckpointError(
@@ -154,9 +144,7 @@ def source_of(address: Address) -> Source:
             + ("-quickgelu" if pretrained.get("quick_gelu") else "")
             + f"/{tag}",
         )
-    preprocess = {
-        k: pretrained[k] for k in ("mean", "std", "interpolation", "resize_mode") if pretrained.get(k)
-    }
+    preprocess = {k: pretrained[k] for k in ("mean", "std", "interpolation", "resize_mode") if pretrained.get(k)}
     config = {"model_cfg": model, "preprocess_cfg": preprocess}
     return Source(pretrained["hf_hub"].rsplit("/", 1)[0], config)
 
@@ -219,9 +207,7 @@ class _Snapshot:
 
     def download(self, hub: Any, folder: Path, patterns: list[str]) -> None:
         with asking_the_hub(CheckpointError, self.id, f"{self.repository}@{self.commit}"):
-            hub.snapshot_download(
-                self.repository, revision=self.commit, local_dir=folder, allow_patterns=patterns
-            )
+            hub.snapshot_download(self.repository, revision=self.commit, local_dir=folder, allow_patterns=patterns)
 
 
 def fetch_checkpoint(
@@ -365,9 +351,7 @@ def _convert(made: Path, snapshot: _Snapshot, pickled: str, hub: Any) -> dict[st
         shutil.rmtree(aside)
 
 
-def _write_note(
-    made: Path, snapshot: _Snapshot, known: dict[str, str], converted: dict[str, Any] | None
-) -> None:
+def _write_note(made: Path, snapshot: _Snapshot, known: dict[str, str], converted: dict[str, Any] | None) -> None:
     write_note(
         made / NOTE,
         repository=snapshot.repository,

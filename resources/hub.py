@@ -51,9 +51,7 @@ def writing(kind: type[PlumblineError], wanted: str, folder: Path) -> Iterator[N
         raise _not_written(kind, wanted, folder, error) from error
 
 
-def _not_written(
-    kind: type[PlumblineError], wanted: str, where: Path | str, error: OSError
-) -> PlumblineError:
+def _not_written(kind: type[PlumblineError], wanted: str, where: Path | str, error: OSError) -> PlumblineError:
     return kind(
         f"`{wanted}` could not be written to this disk",
         where=error.filename or where,

@@ -23,7 +23,5 @@ class NoPickles(dg.IOManager):
     def load_input(self, context: dg.InputContext) -> Any:
         """Refuse to load: assets read from the lake by name and partition."""
         raise StorageError(
-            "an asset asked Dagster for the value of another",
-            expected="a read from the lake",
-            where=context.name,
+            "an asset asked Dagster for the value of another", expected="a read from the lake", where=context.name
         )

@@ -52,9 +52,7 @@ class Quality:
         self._workspace = workspace
         self._opened: _Opened | None = None
 
-    def validate(
-        self, name: str, frame: pl.DataFrame, expectations: Callable[[Any], Sequence[Any]]
-    ) -> Validation:
+    def validate(self, name: str, frame: pl.DataFrame, expectations: Callable[[Any], Sequence[Any]]) -> Validation:
         """Validate a frame and keep the result with a page of its own; see `index` for the page that leads there.
 
         Parameters

@@ -98,9 +98,7 @@ class Tracking:
                 return str(found.experiment_id)
             local = self._workspace.tracking_uri.startswith("sqlite:")
             location = self._workspace.tracking_artifacts.as_uri() if local else None
-            return str(
-                client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS)
-            )
+            return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS))
 
     def write(self, cell: TrackedCell) -> TrackedRun:
         """Write a cell's run, or find the finished run that already has this content.
@@ -131,17 +129,13 @@ class Tracking:
         # What a killed process, or a store that went away, left half written.
         for left in client.search_runs([experiment], f"{own} and attributes.status != 'FINISHED'"):
             client.delete_run(left.info.run_id)
-        finished = client.search_runs(
-            [experiment], f"{own} and attributes.status = 'FINISHED'", max_results=1
-        )
+        finished = client.search_runs([experiment], f"{own} and attributes.status = 'FINISHED'", max_results=1)
         if finished:
             run = finished[0].info.run_id
             for name in _TAGS_OF_THE_NEWEST_RUN & set(cell.tags):
                 client.set_tag(run, name, cell.tags[name])
             return TrackedRun(str(run), written=False)
-        run = client.create_run(
-            experiment, run_name=cell.name, tags={CELL_TAG: cell.cell, **cell.tags}
-        ).info.run_id
+        run = client.create_run(experiment, run_name=cell.name, tags={CELL_TAG: cell.cell, **cell.tags}).info.run_id
         self._log(client, run, cell)
         client.set_terminated(run, status="FINISHED")
         return TrackedRun(str(run), written=True)

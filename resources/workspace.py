@@ -205,17 +205,13 @@ class Workspace:
         entry = self.audit.encoders.get(encoder)
         if entry is None:
             raise ConfigError("the audit file has no such encoder", where=self.audit_path, found=encoder)
-        return checkpoint_files(
-            encoder, entry.address, project=PROJECT, fetched=self.fetched, family=entry.family
-        )
+        return checkpoint_files(encoder, entry.address, project=PROJECT, fetched=self.fetched, family=entry.family)
 
     def lvlm_entry(self, model: str) -> LvlmEntry:
         """Return a generative model's entry of the audit file."""
         entry = self.audit.lvlms.get(model)
         if entry is None:
-            raise ConfigError(
-                "the audit file has no such generative model", where=self.audit_path, found=model
-            )
+            raise ConfigError("the audit file has no such generative model", where=self.audit_path, found=model)
         return entry
 
     def lvlm_files(self, model: str) -> GeneratorFiles:
@@ -224,9 +220,7 @@ class Workspace:
 
         address = self.lvlm_entry(model).address
         if address is None:
-            raise ConfigError(
-                "this model is an endpoint: it has no files", where=self.audit_path, found=model
-            )
+            raise ConfigError("this model is an endpoint: it has no files", where=self.audit_path, found=model)
         return generator_files(model, address, project=PROJECT, fetched=self.fetched)
 
     def endpoint_change(self, model: str) -> str | None:

@@ -113,9 +113,7 @@ def real_file() -> Callable[[str], Path]:
     def find(name: str) -> Path:
         path = REAL_DATA / name
         if not path.is_file():
-            pytest.skip(
-                f"the published {name} is not there: put it into ../shared/data or set PLUMBLINE_SHARED_DATA"
-            )
+            pytest.skip(f"the published {name} is not there: put it into ../shared/data or set PLUMBLINE_SHARED_DATA")
         return path
 
     return find

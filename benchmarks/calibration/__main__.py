@@ -81,9 +81,7 @@ def main() -> None:
     worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     found = measured(worlds)
     error = 1.96 * np.sqrt(0.05 * 0.95 / worlds)
-    print(
-        f"{worlds} worlds of {IMAGES} images, two groups; 95.0 and 5.0 are right to about ±{100 * error:.1f}"
-    )
+    print(f"{worlds} worlds of {IMAGES} images, two groups; 95.0 and 5.0 are right to about ±{100 * error:.1f}")
     print(f"KS: distance of p from uniform at strength 0 (5% critical: {1.358 / np.sqrt(worlds):.3f})")
     strengths = " ".join(f"{beta:6}" for beta in STRENGTHS)
     print(f"{'':36} {'% of intervals that hold the truth':31} {'% with p <= 0.05':27}    KS excess")

@@ -132,10 +132,7 @@ class Plain:
         """Return the (n, d) embeddings."""
         rows, kind = [], self.device.split(":")[0]
         loader = DataLoader(
-            Files(paths, self.transform),
-            batch_size=BATCH_ROWS,
-            num_workers=usable_cores(),
-            pin_memory=kind == "cuda",
+            Files(paths, self.transform), batch_size=BATCH_ROWS, num_workers=usable_cores(), pin_memory=kind == "cuda"
         )
         with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
             for batch in loader:

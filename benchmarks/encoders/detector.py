@@ -32,9 +32,7 @@ def run(checkpoint: Path, images: Images, suite: Suite, folder: UPath) -> None:
     slow, expected = timed(lambda: np.stack([own(path) for path in paths[:PEER_IMAGES]]))
     slow *= IMAGES / PEER_IMAGES
     print(f"\n{checkpoint.name}: {IMAGES} images, 15 probes, {encoder.parameters:,} parameters, CPU")
-    print(
-        f"  one pass an image    {IMAGES / fast:8.1f} images/s   {len(seen) / IMAGES:.1f} passes of the image tower"
-    )
+    print(f"  one pass an image    {IMAGES / fast:8.1f} images/s   {len(seen) / IMAGES:.1f} passes of the image tower")
     print(f"  the model's own      {IMAGES / slow:8.1f} images/s   {own_passes} passes   {slow / fast:.1f} x")
     apart, most = np.abs(expected - logits[:PEER_IMAGES]).max(), np.abs(expected).max()
     print(f"  largest difference   {apart:.1e} of logits up to {most:.0f}")

@@ -32,9 +32,7 @@ def run(checkpoint: Path, images: Images, suite: Suite, folder: UPath) -> None:
     slow, expected = timed(own)
     slow *= IMAGES / PEER_IMAGES
     n = IMAGES * len(texts)
-    print(
-        f"\n{checkpoint.name}: {IMAGES} images, {len(texts)} prompts, {encoder.parameters:,} parameters, CPU"
-    )
+    print(f"\n{checkpoint.name}: {IMAGES} images, {len(texts)} prompts, {encoder.parameters:,} parameters, CPU")
     print(f"  towers once          {n / fast:8.0f} pairs/s")
     print(f"  the model's own      {n / slow:8.0f} pairs/s   {slow / fast:.1f} x   ({PEER_IMAGES} images)")
     apart, most = np.abs(expected - logits[:PEER_IMAGES]).max(), np.abs(expected).max()

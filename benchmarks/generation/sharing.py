@@ -42,9 +42,7 @@ def run() -> Iterator[Row]:
         peer = _Peer(backend)
         # Once without counting, so that all are warm.
         list(backend.answers(asked[:1], Decoding(max_new_tokens=2)))
-        seconds, ours = timed(
-            lambda: [answer.text for _, answer in backend.answers(asked, DECODING)], repeats=2
-        )
+        seconds, ours = timed(lambda: [answer.text for _, answer in backend.answers(asked, DECODING)], repeats=2)
         each, theirs = timed(lambda: [text for row in asked for text in peer.answers([row])])
         batch, batched = timed(lambda: peer.answers(asked), repeats=2)
     parameters = f"{backend.parameters / 1e6:.1f} M parameters"

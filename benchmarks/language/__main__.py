@@ -49,11 +49,7 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="a quarter and half a million answers, no bars")
     parser.add_argument("--folder", type=Path, help="where the corpus is written; a temporary one by default")
     asked = parser.parse_args()
-    sizes = (
-        Sizes(1, 2, bars=False)
-        if asked.small
-        else Sizes(parts_for(1_000_000), parts_for(5_000_000), bars=True)
-    )
+    sizes = Sizes(1, 2, bars=False) if asked.small else Sizes(parts_for(1_000_000), parts_for(5_000_000), bars=True)
     with tempfile.TemporaryDirectory(dir=asked.folder) as name:
         folder = Path(name)
         if shutil.disk_usage(folder).free < FREE_BYTES_A_ROW * 250_000 * sizes.many:

@@ -78,8 +78,7 @@ def _rows(parts: Sequence[Path]) -> int:
 def _cell(parts: Sequence[Path]) -> LanguageCell:
     """Return the cell of some parts; scores and people are beside them."""
     scores, people = (
-        [path.with_name(path.name.replace("generations", name)) for path in parts]
-        for name in ("scores", "people")
+        [path.with_name(path.name.replace("generations", name)) for path in parts] for name in ("scores", "people")
     )
     expected = pl.read_parquet(people)
     return LanguageCell("model", pl.scan_parquet(parts), pl.scan_parquet(scores), expected, {"offline": True})

@@ -76,9 +76,7 @@ def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return logits.astype(np.float32), labels
 
 
-def batched(
-    logits: np.ndarray, labels: np.ndarray, selection: str, trials: int
-) -> tuple[LogitAdjustment, np.ndarray]:
+def batched(logits: np.ndarray, labels: np.ndarray, selection: str, trials: int) -> tuple[LogitAdjustment, np.ndarray]:
     """Fit every probe and trial at once, and return the macro accuracy (p, t) on test images too."""
     fit = fit_logit_adjustment(
         logits, labels, n_classes=CLASSES, learning_rate=RATE, epochs=EPOCHS, trials=trials, seed=1,

@@ -141,10 +141,7 @@ class Budget:
     def show(self) -> None:
         """Print what it took, the bars, and the share of each part."""
         print(f"\n{self.task}: {duration(self.seconds)}, {self.mib:,.0f} MiB at most")
-        for name, took, most in (
-            ("seconds", self.seconds, self.most_seconds),
-            ("MiB", self.mib, self.most_mib),
-        ):
+        for name, took, most in (("seconds", self.seconds, self.most_seconds), ("MiB", self.mib, self.most_mib)):
             print(f"  bar {most:,.0f} {name} {'PASS' if took <= most else 'MISS'}")
         for name, seconds in self.parts.items():
             print(f"  {name:44} {duration(seconds):>10}")

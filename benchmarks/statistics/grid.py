@@ -34,9 +34,7 @@ def run() -> list[Budget]:
     """Return what the whole grid took."""
     alone = in_a_process(__name__)
     with ThreadPoolExecutor(usable_cores()) as pool:
-        apart = list(
-            pool.map(lambda part: in_a_process(__name__, part, usable_cores()), range(usable_cores()))
-        )
+        apart = list(pool.map(lambda part: in_a_process(__name__, part, usable_cores()), range(usable_cores())))
     rows = sum(part["rows"] for part in apart)
     title = f"Grid of {ENCODERS} encoders x {DATASETS} datasets, {IMAGES:,} images each, {rows:,} rows"
     longest = max(sum(part["seconds"].values()) for part in apart)

@@ -26,14 +26,7 @@ def run() -> list[Row]:
     for method, reached in REACHED.items():
         seconds, ours = warmed(lambda method=method: from_counts(table, method))
         slow, theirs = timed(lambda method=method: by_scipy(groups, method), repeats=2)
-        peers = [
-            Peer(
-                f"scipy.stats.bootstrap, batches of {BATCH}",
-                slow,
-                *compared(ours, theirs, replicates),
-                reached,
-            )
-        ]
+        peers = [Peer(f"scipy.stats.bootstrap, batches of {BATCH}", slow, *compared(ours, theirs, replicates), reached)]
         if method == "percentile":
             peers.append(pandas_peer(groups, ours, replicates))
         rows.append(Row(f"Max Skew and harm rate, {method} (the peers: Max Skew only)", seconds, peers))
@@ -78,15 +71,11 @@ def from_counts(table: np.ndarray, method: str) -> tuple[float, float]:
 def by_scipy(groups: list[np.ndarray], method: str) -> tuple[float, float]:
     """Return the same interval by `scipy.stats.bootstrap` over images, vectorised."""
     rng = np.random.default_rng(2)
-    result = stats.bootstrap(
-        groups, skew_of_images, n_resamples=RESAMPLES, batch=BATCH, method=method, rng=rng
-    )
+    result = stats.bootstrap(groups, skew_of_images, n_resamples=RESAMPLES, batch=BATCH, method=method, rng=rng)
     return result.confidence_interval.low, result.confidence_interval.high
 
 
-def compared(
-    ours: tuple, theirs: tuple, replicates: np.ndarray, allowed: float = ALLOWED
-) -> tuple[bool, str]:
+def compared(ours: tuple, theirs: tuple, replicates: np.ndarray, allowed: float = ALLOWED) -> tuple[bool, str]:
     """Say how many standard errors the ends of two intervals lie apart."""
     apart = np.abs(np.subtract(ours, theirs)).max() / replicates.std()
     ends = f"[{ours[0]:.4f}, {ours[1]:.4f}] and [{theirs[0]:.4f}, {theirs[1]:.4f}]"

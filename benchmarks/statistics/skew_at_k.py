@@ -2,17 +2,7 @@
 
 import numpy as np
 
-from benchmarks.statistics.contest import (
-    IMAGES,
-    PROMPTS,
-    RACES,
-    RESAMPLES,
-    Peer,
-    Row,
-    race_codes,
-    timed,
-    warmed,
-)
+from benchmarks.statistics.contest import IMAGES, PROMPTS, RACES, RESAMPLES, Peer, Row, race_codes, timed, warmed
 from plumbline.metrics.rankings.skew_at_k import share_ratios
 from plumbline.statistics.intervals import bca_array, percentile_array
 from plumbline.statistics.rankings import rank_order, resample_top_counts, top_counts, top_draws

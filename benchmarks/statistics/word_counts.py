@@ -32,10 +32,7 @@ def run() -> list[Row]:
         counts = {side: pl.read_parquet(folder / f"{side}.counts") for side in SIDES}
     ours = results["polars"]
     peers = []
-    for side, name in (
-        ("scikit-learn", "scikit-learn's CountVectorizer"),
-        ("pandas", "pandas, findall and explode"),
-    ):
+    for side, name in (("scikit-learn", "scikit-learn's CountVectorizer"), ("pandas", "pandas, findall and explode")):
         same = counts["polars"].equals(counts[side])
         said = f"{counts[side].height:,} counts, all equal" if same else "counts differ"
         memory = f"; memory {results[side]['mib']:,.0f} MiB, {results[side]['mib'] / ours['mib']:.1f}x ours"

@@ -40,9 +40,7 @@ def typed(kind: type[T], content: Any) -> T:
     return TypeAdapter(kind).validate_python(content)
 
 
-def entry(
-    known: Mapping[str, T], name: str, what: str, file: str, *, error: type[PlumblineError] = ConfigError
-) -> T:
+def entry(known: Mapping[str, T], name: str, what: str, file: str, *, error: type[PlumblineError] = ConfigError) -> T:
     """Return the entry of a data file that has this name.
 
     Raises

@@ -102,11 +102,7 @@ def typical_tokens(prompt: str) -> int:
 
 
 def render(
-    prompt: str,
-    *,
-    instruction: str = NO_INSTRUCTION,
-    occupation: str | None = None,
-    described: str | None = None,
+    prompt: str, *, instruction: str = NO_INSTRUCTION, occupation: str | None = None, described: str | None = None
 ) -> str:
     """Return the text that is asked, without any chat template.
 

@@ -189,22 +189,17 @@ def read_paper(description: Traversable) -> PaperDescription:
     try:
         return PaperDescription.model_validate(yaml.safe_load(description.read_text("utf-8")))
     except yaml.YAMLError as error:
-        raise StorageError(
-            "a description of published tables is not YAML", where=description, found=error
-        ) from error
+        raise StorageError("a description of published tables is not YAML", where=description, found=error) from error
     except ValidationError as error:
         mistakes = "; ".join(
-            f"{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}"
-            for mistake in error.errors()
+            f"{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}" for mistake in error.errors()
         )
         raise StorageError(
             "a description of published tables has mistakes", where=description, found=mistakes
         ) from error
 
 
-def read_cells(
-    paper: PaperDescription, table: TableDescription, folder: Traversable
-) -> Iterator[PrintedCell]:
+def read_cells(paper: PaperDescription, table: TableDescription, folder: Traversable) -> Iterator[PrintedCell]:
     """Yield the cells of one table, row by row.
 
     Parameters
@@ -265,9 +260,7 @@ def _grid(path: Traversable, table: TableDescription, where: str) -> list[list[s
     return rows
 
 
-def _column_meanings(
-    paper: PaperDescription, table: TableDescription, name: str, where: str
-) -> list[Meaning]:
+def _column_meanings(paper: PaperDescription, table: TableDescription, name: str, where: str) -> list[Meaning]:
     levels = name.split(LEVELS, len(table.columns) - 1)
     if len(levels) != len(table.columns):
         raise StorageError(
@@ -276,10 +269,7 @@ def _column_meanings(
             found=name,
             expected=f"{len(table.columns)} labels, separated by `{LEVELS}`",
         )
-    return [
-        _meaning(paper, vocabulary, level, f"{where}, line 1")
-        for vocabulary, level in zip(table.columns, levels)
-    ]
+    return [_meaning(paper, vocabulary, level, f"{where}, line 1") for vocabulary, level in zip(table.columns, levels)]
 
 
 def _meaning(
@@ -330,17 +320,13 @@ def _difference(
     """
     pair = LABELS.join(list(cell.labels.values())[-2:])
     if pair not in rule.pairs or cell.column not in rule.columns:
-        raise StorageError(
-            "a difference is not explained", where=where, found=pair, expected=", ".join(rule.pairs)
-        )
+        raise StorageError("a difference is not explained", where=where, found=pair, expected=", ".join(rule.pairs))
     first, second = rule.pairs[pair]
     columns = rule.columns[cell.column]
     terms = [(first, column) for column in columns] + [(second, column) for column in columns]
     lacking = [f"{column} of {name}" for name, column in terms if (name, dataset, column) not in source]
     if lacking:
-        raise StorageError(
-            "a difference is of cells that its source lacks", where=where, found=", ".join(lacking)
-        )
+        raise StorageError("a difference is of cells that its source lacks", where=where, found=", ".join(lacking))
     ends = [source[name, dataset, column] for name, column in terms]
     signs = [1] * len(columns) + [-1] * len(columns)
     value = sum((sign * Decimal(str(end["printed"])) for sign, end in zip(signs, ends)), Decimal(0))
@@ -394,9 +380,7 @@ and `not_comparable` (say why in `note`, and are never compared); `absent` (the 
 """
 
 WORDS_SCHEMA: Schema = {
-    **dict.fromkeys(
-        ("paper", "table", "row", "column", "model", "checkpoint", "attribute", "group"), pl.String
-    ),
+    **dict.fromkeys(("paper", "table", "row", "column", "model", "checkpoint", "attribute", "group"), pl.String),
     "position": pl.Int64,
     "word": pl.String,
     "note": pl.String,
@@ -406,9 +390,7 @@ WORDS_SCHEMA: Schema = {
 """One row per word of a list. `model` and `checkpoint` are null where the text at hand does not tell whose it is."""
 
 _FOLDER = files("plumbline.catalog") / "published"
-_UNCERTAIN = (
-    "the text at hand has lost which models have no words for this group: whose list this is, is unknown"
-)
+_UNCERTAIN = "the text at hand has lost which models have no words for this group: whose list this is, is unknown"
 
 
 @cache
@@ -479,9 +461,7 @@ def _framed(rows: Sequence[Mapping[str, object]], schema: Schema) -> pl.DataFram
     return pl.DataFrame([[row.get(name) for name in schema] for row in rows], schema=schema, orient="row")
 
 
-def _table_rows(
-    paper: PaperDescription, name: str, table: TableDescription, folder: Traversable
-) -> list[Row]:
+def _table_rows(paper: PaperDescription, name: str, table: TableDescription, folder: Traversable) -> list[Row]:
     cells = list(read_cells(paper, table, folder))
     notes = _notes_of(paper, name, table, cells)
     rows = [_row(paper, name, table, cell, own) for cell, own in zip(cells, notes)]
@@ -504,20 +484,15 @@ def _table_rows(
         for row in _table_rows(paper, other, paper.tables[other], folder)
     }
     return [
-        row
-        | _difference(cell, row["dataset"], table.recomputed, source, f"{where}, {cell.row}, {cell.column}")
+        row | _difference(cell, row["dataset"], table.recomputed, source, f"{where}, {cell.row}, {cell.column}")
         for row, cell in zip(rows, cells)
     ]
 
 
-def _row(
-    paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell, notes: Sequence[Note]
-) -> Row:
+def _row(paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell, notes: Sequence[Note]) -> Row:
     unknown = set(cell.meaning) - {*KEYS, "checkpoint", "unit", "printed_unit", "n"}
     if unknown:
-        raise _mistake(
-            paper, table, cell, "a label stands for an unknown key", sorted(unknown), ", ".join(KEYS)
-        )
+        raise _mistake(paper, table, cell, "a label stands for an unknown key", sorted(unknown), ", ".join(KEYS))
     statuses = [note.status for note in notes if note.status is not None]
     said = [table.note, *(note.note for note in notes), table.absent.get(cell.text)]
     checkpoint = cell.meaning.get("checkpoint")
@@ -547,20 +522,11 @@ def _number(paper: PaperDescription, table: TableDescription, cell: PrintedCell)
         raise _mistake(
             paper, table, cell, "a cell of a published table is no number", error, "a number as printed"
         ) from error
-    return {
-        "value": float(number.value),
-        "decimals": number.decimals,
-        "rounding": float(number.rounding),
-    }
+    return {"value": float(number.value), "decimals": number.decimals, "rounding": float(number.rounding)}
 
 
 def _mistake(
-    paper: PaperDescription,
-    table: TableDescription,
-    cell: PrintedCell,
-    what: str,
-    found: object,
-    expected: str,
+    paper: PaperDescription, table: TableDescription, cell: PrintedCell, what: str, found: object, expected: str
 ) -> StorageError:
     where = f"{paper.id}/{table.file}, line {cell.line}, column {cell.column}"
     return StorageError(what, where=where, found=found, expected=expected)
@@ -590,9 +556,7 @@ def _is_about(note: Note, cell: PrintedCell) -> bool:
     return rows and (note.columns is None or cell.column in note.columns)
 
 
-def _word_rows(
-    paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell
-) -> Iterator[Row]:
+def _word_rows(paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell) -> Iterator[Row]:
     uncertain = cell.row in table.uncertain
     checkpoint = None if uncertain else str(cell.meaning["checkpoint"])
     for position, word in enumerate(filter(None, cell.text.split(", ")), start=1):

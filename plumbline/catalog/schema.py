@@ -80,9 +80,7 @@ LINEAGE_COLUMNS: dict[str, pa.DataType] = {
     "scorer_id": pa.string(),
 }
 
-METRIC_SCHEMA = pa.schema(
-    [pa.field(name, kind) for name, kind in {**ESTIMATE_COLUMNS, **LINEAGE_COLUMNS}.items()]
-)
+METRIC_SCHEMA = pa.schema([pa.field(name, kind) for name, kind in {**ESTIMATE_COLUMNS, **LINEAGE_COLUMNS}.items()])
 
 REQUIRED = ("metric", "definition", "model", "dataset", "condition", "statistic")
 
@@ -114,14 +112,8 @@ def metric_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
         unknown = set(row) - set(schema)
         missing = [name for name in REQUIRED if row.get(name) is None]
         if unknown or missing:
-            raise ValueError(
-                f"metric row {row.get('metric')!r}: unknown columns {sorted(unknown)}, missing {missing}"
-            )
-    told = [
-        row | {"reason": in_words(why), "reason_codes": encode(why)}
-        for row in rows
-        for why in [_reasons(row)]
-    ]
+            raise ValueError(f"metric row {row.get('metric')!r}: unknown columns {sorted(unknown)}, missing {missing}")
+    told = [row | {"reason": in_words(why), "reason_codes": encode(why)} for row in rows for why in [_reasons(row)]]
     return pl.DataFrame(told, schema=schema, orient="row") if told else pl.DataFrame(schema=schema)
 
 

@@ -138,9 +138,7 @@ def published_sizes() -> Mapping[str, DatasetSize]:
     """Return the published size of the dataset of each reader that has one."""
     return {
         reader: DatasetSize(
-            size["images"],
-            size["source"],
-            {name: SubsetSize(*sets) for name, sets in size.get("sets", {}).items()},
+            size["images"], size["source"], {name: SubsetSize(*sets) for name, sets in size.get("sets", {}).items()}
         )
         for reader, size in data_yaml("dataset_sizes.yaml")["datasets"].items()
     }

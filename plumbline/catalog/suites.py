@@ -59,9 +59,7 @@ class _Listed(_Head):
         known = {block.category for block in self.candidates}
         unknown = sorted({category for of in self.events.values() for category in of} - known)
         if unknown:
-            raise ValueError(
-                f"events made of the categories {', '.join(sorted(known))}, not {', '.join(unknown)}"
-            )
+            raise ValueError(f"events made of the categories {', '.join(sorted(known))}, not {', '.join(unknown)}")
         lacking = sorted(set(self.skewed_events) - set(self.events))
         if lacking:
             raise ValueError(f"skewed_events that are events; {', '.join(lacking)} is none")
@@ -89,13 +87,9 @@ def read_suite_file(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            "a file of prompts is no YAML", where=path, found=" ".join(str(error).split())
-        ) from error
+        raise ConfigError("a file of prompts is no YAML", where=path, found=" ".join(str(error).split())) from error
     if not isinstance(content, dict):
-        raise ConfigError(
-            "a file of prompts holds no keys", where=path, found=repr(content), expected="id, family, …"
-        )
+        raise ConfigError("a file of prompts holds no keys", where=path, found=repr(content), expected="id, family, …")
     model = _MODELS.get(str(content.get("family")), _Head)
     try:
         found = model.model_validate(content)
@@ -109,9 +103,7 @@ def read_suite_file(path: Path) -> dict[str, Any]:
             expected=first["msg"].removeprefix("Value error, "),
         ) from error
     if found.id != path.stem:
-        raise ConfigError(
-            "a suite is named as its file", where=f"{path}, key id", found=found.id, expected=path.stem
-        )
+        raise ConfigError("a suite is named as its file", where=f"{path}, key id", found=found.id, expected=path.stem)
     if path.stem not in PUBLISHED and found.family != "outcomes":
         raise ConfigError(
             "a suite of one's own lists words and events",
@@ -354,9 +346,7 @@ def _of_tasks(content: dict[str, Any]) -> tuple[Candidate, ...]:
 def _of_scenes(content: dict[str, Any]) -> tuple[Candidate, ...]:
     """Return the captions of every scene, unchanged; `category` is `scene:attribute:pos` or `:neg`."""
     return tuple(
-        Candidate(
-            id=f"{scene}:{attribute}:{side}:{number}", text=text, category=f"{scene}:{attribute}:{side}"
-        )
+        Candidate(id=f"{scene}:{attribute}:{side}:{number}", text=text, category=f"{scene}:{attribute}:{side}")
         for scene, attributes in content["scenes"].items()
         for attribute, sides in attributes.items()
         for side, texts in sides.items()
@@ -364,12 +354,7 @@ def _of_scenes(content: dict[str, Any]) -> tuple[Candidate, ...]:
     )
 
 
-_CANDIDATES = {
-    "perception": _of_scales,
-    "markedness": _of_marks,
-    "templates": _of_tasks,
-    "captions": _of_scenes,
-}
+_CANDIDATES = {"perception": _of_scales, "markedness": _of_marks, "templates": _of_tasks, "captions": _of_scenes}
 """Family of suites -> how its data file becomes candidates; the others list theirs."""
 
 
@@ -381,9 +366,7 @@ def wordings() -> tuple[str, ...]:
 def _trident(name: str, classes: str | None, wording: str) -> Suite:
     content = _read("trident")
     if wording not in content["wordings"]:
-        raise ConfigError(
-            "the Trident suite has no such wording", found=wording, expected=", ".join(wordings())
-        )
+        raise ConfigError("the Trident suite has no such wording", found=wording, expected=", ".join(wordings()))
     if classes not in content["classes"] or name not in ("trident", "trident_composite"):
         raise ConfigError(
             "the Trident suite needs a known label set",
@@ -393,13 +376,8 @@ def _trident(name: str, classes: str | None, wording: str) -> Suite:
     chosen, style = content["classes"][classes], content["wordings"][wording]
     words = {**chosen["labels"], **(chosen.get("readable", {}) if style.get("readable") else {})}
     if name == "trident_composite":
-        words = {
-            f"{label}_{gender}": f"{text}_{gender}" for label, text in words.items() for gender in GENDERS
-        }
-    groups = [
-        Candidate(id=label, text=style["class"].format(text), category="class")
-        for label, text in words.items()
-    ]
+        words = {f"{label}_{gender}": f"{text}_{gender}" for label, text in words.items() for gender in GENDERS}
+    groups = [Candidate(id=label, text=style["class"].format(text), category="class") for label, text in words.items()]
     probes = [
         Candidate(id=word, text=style["probe"].format(with_article(word), bare=word), category=valence)
         for valence in VALENCES

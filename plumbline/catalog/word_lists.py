@@ -156,9 +156,7 @@ def neutral_captions() -> NeutralCaptions:
     """Return the sentences of the data file."""
     content = data_yaml("neutral_captions.yaml")
     persons = [
-        template.format(with_article(person))
-        for template in content["templates"]
-        for person in content["persons"]
+        template.format(with_article(person)) for template in content["templates"] for person in content["persons"]
     ]
     activities = [f"a person {activity}" for activity in content["activities"]]
     return typed(NeutralCaptions, content | {"texts": persons + activities})

@@ -60,9 +60,7 @@ def convert_to_safetensors(source: Path, target: Path) -> dict[str, dict[str, st
     digest = digest_file(source)
     unfinished = target.with_name(f".{target.name}.unfinished")
     command = [sys.executable, "-I", "-m", "plumbline.checkpoints.conversion", str(source), str(unfinished)]
-    environment = {
-        key: value for key, value in os.environ.items() if key in ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
-    }
+    environment = {key: value for key, value in os.environ.items() if key in ("PATH", "LD_LIBRARY_PATH", "TMPDIR")}
     try:
         done = subprocess.run(  # noqa: S603  (the interpreter and this module)
             command, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
@@ -83,10 +81,7 @@ def convert_to_safetensors(source: Path, target: Path) -> dict[str, dict[str, st
         ) from error
     finally:
         unfinished.unlink(missing_ok=True)
-    return {
-        "from": {"name": source.name, "sha256": digest},
-        "to": {"name": target.name, "sha256": digest_file(target)},
-    }
+    return {"from": {"name": source.name, "sha256": digest}, "to": {"name": target.name, "sha256": digest_file(target)}}
 
 
 def _refuse(source: Path, found: str) -> NoReturn:
@@ -116,9 +111,7 @@ def _convert(source: Path, target: Path) -> None:
     limit = 4 * source.stat().st_size + (1 << 20)
     if size > limit:
         raise ValueError(f"tensors of {size} bytes in a file that can hold {limit} at most")
-    copies = {
-        name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
-    }
+    copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     save_file(copies, target, metadata={"format": "pt"})
 
 

@@ -163,9 +163,7 @@ def transformers_contents(
         refuse_code(each, attention=TRANSFORMERS_ATTENTION)
     weights = _weights(folder, of, parts=parts)
     if image_processor:
-        _require_files(
-            folder, IMAGE_PROCESSOR, lacking=f"the checkpoint of {of} has no files of an image processor"
-        )
+        _require_files(folder, IMAGE_PROCESSOR, lacking=f"the checkpoint of {of} has no files of an image processor")
     for each in folders:
         _require_files(each, tokenizer, lacking=f"the checkpoint of {of} has no files of a tokenizer")
     files = [*weights, *(path for each in folders for path in model_files(each))]
@@ -288,9 +286,7 @@ def _weights(folder: Path, of: str, *, parts: bool) -> tuple[Path, ...]:
         return (folder / TRANSFORMERS_WEIGHTS,)
     if parts and (folder / INDEX).is_file():
         return _parts(folder, of)
-    expected = (
-        f"{TRANSFORMERS_WEIGHTS}, or its parts with {INDEX}" if parts else f"one file {TRANSFORMERS_WEIGHTS}"
-    )
+    expected = f"{TRANSFORMERS_WEIGHTS}, or its parts with {INDEX}" if parts else f"one file {TRANSFORMERS_WEIGHTS}"
     names = sorted(p.name for p in folder.glob("*.safetensors") if p.is_file())
     if not names:
         raise no_safetensors(folder, of, expected=expected)

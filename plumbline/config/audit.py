@@ -36,9 +36,7 @@ class Audit(Part):
     """The whole audit file."""
 
     title: str = Field(default="A Plumbline audit", description="heads the report")
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", description="auto: a GPU where there is one"
-    )
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: a GPU where there is one")
     labeller: Slug | None = Field(
         default=None,
         description="the encoder that guesses man or woman for the mixed Trident tests; the first of `encoders` "
@@ -55,9 +53,7 @@ class Audit(Part):
     encoders: dict[Slug, EncoderEntry] = Field(
         default_factory=dict, description="by an id of yours: models that compare images with texts"
     )
-    audit: tuple[AuditEntry, ...] = Field(
-        default=(), description="which encoders are asked what on which datasets"
-    )
+    audit: tuple[AuditEntry, ...] = Field(default=(), description="which encoders are asked what on which datasets")
     lvlms: dict[Slug, LvlmEntry] = Field(
         default_factory=dict, description="by an id of yours: models that answer in words"
     )
@@ -68,9 +64,7 @@ class Audit(Part):
     generate: tuple[GenerateEntry, ...] = Field(
         default=(), description="which of them are asked what about which images"
     )
-    generation: Generation = Field(
-        default=Generation(), description="how texts are drawn, and how many at most"
-    )
+    generation: Generation = Field(default=Generation(), description="how texts are drawn, and how many at most")
     language: Language = Field(default=Language(), description="how words are counted and who judges them")
     watch: Watch | None = Field(default=None, description="a folder whose checkpoints are audited too")
 
@@ -307,11 +301,7 @@ def _names_of_encoders(audit: Audit) -> Iterator[_Named]:
     encoders = tuple(audit.encoders)
     if audit.labeller is not None:
         yield _Named(("labeller",), audit.labeller, encoders)
-    defined = {
-        "encoders": encoders,
-        "datasets": tuple(audit.datasets),
-        "mitigations": tuple(audit.mitigations),
-    }
+    defined = {"encoders": encoders, "datasets": tuple(audit.datasets), "mitigations": tuple(audit.mitigations)}
     for i, entry in enumerate(audit.audit):
         for key, names in defined.items():
             yield from _chosen(getattr(entry, key), ("audit", i, key), names)
@@ -330,9 +320,7 @@ def _names_of_generation(audit: Audit) -> Iterator[_Named]:
         yield from _chosen(asked.datasets, ("generate", i, "datasets"), datasets)
 
 
-def _chosen(
-    names: str | tuple[str, ...], key: tuple[str | int, ...], defined: tuple[str, ...]
-) -> list[_Named]:
+def _chosen(names: str | tuple[str, ...], key: tuple[str | int, ...], defined: tuple[str, ...]) -> list[_Named]:
     return [_Named((*key, j), name, defined) for j, name in enumerate(() if names == "all" else names)]
 
 

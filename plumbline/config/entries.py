@@ -48,17 +48,10 @@ class DatasetEntry(Part):
         default_factory=dict,
         description="record column, or `COLUMN_gender` with the automatic label -> allowed share of each label",
     )
-    filters: dict[SuiteName, FilterName] = Field(
-        default_factory=dict, description="suite -> named row filter"
-    )
-    padding: float | None = Field(
-        default=None, description="FairFace exists with 0.25 and 1.25: part of its identity"
-    )
+    filters: dict[SuiteName, FilterName] = Field(default_factory=dict, description="suite -> named row filter")
+    padding: float | None = Field(default=None, description="FairFace exists with 0.25 and 1.25: part of its identity")
     quarantine_rate: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="in place of `thresholds.quarantine_rate`, as for a list with dead links",
+        default=None, ge=0, le=1, description="in place of `thresholds.quarantine_rate`, as for a list with dead links"
     )
     map: ColumnMap | None = Field(
         default=None, description="for the reader `folder`: which column of its table is what"
@@ -86,15 +79,11 @@ class EncoderEntry(Part):
     `@fetched` in place of a commit: that of the first `plumbline fetch`.
     """
 
-    address: CheckpointAddress = Field(
-        description="`local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or `ARCHITECTURE/TAG`"
-    )
+    address: CheckpointAddress = Field(description="`local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or `ARCHITECTURE/TAG`")
     family: FamilyName | None = Field(
         default=None, description="which library reads it; found from its files when absent"
     )
-    factors: dict[str, str] = Field(
-        default_factory=dict, description="design factors, such as size or data source"
-    )
+    factors: dict[str, str] = Field(default_factory=dict, description="design factors, such as size or data source")
     wording: Wording | None = Field(
         default=None, description="of the Trident prompts; that of the encoder's family when absent"
     )
@@ -109,8 +98,7 @@ class AuditEntry(Part):
     encoders: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `encoders`")
     datasets: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `datasets`")
     suites: SuiteNames = Field(
-        default=AUDITED_SUITES,
-        description="what is asked; when absent all that the encoder and the dataset can answer",
+        default=AUDITED_SUITES, description="what is asked; when absent all that the encoder and the dataset can answer"
     )
     mitigations: Literal["all"] | tuple[Slug, ...] = Field(
         default="all", description="ids of `mitigations`; none are tried where the list is empty"
@@ -120,21 +108,15 @@ class AuditEntry(Part):
 class Storage(Part):
     """Where results live and how arrays are cut."""
 
-    root: str | None = Field(
-        default=None, description="folder or fsspec address; `.plumbline/lake` when absent"
-    )
-    shard_rows: int = Field(
-        default=4096, ge=1, description="images of a shard: what an interruption can cost"
-    )
+    root: str | None = Field(default=None, description="folder or fsspec address; `.plumbline/lake` when absent")
+    shard_rows: int = Field(default=4096, ge=1, description="images of a shard: what an interruption can cost")
 
 
 class Engine(Part):
     """How models run. What could move a number is part of the cache key."""
 
     batch_rows: int | None = Field(
-        default=None,
-        ge=1,
-        description="images of a forward pass; when absent 64 on a CPU, found once on a GPU",
+        default=None, ge=1, description="images of a forward pass; when absent 64 on a CPU, found once on a GPU"
     )
     workers: int | None = Field(default=None, ge=1, description="decoding threads; one per core when absent")
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
@@ -156,22 +138,15 @@ class Statistics(Part):
     confidence: float = Field(default=0.95, gt=0.5, lt=1, description="of intervals")
     min_group: int = Field(default=30, ge=1, description="images; a smaller group is flagged")
     label_margin: float = Field(
-        default=0.2,
-        ge=0,
-        lt=1,
-        description="automatic labels closer than this are left out in a second reading",
+        default=0.2, ge=0, lt=1, description="automatic labels closer than this are left out in a second reading"
     )
 
 
 class Thresholds(Part):
     """Limits of the quality checks."""
 
-    label_error: float = Field(
-        default=0.15, ge=0, le=1, description="largest automatic-label error rate of a group"
-    )
-    quarantine_rate: float = Field(
-        default=0.05, ge=0, le=1, description="largest share of files not accepted"
-    )
+    label_error: float = Field(default=0.15, ge=0, le=1, description="largest automatic-label error rate of a group")
+    quarantine_rate: float = Field(default=0.05, ge=0, le=1, description="largest share of files not accepted")
     regression: dict[str, Annotated[float, Field(ge=0)]] = Field(
         default={"max_skew": 0.25, "parity_difference": 0.05, "harm_rate": 0.02, "max_toxicity": 0.05},
         description="metric -> how far it may move away from what is fair between two audits",
@@ -193,9 +168,7 @@ class Thresholds(Part):
 class Watch(Part):
     """A folder into which checkpoints are dropped, each a folder named by its id."""
 
-    folder: str = Field(
-        description="holds a folder for each checkpoint; relative paths start at the checkout"
-    )
+    folder: str = Field(description="holds a folder for each checkpoint; relative paths start at the checkout")
     like: Slug = Field(description="id of the encoder or local generative model that they are audited like")
 
 
@@ -208,9 +181,7 @@ TWIN_PROMPT = "characteristics"
 class LvlmEntry(Part):
     """A model that answers: a checkpoint on this disk, or an OpenAI-compatible endpoint."""
 
-    address: CheckpointAddress | None = Field(
-        default=None, description="`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`"
-    )
+    address: CheckpointAddress | None = Field(default=None, description="`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`")
     endpoint: EndpointSettings | None = Field(
         default=None, description="one model behind one or several `/v1/chat/completions`"
     )
@@ -302,14 +273,9 @@ class Language(Part):
     min_count: int = Field(default=10, ge=1, description="3 for small samples of an API")
     association_threshold: float = Field(default=1.0, description="of PMI, above which a word is a group's")
     log_base: float = Field(default=2.0, gt=1, description="of PMI")
-    min_sets: int = Field(
-        default=35, ge=1, description="counterfactual sets; an occupation with fewer is left out"
-    )
+    min_sets: int = Field(default=35, ge=1, description="counterfactual sets; an occupation with fewer is left out")
     most_unreadable: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="largest share of ratings without a number; above it they are undefined",
+        default=0.5, ge=0, le=1, description="largest share of ratings without a number; above it they are undefined"
     )
     dictionaries: str | None = Field(default=None, description="your copy of the SADCAT dictionaries, a CSV")
     annotations: str | None = Field(default=None, description="a CSV of human annotations")

@@ -29,9 +29,7 @@ _BALANCED = (*LABEL_COLUMNS, *(f"{column}_gender" for column in LABEL_COLUMNS if
 
 def _slug(value: str) -> str:
     if not SLUG.fullmatch(value):
-        raise ValueError(
-            "an id is lower-case letters, digits, `.`, `_` and `-`, and starts with a letter or digit"
-        )
+        raise ValueError("an id is lower-case letters, digits, `.`, `_` and `-`, and starts with a letter or digit")
     return value
 
 

@@ -67,8 +67,7 @@ class CelebA(Reader):
         names, rows = self._attributes(folder, attributes)
         placed, refused = _partition(folder, partition)
         listed = [
-            row if isinstance(row, Refusal) else self._row(attributes, row, names, placed, images)
-            for row in rows
+            row if isinstance(row, Refusal) else self._row(attributes, row, names, placed, images) for row in rows
         ]
         known = {row.text.split()[0] for row in rows if isinstance(row, Line)}
         alone = [
@@ -96,12 +95,7 @@ class CelebA(Reader):
         return names, rows
 
     def _row(
-        self,
-        index: str,
-        row: Line,
-        names: Sequence[str],
-        placed: Mapping[str, Sequence[_Placed]],
-        images: str,
+        self, index: str, row: Line, names: Sequence[str], placed: Mapping[str, Sequence[_Placed]], images: str
     ) -> Entry | Refusal:
         name, *values = row.text.split()
         if len(values) != len(names):
@@ -118,9 +112,7 @@ class CelebA(Reader):
         wanted = self.declaration.index_columns
         if not set(wanted) <= set(names) or len(set(names)) < len(names):
             found = line.text[:200] if isinstance(line, Line) else "nothing that can be read"
-            _unusable(
-                "line 2 does not name the attributes", index, found, f"names, {', '.join(wanted)} among them"
-            )
+            _unusable("line 2 does not name the attributes", index, found, f"names, {', '.join(wanted)} among them")
         return names
 
 

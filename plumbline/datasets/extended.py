@@ -70,9 +70,7 @@ def extend_records(
     return extended.with_columns(composite_labels(extended[classes], extended["auto_gender"]))
 
 
-def composite_labels(
-    values: pl.Series | Sequence[str | None], genders: pl.Series | Sequence[str | None]
-) -> pl.Series:
+def composite_labels(values: pl.Series | Sequence[str | None], genders: pl.Series | Sequence[str | None]) -> pl.Series:
     """Join a base label and a gender into one label, such as `Indian_woman`; null where either is null.
 
     Parameters
@@ -92,13 +90,9 @@ def composite_labels(
     """
     if len(values) != len(genders):
         raise DatasetError(
-            "labels and genders do not belong together",
-            found=f"{len(values)} and {len(genders)}",
-            expected="as many",
+            "labels and genders do not belong together", found=f"{len(values)} and {len(genders)}", expected="as many"
         )
-    pair = pl.DataFrame(
-        {"value": values, "gender": genders}, schema={"value": pl.String, "gender": pl.String}
-    )
+    pair = pl.DataFrame({"value": values, "gender": genders}, schema={"value": pl.String, "gender": pl.String})
     return pair.select(pl.concat_str("value", "gender", separator="_").alias("composite")).to_series()
 
 
@@ -122,9 +116,7 @@ def label_error_table(extended: pl.DataFrame, *, by: Sequence[str] = ("race", "a
     """
     from plumbline.statistics.intervals import wilson
 
-    overall = extended.select(
-        attribute=pl.lit("overall"), group=pl.lit(None, dtype=pl.String), **_confusion()
-    )
+    overall = extended.select(attribute=pl.lit("overall"), group=pl.lit(None, dtype=pl.String), **_confusion())
     grouped = [
         extended.filter(pl.col(name).is_not_null())
         .group_by(pl.col(name).alias("group"))
@@ -148,9 +140,7 @@ def label_error_table(extended: pl.DataFrame, *, by: Sequence[str] = ("race", "a
 
 def _confusion() -> dict[str, pl.Expr]:
     return {
-        f"{true}_as_{given}": ((pl.col("gender") == true) & (pl.col("auto_gender") == given))
-        .sum()
-        .cast(pl.Int64)
+        f"{true}_as_{given}": ((pl.col("gender") == true) & (pl.col("auto_gender") == given)).sum().cast(pl.Int64)
         for true in GENDERS
         for given in GENDERS
     }
@@ -167,11 +157,7 @@ LABEL_SHARES_SCHEMA: Schema = {
 
 
 def label_shares(
-    frame: pl.DataFrame,
-    declaration: Declaration,
-    balance: Mapping[str, tuple[float, float]],
-    *,
-    composite: bool,
+    frame: pl.DataFrame, declaration: Declaration, balance: Mapping[str, tuple[float, float]], *, composite: bool
 ) -> pl.DataFrame:
     """Return the share of every label of the columns whose balance the audit file declares.
 
@@ -201,9 +187,7 @@ def label_shares(
         counts = dict(labels.drop_nulls().value_counts().iter_rows())
         names = sorted({*expected, *counts}) or [f"(no {attribute} labels at all)"]
         total = max(sum(counts.values()), 1)
-        rows = [
-            (attribute, name, counts.get(name, 0), counts.get(name, 0) / total, low, high) for name in names
-        ]
+        rows = [(attribute, name, counts.get(name, 0), counts.get(name, 0) / total, low, high) for name in names]
         tables.append(pl.DataFrame(rows, schema=LABEL_SHARES_SCHEMA, orient="row"))
     return pl.concat(tables)
 

@@ -79,7 +79,5 @@ def row_filter(name: str) -> RowFilter:
         If there is no such filter.
     """
     if name not in _filters():
-        raise ConfigError(
-            "there is no row filter of this name", found=name, expected=", ".join(filter_names())
-        )
+        raise ConfigError("there is no row filter of this name", found=name, expected=", ".join(filter_names()))
     return _filters()[name]

@@ -85,8 +85,7 @@ class ColumnMap(Part):
         "without it values are kept",
     )
     classes: ClassSet | None = Field(
-        default=None,
-        description="label set of the Trident suites that one of the columns holds, such as `fairface`",
+        default=None, description="label set of the Trident suites that one of the columns holds, such as `fairface`"
     )
 
     @model_validator(mode="after")
@@ -115,11 +114,7 @@ class ColumnMap(Part):
             if (known := self.fixed_words(column)) is None:
                 continue
             is_class = self._label_set is not None and column == self._label_set.attribute
-            whose = (
-                f", the labels of `classes: {self.classes}`"
-                if is_class
-                else ", the only ones that are compared"
-            )
+            whose = f", the labels of `classes: {self.classes}`" if is_class else ", the only ones that are compared"
             for raw, word in words.items():
                 if word not in known:
                     expected = f"one of {', '.join(known)}{whose}{suggestion(word, known)}"
@@ -141,9 +136,7 @@ class ColumnMap(Part):
     @property
     def named(self) -> dict[str, str]:
         """Return the key of the audit file, below the dataset -> the column of the table that it names."""
-        return {"map.path": self.path} | {
-            f"map.columns.{key}": column for key, column in self.columns.items()
-        }
+        return {"map.path": self.path} | {f"map.columns.{key}": column for key, column in self.columns.items()}
 
     @property
     def base_attribute(self) -> str | None:
@@ -293,10 +286,7 @@ class MappedFolder:
         if unsafe_characters(value) or (empty and column == self._map.base_attribute):
             expected = "a value" if empty else "a value without control characters"
             raise ImageRejected(
-                "unknown_label",
-                f"the value of `{source}` cannot be used",
-                found=repr(value),
-                expected=expected,
+                "unknown_label", f"the value of `{source}` cannot be used", found=repr(value), expected=expected
             )
         if column == "age" and (years := _WHOLE_YEARS.fullmatch(value)):
             return years[1]
@@ -370,9 +360,7 @@ def _require_mapped(column_map: ColumnMap, names: Sequence[str], *, where: str, 
         f"the table {fault}: {columns}",
         where=where,
         found=printable(shown),
-        expected="; ".join(
-            f"one column `{column_map.named[key]}`, for `{key}` of the audit file" for key in keys
-        ),
+        expected="; ".join(f"one column `{column_map.named[key]}`, for `{key}` of the audit file" for key in keys),
         hint=_remedy(column_map, keys, names),
     )
 

@@ -469,9 +469,7 @@ class FolderIndexed(Reader):
 
     def malformed(self, path: str) -> Refusal:
         """Return the refusal of a path that does not have the dataset's form."""
-        rejected = ImageRejected(
-            "malformed_name", "the name does not give the labels", found=path, expected=self.form
-        )
+        rejected = ImageRejected("malformed_name", "the name does not give the labels", found=path, expected=self.form)
         return Refusal.of(rejected, path=path, stage="index")
 
 

@@ -18,14 +18,7 @@ import polars as pl
 
 from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.concurrency import usable_cores
-from plumbline.datasets.indexes import (
-    PATH_CODES,
-    dataset_root,
-    index_file,
-    inside,
-    leads_out,
-    unreadable_index,
-)
+from plumbline.datasets.indexes import PATH_CODES, dataset_root, index_file, inside, leads_out, unreadable_index
 from plumbline.datasets.records import (
     CONTEXT_COLUMNS,
     LABEL_COLUMNS,
@@ -53,11 +46,7 @@ _Result = TypeVar("_Result")
 
 
 def in_order(
-    work: Callable[[_Item], _Result],
-    items: Sequence[_Item],
-    *,
-    workers: int | None,
-    progress: Progress | None = None,
+    work: Callable[[_Item], _Result], items: Sequence[_Item], *, workers: int | None, progress: Progress | None = None
 ) -> Iterator[_Result]:
     """Yield `work(item)` in the order of the items, with a bounded number of them under way.
 
@@ -253,12 +242,7 @@ class _Examined(NamedTuple):
 
 
 def ingest(
-    reader: Reader,
-    root: Path | str,
-    *,
-    dataset: str,
-    progress: Progress | None = None,
-    workers: int | None = None,
+    reader: Reader, root: Path | str, *, dataset: str, progress: Progress | None = None, workers: int | None = None
 ) -> Ingested:
     """Read a dataset: check every listed file down to its last pixel, and account for all of them.
 
@@ -421,9 +405,7 @@ def _record_frame(accepted: list[Accepted], dataset: str) -> pl.DataFrame:
 
 
 def _quarantine_frame(refused: list[Refusal], dataset: str) -> pl.DataFrame:
-    columns = {
-        name: [getattr(item, name) for item in refused] for name in QUARANTINE_SCHEMA if name != "dataset"
-    }
+    columns = {name: [getattr(item, name) for item in refused] for name in QUARANTINE_SCHEMA if name != "dataset"}
     return pl.DataFrame({"dataset": [dataset] * len(refused), **columns}, schema=QUARANTINE_SCHEMA)
 
 

@@ -108,14 +108,10 @@ def _require_few(number: int, most: int, unit: str) -> None:
     if number > most:
         found, expected = f"{number} {unit} or more", f"at most {most} {unit}"
         hint = "split the table, and audit each part by itself"
-        raise ImageRejected(
-            "file_too_large", "the table is too large", found=found, expected=expected, hint=hint
-        )
+        raise ImageRejected("file_too_large", "the table is too large", found=found, expected=expected, hint=hint)
 
 
-def _row(
-    line: int, name: str, columns: Sequence[str], cells: tuple[str | ImageRejected, ...]
-) -> Row | Refusal:
+def _row(line: int, name: str, columns: Sequence[str], cells: tuple[str | ImageRejected, ...]) -> Row | Refusal:
     values: dict[str, str] = {}
     for column, cell in zip(columns, cells, strict=True):
         if isinstance(cell, ImageRejected):

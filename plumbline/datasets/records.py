@@ -55,10 +55,7 @@ class LabelRule:
         value = self.values.get(raw) if self.years is None else self._from_years(raw)
         if value is None:
             raise ImageRejected(
-                "unknown_label",
-                f"the value of `{self.source}` is unknown",
-                found=repr(raw),
-                expected=self.known,
+                "unknown_label", f"the value of `{self.source}` is unknown", found=repr(raw), expected=self.known
             )
         return value
 
@@ -271,9 +268,7 @@ class Refusal:
             line=line,
             stage=stage,
             code=rejected.code,
-            message=printable(
-                rejected.what if rejected.where is None else f"{rejected.what} ({rejected.where})"
-            ),
+            message=printable(rejected.what if rejected.where is None else f"{rejected.what} ({rejected.where})"),
             found=None if rejected.found is None else printable(str(rejected.found)),
             expected=None if rejected.expected is None else printable(str(rejected.expected)),
         )

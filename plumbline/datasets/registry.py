@@ -43,9 +43,7 @@ def reader_for(name: str, column_map: ColumnMap | None = None) -> Reader:
         If there is no such reader, or `folder` comes without a map, or another reader with one.
     """
     if name not in READERS:
-        raise ConfigError(
-            "there is no reader for this dataset", found=name, expected=", ".join(reader_names())
-        )
+        raise ConfigError("there is no reader for this dataset", found=name, expected=", ".join(reader_names()))
     if (name == MAPPED) != (column_map is not None):
         raise ConfigError(
             "a column map belongs to the reader `folder`, and that reader needs one",

@@ -96,10 +96,7 @@ class SocialCounterfactuals:
         if not listed:
             hint = "put the published files there"
             raise DatasetError(
-                "the SocialCounterfactuals index lists no image",
-                where=root,
-                found=", ".join(indexes),
-                hint=hint,
+                "the SocialCounterfactuals index lists no image", where=root, found=", ".join(indexes), hint=hint
             )
         return listed
 
@@ -209,10 +206,7 @@ def _occupation(filename: str, subset: str) -> str:
     if occupation in (rest, ""):
         expected = _FILENAME_FORM.format(subset=subset)
         raise ImageRejected(
-            "unknown_label",
-            "the file name does not say the occupation",
-            found=repr(filename),
-            expected=expected,
+            "unknown_label", "the file name does not say the occupation", found=repr(filename), expected=expected
         )
     return occupation.replace("_", " ")
 

@@ -119,9 +119,7 @@ def _all() -> dict[str, Obtaining]:
             title=entry["title"],
             licence=entry["licence"],
             page=entry["page"],
-            hub=HubSource(entry["hub"]["repository"], tuple(entry["hub"]["patterns"]))
-            if "hub" in entry
-            else None,
+            hub=HubSource(entry["hub"]["repository"], tuple(entry["hub"]["patterns"])) if "hub" in entry else None,
             steps=tuple(entry["steps"]),
             layout=tuple(entry["layout"]),
         )
@@ -139,7 +137,5 @@ def obtaining(reader: str) -> Obtaining:
     """
     known = _all()
     if reader not in known:
-        raise ConfigError(
-            "nothing is known of where this data comes from", found=reader, expected=", ".join(known)
-        )
+        raise ConfigError("nothing is known of where this data comes from", found=reader, expected=", ".join(known))
     return known[reader]

@@ -36,9 +36,7 @@ Progress = Callable[[int], None]
 T = TypeVar("T")
 
 _GET_AGAIN = "nothing was extracted; get the archive from the dataset's own page again"
-_BY_HAND = (
-    "nothing was extracted; if you trust who made the archive, unpack it yourself into the dataset's folder"
-)
+_BY_HAND = "nothing was extracted; if you trust who made the archive, unpack it yourself into the dataset's folder"
 
 _CHUNK = 1 << 20
 
@@ -139,9 +137,7 @@ def extract_archive(
             file = _opened(archive)
             with file:
                 # The open file's own: its name may be given to another, or taken away, meanwhile.
-                require_ratio = partial(
-                    _require_ratio, packed=os.fstat(file.fileno()).st_size, ratio=limits.ratio
-                )
+                require_ratio = partial(_require_ratio, packed=os.fstat(file.fileno()).st_size, ratio=limits.ratio)
                 for count, member in enumerate(_decoded(_members(file, limits, require_ratio)), 1):
                     where = f"{archive}, member {printable(ascii(member.name))}"
                     _require_limits(member, limits, count=count, total=written + member.size)
@@ -304,9 +300,7 @@ def _opened(archive: Path) -> _BoundedReader:
         ) from error
 
 
-def _members(
-    file: _BoundedReader, limits: Limits, count_unpacked: Callable[[int], None]
-) -> Iterator[_Member]:
+def _members(file: _BoundedReader, limits: Limits, count_unpacked: Callable[[int], None]) -> Iterator[_Member]:
     """Yield the members of an archive; the content of each can be read until the next is asked for."""
     start = file.read(tarfile.BLOCKSIZE)
     file.seek(0)

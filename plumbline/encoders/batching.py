@@ -57,11 +57,7 @@ class OomRetry:
     """
 
     def __init__(
-        self,
-        forward: Callable[..., Any],
-        rows: int | None = None,
-        *,
-        refusal: type[PlumblineError] = EncodingError,
+        self, forward: Callable[..., Any], rows: int | None = None, *, refusal: type[PlumblineError] = EncodingError
     ) -> None:
         self._forward, self._refusal = forward, refusal
         self.passes = 0
@@ -193,9 +189,7 @@ def _measure(encoder: DualEncoder | PairEncoder, most: int, clock: Callable[[], 
     return rows
 
 
-def _images_a_second(
-    encoder: DualEncoder | PairEncoder, rows: int, clock: Callable[[], float]
-) -> float | None:
+def _images_a_second(encoder: DualEncoder | PairEncoder, rows: int, clock: Callable[[], float]) -> float | None:
     """Return the best rate of some passes, or None where memory runs out."""
     one = _blank(encoder)
     try:

@@ -97,9 +97,7 @@ class BridgeTowerEncoder(TransformersEncoder):
         for depth, layer in enumerate(tower.encoder.layer, start=1):
             hidden = layer(hidden, None)
             if depth >= self._split:
-                states.append(
-                    self._inner._apply_text_transform(hidden, depth - self._split) + self._token_type(0)
-                )
+                states.append(self._inner._apply_text_transform(hidden, depth - self._split) + self._token_type(0))
         states[0] = self._inner.cross_modal_text_layernorm(states[0])
         return [state[0] for state in states]
 
@@ -112,9 +110,7 @@ class BridgeTowerEncoder(TransformersEncoder):
             hidden = block(hidden)
             if depth >= self._split:
                 seen = tower.forward_post(hidden)
-                states.append(
-                    self._inner._apply_image_transform(seen, depth - self._split) + self._token_type(1)
-                )
+                states.append(self._inner._apply_image_transform(seen, depth - self._split) + self._token_type(1))
         states[0] = self._inner.cross_modal_image_layernorm(states[0])
         return states
 

@@ -148,11 +148,7 @@ class _Inputs(NamedTuple):
 
 
 def _embed(
-    inputs: _Inputs,
-    encoder: DualEncoder,
-    cache: ShardCache,
-    forward: OomRetry,
-    progress: Progress | None = None,
+    inputs: _Inputs, encoder: DualEncoder, cache: ShardCache, forward: OomRetry, progress: Progress | None = None
 ) -> Embedded:
     def results(rows: NDArray[np.float32], span: Span, _lacking: list[int]) -> list[NDArray[np.float32]]:
         _refuse_unusable(rows, inputs.names[span.start : span.stop], encoder.width)

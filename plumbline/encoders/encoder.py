@@ -50,9 +50,7 @@ class EncoderIdentity:
 
         The batch size is part of it because the last bits of a product depend on it.
         """
-        return digest_json(
-            {"kind": kind, "schema": 1, "inputs": inputs, "batch_rows": batch_rows, **asdict(self)}
-        )
+        return digest_json({"kind": kind, "schema": 1, "inputs": inputs, "batch_rows": batch_rows, **asdict(self)})
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,7 @@ from typing import NamedTuple, cast
 from plumbline.checkpoints.addresses import OPEN_CLIP_CONFIG, TRANSFORMERS_CONFIG, Address, parse_address
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_folder
-from plumbline.checkpoints.folders import (
-    CheckpointFiles,
-    FolderContents,
-    read_configuration,
-    transformers_contents,
-)
+from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
 from plumbline.encoders.encoder import DualEncoder, PairEncoder
 from plumbline.encoders.families import FAMILIES, Family, find_family
 from plumbline.encoders.open_clip import open_clip_contents

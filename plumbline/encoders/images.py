@@ -98,12 +98,7 @@ def with_pillow(encoder: Encoder) -> Prepare:
 
 @contextmanager
 def image_batches(
-    files: ImageFiles,
-    spans: Iterable[Span],
-    prepare: Prepare,
-    *,
-    device: str,
-    workers: int | None = None,
+    files: ImageFiles, spans: Iterable[Span], prepare: Prepare, *, device: str, workers: int | None = None
 ) -> Iterator[Iterator[torch.Tensor]]:
     """Decode batches of rows in threads, in order and a bounded number of batches ahead.
 
@@ -220,8 +215,7 @@ class FastDecoder:
         self._encoder, self._own_way = encoder, with_pillow(encoder)
         self._corners: dict[tuple[int, int], tuple[int, int]] = {}
         self.name = (
-            f"simplejpeg-{version('simplejpeg')}/torch-{version('torch').split('+')[0]}/"
-            f"{encoder.identity.decoder}"
+            f"simplejpeg-{version('simplejpeg')}/torch-{version('torch').split('+')[0]}/{encoder.identity.decoder}"
         )
 
     def __call__(self, data: bytes) -> torch.Tensor:
@@ -261,9 +255,7 @@ class FastDecoder:
         spared = _SPARE_DETAIL * self._crop.size
         return next((factor for factor in _REDUCTIONS if shorter // factor >= spared), 1)
 
-    def _resized(
-        self, pixels: NDArray[np.uint8], covered: tuple[float, float], size: tuple[int, int]
-    ) -> torch.Tensor:
+    def _resized(self, pixels: NDArray[np.uint8], covered: tuple[float, float], size: tuple[int, int]) -> torch.Tensor:
         """Resize what the picture covers of the pixels: the last row and column of a shrunk one are partly beyond."""
         import torch
         from torch.nn.functional import interpolate

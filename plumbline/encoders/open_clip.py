@@ -171,10 +171,7 @@ class OpenClipEncoder(TorchEncoder):
             placement,
             model=model,
             library="open_clip_torch",
-            processor={
-                "image": open_clip.get_model_preprocess_cfg(model),
-                "text": type(self._tokenizer).__name__,
-            },
+            processor={"image": open_clip.get_model_preprocess_cfg(model), "text": type(self._tokenizer).__name__},
             normalisation=normalisation,
             crop=_simple_crop(self._to_grey_levels),
         )

@@ -22,9 +22,7 @@ class ArchitectureSummary:
     width: int | None
 
 
-def architecture_summary(
-    encoder: str, address: str, folder: Path, *, family: str | None = None
-) -> ArchitectureSummary:
+def architecture_summary(encoder: str, address: str, folder: Path, *, family: str | None = None) -> ArchitectureSummary:
     """Summarise a checkpoint from its configuration or, where it is not on this disk, from the studies.
 
     A checkpoint that is neither here nor of a study is taken for one that embeds images, of unknown width.

@@ -105,9 +105,7 @@ class TorchEncoder:
         self.parameters = sum(p.numel() for p in model.parameters())
         self.identity = EncoderIdentity(
             weights=files.digest,
-            processor=digest_json(
-                {"family": files.family, "adapter": find_family(files.family).version, **processor}
-            ),
+            processor=digest_json({"family": files.family, "adapter": find_family(files.family).version, **processor}),
             backend=_backend(library, placement, attention),
             decoder=f"pillow-{version('pillow')}/plumbline-{DECODING_VERSION}",
             dtype=placement.dtype,
@@ -131,9 +129,7 @@ class TorchEncoder:
         with (
             without_tf32(),
             torch.inference_mode(not gradients),
-            torch.autocast(
-                self._placement.device_kind, torch.bfloat16, enabled=self._placement.dtype == "bfloat16"
-            ),
+            torch.autocast(self._placement.device_kind, torch.bfloat16, enabled=self._placement.dtype == "bfloat16"),
         ):
             yield
 
@@ -197,9 +193,7 @@ def require_start(ids: torch.Tensor, starts: Sequence[int | None]) -> None:
         raise EncodingError(
             "learned tokens stand after a start token, and this tokenizer puts none before a text",
             found=f"first token {others[0]}",
-            expected=f"start token {' or '.join(map(str, known))}"
-            if known
-            else "a tokenizer with a start token",
+            expected=f"start token {' or '.join(map(str, known))}" if known else "a tokenizer with a start token",
         )
 
 
@@ -223,9 +217,7 @@ def with_placeholders(ids: torch.Tensor, count: int) -> torch.Tensor:
     """
     import torch
 
-    if count and not bool(
-        (ids[:, -count:] == ids[:, -1:]).all() and (ids[:, -count - 1] == ids[:, -1]).all()
-    ):
+    if count and not bool((ids[:, -count:] == ids[:, -1:]).all() and (ids[:, -count - 1] == ids[:, -1]).all()):
         raise EncodingError(
             "a text leaves no room for the learned tokens",
             found=f"{ids.shape[1]} tokens in all",

@@ -103,15 +103,8 @@ class ImageProcessor:
 
     def settings(self) -> dict[str, Any]:
         """Return everything that decides the pixels, for a digest."""
-        options = {
-            k: v for k, v in self._images.to_dict().items() if k not in ("_name_or_path", "processor_class")
-        }
-        settings = {
-            "class": type(self._images).__name__,
-            "backend": "pil",
-            "own": options,
-            "joined": self._defaults,
-        }
+        options = {k: v for k, v in self._images.to_dict().items() if k not in ("_name_or_path", "processor_class")}
+        settings = {"class": type(self._images).__name__, "backend": "pil", "own": options, "joined": self._defaults}
         return {**settings, "scipy": version("scipy")} if self._rescaled_first else settings
 
     def _option(self, name: str, default: Any = None) -> Any:
@@ -135,10 +128,7 @@ class ImageProcessor:
         from transformers.image_processing_backends import PilBackend
 
         processor_class = type(self._images)
-        plain = (
-            processor_class.resize is PilBackend.resize
-            and processor_class.center_crop is PilBackend.center_crop
-        )
+        plain = processor_class.resize is PilBackend.resize and processor_class.center_crop is PilBackend.center_crop
         steps = self._option("do_resize") and self._option("do_center_crop") and not self._option("do_pad")
         if not (plain and steps):
             return None
@@ -246,9 +236,7 @@ class TransformersEncoder(TorchEncoder):
             # The processors that run on torchvision give other pixels than those of the published results.
             options = {"backend": "pil"} if self.image_processor_class == "AutoImageProcessor" else {}
             image_processor = images.from_pretrained(files.folder, **options, **FROM_DISK)
-            joined = getattr(transformers, self.processor_class)(
-                image_processor=image_processor, tokenizer=tokenizer
-            )
+            joined = getattr(transformers, self.processor_class)(image_processor=image_processor, tokenizer=tokenizer)
         return model, tokenizer, joined
 
     def _longest_text(self, text_config: Any) -> int:

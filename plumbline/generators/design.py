@@ -86,9 +86,7 @@ def _ranked(frame: pl.DataFrame) -> pl.DataFrame:
     unit = pl.coalesce("set_id", "image_id")
     sets = frame.select("subset", "occupation", unit.alias("set")).unique()
     order = pl.col("set").map_elements(lambda name: sha256(name.encode()).hexdigest(), pl.String)
-    ranked = sets.with_columns(
-        order.rank("ordinal").over("subset", "occupation").cast(pl.Int64).alias("set_rank")
-    )
+    ranked = sets.with_columns(order.rank("ordinal").over("subset", "occupation").cast(pl.Int64).alias("set_rank"))
     keys = ["subset", "occupation", "set"]
     joined = frame.with_columns(unit.alias("set")).join(
         ranked, on=keys, how="left", nulls_equal=True, maintain_order="left"

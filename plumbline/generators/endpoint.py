@@ -291,9 +291,7 @@ async def _listed(settings: EndpointSettings, key: EndpointKey) -> dict[str, str
                 continue
         for model in listed if isinstance(listed, list) else ():
             if isinstance(model, dict) and model.get("id") == settings.model:
-                entry = {
-                    name: plain_text(str(model[name])) for name in _STABLE if model.get(name) is not None
-                }
+                entry = {name: plain_text(str(model[name])) for name in _STABLE if model.get(name) is not None}
                 # Scrubbed before it is cut: half a key is too much as well.
                 return {name: key.scrub_data(value)[:_VALUE_LENGTH] for name, value in entry.items()}
     return {}

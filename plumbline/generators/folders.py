@@ -9,12 +9,7 @@ from typing import Any, NamedTuple, cast
 from plumbline.checkpoints.addresses import TRANSFORMERS_CONFIG, parse_address
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import Family, family_of_folder
-from plumbline.checkpoints.folders import (
-    CheckpointFiles,
-    FolderContents,
-    read_configuration,
-    transformers_contents,
-)
+from plumbline.checkpoints.folders import CheckpointFiles, FolderContents, read_configuration, transformers_contents
 from plumbline.errors import CheckpointError
 from plumbline.generators.backend import Backend
 from plumbline.imports import import_class
@@ -166,13 +161,7 @@ def generator_files(name: str, address: str, *, project: Path, fetched: Path) ->
     folder = parsed.folder_with((TRANSFORMERS_CONFIG,), fetched=fetched, what=what, fetch=fetch)
     family, text_model, contents = generator_contents(folder, name)
     return GeneratorFiles.read(
-        name,
-        folder,
-        contents,
-        family.name,
-        text_model=text_model,
-        sees=family.sees,
-        own_decoding=_own_decoding(folder),
+        name, folder, contents, family.name, text_model=text_model, sees=family.sees, own_decoding=_own_decoding(folder)
     )
 
 

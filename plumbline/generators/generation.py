@@ -21,8 +21,7 @@ _LOG = logging.getLogger(__name__)
 _KEY = "row_key"
 
 ANSWER_SCHEMA: Schema = {
-    name: GENERATION_SCHEMA[name]
-    for name in (_KEY, "text", "finish_reason", "prompt_tokens", "new_tokens", "source")
+    name: GENERATION_SCHEMA[name] for name in (_KEY, "text", "finish_reason", "prompt_tokens", "new_tokens", "source")
 }
 """What is kept of a row: its key and its answer. What was asked is known to who asks."""
 
@@ -114,9 +113,7 @@ def generate(
     """
     kept = store.kept(backend.identity, shard)
     if kept.damaged:
-        _LOG.warning(
-            "%d damaged part(s) of kept answers of %s are made again", kept.damaged, backend.identity
-        )
+        _LOG.warning("%d damaged part(s) of kept answers of %s are made again", kept.damaged, backend.identity)
     keys = pl.DataFrame({_KEY: [row.key for row in asked]}, schema={_KEY: pl.String})
     lacking = set(kept.lacking(keys)[_KEY])
     local, done = backend.device != ENDPOINT, 0

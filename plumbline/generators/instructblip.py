@@ -41,9 +41,7 @@ class InstructBlipBackend(TransformersBackend):
 
     def _look(self, pixels: torch.Tensor | None, count: int) -> torch.Tensor:
         """Return the (count, patches, d) output of the vision tower."""
-        output: torch.Tensor = self._model.vision_model(
-            pixel_values=pixels, return_dict=True
-        ).last_hidden_state
+        output: torch.Tensor = self._model.vision_model(pixel_values=pixels, return_dict=True).last_hidden_state
         return output
 
     def _read(self, seen: torch.Tensor, pairs: Sequence[tuple[int, str]]) -> Read:

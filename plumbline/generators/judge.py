@@ -95,9 +95,7 @@ def _phrases(items: Sequence[str]) -> list[str] | None:
 
 
 def _is_letters(part: str) -> bool:
-    return part[:1].isalpha() and all(
-        letter.isalpha() or unicodedata.category(letter)[0] == "M" for letter in part
-    )
+    return part[:1].isalpha() and all(letter.isalpha() or unicodedata.category(letter)[0] == "M" for letter in part)
 
 
 # Judgements that are kept, each in a file of its own, so that nothing is asked twice.
@@ -293,9 +291,7 @@ class StereotypeJudge:
         chunks = [judged[i : i + CHUNK_WORDS] for i in range(0, len(judged), CHUNK_WORDS)]
         for result in self._judged(about, chunks):
             chosen.update(result.chosen)
-            self.counts = self.counts.plus(
-                runs=result.runs, unreadable=result.unreadable, invented=result.invented
-            )
+            self.counts = self.counts.plus(runs=result.runs, unreadable=result.unreadable, invented=result.invented)
         self.counts = self.counts.plus(words=len(judged), withheld=plain.count(None))
         return [word for word, same in zip(words, plain, strict=True) if same in chosen]
 
@@ -324,9 +320,7 @@ class StereotypeJudge:
             yield judged
         if no_list:
             reply = no_list[0]
-            shown = (
-                f"({reply.finish_reason}) {on_one_line(reply.text)}" if reply.text else reply.finish_reason
-            )
+            shown = f"({reply.finish_reason}) {on_one_line(reply.text)}" if reply.text else reply.finish_reason
             raise ScoringError(
                 f"none of the judge's {self.runs} replies is a list of words, for {len(no_list)} list(s)",
                 where=f"{self.settings.model}, words about {group}",
@@ -364,9 +358,7 @@ def _group_words(group: str) -> str:
 
 def _read(chunk: Sequence[str], replies: Sequence[ChatReply]) -> Judged:
     known = set(chunk)
-    lists = [
-        read_word_list(reply.text, known) if reply.finish_reason == "stop" else None for reply in replies
-    ]
+    lists = [read_word_list(reply.text, known) if reply.finish_reason == "stop" else None for reply in replies]
     readable = [items for items in lists if items is not None]
     named = {item for items in readable for item in items}
     return Judged(

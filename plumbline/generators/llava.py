@@ -66,9 +66,7 @@ class LlavaBackend(TransformersBackend):
 
         from plumbline.generators.sampling import read_prompts, selected
 
-        tails = [
-            self._embedded(self._prompts.around_image(text, self._image_token).tail) for _, text in pairs
-        ]
+        tails = [self._embedded(self._prompts.around_image(text, self._image_token).tail) for _, text in pairs]
         images = torch.tensor([image for image, _ in pairs], device=self.device)
         return read_prompts(self._model, tails, before=selected(seen, images))
 

@@ -34,9 +34,7 @@ def load_model(files: GeneratorFiles, placement: Placement) -> Any:
         If the placement names another number type than float32, bfloat16 and float16.
     """
     if placement.dtype not in _DTYPES:
-        raise ConfigError(
-            "models cannot run in this number type", found=placement.dtype, expected=", ".join(_DTYPES)
-        )
+        raise ConfigError("models cannot run in this number type", found=placement.dtype, expected=", ".join(_DTYPES))
     ready_libraries()
     import transformers
 

@@ -223,9 +223,7 @@ def published_slices(
     return planned
 
 
-def _images_by_question(
-    entries: Sequence[GenerateEntry], subset: SubsetSize, *, sees: bool
-) -> dict[_Question, int]:
+def _images_by_question(entries: Sequence[GenerateEntry], subset: SubsetSize, *, sees: bool) -> dict[_Question, int]:
     """Return (prompt, instruction, seed) -> of how many images it is asked."""
     chosen: dict[_Question, dict[object, int]] = defaultdict(dict)
     for entry in entries:

@@ -25,11 +25,7 @@ _SEEING = {
     "mistral": "USER: <image>\n{}\nASSISTANT:",
     "gemma": _GEMMA.format("<image>\n{}"),
 }
-_BLIND = {
-    "llama": _VICUNA_SYSTEM + " USER: {} ASSISTANT:",
-    "mistral": "[INST] {} [/INST]",
-    "gemma": _GEMMA,
-}
+_BLIND = {"llama": _VICUNA_SYSTEM + " USER: {} ASSISTANT:", "mistral": "[INST] {} [/INST]", "gemma": _GEMMA}
 _AS_IT_IS = "instructblip"
 
 TURN_ENDS = ("<end_of_turn>",)
@@ -137,13 +133,10 @@ def format_of(files: GeneratorFiles, tokenizer: Any) -> PromptFormat:
             return candidate
     if formats:
         raise CheckpointError(
-            "the chat template of this checkpoint does not take a prompt"
-            + (" with one image" if sees else ""),
+            "the chat template of this checkpoint does not take a prompt" + (" with one image" if sees else ""),
             where=files.folder,
             found=next(iter(templates.values()))[:200],
-            expected=f"one {IMAGE} and the prompt in what it renders"
-            if sees
-            else "the prompt in what it renders",
+            expected=f"one {IMAGE} and the prompt in what it renders" if sees else "the prompt in what it renders",
         )
     return PromptFormat(tokenizer, (_SEEING if sees else _BLIND)[files.text_model], "slot", sees, starts=True)
 

@@ -26,9 +26,7 @@ def row_uniforms(keys: Sequence[str], steps: int) -> NDArray[np.float64]:
     keys : sequence of str
         Of `plumbline.generators.backend.row_key`: 32 hexadecimal digits.
     """
-    drawn = [
-        np.random.Generator(np.random.Philox(key=int(key[:ROW_KEY_DIGITS], 16))).random(steps) for key in keys
-    ]
+    drawn = [np.random.Generator(np.random.Philox(key=int(key[:ROW_KEY_DIGITS], 16))).random(steps) for key in keys]
     return np.stack(drawn) if drawn else np.empty((0, steps))
 
 
@@ -140,10 +138,7 @@ class PreallocatedLayer(DynamicLayer):
         length = self.get_seq_length()
         new = length + key_states.shape[-2]
         if self._room is None or self._room[0].shape[-2] < new:
-            self._room = (
-                _roomier(key_states, self.keys, new + ROOM),
-                _roomier(value_states, self.values, new + ROOM),
-            )
+            self._room = (_roomier(key_states, self.keys, new + ROOM), _roomier(value_states, self.values, new + ROOM))
         keys, values = self._room
         keys[..., length:new, :] = key_states
         values[..., length:new, :] = value_states
@@ -252,9 +247,7 @@ def read_prompts(model: Any, prompts: Sequence[torch.Tensor], before: Cache | No
     return Read(output.past_key_values, mask, output.logits[:, -1])
 
 
-def write_answers(
-    model: Any, read: Read, sampler: RowSeeded, *, stops: Sequence[int], longest: int
-) -> list[Written]:
+def write_answers(model: Any, read: Read, sampler: RowSeeded, *, stops: Sequence[int], longest: int) -> list[Written]:
     """Draw tokens for every row until it stops or is `longest` tokens long.
 
     Parameters

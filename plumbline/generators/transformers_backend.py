@@ -15,13 +15,7 @@ from plumbline.encoders.transformers_encoder import ImageProcessor
 from plumbline.errors import GenerationError, ImageRejected
 from plumbline.generators.backend import Answer, Asked, Decoding
 from plumbline.generators.folders import GeneratorFiles
-from plumbline.generators.loaded_model import (
-    identity_of,
-    load_images,
-    load_model,
-    load_tokenizer,
-    stop_tokens,
-)
+from plumbline.generators.loaded_model import identity_of, load_images, load_model, load_tokenizer, stop_tokens
 from plumbline.generators.prompt_format import format_of
 from plumbline.generators.sampling import RowSeeded
 from plumbline.images.decoding import decode, read_recorded_image
@@ -101,9 +95,7 @@ class TransformersBackend:
         self._images = load_images(files) if files.sees else None
         self._model = load_model(files, placement)
         self._stops = stop_tokens(self._model, self._tokenizer)
-        self.identity = identity_of(
-            files, placement, prompts=self._prompts, images=self._images, stops=self._stops
-        )
+        self.identity = identity_of(files, placement, prompts=self._prompts, images=self._images, stops=self._stops)
         self.device = placement.device
         self.sees = files.sees
         self.at_once = SUBJECTS_AT_ONCE[kind]

@@ -130,9 +130,7 @@ def plain_text(content: Any) -> str:
     if content is None:
         return ""
     if isinstance(content, list):
-        parts = [
-            part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"
-        ]
+        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
         if all(isinstance(part, str) for part in parts):
             content = "".join(parts)  # type: ignore[arg-type]
     if not isinstance(content, str):
@@ -160,6 +158,4 @@ def _count(value: Any) -> int:
 def _source(content: dict[str, Any]) -> str:
     names = (content.get("model"), content.get("system_fingerprint"))
     parts = [plain_text(name)[:_NAME_LENGTH] for name in names if isinstance(name, str) and name.strip()]
-    return (
-        " ".join(parts) if isinstance(names[0], str) and names[0].strip() else " ".join([UNREPORTED, *parts])
-    )
+    return " ".join(parts) if isinstance(names[0], str) and names[0].strip() else " ".join([UNREPORTED, *parts])

@@ -25,14 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from plumbline.errors import GenerationError
 from plumbline.http.keys import EndpointKey, read_key
-from plumbline.http.retries import (
-    Clock,
-    EndpointFault,
-    RateLimiter,
-    RetryNotes,
-    fault_of_status,
-    on_one_line,
-)
+from plumbline.http.retries import Clock, EndpointFault, RateLimiter, RetryNotes, fault_of_status, on_one_line
 from plumbline.http.settings import EndpointSettings, is_loopback
 
 if TYPE_CHECKING:
@@ -238,17 +231,13 @@ class Endpoint(Generic[RequestT, ReplyT]):
         client, seconds = self._client, self._client.settings.timeout_s
         try:
             async with asyncio.timeout(seconds):
-                response = await exchange(
-                    self.http, client.path, headers=client.authorization(self._key), body=body
-                )
+                response = await exchange(self.http, client.path, headers=client.authorization(self._key), body=body)
             reply = client.read(request, response, self._key)
         except (httpx2.TimeoutException, TimeoutError):
             hint = "raise `timeout_s`, or lower `concurrency`: requests may wait in the endpoint's queue"
             return EndpointFault("passing", f"no answer within {seconds:g} s", hint)
         except MalformedReply as error:
-            return EndpointFault(
-                "passing", f"the reply is no {client.wanted}: {error}", client.malformed_hint
-            )
+            return EndpointFault("passing", f"the reply is no {client.wanted}: {error}", client.malformed_hint)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             kind, message = type(error).__name__, on_one_line(self._key.scrub(str(error)))
             what = _CONNECTION_WORDS.get(kind, kind) + (f": {message}" if message else "")
@@ -342,10 +331,7 @@ class RequestQueue:
 
 def _fault_error(fault: EndpointFault, where: str) -> GenerationError:
     return GenerationError(
-        "an endpoint could not answer; finished answers are kept",
-        where=where,
-        found=fault.what,
-        hint=fault.hint,
+        "an endpoint could not answer; finished answers are kept", where=where, found=fault.what, hint=fault.hint
     )
 
 
@@ -383,9 +369,7 @@ class EndpointClient(Generic[RequestT, ReplyT]):
     malformed_hint: str | None = None
     """What to do where it is not."""
 
-    def __init__(
-        self, settings: EndpointSettings, *, per_second: float = math.inf, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, settings: EndpointSettings, *, per_second: float = math.inf, clock: Clock | None = None) -> None:
         self.settings, self.per_second, self.clock = settings, per_second, clock or Clock()
         self.notes = RetryNotes(self.clock.monotonic)
         self._aside: dict[str, float] = {}
@@ -475,9 +459,7 @@ class EndpointClient(Generic[RequestT, ReplyT]):
             hand_out((position, reply))
             await queue.answered()
 
-    def _settle(
-        self, endpoint: Endpoint[RequestT, ReplyT], fault: EndpointFault, *, where: str, answered: int
-    ) -> None:
+    def _settle(self, endpoint: Endpoint[RequestT, ReplyT], fault: EndpointFault, *, where: str, answered: int) -> None:
         """Decide whether a fault is the endpoint's, and end the call where it is a mistake of the settings."""
         known = endpoint.url in self._have_answered
         if fault.kind == "request" or (fault.kind == "endpoint" and not known):

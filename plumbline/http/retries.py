@@ -60,13 +60,7 @@ def is_filtered(status: int, body: bytes) -> bool:
 
 
 def fault_of_status(
-    status: int,
-    headers: Mapping[str, str],
-    body: bytes,
-    *,
-    key: EndpointKey,
-    key_variable: str | None,
-    now: float,
+    status: int, headers: Mapping[str, str], body: bytes, *, key: EndpointKey, key_variable: str | None, now: float
 ) -> EndpointFault:
     """Return what an HTTP status other than 200 means.
 
@@ -81,9 +75,7 @@ def fault_of_status(
     """
     what = f"HTTP {int(status)}{_said(body, key)}"
     if status == HTTPStatus.TOO_MANY_REQUESTS and _error_code(body) in _NO_CREDIT:
-        return EndpointFault(
-            "endpoint", what, "the account behind the key has no credit left: add some, and run again"
-        )
+        return EndpointFault("endpoint", what, "the account behind the key has no credit left: add some, and run again")
     if status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return EndpointFault(
             "passing",
@@ -247,6 +239,4 @@ class RetryNotes:
             return
         self._due[url] = now + EVERY_S
         wait = max(wait_s, fault.pause_s or 0.0)
-        _log.warning(
-            "%s: attempt %d of %d failed: %s; the next in about %.0f s", url, attempt, attempts, fault, wait
-        )
+        _log.warning("%s: attempt %d of %d failed: %s; the next in about %.0f s", url, attempt, attempts, fault, wait)

@@ -43,10 +43,7 @@ class EndpointSettings(Part):
         description="seconds for one whole request, its waiting at the server included",
     )
     attempts: int = Field(
-        default=6,
-        ge=1,
-        le=20,
-        description="times that a request is tried at one URL before it counts as down",
+        default=6, ge=1, le=20, description="times that a request is tried at one URL before it counts as down"
     )
     price_input: float | None = Field(
         default=None, ge=0, allow_inf_nan=False, description="per million prompt tokens, for the plan"
@@ -65,8 +62,7 @@ class EndpointSettings(Part):
         description="when it says that it is another model or has another fingerprint, everything is asked anew",
     )
     length_field: Literal["max_tokens", "max_completion_tokens"] = Field(
-        default="max_tokens",
-        description="how the most new tokens are called; newer OpenAI models take the second only",
+        default="max_tokens", description="how the most new tokens are called; newer OpenAI models take the second only"
     )
     allow_http: bool = Field(
         default=False, description="http to other machines: prompts, images and the key travel readable"

@@ -86,9 +86,7 @@ def _as_rgb(image: Image.Image) -> Image.Image:
     if isinstance(clear, tuple) and max(clear) > 255:
         # Pillow has cut the colours to 8 bits by now, so which pixels the 16-bit key meant is lost.
         found, expected = f"key {clear}", "an alpha channel or 8-bit colours"
-        raise ImageRejected(
-            "unsupported_format", "16-bit colour with a clear colour", found=found, expected=expected
-        )
+        raise ImageRejected("unsupported_format", "16-bit colour with a clear colour", found=found, expected=expected)
     layer = image if image.mode == "RGBA" else image.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
 
@@ -127,16 +125,8 @@ class _Jpeg(JpegImageFile):
 
 # The plug-ins themselves, not Image.open: it would warn of bombs through the process-wide warning filters,
 # which threads cannot change safely, and would read a JPEG with several pictures as another format.
-_PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
-    "JPEG": _Jpeg,
-    "PNG": PngImageFile,
-    "WEBP": WebPImageFile,
-}
-SUFFIXES = {
-    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
-    "PNG": (".png",),
-    "WEBP": (".webp",),
-}
+_PLUGINS: dict[str, type[ImageFile.ImageFile]] = {"JPEG": _Jpeg, "PNG": PngImageFile, "WEBP": WebPImageFile}
+SUFFIXES = {"JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"), "PNG": (".png",), "WEBP": (".webp",)}
 """Accepted format, to the extensions that its files may have, in small or capital letters."""
 
 _OTHER_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF"}
@@ -253,18 +243,14 @@ def read_image_file(path: Path) -> bytes:
             raise ImageRejected("not_a_file", "the path is not a plain file", expected="a plain file")
         if about.st_size > MAX_FILE_BYTES:
             found, limit = f"{about.st_size} bytes", f"at most {MAX_FILE_BYTES} bytes"
-            raise ImageRejected(
-                "file_too_large", "the file is too large for an image", found=found, expected=limit
-            )
+            raise ImageRejected("file_too_large", "the file is too large for an image", found=found, expected=limit)
         with path.open("rb") as file:
             return file.read()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ImageRejected("missing_file", "the listed file does not exist", expected="a file") from error
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or str(error)
-        raise ImageRejected(
-            "unreadable", "the file cannot be read", found=found, expected="a readable file"
-        ) from error
+        raise ImageRejected("unreadable", "the file cannot be read", found=found, expected="a readable file") from error
 
 
 def read_recorded_image(path: Path, image_id: str) -> bytes:
@@ -333,9 +319,7 @@ def _opened(data: bytes, suffix: str | None) -> ImageFile.ImageFile:
     kind = _kind(data)
     if suffix is not None and suffix.lower() not in SUFFIXES[kind]:
         found, expected = f"{suffix or 'no extension'} on a {kind} file", " ".join(SUFFIXES[kind])
-        raise ImageRejected(
-            "wrong_extension", "the extension contradicts the content", found=found, expected=expected
-        )
+        raise ImageRejected("wrong_extension", "the extension contradicts the content", found=found, expected=expected)
     try:
         if kind == "PNG":
             # Loading alone checks no checksums and does not miss an absent end.
@@ -360,9 +344,7 @@ def _kind(data: bytes) -> str:
         return "WEBP"
     for signature, name in _OTHER_FORMATS.items():
         if data.startswith(signature):
-            raise ImageRejected(
-                "unsupported_format", "the format is not accepted", found=name, expected=_ACCEPTED
-            )
+            raise ImageRejected("unsupported_format", "the format is not accepted", found=name, expected=_ACCEPTED)
     found = f"bytes {data[:8].hex(' ')}"
     raise ImageRejected("not_an_image", "the content is not an image", found=found, expected=_ACCEPTED)
 
@@ -375,9 +357,7 @@ def _refuse_by_header(image: ImageFile.ImageFile) -> None:
         raise ImageRejected("decompression_bomb", "the picture is too large", found=found, expected=limit)
     if min(width, height) < MIN_SIDE:
         limit = f"at least {MIN_SIDE} × {MIN_SIDE}"
-        raise ImageRejected(
-            "too_small", "the picture is too small to show anything", found=found, expected=limit
-        )
+        raise ImageRejected("too_small", "the picture is too small to show anything", found=found, expected=limit)
     if getattr(image, "is_animated", False):
         frames = f"{getattr(image, 'n_frames', 'several')} frames"
         raise ImageRejected("animated", "the file holds an animation", found=frames, expected="one picture")
@@ -394,9 +374,5 @@ def _refuse(error: Exception) -> NoReturn:
         ) from error
     found = str(error) or type(error).__name__
     if "truncated" in found.lower() or isinstance(error, EOFError):
-        raise ImageRejected(
-            "truncated", "the file ends too early", found=found, expected="a whole file"
-        ) from error
-    raise ImageRejected(
-        "corrupt", "the picture does not decode", found=found, expected="a sound file"
-    ) from error
+        raise ImageRejected("truncated", "the file ends too early", found=found, expected="a whole file") from error
+    raise ImageRejected("corrupt", "the picture does not decode", found=found, expected="a sound file") from error

@@ -139,9 +139,7 @@ def _after_notes(data: bytes) -> int:
     position, size = 2, len(data)
     while (kind := data[position + 1]) in _NOTES and data[position] == 0xFF:
         end = position + 2 + (data[position + 2] << 8 | data[position + 3])
-        if not position + 4 <= end <= size or not _harmless(
-            kind, data[position + 4 : min(end, position + 18)]
-        ):
+        if not position + 4 <= end <= size or not _harmless(kind, data[position + 4 : min(end, position + 18)]):
             return size
         position = end
     return position

@@ -154,20 +154,14 @@ class OpenColumns:
         If the file cannot be opened or read.
     """
 
-    def __init__(
-        self, path: Path | str, columns: Sequence[str] = (), *, metadata: FileMetaData | None = None
-    ) -> None:
+    def __init__(self, path: Path | str, columns: Sequence[str] = (), *, metadata: FileMetaData | None = None) -> None:
         from pyarrow import parquet
 
         self._columns = list(columns)
         with damage_refused():
             # Without `pre_buffer`, a column is read piece by piece and does not lie in memory compressed as well.
             self._file = parquet.ParquetFile(
-                path,
-                metadata=metadata,
-                read_dictionary=self._columns,
-                buffer_size=_BUFFER_BYTES,
-                pre_buffer=False,
+                path, metadata=metadata, read_dictionary=self._columns, buffer_size=_BUFFER_BYTES, pre_buffer=False
             )
             self.metadata: FileMetaData = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow
@@ -352,9 +346,7 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
     layout = _sound(_layout(file))
     if not _ROW.fullmatch(path.name) or int(path.name) >= layout.ends[-1]:
         found, expected = f"row {path.name}", f"a row from 0 to {layout.ends[-1] - 1}"
-        raise ImageRejected(
-            "missing_file", "the Parquet file has no such row", found=found, expected=expected
-        )
+        raise ImageRejected("missing_file", "the Parquet file has no such row", found=found, expected=expected)
     row = int(path.name)
     group = bisect_right(layout.ends, row)
     pictures = _RECENT.get((file, group), lambda: _pictures(file, layout, group))
@@ -364,9 +356,7 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
         raise ImageRejected("missing_file", "the row holds no picture", found="null", expected="a picture")
     if picture.size > max_bytes:
         found, expected = f"{picture.size} bytes", f"at most {max_bytes} bytes"
-        raise ImageRejected(
-            "file_too_large", "the picture is too large for an image", found=found, expected=expected
-        )
+        raise ImageRejected("file_too_large", "the picture is too large for an image", found=found, expected=expected)
     data: bytes = picture.to_pybytes()
     return data
 

@@ -143,9 +143,7 @@ class JudgeAgreement(NamedTuple):
     n: int
 
 
-def judge_agreement(
-    counts: pl.DataFrame, named: Collection[str], *, confidence: float = 0.95
-) -> JudgeAgreement:
+def judge_agreement(counts: pl.DataFrame, named: Collection[str], *, confidence: float = 0.95) -> JudgeAgreement:
     """Return precision and recall of a judge against the majority of the annotators.
 
     Parameters
@@ -163,10 +161,7 @@ def judge_agreement(
     annotators = int((counts["no"] + counts["yes"]).max() or 1)  # type: ignore[arg-type]
     if annotators % 2 == 0:
         raise MetricError(
-            "a majority needs an odd number of annotators",
-            found=annotators,
-            expected="such as 3",
-            where="judge",
+            "a majority needs an odd number of annotators", found=annotators, expected="such as 3", where="judge"
         )
     true = (counts["yes"] > counts["no"]).to_numpy()
     judged = counts["text_id"].is_in(list(named)).to_numpy()
@@ -207,9 +202,7 @@ def words_of_groups(sheet: pl.DataFrame, expected: pl.DataFrame) -> pl.DataFrame
     groups = expected.select("attribute", "group").drop_nulls().unique()
     whose = groups.with_columns(about=pl.format("{}/{}/", "attribute", "group"))
     found = sheet.join_where(whose, pl.col("text_id").str.starts_with(pl.col("about")))
-    return found.with_columns(word=pl.col("text_id").str.strip_prefix(pl.col("about"))).sort(
-        "text_id", "annotator"
-    )
+    return found.with_columns(word=pl.col("text_id").str.strip_prefix(pl.col("about"))).sort("text_id", "annotator")
 
 
 def words_said(cell: LanguageCell, items: pl.DataFrame) -> pl.DataFrame:
@@ -228,9 +221,7 @@ def words_said(cell: LanguageCell, items: pl.DataFrame) -> pl.DataFrame:
     DataFrame
         `dataset, text_id`, one row a word that is said in a dataset.
     """
-    about = items.select(
-        text_id=pl.col("text_id"), key=pl.format("{}/{}", "attribute", "group"), word="word"
-    ).unique()
+    about = items.select(text_id=pl.col("text_id"), key=pl.format("{}/{}", "attribute", "group"), word="word").unique()
     key = pl.format("{}/{}", "attribute", "group")
     answers = known_answers(cell.generations, prompts=prompt_ids("main"), instruction=NO_INSTRUCTION).filter(
         key.is_in(about["key"].unique().implode())
@@ -340,9 +331,7 @@ def _rows_of_texts(cell: LanguageCell, labels: pl.DataFrame, settings: LanguageS
             yield from _kappas(row, sheet_labels(own, sheet), scores, sheet, why, settings)
 
 
-def _pooled_texts(
-    cells: Sequence[LanguageCell], labels: pl.DataFrame, settings: LanguageSettings
-) -> Iterator[Row]:
+def _pooled_texts(cells: Sequence[LanguageCell], labels: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
     texts, scores = _annotated(cells, labels)
     for sheet, columns in _SHEETS.items():
         on_sheet = labels.filter(pl.col("sheet") == sheet)
@@ -362,9 +351,7 @@ def _annotated(cells: Sequence[LanguageCell], labels: pl.DataFrame) -> tuple[pl.
     wanted = pl.col("row_key").is_in(ids.implode())
     scored = pl.col("attribute") == SCORED
     texts = [cell.generations.filter(wanted).select("dataset", text_id="row_key") for cell in cells]
-    scores = [
-        cell.scores.filter(scored, wanted).select("scorer", "score", text_id="row_key") for cell in cells
-    ]
+    scores = [cell.scores.filter(scored, wanted).select("scorer", "score", text_id="row_key") for cell in cells]
     return (
         pl.concat(texts).drop_nulls().unique().collect(engine="streaming"),
         pl.concat(scores).drop_nulls().unique().collect(engine="streaming"),
@@ -372,12 +359,7 @@ def _annotated(cells: Sequence[LanguageCell], labels: pl.DataFrame) -> tuple[pl.
 
 
 def _kappas(
-    row: Row,
-    labelled: SheetLabels,
-    scores: pl.DataFrame,
-    sheet: str,
-    why: Reasons,
-    settings: LanguageSettings,
+    row: Row, labelled: SheetLabels, scores: pl.DataFrame, sheet: str, why: Reasons, settings: LanguageSettings
 ) -> Iterator[Row]:
     """Yield the row of the annotators, and one with each scorer that has scored anything on the sheets."""
     counts, why = labelled.counts, joined(why, labelled.reasons())
@@ -416,9 +398,7 @@ def _rows_of_words(cell: LanguageCell, labels: pl.DataFrame, settings: LanguageS
         yield from judge_rows(answer_row(cell.model, dataset=dataset), own, why, settings=settings)
 
 
-def _pooled_words(
-    cells: Sequence[LanguageCell], labels: pl.DataFrame, settings: LanguageSettings
-) -> Iterator[Row]:
+def _pooled_words(cells: Sequence[LanguageCell], labels: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
     sheet = labels.filter(pl.col("sheet") == JUDGE)
     if sheet.is_empty():
         return

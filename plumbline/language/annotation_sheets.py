@@ -108,9 +108,7 @@ def _rows(path: Path, reader: csv.DictReader[str]) -> Iterator[tuple[int, dict[s
 def _checked(row: dict[str, str], where: str) -> tuple[str, str, str, int]:
     sheet, text_id, annotator, label = ((row[name] or "").strip() for name in ANNOTATION_SCHEMA)
     if sheet not in SHEETS:
-        raise ConfigError(
-            "there is no such sheet", where=where, found=sheet or "nothing", expected=", ".join(SHEETS)
-        )
+        raise ConfigError("there is no such sheet", where=where, found=sheet or "nothing", expected=", ".join(SHEETS))
     for name, value in (("text_id", text_id), ("annotator", annotator)):
         if not value:
             raise ConfigError("a cell of the annotations is empty", where=f"{where}, column {name}")
@@ -127,18 +125,7 @@ def _checked(row: dict[str, str], where: str) -> tuple[str, str, str, int]:
 # --- Whether a text itself says that the person in the picture is Black.
 
 # What may stand between the colour and the person: `a black young woman`.
-_BETWEEN = (
-    "young",
-    "younger",
-    "old",
-    "older",
-    "elderly",
-    "middle-aged",
-    "adult",
-    "american",
-    "male",
-    "female",
-)
+_BETWEEN = ("young", "younger", "old", "older", "elderly", "middle-aged", "adult", "american", "male", "female")
 
 
 def names_black_person(texts: pl.Expr) -> pl.Expr:
@@ -160,9 +147,7 @@ def names_black_person(texts: pl.Expr) -> pl.Expr:
 def _pattern() -> str:
     words = person_words()
     persons = sorted(
-        {*words.persons, *attribute_words("gender").nouns, *attribute_words("age").nouns},
-        key=len,
-        reverse=True,
+        {*words.persons, *attribute_words("gender").nouns, *attribute_words("age").nouns}, key=len, reverse=True
     )
     person = "|".join(re.escape(word) for word in persons)
     black = r"(?:black|african|afro[- ]american|african[- ]american)"
@@ -238,9 +223,7 @@ def judged_words(associations: pl.DataFrame, *, seed: int) -> Drawn:
     )
     ids = [word_id(*row) for row in top.select(*_GROUP, "word").iter_rows()]
     rows = top.with_columns(
-        pl.Series("text_id", ids, dtype=pl.String),
-        sheet=pl.lit(JUDGE),
-        group=pl.col("group").str.replace_all("_", " "),
+        pl.Series("text_id", ids, dtype=pl.String), sheet=pl.lit(JUDGE), group=pl.col("group").str.replace_all("_", " ")
     )
     return Drawn(cells_to_fill(rows.rename({"word": "text"})).select(SHEET_COLUMNS), tuple(shortfalls))
 
@@ -322,12 +305,7 @@ class AnnotationSheets:
 
 
 def annotation_sheets(
-    generations: pl.LazyFrame,
-    scores: pl.LazyFrame,
-    associations: pl.DataFrame,
-    *,
-    scorer: str,
-    seed: int,
+    generations: pl.LazyFrame, scores: pl.LazyFrame, associations: pl.DataFrame, *, scorer: str, seed: int
 ) -> AnnotationSheets:
     """Draw the sheets of the paper's three comparisons with people.
 
@@ -357,15 +335,9 @@ def annotation_sheets(
     MetricError
         If a frame lacks a column.
     """
-    for name, frame in (
-        ("generations", generations),
-        ("scores", scores),
-        ("associations", associations.lazy()),
-    ):
+    for name, frame in (("generations", generations), ("scores", scores), ("associations", associations.lazy())):
         _check(frame, _COLUMNS[name], name)
-    spoken = generations.filter(
-        pl.col("instruction") == NO_INSTRUCTION, pl.col("text").str.strip_chars() != ""
-    )
+    spoken = generations.filter(pl.col("instruction") == NO_INSTRUCTION, pl.col("text").str.strip_chars() != "")
     black = pl.col("group").str.to_lowercase().str.split("_").list.contains("black")
     personality = spoken.filter(pl.col("prompt") == "personality", pl.col("attribute").is_in(SUBSETS))
     black_subjects = spoken.filter(
@@ -380,10 +352,7 @@ def annotation_sheets(
     }
     words = judged_words(associations, seed=seed)
     return AnnotationSheets(
-        sheets={
-            **{name: _text_sheet(each.rows, generations) for name, each in texts.items()},
-            JUDGE: words.rows,
-        },
+        sheets={**{name: _text_sheet(each.rows, generations) for name, each in texts.items()}, JUDGE: words.rows},
         key=pl.concat([each.rows for each in texts.values()]),
         short={name: each.shortfalls for name, each in (*texts.items(), (JUDGE, words))},
     )
@@ -402,9 +371,7 @@ def _check(frame: pl.LazyFrame, columns: Sequence[str], name: str) -> None:
 
 def _scored(rows: pl.LazyFrame, scores: pl.LazyFrame, scorer: str) -> pl.DataFrame:
     """Return what may be drawn, without its texts, by key: the same answer may belong to two images."""
-    toxicity = scores.filter(
-        pl.col("scorer") == scorer, pl.col("attribute") == _EVENT, pl.col("score").is_not_nan()
-    )
+    toxicity = scores.filter(pl.col("scorer") == scorer, pl.col("attribute") == _EVENT, pl.col("score").is_not_nan())
     band = pl.sum_horizontal(*(pl.col("score") >= edge for edge in (0.2, 0.4, 0.6, 0.8)))
     return (
         rows.select("row_key", "model", "prompt", "attribute", "group")
@@ -416,9 +383,7 @@ def _scored(rows: pl.LazyFrame, scores: pl.LazyFrame, scorer: str) -> pl.DataFra
     )
 
 
-def _drawn(
-    sheet: str, found: pl.DataFrame, strata: Sequence[tuple[str, ...]], wanted: int, seed: int
-) -> Drawn:
+def _drawn(sheet: str, found: pl.DataFrame, strata: Sequence[tuple[str, ...]], wanted: int, seed: int) -> Drawn:
     """Draw as many of every stratum and band as are wanted, or all there are, and say where there were fewer."""
     parts, shortfalls = [], []
     for stratum in strata:
@@ -435,8 +400,7 @@ def _drawn(
         pl.concat(parts)
         .sort("row_key")
         .with_columns(
-            pl.lit(sheet).alias("sheet"),
-            pl.col("band").replace_strict(dict(enumerate(BANDS)), return_dtype=pl.String),
+            pl.lit(sheet).alias("sheet"), pl.col("band").replace_strict(dict(enumerate(BANDS)), return_dtype=pl.String)
         )
         .rename({"row_key": "text_id"})
         .select(KEY_COLUMNS)
@@ -520,9 +484,7 @@ def sheet_labels(annotations: pl.DataFrame, sheet: str) -> SheetLabels:
     return SheetLabels(counts, texts, everyone, tuple(few.iter_rows()))
 
 
-def with_score(
-    counts: pl.DataFrame, scores: pl.DataFrame, *, threshold: float = SCORE_THRESHOLD
-) -> pl.DataFrame:
+def with_score(counts: pl.DataFrame, scores: pl.DataFrame, *, threshold: float = SCORE_THRESHOLD) -> pl.DataFrame:
     """Add the thresholded score as one annotator more.
 
     Parameters
@@ -541,9 +503,7 @@ def with_score(
     """
     usable = scores.select("text_id", "score").filter(pl.col("score").is_not_nan())
     if usable["text_id"].is_duplicated().any():
-        raise MetricError(
-            "a text has two scores", where=usable.filter(usable["text_id"].is_duplicated())["text_id"][0]
-        )
+        raise MetricError("a text has two scores", where=usable.filter(usable["text_id"].is_duplicated())["text_id"][0])
     toxic = (pl.col("score") >= threshold).cast(pl.Int64)
     return counts.join(usable, on="text_id").select(
         "text_id", no=pl.col("no") + 1 - toxic, yes=pl.col("yes") + toxic

@@ -43,9 +43,7 @@ def known_answers(
         `none` is the prompt as it is; every instruction without it.
     """
     known = generations.filter(
-        pl.col("prompt").is_in(list(prompts)),
-        pl.col("attribute").is_not_null(),
-        pl.col("group").is_not_null(),
+        pl.col("prompt").is_in(list(prompts)), pl.col("attribute").is_not_null(), pl.col("group").is_not_null()
     )
     return known if instruction is None else known.filter(pl.col("instruction") == instruction)
 
@@ -120,9 +118,7 @@ def values_by_question(
     """
     for prompt, asked in questions(cell):
         if prompt in prompts and instruction in (None, asked):
-            yield answer_values(
-                known_answers(cell.generations, prompts=[prompt], instruction=asked), **values
-            )
+            yield answer_values(known_answers(cell.generations, prompts=[prompt], instruction=asked), **values)
 
 
 # --- What two conditions have in common, how it differs, and how much has no counterpart.

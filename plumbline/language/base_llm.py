@@ -77,9 +77,7 @@ def _above_the_least(scored: ScoredAnswers, expected: pl.DataFrame) -> pl.DataFr
     )
 
 
-def _difference_rows(
-    model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings
-) -> Iterator[Row]:
+def _difference_rows(model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
     sets = both.unique(_SET, maintain_order=True)
     for (dataset, attribute, scorer), matched in parts(sets, *_PART):
         row = answer_row(
@@ -105,9 +103,7 @@ def _difference_rows(
             )
 
 
-def _correlation_rows(
-    model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings
-) -> Iterator[Row]:
+def _correlation_rows(model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
     sets, pairs = both.unique(_SET, maintain_order=True), both.drop_nulls(_SPREADS)
     of_jobs = pairs.unique(_SET, maintain_order=True).filter(pl.col("occupation").is_not_null())
     units = {
@@ -126,12 +122,7 @@ def _correlation_rows(
                 chosen["model"].to_numpy(), chosen["llm"].to_numpy(), confidence=settings.confidence
             )
             row = answer_row(
-                model,
-                metric="llm_correlation",
-                definition=definition,
-                dataset=dataset,
-                scorer=scorer,
-                prompt=prompt,
+                model, metric="llm_correlation", definition=definition, dataset=dataset, scorer=scorer, prompt=prompt
             )
             of_groups = definition == "pearson_groups" and not np.isnan(correlation.value)
             shared = reason("groups_share_sets") if of_groups else None

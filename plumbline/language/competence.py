@@ -99,9 +99,7 @@ def read_dictionaries(path: Path) -> Dictionaries:
             hint="set the path to your copy of the SADCAT dictionaries, as CSV in UTF-8",
         ) from error
     if empty := [name for name, words in poles.items() if not words]:
-        raise ConfigError(
-            "a dictionary has no words", where=path, found=", ".join(_COLUMNS[n] for n in empty)
-        )
+        raise ConfigError("a dictionary has no words", where=path, found=", ".join(_COLUMNS[n] for n in empty))
     return Dictionaries(**{name: frozenset(words) for name, words in poles.items()})
 
 
@@ -202,14 +200,7 @@ def _in_lexicon(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool) -
 # --- The rows.
 
 
-KEYWORD_PROMPTS = (
-    "characteristics",
-    "personality",
-    "keywords",
-    "competency",
-    "trustworthiness",
-    "work_ethic",
-)
+KEYWORD_PROMPTS = ("characteristics", "personality", "keywords", "competency", "trustworthiness", "work_ethic")
 """Prompts that ask for five keywords; the paper counts competence words in the answers to the first."""
 
 OCCUPATION_PROMPT = "characteristics"
@@ -381,9 +372,7 @@ def _wordless(question: GroupValues, values: NDArray[np.float64]) -> ReasonsOf:
 def _unconfigured(model: str, datasets: list[str]) -> Iterator[Row]:
     for dataset in datasets:
         common = answer_row(model, dataset=dataset, definition="paper", statistic="mean", value=float("nan"))
-        yield from (
-            common | {"metric": metric, "reason": reason("no_dictionaries")} for metric in DICTIONARY_METRICS
-        )
+        yield from (common | {"metric": metric, "reason": reason("no_dictionaries")} for metric in DICTIONARY_METRICS)
 
 
 _DESCRIPTION = """
@@ -411,9 +400,7 @@ COMPETENCE_FAMILY = Family(
                     "mean over answers of listed words / words without stop words (paper); of listed words "
                     "(count); of different ones (released, of competence alone)"
                 ),
-                source=f"{STUDY}, 4.3 and appendix E"
-                if name == COMPETENCE
-                else "SADCAT, Nicolas et al. (2021)",
+                source=f"{STUDY}, 4.3 and appendix E" if name == COMPETENCE else "SADCAT, Nicolas et al. (2021)",
                 unit="share or words",
                 bounds=(0, np.inf),
                 when_identical=None,

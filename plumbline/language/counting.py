@@ -52,9 +52,7 @@ def text_batches(
     if batch_rows < 1:
         raise MetricError("batch_rows must be at least 1", found=batch_rows)
     if not isinstance(texts, Texts):
-        raise MetricError(
-            "a partition of texts must be a Polars frame", where=where, found=type(texts).__name__
-        )
+        raise MetricError("a partition of texts must be a Polars frame", where=where, found=type(texts).__name__)
     lazy = texts.lazy()
     schema = lazy.collect_schema()
     needed = {name for each in keep.values() for name in each.meta.root_names()} | {text}
@@ -87,11 +85,7 @@ WAITING_ROWS = 1_000_000
 
 
 def count_words(
-    texts: Texts | Iterable[Texts],
-    *,
-    group: str = "group",
-    text: str = "text",
-    batch_rows: int = BATCH_ROWS,
+    texts: Texts | Iterable[Texts], *, group: str = "group", text: str = "text", batch_rows: int = BATCH_ROWS
 ) -> pl.DataFrame:
     """Count every word of every group, see `words_of` for what a word is.
 
@@ -208,11 +202,7 @@ class Occurrences:
 
 
 def count_occurrences(
-    texts: Texts | Iterable[Texts],
-    words: Sequence[str],
-    *,
-    cells: int,
-    batch_rows: int = BATCH_ROWS,
+    texts: Texts | Iterable[Texts], words: Sequence[str], *, cells: int, batch_rows: int = BATCH_ROWS
 ) -> Occurrences:
     """Count chosen words in every cell, over texts of any number.
 
@@ -239,9 +229,7 @@ def count_occurrences(
         As `text_batches`; or if a cell is out of range, or a word is given twice.
     """
     if len(set(words)) < len(words):
-        raise MetricError(
-            "a word to count is given twice", found=f"{len(words)} words, {len(set(words))} distinct"
-        )
+        raise MetricError("a word to count is given twice", found=f"{len(words)} words, {len(set(words))} distinct")
     place = pl.DataFrame({"word": pl.Series(words, dtype=pl.String), "column": np.arange(len(words))})
     counts = Occurrences(
         times=np.zeros((cells, len(words)), dtype=np.int64),
@@ -254,17 +242,13 @@ def count_occurrences(
             codes = batch["cell"].to_numpy()
             if codes.size and not 0 <= codes.min() <= codes.max() < cells:
                 raise MetricError(
-                    "a text is of no cell",
-                    found=f"{codes.min()} .. {codes.max()}",
-                    expected=f"0 .. {cells - 1}",
+                    "a text is of no cell", found=f"{codes.min()} .. {codes.max()}", expected=f"0 .. {cells - 1}"
                 )
             _add(counts, codes, whitespace_tokens(batch["text"]), place)
     return counts
 
 
-def _add(
-    counts: Occurrences, cells: NDArray[np.int64], pieces: WhitespaceTokens, place: pl.DataFrame
-) -> None:
+def _add(counts: Occurrences, cells: NDArray[np.int64], pieces: WhitespaceTokens, place: pl.DataFrame) -> None:
     words = pieces.words()
     in_piece = np.bincount(words["piece"].to_numpy(), minlength=len(pieces.distinct))
     counts.words[:] += np.bincount(cells, pieces.sums(in_piece), minlength=len(counts.words)).astype(np.int64)

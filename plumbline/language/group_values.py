@@ -117,9 +117,7 @@ class GroupValues:
     def _missing(self, known: NDArray[np.bool_]) -> Reasons:
         if not known.any():
             return ()
-        answers, numbers = (
-            np.bincount(codes, minlength=len(self.groups)) for codes in (self.codes, self.codes[known])
-        )
+        answers, numbers = (np.bincount(codes, minlength=len(self.groups)) for codes in (self.codes, self.codes[known]))
         absent = sorted({*self.without, *(name for name, n in zip(self.groups, numbers) if not n)})
         thin = [name for name, n, of in zip(self.groups, numbers, answers) if 0 < 2 * n < of]
         return joined(
@@ -127,9 +125,7 @@ class GroupValues:
             reason("half_of_answers", groups=thin) if thin else None,
         )
 
-    def rate_rows(
-        self, happened: NDArray[np.bool_], *, overall: bool = False, **columns: object
-    ) -> list[Row]:
+    def rate_rows(self, happened: NDArray[np.bool_], *, overall: bool = False, **columns: object) -> list[Row]:
         """Return a row of the rate of every group, and of all answers; where no answer differs, Wilson's interval.
 
         n counts the sets. A rate of exactly 0 or 1 has no bootstrap interval. Wilson's then counts each set as one
@@ -165,9 +161,7 @@ def _with_wilson(found: Estimate, confidence: float) -> Estimate:
     return replace(found, ci_low=float(low), ci_high=float(high), reason=why)
 
 
-def by_groups(
-    cell: LanguageCell, answers: pl.DataFrame, *, settings: LanguageSettings
-) -> Iterator[GroupValues]:
+def by_groups(cell: LanguageCell, answers: pl.DataFrame, *, settings: LanguageSettings) -> Iterator[GroupValues]:
     """Yield what is compared between groups, one dataset, attribute, prompt and instruction at a time, by name."""
     kind = answers.schema["group"]
     names = list(kind.categories) if isinstance(kind, pl.Enum) else []

@@ -9,14 +9,7 @@ import numpy as np
 import polars as pl
 
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
-from plumbline.language.answers import (
-    UNIT,
-    answer_row,
-    paired_change_row,
-    parts,
-    questions,
-    with_counterparts,
-)
+from plumbline.language.answers import UNIT, answer_row, paired_change_row, parts, questions, with_counterparts
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import STUDY, LanguageResult
 from plumbline.language.max_toxicity import MAX_METRICS, STATISTICS, set_spreads
@@ -51,8 +44,7 @@ def max_change_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
     with every_question(cell, only=asked) as questions:
         for prompt, of_prompt in groupby(questions, key=lambda each: each.prompt):
             spreads = {
-                each.instruction: set_spreads(each, cell.expected).spreads.select(*_SET, "spread")
-                for each in of_prompt
+                each.instruction: set_spreads(each, cell.expected).spreads.select(*_SET, "spread") for each in of_prompt
             }
             plain = spreads.pop(NO_INSTRUCTION, None)
             if plain is None:
@@ -110,9 +102,7 @@ def side_effect_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[
     """
     rows: list[Row] = []
     for prompt, instructions in instructed(cell):
-        before = _answers(cell, prompt, NO_INSTRUCTION).rename(
-            {"refused": "refused_before", "words": "words_before"}
-        )
+        before = _answers(cell, prompt, NO_INSTRUCTION).rename({"refused": "refused_before", "words": "words_before"})
         for instruction in instructions:
             after = _answers(cell, prompt, instruction)
             matched = with_counterparts(after, before, on=_ANSWER, by=_ANSWER_PART)
@@ -151,13 +141,7 @@ def _answers(cell: LanguageCell, prompt: str, instruction: str) -> pl.DataFrame:
     words = word_number(pl.col("text").fill_null("")).cast(pl.Float64)
     return (
         asked.select(
-            "dataset",
-            "attribute",
-            "image_id",
-            "seed",
-            unit=UNIT,
-            refused=REFUSED.cast(pl.Float64),
-            words=words,
+            "dataset", "attribute", "image_id", "seed", unit=UNIT, refused=REFUSED.cast(pl.Float64), words=words
         )
         .unique(_ANSWER)
         .collect(engine="streaming")

@@ -134,15 +134,10 @@ def max_toxicity_rows(
         In `plumbline.language.cell.EXPECTED_SCHEMA`.
     """
     without = set_spreads(scored, expected, refusals=False) if scored.any_refused else spreads
-    return [
-        *_rows(scored, spreads, "paper", settings),
-        *_rows(scored, without, "without_refusals", settings),
-    ]
+    return [*_rows(scored, spreads, "paper", settings), *_rows(scored, without, "without_refusals", settings)]
 
 
-def _rows(
-    scored: ScoredAnswers, spreads: SetSpreads, definition: str, settings: LanguageSettings
-) -> Iterator[Row]:
+def _rows(scored: ScoredAnswers, spreads: SetSpreads, definition: str, settings: LanguageSettings) -> Iterator[Row]:
     for (dataset, attribute, scorer), kinds in parts(scored.kinds, "dataset", "attribute", "scorer"):
         answered = spreads.n_answered(dataset, attribute)
         if not answered:
@@ -282,9 +277,7 @@ class _Maxima(NamedTuple):
     whole: NDArray[np.int64]
 
 
-def _at_the_maximum(
-    scored: ScoredAnswers, above: pl.DataFrame, scorer: str, event: str, groups: list[str]
-) -> _Maxima:
+def _at_the_maximum(scored: ScoredAnswers, above: pl.DataFrame, scorer: str, event: str, groups: list[str]) -> _Maxima:
     sought = above.select(*OF_SET, "highest")
     maxima = [
         scores.join(sought, on=OF_SET).filter(pl.col("score") == pl.col("highest"))
@@ -422,9 +415,7 @@ def occupation_results(scored: ScoredAnswers, *, settings: LanguageSettings) -> 
     return OccupationResults(rows, pl.concat(tables))
 
 
-def _occupation_spreads(
-    part: pl.DataFrame, labels: tuple[str, ...], settings: LanguageSettings
-) -> dict[str, Estimate]:
+def _occupation_spreads(part: pl.DataFrame, labels: tuple[str, ...], settings: LanguageSettings) -> dict[str, Estimate]:
     spreads = {}
     for (occupation,), answers in parts(part, "occupation"):
         n_groups = answers["group"].n_unique()
@@ -448,10 +439,7 @@ def _table(part: pl.DataFrame, common: Row, spreads: dict[str, Estimate]) -> pl.
     """Return the quantiles of the occupations at both ends; with few occupations none is at both."""
     order = sorted(spreads, key=lambda name: (-spreads[name].value, name))
     shown = min(SHOWN, (len(order) + 1) // 2)
-    ends = {
-        "largest": order[:shown],
-        "smallest": order[len(order) - min(SHOWN, len(order) - shown) :][::-1],
-    }
+    ends = {"largest": order[:shown], "smallest": order[len(order) - min(SHOWN, len(order) - shown) :][::-1]}
     placed = [
         common | {"end": end, "place": place, "occupation": name, "spread": spreads[name].value}
         for end, names in ends.items()
@@ -461,9 +449,7 @@ def _table(part: pl.DataFrame, common: Row, spreads: dict[str, Estimate]) -> pl.
         *(pl.col("score").quantile(share, "linear").alias(name) for name, share in _QUANTILES.items()),
         n=pl.len().cast(pl.Int64),
     )
-    of_ends = pl.DataFrame(
-        placed, schema={name: OCCUPATION_SCORES[name] for name in list(OCCUPATION_SCORES)[:9]}
-    )
+    of_ends = pl.DataFrame(placed, schema={name: OCCUPATION_SCORES[name] for name in list(OCCUPATION_SCORES)[:9]})
     return (
         of_ends.join(quantiles, on="occupation")
         .sort("end", "place", "group")
@@ -492,10 +478,7 @@ def scorer_agreement_rows(scored: ScoredAnswers, *, settings: LanguageSettings) 
 
 
 def _agreement_rows(
-    scored: ScoredAnswers,
-    names: tuple[str, ...],
-    pair: tuple[str, ...],
-    settings: LanguageSettings,
+    scored: ScoredAnswers, names: tuple[str, ...], pair: tuple[str, ...], settings: LanguageSettings
 ) -> Iterator[Row]:
     dataset, attribute, event = names
     keys = ["unit", "group", "seed", "answer"]

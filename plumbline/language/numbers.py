@@ -11,18 +11,7 @@ from math import nan
 import polars as pl
 
 _UNITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-_TEENS = [
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
+_TEENS = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _VALUES = {
     **{word: i + 1 for i, word in enumerate(_UNITS)},
@@ -34,9 +23,7 @@ _VALUES = {
 }
 _SCALES = {"thousand": 1_000, "million": 1_000_000}
 
-_BELOW_100 = (
-    rf"(?:(?:{'|'.join(_TENS)})(?:[- ](?:{'|'.join(_UNITS)}))?|{'|'.join(_TEENS)}|{'|'.join(_UNITS)})"
-)
+_BELOW_100 = rf"(?:(?:{'|'.join(_TENS)})(?:[- ](?:{'|'.join(_UNITS)}))?|{'|'.join(_TEENS)}|{'|'.join(_UNITS)})"
 _BELOW_1000 = rf"(?:(?:{'|'.join(_UNITS)}|a) hundred(?: and)?(?: {_BELOW_100})?|{_BELOW_100})"
 _SPELLED = re.compile(
     rf"\b(?:{_BELOW_1000}|an?(?= (?:thousand|million)\b))(?: (?:thousand|million)(?:,? (?:and )?{_BELOW_1000})?)*\b"
@@ -48,10 +35,7 @@ def with_digits(text: str) -> str:
 
     `one` by itself stays: mostly it is no number (`this one`, `one of them`).
     """
-    return _SPELLED.sub(
-        lambda found: found[0] if found[0] == "one" else str(_value(found[0])),
-        text,
-    )
+    return _SPELLED.sub(lambda found: found[0] if found[0] == "one" else str(_value(found[0])), text)
 
 
 def _value(spelled: str) -> int:

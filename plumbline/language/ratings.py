@@ -89,18 +89,14 @@ _LABELLED = re.compile(
     rf"(?!\s*\+?[\s-]*{_TIME}\b|\s*(?:%|percent\b|per cent\b)"
     rf"|(?!{_OF_TEN})\s*(?:(?:points?|stars?|marks?)\s*)?(?:/|out of)\s*\d)"
 )
-_CUE = re.compile(
-    rf"\b(?:rat(?:e|ed|ing)|scor(?:e|ed|ing)|giv(?:e|en|ing)|grade)\b[^.\d\n]{{0,60}}?({_NUMBER})"
-)
+_CUE = re.compile(rf"\b(?:rat(?:e|ed|ing)|scor(?:e|ed|ing)|giv(?:e|en|ing)|grade)\b[^.\d\n]{{0,60}}?({_NUMBER})")
 _GIVEN = re.compile(
     rf"\b(?:rat(?:e|ed|ing)|scor(?:e|ed|ing)|giv(?:e|en|ing)|grade)\b[^.\d\n]{{0,60}}?\ban? ({_NUMBER})"
     rf"(?!\s*\+?[\s-]*{_TIME}\b)"
 )
 """As `_CUE`, with an article: what follows is no count of things, so that `a 9 others` says 9."""
 _ANY = re.compile(_NUMBER)
-_LONE_ONE = re.compile(
-    r"(?<=^)one(?=[.!]?$)|\bone(?=\s*(?:out of|/))|(?<=rating of )one\b|(?<=rating: )one\b"
-)
+_LONE_ONE = re.compile(r"(?<=^)one(?=[.!]?$)|\bone(?=\s*(?:out of|/))|(?<=rating of )one\b|(?<=rating: )one\b")
 
 
 def read_rating(text: str | None) -> float | None:

@@ -56,12 +56,8 @@ def ratings_result(cell: LanguageCell, *, settings: LanguageSettings) -> Languag
 
 def _unreadable_shares(values: pl.DataFrame) -> dict[tuple[str, ...], float]:
     """Return the share of unreadable answers by dataset, prompt and instruction."""
-    shares = values.group_by("dataset", "prompt", "instruction").agg(
-        share=pl.col("unreadable").is_not_null().mean()
-    )
-    return {
-        (dataset, prompt, instruction): share for dataset, prompt, instruction, share in shares.iter_rows()
-    }
+    shares = values.group_by("dataset", "prompt", "instruction").agg(share=pl.col("unreadable").is_not_null().mean())
+    return {(dataset, prompt, instruction): share for dataset, prompt, instruction, share in shares.iter_rows()}
 
 
 def _rows(question: GroupValues, shares: dict[tuple[str, ...], float]) -> Iterator[Row]:
@@ -92,9 +88,7 @@ def _excluded(answers: pl.DataFrame) -> Reason | None:
     # Ties by name, so that the sentence does not change from run to run.
     ordered = counted.sort(["answers", "unreadable"], descending=[True, False])
     counts = [f"{number} {name.replace('_', ' ')}" for name, number in ordered.iter_rows()]
-    return reason(
-        "unreadable_answers", unreadable=counted["answers"].sum(), answers=answers.height, counts=counts
-    )
+    return reason("unreadable_answers", unreadable=counted["answers"].sum(), answers=answers.height, counts=counts)
 
 
 # --- The ratings family: numbers that a model gives people of each group.

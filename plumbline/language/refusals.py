@@ -134,10 +134,7 @@ def refusals_and_lengths_result(cell: LanguageCell, *, settings: LanguageSetting
     numbers = {metric: number for (metric, *_), number in NUMBERS.items()}
     tables = values_by_question(cell, prompts=prompt_ids(), instruction=None, **numbers)
     rows = [
-        row
-        for values in tables
-        for question in by_groups(cell, values, settings=settings)
-        for row in _rows(question)
+        row for values in tables for question in by_groups(cell, values, settings=settings) for row in _rows(question)
     ]
     return LanguageResult(metric_frame(rows))
 

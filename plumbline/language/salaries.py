@@ -142,10 +142,7 @@ def salary_of(text: str) -> ParsedNumber:
         return _annual([_amount(alone, "")])
     plain = _NO_SALARY.sub(" ", plain)
     return _annual(
-        [
-            _amount(found, plain[max(0, found.start() - 80) : found.start()])
-            for found in _SALARY.finditer(plain)
-        ]
+        [_amount(found, plain[max(0, found.start() - 80) : found.start()]) for found in _SALARY.finditer(plain)]
     )
 
 
@@ -155,9 +152,7 @@ def _annual(amounts: list[_Amount]) -> ParsedNumber:
         return unreadable(NO_NUMBER)
     if not (dollars := [amount for amount in amounts if amount.dollars]):
         return unreadable(OTHER_CURRENCY)
-    pool = [
-        amount for amount in dollars if amount.offered and amount.money and amount.period in ("year", None)
-    ]
+    pool = [amount for amount in dollars if amount.offered and amount.money and amount.period in ("year", None)]
     for chosen in _by_preference(pool or dollars):
         values = {amount.value for amount in chosen}
         if len(values) > 1:

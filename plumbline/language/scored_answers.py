@@ -50,17 +50,14 @@ class ScoredAnswers:
     @cached_property
     def kinds(self) -> pl.DataFrame:
         """Return the `OF_SCORES` that there are."""
-        found = [
-            block.select(OF_SCORES).drop_nulls().unique().collect(engine="streaming") for block in self.blocks
-        ]
+        found = [block.select(OF_SCORES).drop_nulls().unique().collect(engine="streaming") for block in self.blocks]
         return pl.concat(found).unique() if found else pl.DataFrame(schema=dict.fromkeys(OF_SCORES, NAME))
 
     @cached_property
     def any_refused(self) -> bool:
         """Return whether an answer is a refusal."""
         return any(
-            bool(block.select(pl.col("refused").any()).collect(engine="streaming").item())
-            for block in self.blocks
+            bool(block.select(pl.col("refused").any()).collect(engine="streaming").item()) for block in self.blocks
         )
 
     def scores(self, *columns: str, **where: str) -> Iterator[pl.DataFrame]:
@@ -92,9 +89,7 @@ _Asked = dict[tuple[str, str], int]
 
 @contextmanager
 def every_question(
-    cell: LanguageCell,
-    *,
-    only: Collection[tuple[str, str]] | None = None,
+    cell: LanguageCell, *, only: Collection[tuple[str, str]] | None = None
 ) -> Iterator[list[ScoredAnswers]]:
     """Give the scored answers to each question, in order; those without any score are passed over.
 
@@ -157,9 +152,7 @@ def _described(known: pl.LazyFrame, blocks: _Asked, folder: Path) -> pl.LazyFram
     kept = ("row_key", "prompt", "instruction", "seed", "image_id", "finish_reason", *_WHOSE)
     folder.mkdir()
     for number, batch in enumerate(text_batches(known, keep={name: pl.col(name) for name in kept})):
-        described = batch.join(block_of, on=["prompt", "instruction"]).with_columns(
-            unit=UNIT, refused=REFUSED
-        )
+        described = batch.join(block_of, on=["prompt", "instruction"]).with_columns(unit=UNIT, refused=REFUSED)
         described.select(
             "row_key",
             "seed",
@@ -184,9 +177,6 @@ def _written(folder: Path) -> pl.LazyFrame | None:
 def _questions(model: str, blocks: _Asked, folder: Path) -> Iterator[ScoredAnswers]:
     first = 0
     for (prompt, instruction), count in blocks.items():
-        files = [
-            sorted(folder.glob(f"scored/*/block={number}/*.parquet"))
-            for number in range(first, first + count)
-        ]
+        files = [sorted(folder.glob(f"scored/*/block={number}/*.parquet")) for number in range(first, first + count)]
         first += count
         yield ScoredAnswers(model, prompt, instruction, tuple(pl.scan_parquet(own) for own in files if own))

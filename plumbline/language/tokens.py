@@ -93,9 +93,7 @@ class WhitespaceTokens:
 def whitespace_tokens(texts: pl.Series) -> WhitespaceTokens:
     """Cut texts at spaces; no word crosses one. A null text is cut as an empty one."""
     cut = texts.fill_null("").str.split(" ")
-    encoded = (
-        cut.explode(empty_as_null=True).to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
-    )
+    encoded = cut.explode(empty_as_null=True).to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
     return WhitespaceTokens(
         np.repeat(np.arange(len(texts)), cut.list.len().to_numpy()),
         encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64),

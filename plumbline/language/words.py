@@ -167,9 +167,7 @@ def associations_of_matrix(
 _HALVED = encode([reason("never_said_of_others")])
 
 
-def _rows(
-    found: MatrixAssociations, names: pl.Series, words: pl.Series, matrix: NDArray[np.int64]
-) -> pl.DataFrame:
+def _rows(found: MatrixAssociations, names: pl.Series, words: pl.Series, matrix: NDArray[np.int64]) -> pl.DataFrame:
     """Return one row for each pair that passed."""
     count = matrix[found.group, found.word]
     n, total = matrix.sum(axis=1), matrix.sum(axis=0)
@@ -208,9 +206,7 @@ def _checked(counts: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     frame = counts.lazy().collect()
     if missing := {"group", "word", "count"} - set(frame.columns):
         raise MetricError(
-            "a frame of word counts lacks a column",
-            found=", ".join(frame.columns),
-            expected=", ".join(sorted(missing)),
+            "a frame of word counts lacks a column", found=", ".join(frame.columns), expected=", ".join(sorted(missing))
         )
     numbers = frame["count"]
     if not numbers.dtype.is_numeric() or numbers.dtype.is_float() or numbers.dtype.is_decimal():
@@ -246,13 +242,7 @@ def _undefined(names: pl.Series, n: NDArray[np.int64]) -> pl.DataFrame:
     rows = [
         {"group": name, "association": np.nan, "n": own, "n_others": others, "reason_codes": encode([why])}
         for name, own, others in zip(names, n.tolist(), (n.sum() - n).tolist())
-        if (
-            why := reason("no_words_of_group")
-            if own == 0
-            else reason("no_words_of_others")
-            if others == 0
-            else None
-        )
+        if (why := reason("no_words_of_group") if own == 0 else reason("no_words_of_others") if others == 0 else None)
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)
 
@@ -493,10 +483,7 @@ class Subset:
 def associated_subsets(corpus: Corpus, *, settings: LanguageSettings) -> list[Subset]:
     """Count every word of the corpus, in one reading, and return the associations within each subset."""
     counts = count_words(corpus.by_part(), group="part").with_columns(part=pl.col("group").cast(pl.Int64))
-    return [
-        _subset(corpus, parts, counts, settings)
-        for parts in corpus.parts.partition_by("dataset", "attribute")
-    ]
+    return [_subset(corpus, parts, counts, settings) for parts in corpus.parts.partition_by("dataset", "attribute")]
 
 
 def _subset(corpus: Corpus, parts: pl.DataFrame, counts: pl.DataFrame, settings: LanguageSettings) -> Subset:
@@ -541,9 +528,7 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
     q[tested] = q_values(np.concatenate([p[tested], unlisted]))[: int(tested.sum())]
     few = cluster_count_reason(subset.sets)
     reasons = [
-        in_words(
-            joined(decode(codes), reason("one_block") if word is not None and np.isnan(end) else None, few)
-        )
+        in_words(joined(decode(codes), reason("one_block") if word is not None and np.isnan(end) else None, few))
         for codes, word, end in zip(table["reason_codes"], table["word"], half)
     ]
     whose = subset.parts.select("dataset", "attribute", "group")
@@ -556,9 +541,7 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
     )
 
 
-def _errors(
-    subset: Subset, words: list[str], found: Occurrences, blocks: int, log_base: float
-) -> pl.DataFrame:
+def _errors(subset: Subset, words: list[str], found: Occurrences, blocks: int, log_base: float) -> pl.DataFrame:
     """Return `group`, `word`, `error`, `degrees`, `texts` of every group and every word that is listed of any."""
     names = subset.listed["word"].drop_nulls().unique().sort()
     groups = subset.parts["group"]
@@ -575,13 +558,7 @@ def _errors(
             "degrees": np.tile(np.maximum(errors.degrees, 1), len(groups)),
             "texts": texts.sum(axis=1).ravel(),
         },
-        schema={
-            "group": pl.String,
-            "word": pl.String,
-            "error": pl.Float64,
-            "degrees": pl.Int64,
-            "texts": pl.Int64,
-        },
+        schema={"group": pl.String, "word": pl.String, "error": pl.Float64, "degrees": pl.Int64, "texts": pl.Int64},
     )
 
 
@@ -608,11 +585,7 @@ def words_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageR
     tables = word_tables(corpus, subsets, settings=settings)
     if settings.judge is not None:
         tables = [judged(table, settings.judge) for table in tables]
-    rows = [
-        row
-        for subset, table in zip(subsets, tables)
-        for row in _metric_rows(cell.model, subset, table, settings)
-    ]
+    rows = [row for subset, table in zip(subsets, tables) for row in _metric_rows(cell.model, subset, table, settings)]
     return LanguageResult(metric_frame(rows), {"word_associations": pl.concat(tables)})
 
 
@@ -633,10 +606,7 @@ def judged(table: pl.DataFrame, judge: Judge) -> pl.DataFrame:
     ]
     stereotyped = pl.DataFrame(named, schema={"group": pl.String, "word": pl.String}, orient="row")
     marked = table.drop("stereotype").join(
-        stereotyped.with_columns(stereotype=pl.lit(True)),
-        on=["group", "word"],
-        how="left",
-        maintain_order="left",
+        stereotyped.with_columns(stereotype=pl.lit(True)), on=["group", "word"], how="left", maintain_order="left"
     )
     known = pl.when(pl.col("word").is_not_null()).then(pl.col("stereotype").fill_null(False))
     return marked.with_columns(stereotype=known).select(list(WORD_ASSOCIATIONS))
@@ -646,9 +616,7 @@ def _metric_rows(model: str, subset: Subset, table: pl.DataFrame, settings: Lang
     rows: list[Row] = []
     for part in subset.parts.iter_rows(named=True):
         passed = subset.passed.filter(pl.col("group") == part["group"])
-        undefined = decode(
-            next(iter(passed.filter(pl.col("word").is_null())["reason_codes"].to_list()), None)
-        )
+        undefined = decode(next(iter(passed.filter(pl.col("word").is_null())["reason_codes"].to_list()), None))
         listed = table.filter(pl.col("group") == part["group"], pl.col("word").is_not_null())
         common = answer_row(
             model,
@@ -666,10 +634,7 @@ def _metric_rows(model: str, subset: Subset, table: pl.DataFrame, settings: Lang
         )
         associated = {"metric": "associated_words", "value": number, "n": part["sets"], "reason": reasons}
         stereotypes = _stereotypes(listed, passed.height, undefined, judged=settings.judge is not None)
-        rows += [
-            common | associated,
-            common | {"metric": "stereotype_words", "n": listed.height} | stereotypes,
-        ]
+        rows += [common | associated, common | {"metric": "stereotype_words", "n": listed.height} | stereotypes]
     return rows
 
 

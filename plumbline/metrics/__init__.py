@@ -30,12 +30,7 @@ from plumbline.metrics.robustness.directional_bias import (
 )
 from plumbline.metrics.robustness.template_agreement import rank_agreement
 from plumbline.metrics.text_space import ValenceGeometry, valence_geometry
-from plumbline.metrics.trident.scores import (
-    TridentScores,
-    normalise_probe_rates,
-    probe_rate_gap,
-    trident_scores,
-)
+from plumbline.metrics.trident.scores import TridentScores, normalise_probe_rates, probe_rate_gap, trident_scores
 from plumbline.metrics.valence_correlation import valence_correlation
 from plumbline.statistics.estimates import Estimate, EstimateArray
 

@@ -159,9 +159,7 @@ def sc_weat(
         counts = random_partition_test(standardise(columns), weights, [members], [size], blocks)[0]
     p_value, constant = counts.p_values(alternative, strict=strict), int(np.isnan(effect_size).sum())
     reasons = joined(reason("constant_columns", constant=constant, columns=m) if constant else None)
-    category = Association(
-        float(statistic.mean()), float(effect_size.mean()), float(p_value[m]), counts.exact, reasons
-    )
+    category = Association(float(statistic.mean()), float(effect_size.mean()), float(p_value[m]), counts.exact, reasons)
     return Associations(statistic, effect_size, p_value[:m], counts.exact, category, reasons)
 
 
@@ -172,9 +170,7 @@ class AssociationSizes(NamedTuple):
     effect_size: NDArray[np.float64]
 
 
-def association_sizes(
-    columns: NDArray[np.float64], in_a: NDArray[np.bool_], *, ddof: int = 1
-) -> AssociationSizes:
+def association_sizes(columns: NDArray[np.float64], in_a: NDArray[np.bool_], *, ddof: int = 1) -> AssociationSizes:
     """Return the difference of means of each column (n, m) and its effect size, which is nan without variation."""
     n = len(columns)
     statistic = columns[in_a].mean(axis=0) - columns[~in_a].mean(axis=0)
@@ -196,9 +192,7 @@ def _checked(
         )
     if members.dtype != np.bool_:
         raise MetricError(
-            "the group must be a mask",
-            found=members.dtype,
-            expected="bool: True for the images of the first group",
+            "the group must be a mask", found=members.dtype, expected="bool: True for the images of the first group"
         )
     if not np.isfinite(columns).all():
         bad = np.argwhere(~np.isfinite(columns))[0]
@@ -249,18 +243,14 @@ def weat(
     """
     sets = [_directions(e, name) for e, name in ((x, "x"), (y, "y"), (a, "a"), (b, "b"))]
     if len({e.shape[1] for e in sets}) > 1:
-        raise MetricError(
-            "embeddings of different dimensions cannot be compared", found=[e.shape for e in sets]
-        )
+        raise MetricError("embeddings of different dimensions cannot be compared", found=[e.shape for e in sets])
     if not all(len(e) for e in sets):
         return Association(np.nan, np.nan, np.nan, False, joined(reason("empty_set")))
     targets = np.concatenate(sets[:2])
     association = targets @ sets[2].mean(axis=0) - targets @ sets[3].mean(axis=0)
     in_x = np.arange(len(targets)) < len(sets[0])
     # With the sizes fixed, S rises with the difference of means, so the test is that of one SC-WEAT column.
-    column = sc_weat(
-        association[:, None], in_x, permutations=permutations, rng=rng, alternative=alternative, ddof=ddof
-    )
+    column = sc_weat(association[:, None], in_x, permutations=permutations, rng=rng, alternative=alternative, ddof=ddof)
     return Association(
         statistic=float(association[in_x].sum() - association[~in_x].sum()),
         effect_size=float(column.effect_size[0]),
@@ -274,9 +264,7 @@ def _directions(embeddings: ArrayLike, name: str) -> NDArray[np.float64]:
     """Return embeddings with unit norm."""
     values = np.asarray(embeddings, dtype=np.float64)
     if values.ndim != 2:
-        raise MetricError(
-            "a set of embeddings must be a table", where=name, found=values.shape, expected="(., d)"
-        )
+        raise MetricError("a set of embeddings must be a table", where=name, found=values.shape, expected="(., d)")
     norm = np.linalg.norm(values, axis=1, keepdims=True)
     if not np.isfinite(values).all() or (norm == 0).any():
         raise MetricError("an embedding is not finite, or is zero and has no direction", where=name)
@@ -325,9 +313,7 @@ def association_estimates(
     """
     statistic, effect_size = association_sizes(columns, in_a)
     of_statistic, of_effect = influences(columns, in_a)
-    units = min(
-        int(mask.sum()) if clusters is None else len(np.unique(clusters[mask])) for mask in (in_a, ~in_a)
-    )
+    units = min(int(mask.sum()) if clusters is None else len(np.unique(clusters[mask])) for mask in (in_a, ~in_a))
 
     def estimates(value: NDArray[np.float64], influence: NDArray[np.float64]) -> EstimateArray:
         error, _ = standard_errors(influence, clusters)
@@ -448,9 +434,7 @@ def _contrasts(groups: Groups) -> list[Contrast]:
     return [Contrast(name, OTHERS, groups.codes == i) for i, name in enumerate(groups.names)]
 
 
-def _attribute_rows(
-    cell: Cell, perception: Perception, groups: Groups, settings: MetricSettings
-) -> list[Row]:
+def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings: MetricSettings) -> list[Row]:
     labelled = groups.codes >= 0
     contrasts = _contrasts(Groups(groups.attribute, groups.names, groups.codes[labelled]))
     if not contrasts:
@@ -481,18 +465,13 @@ def _attribute_rows(
         )
         rows += [
             common | row | {"reason": joined(row["reason"], reasons)}
-            for row in _contrast_columns(
-                perception, estimates, counts, n=len(columns), clustered=clusters is not None
-            )
+            for row in _contrast_columns(perception, estimates, counts, n=len(columns), clustered=clusters is not None)
         ]
     return rows
 
 
 def _permutation_counts(
-    columns: NDArray[np.float64],
-    mixtures: NDArray[np.float64],
-    contrasts: list[Contrast],
-    settings: MetricSettings,
+    columns: NDArray[np.float64], mixtures: NDArray[np.float64], contrasts: list[Contrast], settings: MetricSettings
 ) -> list[PermutationCounts]:
     """Compare the words, scales and dimensions of every contrast with other partitions of the same sizes."""
     counts: dict[str, PermutationCounts] = {}
@@ -505,9 +484,7 @@ def _permutation_counts(
             sampled.append(contrast)
     ready = standardise(columns)
     sizes = [smaller_size(contrast.in_a) for contrast in sampled]
-    for chained, blocks in random_subset_chains(
-        len(columns), sizes, count=settings.permutations, seed=settings.seed
-    ):
+    for chained, blocks in random_subset_chains(len(columns), sizes, count=settings.permutations, seed=settings.seed):
         chosen = [c for c, size in zip(sampled, sizes) if size in chained]
         of_chain = random_partition_test(ready, mixtures, [c.in_a for c in chosen], chained, blocks)
         counts |= {contrast.group: each for contrast, each in zip(chosen, of_chain)}
@@ -515,12 +492,7 @@ def _permutation_counts(
 
 
 def _contrast_columns(
-    perception: Perception,
-    estimates: AssociationEstimates,
-    counts: PermutationCounts,
-    *,
-    n: int,
-    clustered: bool,
+    perception: Perception, estimates: AssociationEstimates, counts: PermutationCounts, *, n: int, clustered: bool
 ) -> Iterator[dict[str, Any]]:
     """Give the columns of the rows of one contrast: words, then scales, then dimensions."""
     greater, two_sided = counts.p_values(), counts.p_values("two-sided")
@@ -538,10 +510,7 @@ def _contrast_columns(
         # Of the standard deviation over n instead of n - 1.
         factor = float(np.sqrt(n / (n - 1)))
         wider = replace(
-            effect,
-            value=effect.value * factor,
-            ci_low=effect.ci_low * factor,
-            ci_high=effect.ci_high * factor,
+            effect, value=effect.value * factor, ci_low=effect.ci_low * factor, ci_high=effect.ci_high * factor
         )
         place = words + i
         for definition, estimate, p in (
@@ -591,13 +560,8 @@ _TRAITS = (
             "How much closer a group's images lie to a word, or a scale of words, than those of its "
             "reference; in standard deviations."
         ),
-        formula=(
-            "es = s / sd over A and B of cos(x, z), s = mean over A of cos(x, a) - mean over B of cos(x, b)"
-        ),
-        source=(
-            "Hausladen et al., Social perception of faces, A.2, equations 2 to 6; after Steed & Caliskan "
-            "(2021)"
-        ),
+        formula=("es = s / sd over A and B of cos(x, z), s = mean over A of cos(x, a) - mean over B of cos(x, b)"),
+        source=("Hausladen et al., Social perception of faces, A.2, equations 2 to 6; after Steed & Caliskan (2021)"),
         headline="paper",
         function=sc_weat,
         bounds=(-np.inf, np.inf),
@@ -642,9 +606,7 @@ _TRAITS = (
     ),
     Traits(
         name="markedness",
-        meaning=(
-            "For how many images of a group the plain prompt fits better than the one that names the group."
-        ),
+        meaning=("For how many images of a group the plain prompt fits better than the one that names the group."),
         formula="100 · |images with cos(neutral) > cos(marked)| / n_g, averaged over templates",
         source="Hausladen et al., Social perception of faces, A.3, equation 7; after Wolfe & Caliskan (2022)",
         function=markedness,
@@ -672,8 +634,7 @@ _TRAITS = (
             "it sees more of both."
         ),
         formula=(
-            "Pearson's r over a group's images of their mean cosines with the positive and with the "
-            "negative words"
+            "Pearson's r over a group's images of their mean cosines with the positive and with the negative words"
         ),
         source="Hausladen et al., Social perception of faces, appendix C and figure C.5",
         function=valence_correlation,

@@ -87,9 +87,7 @@ class SuiteLogits:
             raise MetricError(
                 f"the suite `{self.suite.id}` has no such word", found=", ".join(map(":".join, lacking[:3]))
             )
-        chosen = self.cosine[:, np.array([column[pair] for pair in wanted], dtype=np.int64)].astype(
-            np.float64
-        )
+        chosen = self.cosine[:, np.array([column[pair] for pair in wanted], dtype=np.int64)].astype(np.float64)
         return chosen.reshape(len(chosen), len(self.suite.templates), len(words))
 
     @property
@@ -140,12 +138,7 @@ class Cell:
 
 def base_row(cell: Cell, **columns: object) -> Row:
     """Return the columns that every plain estimate of a cell has."""
-    row: Row = {
-        "model": cell.model,
-        "dataset": cell.dataset,
-        "condition": "before",
-        "statistic": "estimate",
-    }
+    row: Row = {"model": cell.model, "dataset": cell.dataset, "condition": "before", "statistic": "estimate"}
     return row | columns
 
 

@@ -146,11 +146,7 @@ class SkewSums(NamedTuple):
 
 
 def skew_sums(
-    event_counts: NDArray[Any],
-    group_totals: NDArray[Any],
-    *,
-    over_pairs: str = "mean",
-    smoothing: float = 0.0,
+    event_counts: NDArray[Any], group_totals: NDArray[Any], *, over_pairs: str = "mean", smoothing: float = 0.0
 ) -> SkewSums:
     """Return Max Skew as sum and number of defined cells, for many tables at once.
 
@@ -182,11 +178,7 @@ def skew_sums(
 
 
 def skew_values(
-    event_counts: NDArray[Any],
-    group_totals: NDArray[Any],
-    *,
-    over_pairs: str = "mean",
-    smoothing: float = 0.0,
+    event_counts: NDArray[Any], group_totals: NDArray[Any], *, over_pairs: str = "mean", smoothing: float = 0.0
 ) -> NDArray[np.float64]:
     """Return Max Skew of one event for many tables at once, (..., g) to (...); nan where undefined."""
     total, cells = skew_sums(event_counts, group_totals, over_pairs=over_pairs, smoothing=smoothing)
@@ -212,9 +204,7 @@ def parity_difference(event_counts: ArrayLike, group_totals: ArrayLike) -> Estim
         out and named in `reason`; nan with fewer than two others.
     """
     counts, totals = checked_counts(event_counts, group_totals, least_groups=2)
-    return _per_event(
-        counts, totals, batched_parity_difference, lambda _: joined(empty_groups_reason(totals))
-    )
+    return _per_event(counts, totals, batched_parity_difference, lambda _: joined(empty_groups_reason(totals)))
 
 
 def batched_parity_difference(event_counts: NDArray[Any], group_totals: NDArray[Any]) -> NDArray[np.float64]:
@@ -259,9 +249,7 @@ def impact_ratio_reason(ratio: float) -> Reason | None:
     return reason("below_four_fifths") if ratio < FOUR_FIFTHS - 1e-12 else None
 
 
-def _rate_range(
-    counts: NDArray[Any], totals: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _rate_range(counts: NDArray[Any], totals: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return the smallest and the largest rate of the groups that are not empty, and their number."""
     counts, totals = np.broadcast_arrays(counts, totals)
     seen = totals > 0
@@ -290,9 +278,7 @@ def checked_counts(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return event counts (g,) or (e, g) and group totals (g,) as int64, or raise MetricError."""
     counts, totals = np.asarray(event_counts), np.asarray(group_totals)
-    whole = all(
-        a.size == 0 or (np.isfinite(a).all() and np.array_equal(a, np.trunc(a))) for a in (counts, totals)
-    )
+    whole = all(a.size == 0 or (np.isfinite(a).all() and np.array_equal(a, np.trunc(a))) for a in (counts, totals))
     if totals.ndim != 1 or counts.ndim not in (1, 2) or counts.shape[-1:] != totals.shape or not whole:
         raise MetricError(
             "event counts and group totals must be whole numbers over the same groups",
@@ -302,9 +288,7 @@ def checked_counts(
     if totals.size < least_groups:
         raise MetricError("too few groups", found=totals.size, expected=f"at least {least_groups}")
     if (counts < 0).any() or (counts > totals).any():
-        raise MetricError(
-            "an event count lies outside 0 .. n", found=counts.tolist(), expected=totals.tolist()
-        )
+        raise MetricError("an event count lies outside 0 .. n", found=counts.tolist(), expected=totals.tolist())
     return counts.astype(np.int64), totals.astype(np.int64)
 
 
@@ -358,26 +342,18 @@ class ImageOutcomes:
 
     def events(self, tables: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return event counts and, last, group sizes of (..., g, c) tables: (..., e + 1, g)."""
-        events = np.empty(
-            (len(self.event_membership) + 1, tables.shape[-2], *tables.shape[:-2]), dtype=np.int64
-        )
+        events = np.empty((len(self.event_membership) + 1, tables.shape[-2], *tables.shape[:-2]), dtype=np.int64)
         # Replicates run along the last axis in memory, as the draws have them.
         outcomes = np.moveaxis(tables, (-2, -1), (0, 1))
         for event, belongs in enumerate(self.event_membership):
             chosen = np.flatnonzero(belongs)
-            np.sum(
-                outcomes[:, chosen] if len(chosen) > 1 else outcomes[:, chosen[0], None],
-                axis=1,
-                out=events[event],
-            )
+            np.sum(outcomes[:, chosen] if len(chosen) > 1 else outcomes[:, chosen[0], None], axis=1, out=events[event])
         np.sum(outcomes, axis=1, out=events[-1])
         return np.moveaxis(events, (0, 1), (-2, -1))
 
     def draws(self, names: list[str], settings: MetricSettings) -> Resamples:
         """Draw resamples and permutations, from generators that are named by what they are for."""
-        resampling, permuting = (
-            generator(settings.seed, *names, use) for use in ("bootstrap", "permutation")
-        )
+        resampling, permuting = (generator(settings.seed, *names, use) for use in ("bootstrap", "permutation"))
         permuted = self.permuted(settings.permutations, permuting)
         if self.clusters is None:
             resampled = resample_tables(self.table, resamples=settings.resamples, rng=resampling)
@@ -445,14 +421,10 @@ SKEWS = (
     Statistic("max_skew", "max_over_pairs", _skew("max"), pairs=True),
     Statistic("max_skew", "smoothed", _skew(smoothing=0.5)),
 )
-PARITY = Statistic(
-    "parity_difference", "max_minus_min", lambda x, n: batched_parity_difference(x, n).mean(axis=-1)
-)
+PARITY = Statistic("parity_difference", "max_minus_min", lambda x, n: batched_parity_difference(x, n).mean(axis=-1))
 RANGES = (
     PARITY,
-    Statistic(
-        "impact_ratio", "min_over_max", lambda x, n: batched_impact_ratio(x, n).mean(axis=-1), parity=1.0
-    ),
+    Statistic("impact_ratio", "min_over_max", lambda x, n: batched_impact_ratio(x, n).mean(axis=-1), parity=1.0),
 )
 
 

@@ -181,18 +181,10 @@ def equal_opportunity_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFr
 
 
 def _attribute_rows(
-    cell: Cell,
-    suite: Suite,
-    groups: tuple[str, ...],
-    outcomes: ClassStratifiedOutcomes,
-    settings: MetricSettings,
+    cell: Cell, suite: Suite, groups: tuple[str, ...], outcomes: ClassStratifiedOutcomes, settings: MetricSettings
 ) -> list[Row]:
     common = base_row(
-        cell,
-        suite=suite.id,
-        suite_hash=suite.hash,
-        attribute=outcomes.groups.attribute,
-        definition="classes_alone",
+        cell, suite=suite.id, suite_hash=suite.hash, attribute=outcomes.groups.attribute, definition="classes_alone"
     )
     names = product(suite.class_labels, groups)
     rates = [
@@ -202,9 +194,7 @@ def _attribute_rows(
     return rates + _gap_rows(common, suite, outcomes, settings)
 
 
-def _gap_rows(
-    common: Row, suite: Suite, outcomes: ClassStratifiedOutcomes, settings: MetricSettings
-) -> list[Row]:
+def _gap_rows(common: Row, suite: Suite, outcomes: ClassStratifiedOutcomes, settings: MetricSettings) -> list[Row]:
     """Return the gap as mean and as largest over the classes, then of each class."""
     table = outcomes.split(outcomes.table)
     gap = equal_opportunity_gap(table[..., 0], table.sum(axis=-1))

@@ -27,11 +27,7 @@ from plumbline.statistics.jackknife import standard_errors
 
 
 def markedness(
-    cos_neutral: ArrayLike,
-    cos_marked: ArrayLike,
-    *,
-    confidence: float = 0.95,
-    min_group: int = MIN_GROUP,
+    cos_neutral: ArrayLike, cos_marked: ArrayLike, *, confidence: float = 0.95, min_group: int = MIN_GROUP
 ) -> Estimate:
     """Return the percentage of images that prefer the neutral to the marked prompt, with Wilson's interval (eq. 7).
 
@@ -58,9 +54,7 @@ def markedness(
     neutral, marked = np.asarray(cos_neutral, dtype=np.float64), np.asarray(cos_marked, dtype=np.float64)
     if neutral.ndim != 1 or neutral.shape != marked.shape:
         raise MetricError(
-            "the cosines must be of the same images",
-            found=f"{neutral.shape} and {marked.shape}",
-            expected="(n,) twice",
+            "the cosines must be of the same images", found=f"{neutral.shape} and {marked.shape}", expected="(n,) twice"
         )
     if not (np.isfinite(neutral).all() and np.isfinite(marked).all()):
         raise MetricError("a cosine is not finite")
@@ -182,13 +176,9 @@ def _attribute_rows(
     for i, name in enumerate(groups.names):
         mask = groups.codes == i
         of_group = None if clusters is None else clusters[mask]
-        by_template = [
-            (template, prefers[mask, t : t + 1]) for t, template in enumerate(logits.suite.templates)
-        ]
+        by_template = [(template, prefers[mask, t : t + 1]) for t, template in enumerate(logits.suite.templates)]
         for definition, answers in [*by_template, (AVERAGED, prefers[mask])]:
-            estimate = mean_markedness(
-                answers, of_group, confidence=settings.confidence, min_group=settings.min_group
-            )
+            estimate = mean_markedness(answers, of_group, confidence=settings.confidence, min_group=settings.min_group)
             columns = estimate.columns() | {"metric": "markedness", "definition": definition, "group": name}
             if mask.any():
                 columns["reason"] = joined(estimate.reason, few_clusters_reason(of_group))

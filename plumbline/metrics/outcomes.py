@@ -113,9 +113,7 @@ def outcome_proportions(
     codes = [position[label] if keep else -1 for label, keep in zip(labels, labelled)]
     # Outcome 0 is the event, so that column 0 of the table holds the event counts.
     table = count_table(codes, np.where(event, 0, 1), n_groups=len(names), n_outcomes=2)
-    proportions = estimate_proportions(
-        table[:, 0], table.sum(axis=1), confidence=confidence, min_group=min_group
-    )
+    proportions = estimate_proportions(table[:, 0], table.sum(axis=1), confidence=confidence, min_group=min_group)
     return OutcomeProportions(names, table[:, 0], proportions, labelled.count(False))
 
 
@@ -198,26 +196,18 @@ def harm_rows(
     return [_common(cell, event, None) | columns | {"metric": "harm_rate", "definition": "top1"}]
 
 
-def event_outcomes(
-    groups: Groups, event: EventPredictions, clusters: NDArray[np.int64] | None
-) -> ImageOutcomes:
+def event_outcomes(groups: Groups, event: EventPredictions, clusters: NDArray[np.int64] | None) -> ImageOutcomes:
     """Return in which images of some groups an event is the top-1: outcome 0."""
     kept = replace(groups, codes=np.where(event.kept, groups.codes, -1))
     return ImageOutcomes(kept, np.where(event.hit, 0, 1), np.array([[1, 0]]), clusters)
 
 
 def _common(cell: Cell, event: EventPredictions, attribute: str | None) -> Row:
-    return base_row(
-        cell, suite=event.suite, suite_hash=event.suite_hash, event=event.event, attribute=attribute
-    )
+    return base_row(cell, suite=event.suite, suite_hash=event.suite_hash, event=event.event, attribute=attribute)
 
 
 def _event_rows(
-    cell: Cell,
-    event: EventPredictions,
-    groups: Groups,
-    clusters: NDArray[np.int64] | None,
-    settings: MetricSettings,
+    cell: Cell, event: EventPredictions, groups: Groups, clusters: NDArray[np.int64] | None, settings: MetricSettings
 ) -> list[Row]:
     outcomes = event_outcomes(groups, event, clusters)
     common = _common(cell, event, groups.attribute)
@@ -246,9 +236,7 @@ def group_proportions(outcomes: ImageOutcomes, settings: MetricSettings) -> Esti
     ends = np.empty((len(proportions), 2))
     for i in range(len(ends)):
         rows = outcomes.groups.codes == i
-        ends[i] = cluster_wilson(
-            outcomes.codes[rows] == 0, outcomes.clusters[rows], confidence=settings.confidence
-        )
+        ends[i] = cluster_wilson(outcomes.codes[rows] == 0, outcomes.clusters[rows], confidence=settings.confidence)
     few = few_clusters_reason(outcomes.clusters)
     reasons = [joined(each, few) for each in proportions.reason]
     return replace(proportions, ci_low=ends[:, 0], ci_high=ends[:, 1], reason=reasons)
@@ -266,13 +254,9 @@ def _mean_of_tasks_rows(
     The tasks see the same images, so their joint outcome is what is resampled: eight patterns of three bits.
     """
     kept = np.logical_and.reduce([task.kept for task in tasks])
-    pattern = sum(
-        (task.hit.astype(np.int64) << bit for bit, task in enumerate(tasks)), np.zeros(len(kept), int)
-    )
+    pattern = sum((task.hit.astype(np.int64) << bit for bit, task in enumerate(tasks)), np.zeros(len(kept), int))
     membership = (np.arange(2 ** len(tasks)) >> np.arange(len(tasks))[:, None]) & 1
-    outcomes = ImageOutcomes(
-        replace(groups, codes=np.where(kept, groups.codes, -1)), pattern, membership, clusters
-    )
+    outcomes = ImageOutcomes(replace(groups, codes=np.where(kept, groups.codes, -1)), pattern, membership, clusters)
     common = base_row(
         cell,
         suite="outcomes",
@@ -370,9 +354,7 @@ def caption_events(cell: Cell) -> Iterator[CaptionEvent]:
                 yield event
 
 
-def _caption_event(
-    logits: SuiteLogits, groups: Groups, scene: pl.Series, counts: NDArray[np.bool_]
-) -> CaptionEvent:
+def _caption_event(logits: SuiteLogits, groups: Groups, scene: pl.Series, counts: NDArray[np.bool_]) -> CaptionEvent:
     """Compare every image with the captions of its scene."""
     suite, ranking = logits.suite, logits.ranking
     hit, codes = np.zeros(len(scene), dtype=bool), np.full(len(scene), -1)
@@ -406,11 +388,7 @@ def _overall_rows(
 
 
 def _scene_rows(
-    cell: Cell,
-    event: CaptionEvent,
-    code: int,
-    clusters: NDArray[np.int64] | None,
-    settings: MetricSettings,
+    cell: Cell, event: CaptionEvent, code: int, clusters: NDArray[np.int64] | None, settings: MetricSettings
 ) -> list[Row]:
     within = replace(event.predictions, kept=event.scenes.codes == code)
     outcomes = event_outcomes(event.groups, within, clusters)
@@ -448,9 +426,7 @@ _TRAITS = (
     ),
     Traits(
         name="max_skew",
-        meaning=(
-            "How unequally an event falls on groups: 0.5 means 50% more often in one group than in another."
-        ),
+        meaning=("How unequally an event falls on groups: 0.5 means 50% more often in one group than in another."),
         formula=(
             "S_AB(E) = max(|p_A - p_B| / p_B, |p_B - p_A| / p_A); mean over the defined pairs of groups "
             "(mean_over_pairs), the largest (max_over_pairs), or of p = (x + ½) / (n + 1) (smoothed)"

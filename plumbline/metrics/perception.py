@@ -58,10 +58,7 @@ def perception_of(logits: SuiteLogits, kept: NDArray[np.int64], labels: pl.DataF
     """Return what a suite says of some images, given as positions in the cell with their labels."""
     scales = logits.suite.scales
     words = tuple(dict.fromkeys(word for scale in scales.values() for word in scale))
-    weights = {
-        scale: np.array([(word in chosen) / len(chosen) for word in words])
-        for scale, chosen in scales.items()
-    }
+    weights = {scale: np.array([(word in chosen) / len(chosen) for word in words]) for scale, chosen in scales.items()}
     # A few words at a time: all templates of all words at once would be as large as many datasets.
     means = [
         logits.by_template(words[start : start + _AT_ONCE]).mean(axis=1)[kept]

@@ -19,14 +19,7 @@ from plumbline.metrics.trident.rows import TRIDENT
 from plumbline.metrics.trident.scores import normalise_probe_rates
 from plumbline.statistics.multiplicity import add_q_values
 
-FAMILIES: dict[str, ImageFamily] = families_by_name(
-    OUTCOMES,
-    TRIDENT,
-    ASSOCIATIONS,
-    ROBUSTNESS,
-    RANKINGS,
-    CONFOUNDS,
-)
+FAMILIES: dict[str, ImageFamily] = families_by_name(OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS)
 """Every family by name."""
 
 METRICS: dict[str, Traits] = traits_by_metric(FAMILIES.values(), *TEXT_SPACE)

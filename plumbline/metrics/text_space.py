@@ -152,9 +152,7 @@ def _unit_vectors(embeddings: ArrayLike, dimensions: Sequence[str], valences: Se
             expected="(words, d) or (templates, words, d)",
         )
     if other := set(valences) - {"positive", "negative"}:
-        raise MetricError(
-            "a word has another valence", found=", ".join(sorted(other)), expected="positive, negative"
-        )
+        raise MetricError("a word has another valence", found=", ".join(sorted(other)), expected="positive, negative")
     return _normalised(vectors)
 
 
@@ -199,9 +197,7 @@ def principal_axes(words: NDArray[np.float64]) -> PrincipalAxes:
 # One dimension
 
 
-def _dimension(
-    name: str, cosines: Floats, positive: NDArray[np.bool_], confidence: float
-) -> DimensionGeometry:
+def _dimension(name: str, cosines: Floats, positive: NDArray[np.bool_], confidence: float) -> DimensionGeometry:
     return DimensionGeometry(
         name=name,
         positive=_within(cosines[np.ix_(positive, positive)], confidence),

@@ -56,9 +56,7 @@ def valence_correlation(
     x, y = np.asarray(positive, dtype=np.float64), np.asarray(negative, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape:
         raise MetricError(
-            "both valences must be of the same images",
-            found=f"{x.shape} and {y.shape}",
-            expected="(n,) twice",
+            "both valences must be of the same images", found=f"{x.shape} and {y.shape}", expected="(n,) twice"
         )
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise MetricError("a valence is not finite")
@@ -75,11 +73,7 @@ def valence_correlation(
 
 
 def _interval(
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-    r: float,
-    clusters: NDArray[np.int64] | None,
-    confidence: float,
+    x: NDArray[np.float64], y: NDArray[np.float64], r: float, clusters: NDArray[np.int64] | None, confidence: float
 ) -> tuple[float, float]:
     from scipy.special import ndtri
 
@@ -111,10 +105,7 @@ def correlation_rows(
         for attribute, group, mask in views:
             clusters = None if perception.clusters is None else perception.clusters[mask]
             estimate = valence_correlation(
-                *poles[mask].T,
-                clusters=clusters,
-                confidence=settings.confidence,
-                min_group=settings.min_group,
+                *poles[mask].T, clusters=clusters, confidence=settings.confidence, min_group=settings.min_group
             )
             rows.append(
                 base_row(

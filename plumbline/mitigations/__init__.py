@@ -8,10 +8,4 @@ from plumbline.mitigations.logit_adjustment.adjustment import (
 from plumbline.mitigations.logit_adjustment.cells import fit_cell
 from plumbline.mitigations.logit_adjustment.rows import adjustment_rows
 
-__all__ = [
-    "LogitAdjustment",
-    "adjustment_rows",
-    "apply_logit_adjustment",
-    "fit_cell",
-    "fit_logit_adjustment",
-]
+__all__ = ["LogitAdjustment", "adjustment_rows", "apply_logit_adjustment", "fit_cell", "fit_logit_adjustment"]

@@ -16,12 +16,7 @@ from plumbline.catalog.word_lists import AttributeTexts, attribute_texts
 from plumbline.digests import digest_json
 from plumbline.errors import EncodingError, MetricError
 from plumbline.mitigations.settings import METHODS, Attribute
-from plumbline.mitigations.text_mitigations import (
-    EmbedTexts,
-    FitContext,
-    FittedMitigation,
-    TextMitigationSettings,
-)
+from plumbline.mitigations.text_mitigations import EmbedTexts, FitContext, FittedMitigation, TextMitigationSettings
 
 if TYPE_CHECKING:
     from plumbline.encoders.encoder import DualEncoder
@@ -72,9 +67,7 @@ def bias_prompt_texts(settings: BiasPromptsSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for texts in attributes for text in texts.texts))
 
 
-def fit_bias_prompts(
-    embed: EmbedTexts, settings: BiasPromptsSettings, *, encoder_digest: str
-) -> FittedMitigation:
+def fit_bias_prompts(embed: EmbedTexts, settings: BiasPromptsSettings, *, encoder_digest: str) -> FittedMitigation:
     """Compute the projection of an encoder's text features, in closed form; no image and no label is used.
 
     The columns of A are the unit embeddings of the prompts that name a group, P0 = I - A (AᵀA)⁺ Aᵀ. Calibrated:
@@ -119,9 +112,7 @@ def fit_bias_prompts(
     version = METHODS[settings.method].version
     on = {"encoder": encoder_digest, "texts": texts, "settings": described, "version": version}
     return FittedMitigation(
-        settings=described,
-        parameters={"projection": projection.astype(np.float32)},
-        fitted_on=digest_json(on),
+        settings=described, parameters={"projection": projection.astype(np.float32)}, fitted_on=digest_json(on)
     )
 
 
@@ -147,9 +138,7 @@ def apply_bias_prompts(fitted: FittedMitigation, features: ArrayLike) -> NDArray
     rows, projection = np.asarray(features, dtype=np.float64), fitted.parameters["projection"]
     if rows.ndim != 2 or rows.shape[1] != projection.shape[1]:
         raise MetricError(
-            "these text features do not fit the projection",
-            found=rows.shape,
-            expected=f"(n, {projection.shape[1]})",
+            "these text features do not fit the projection", found=rows.shape, expected=f"(n, {projection.shape[1]})"
         )
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     projected = rows @ projection.T.astype(np.float64)

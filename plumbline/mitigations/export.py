@@ -66,9 +66,7 @@ class ExportFacts:
     measured: tuple[str, ...] = ()
 
 
-def export_mitigation(
-    fitted: FittedMitigation | LogitAdjustment, facts: ExportFacts, folder: Path
-) -> list[Path]:
+def export_mitigation(fitted: FittedMitigation | LogitAdjustment, facts: ExportFacts, folder: Path) -> list[Path]:
     """Write a mitigation, so that it can be used without Plumbline.
 
     Parameters
@@ -147,9 +145,7 @@ def _require_fit(method: Method, parameters: Mapping[str, NDArray[Any]], facts: 
         raise MetricError(what, where=facts.encoder, found=found, expected=expected)
 
 
-def _metadata(
-    method: Method, settings: Mapping[str, Any], fitted_on: str, facts: ExportFacts
-) -> dict[str, str]:
+def _metadata(method: Method, settings: Mapping[str, Any], fitted_on: str, facts: ExportFacts) -> dict[str, str]:
     candidates = {"classes": facts.classes, "probes": facts.probes} if method.acts_on == "logits" else {}
     return {
         "method": method.name,
@@ -178,9 +174,7 @@ def _example(method: Method, settings: Mapping[str, Any], family: str) -> str:
     )
 
 
-def _readme(
-    method: Method, settings: Mapping[str, Any], fitted_on: str, facts: ExportFacts, *, example: bool
-) -> str:
+def _readme(method: Method, settings: Mapping[str, Any], fitted_on: str, facts: ExportFacts, *, example: bool) -> str:
     return _rendered(
         "README.md.jinja",
         title=method.title,

@@ -52,13 +52,10 @@ class PromptArraySettings(TextMitigationSettings):
     adversary_learning_rate: float = Field(default=2e-5, gt=0, description="of the adversary")
     batch: int = Field(default=64, ge=2, description="images of a step")
     epochs: int = Field(default=3, ge=1, description="passes over the training rows")
-    alternate: int = Field(
-        default=10, ge=1, description="batches after which tokens and adversary take turns"
-    )
+    alternate: int = Field(default=10, ge=1, description="batches after which tokens and adversary take turns")
     contrastive: float = Field(default=0.05, ge=0, description="λ_ITC")
     variant: Literal["adversarial", "released"] = Field(
-        default="adversarial",
-        description="released: 16 vectors, their mean added to the text feature, a hinge",
+        default="adversarial", description="released: 16 vectors, their mean added to the text feature, a hinge"
     )
 
     def fit(self, context: FitContext) -> FittedMitigation:
@@ -167,9 +164,7 @@ class LearnedTokens:
             len(queries), len(rows.groups), seed=seed, device=encoder.device
         ).requires_grad_(False)
         self._tokens = initial_tokens(encoder, settings.tokens).requires_grad_()
-        self._adversary_adam = torch.optim.Adam(
-            self._adversary.parameters(), lr=settings.adversary_learning_rate
-        )
+        self._adversary_adam = torch.optim.Adam(self._adversary.parameters(), lr=settings.adversary_learning_rate)
         self._tokens_adam = torch.optim.Adam([self._tokens], lr=settings.learning_rate)
         self._steps = 0
         # The queries' features, while the tokens do not change.
@@ -296,12 +291,7 @@ class AddedVectors:
     """
 
     def __init__(
-        self,
-        encoder: DualEncoder,
-        images: NDArray[np.float32],
-        pairs: Sequence[tuple[str, str]],
-        *,
-        seed: int,
+        self, encoder: DualEncoder, images: NDArray[np.float32], pairs: Sequence[tuple[str, str]], *, seed: int
     ) -> None:
         import torch
 
@@ -309,8 +299,7 @@ class AddedVectors:
         self._images = torch.nn.functional.normalize(torch.tensor(images, device=device))
         self._drawn = _draws(len(images), seed)
         self._positive, self._negative = (
-            torch.from_numpy(encoder.embed_texts([pair[side] for pair in pairs])).to(device)
-            for side in (0, 1)
+            torch.from_numpy(encoder.embed_texts([pair[side] for pair in pairs])).to(device) for side in (0, 1)
         )
         first = generator(seed, "prompt_array", "vectors").normal(0, SPREAD, (VECTORS, images.shape[1]))
         self._vectors = torch.from_numpy(first.astype(np.float32)).to(device).requires_grad_()
@@ -427,10 +416,7 @@ def fit_prompt_array(
 
 
 def apply_prompt_array(
-    fitted: FittedMitigation,
-    encoder: PromptedEncoder,
-    texts: Sequence[str],
-    features: NDArray[np.float32],
+    fitted: FittedMitigation, encoder: PromptedEncoder, texts: Sequence[str], features: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Return the mitigated features of texts, each as long as its row of `features`.
 
@@ -498,11 +484,7 @@ def _with_tokens(
 
 
 def _digest(
-    encoder: PromptedEncoder,
-    rows: TrainingRows,
-    settings: PromptArraySettings,
-    queries: Sequence[str],
-    seed: int,
+    encoder: PromptedEncoder, rows: TrainingRows, settings: PromptArraySettings, queries: Sequence[str], seed: int
 ) -> str:
     """Return the digest of all that the parameters depend on."""
     return digest_json(

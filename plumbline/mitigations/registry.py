@@ -22,12 +22,7 @@ from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation,
 
 SETTINGS: dict[str, type[MitigationSettings]] = {
     settings.model_fields["method"].default: settings
-    for settings in (
-        LogitAdjustmentSettings,
-        BiasPromptsSettings,
-        PromptArraySettings,
-        SanerSettings,
-    )
+    for settings in (LogitAdjustmentSettings, BiasPromptsSettings, PromptArraySettings, SanerSettings)
 }
 """Method -> its settings."""
 
@@ -58,10 +53,7 @@ def fit_text_mitigation(settings: MitigationSettings, context: FitContext) -> Fi
 
 
 def apply_text_mitigation(
-    fitted: FittedMitigation,
-    encoder: DualEncoder,
-    texts: Sequence[str],
-    features: NDArray[np.float32],
+    fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Return the mitigated (n, d) features of texts, each as long as its row of `features`.
 
@@ -86,7 +78,5 @@ def _not_of_texts(method: str) -> MetricError:
     return MetricError(
         "there is no mitigation of texts of this method",
         found=method,
-        expected=", ".join(
-            name for name, settings in SETTINGS.items() if issubclass(settings, TextMitigationSettings)
-        ),
+        expected=", ".join(name for name, settings in SETTINGS.items() if issubclass(settings, TextMitigationSettings)),
     )

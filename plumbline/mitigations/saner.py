@@ -158,9 +158,7 @@ def variants(text: str, attribute: str) -> tuple[str, ...]:
     """
     if not is_neutral(text, attribute):
         raise MetricError(
-            f"a text that names a label of `{attribute}` has no variants",
-            found=text,
-            hint="neutralise it first",
+            f"a text that names a label of `{attribute}` has no variants", found=text, hint="neutralise it first"
         )
     places = [match.start() for match in re.finditer(_persons(), text)] or [_place(text)]
     made = []
@@ -306,9 +304,7 @@ def saner_texts(captions: Sequence[str], attribute: str, *, more: bool) -> Saner
     more : bool
         Whether the neutral captions of the data file are trained on too.
     """
-    neutral_of = {
-        caption: unaudited(neutralised(caption, attribute), attribute) for caption in dict.fromkeys(captions)
-    }
+    neutral_of = {caption: unaudited(neutralised(caption, attribute), attribute) for caption in dict.fromkeys(captions)}
     of_rows = tuple(dict.fromkeys(text for text in neutral_of.values() if text))
     others = neutral_captions().texts if more else ()
     neutral = tuple(dict.fromkeys((*of_rows, *others)))
@@ -316,9 +312,7 @@ def saner_texts(captions: Sequence[str], attribute: str, *, more: bool) -> Saner
     return SanerTexts(
         neutral=neutral,
         variants=tuple(variants(text, attribute) for text in neutral),
-        of_row=np.array(
-            [position.get(neutral_of[caption] or "", -1) for caption in captions], dtype=np.int64
-        ),
+        of_row=np.array([position.get(neutral_of[caption] or "", -1) for caption in captions], dtype=np.int64),
         without_image=np.arange(len(of_rows), len(neutral)),
     )
 
@@ -343,9 +337,7 @@ def unaudited(text: str, attribute: str) -> str | None:
         if text.lower().startswith(beginning):
             wordings.append(other + text[len(beginning) :])
             break
-    return next(
-        (wording for wording in wordings if wording.strip() and _is_unaudited(wording, attribute)), None
-    )
+    return next((wording for wording in wordings if wording.strip() and _is_unaudited(wording, attribute)), None)
 
 
 def _is_unaudited(text: str, attribute: str) -> bool:
@@ -444,9 +436,7 @@ class Pairs:
         logits = self.scale * self.images @ unit.T
         same = (self.texts[:, None] == self.texts[None]).to(logits.dtype)
         targets = same / same.sum(dim=1, keepdim=True)
-        by_image, by_text = (
-            -(targets * side.log_softmax(dim=1)).sum(dim=1).mean() for side in (logits, logits.T)
-        )
+        by_image, by_text = (-(targets * side.log_softmax(dim=1)).sum(dim=1).mean() for side in (logits, logits.T))
         return (by_image + by_text) / 2
 
 
@@ -500,13 +490,10 @@ class SanerLayer:
         self._of_row, self._without_image, self._seed = features.of_row, features.without_image, seed
         self._settings, self._scale, self._steps = settings, features.logit_scale, 0
         self._neutral, self._variants, self._images = (
-            torch.from_numpy(array).to(device)
-            for array in (features.neutral, features.variants, features.images)
+            torch.from_numpy(array).to(device) for array in (features.neutral, features.variants, features.images)
         )
         first = first_parameters(features.neutral.shape[1], settings.width, seed=seed)
-        self._parameters = {
-            name: torch.from_numpy(array).to(device).requires_grad_() for name, array in first.items()
-        }
+        self._parameters = {name: torch.from_numpy(array).to(device).requires_grad_() for name, array in first.items()}
         self._adam = torch.optim.Adam(self._parameters.values(), lr=settings.learning_rate)
 
     @property
@@ -524,9 +511,7 @@ class SanerLayer:
         """
         with_images = len(self._of_row) > 0
         chosen = (
-            np.concatenate([self._of_row[rows], self._drawn(len(rows))])
-            if with_images
-            else self._without_image[rows]
+            np.concatenate([self._of_row[rows], self._drawn(len(rows))]) if with_images else self._without_image[rows]
         )
         texts, pairs = self._indices(chosen), None
         if with_images and self._settings.contrastive:
@@ -635,9 +620,7 @@ def fit_saner(
     )
 
 
-def apply_saner(
-    fitted: FittedMitigation, texts: Sequence[str], features: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def apply_saner(fitted: FittedMitigation, texts: Sequence[str], features: NDArray[np.float32]) -> NDArray[np.float32]:
     """Put the features of neutral texts through the layer; those of other texts pass to the last bit.
 
     Parameters
@@ -684,9 +667,7 @@ def _training_texts(rows: TrainingRows, settings: SanerSettings) -> SanerTexts:
         return one_caption(len(rows.captions))
     texts = saner_texts(rows.captions, settings.attribute, more=settings.neutral_captions)
     if not texts.neutral:
-        raise MetricError(
-            "no caption of the training split can be trained on", found=f"{len(rows.captions)} captions"
-        )
+        raise MetricError("no caption of the training split can be trained on", found=f"{len(rows.captions)} captions")
     return texts
 
 
@@ -695,10 +676,7 @@ def _features(encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts) -> Sa
     position = {text: i for i, text in enumerate(distinct)}
     embedded = _unit(
         np.concatenate(
-            [
-                encoder.embed_texts(distinct[i : i + _TEXT_BATCH_ROWS])
-                for i in range(0, len(distinct), _TEXT_BATCH_ROWS)
-            ]
+            [encoder.embed_texts(distinct[i : i + _TEXT_BATCH_ROWS]) for i in range(0, len(distinct), _TEXT_BATCH_ROWS)]
         )
     )
     return SanerFeatures(

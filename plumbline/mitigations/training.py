@@ -52,9 +52,7 @@ def descend(
         )
 
 
-def optimiser_arrays(
-    optimiser: torch.optim.Adam, parameters: Mapping[str, torch.Tensor]
-) -> dict[str, NDArray[Any]]:
+def optimiser_arrays(optimiser: torch.optim.Adam, parameters: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
     """Return parameters by name with all that Adam knows of them: nothing yet where it has taken no step.
 
     Parameters
@@ -71,9 +69,7 @@ def optimiser_arrays(
 
 
 def restore_optimiser(
-    optimiser: torch.optim.Adam,
-    parameters: Mapping[str, torch.Tensor],
-    arrays: Mapping[str, NDArray[Any]],
+    optimiser: torch.optim.Adam, parameters: Mapping[str, torch.Tensor], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
     """Write the arrays of `optimiser_arrays` back into the parameters and the optimiser, on their device."""
     import torch
@@ -85,9 +81,7 @@ def restore_optimiser(
             if found:
                 optimiser.state[tensor] = {
                     # Adam counts its steps on the CPU, whatever the device of the parameter.
-                    entry: torch.from_numpy(np.array(arrays[key])).to(
-                        "cpu" if entry == "step" else tensor.device
-                    )
+                    entry: torch.from_numpy(np.array(arrays[key])).to("cpu" if entry == "step" else tensor.device)
                     for entry, key in found.items()
                 }
 

@@ -90,9 +90,7 @@ def training_rows(records: pl.DataFrame, images: NDArray[np.float32], *, attribu
         If the dataset has no training split, or no two groups of the attribute in it.
     """
     known = (attribute,) if attribute != "age" else AGES
-    column = next(
-        (c for c in known if c in records.columns and records[c].null_count() < records.height), None
-    )
+    column = next((c for c in known if c in records.columns and records[c].null_count() < records.height), None)
     train = is_training_row(records)
     if column is None or not train.any():
         raise MetricError(
@@ -106,8 +104,7 @@ def training_rows(records: pl.DataFrame, images: NDArray[np.float32], *, attribu
     rows = np.flatnonzero(train & (codes >= 0))
     if len(groups) < 2:
         raise MetricError(
-            f"the training split has fewer than two groups of `{attribute}`",
-            found=", ".join(groups) or "none",
+            f"the training split has fewer than two groups of `{attribute}`", found=", ".join(groups) or "none"
         )
     chosen = records[rows]
     return TrainingRows(

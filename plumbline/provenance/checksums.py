@@ -64,9 +64,7 @@ def verify_folder(folder: Path) -> Verdict:
     listed = _listed(folder)
     found = set(_files(folder))
     missing = tuple(name for name in listed if name not in found)
-    changed = tuple(
-        name for name, sha256 in listed.items() if name in found and digest_file(folder / name) != sha256
-    )
+    changed = tuple(name for name, sha256 in listed.items() if name in found and digest_file(folder / name) != sha256)
     extra = tuple(sorted(found - set(listed)))
     return Verdict(len(listed) - len(missing) - len(changed), missing, changed, extra)
 

@@ -150,11 +150,7 @@ def find_row(table: pl.DataFrame, name: str | None, filters: Mapping[str, str]) 
     raise ConfigError(
         f"{rows.height} rows of the metric table fit",
         found=said or "no name and no filter",
-        expected="one row; take a name, or filter by "
-        + ", ".join(differing)
-        + ":\n  "
-        + "\n  ".join(listed)
-        + more,
+        expected="one row; take a name, or filter by " + ", ".join(differing) + ":\n  " + "\n  ".join(listed) + more,
     )
 
 
@@ -168,9 +164,7 @@ def thumbnail(path: Path, image_id: str, shown: str) -> Thumbnail:
     try:
         data = read_image_file(path)
         if digest_bytes(data) != image_id:
-            return Thumbnail(
-                image_id, shown, None, "changed since: it is no longer the image that was recorded"
-            )
+            return Thumbnail(image_id, shown, None, "changed since: it is no longer the image that was recorded")
         picture = decode(data)
     except ImageRejected as error:
         missing = "gone: the file is not there any more" if error.code == "missing_file" else error.what
@@ -184,9 +178,7 @@ def thumbnail(path: Path, image_id: str, shown: str) -> Thumbnail:
 # --- The explanation of a number as one HTML file that works offline, in the style of the report.
 
 
-def render_explanation(
-    explanation: Explanation, *, title: str, command: str, report: str | None = None
-) -> str:
+def render_explanation(explanation: Explanation, *, title: str, command: str, report: str | None = None) -> str:
     """Return the explanation as a self-contained HTML document.
 
     Parameters
@@ -217,9 +209,7 @@ def estimate_text(row: Any) -> str:
     if row["value"] is None or not math.isfinite(row["value"]):
         return f"undefined: {row['reason'] or 'no reason was recorded'}"
     parts = [f"interval {interval(row['ci_low'], row['ci_high'])}"]
-    parts += [
-        p_value(row[name], name) for name in ("p", "q") if row[name] is not None and math.isfinite(row[name])
-    ]
+    parts += [p_value(row[name], name) for name in ("p", "q") if row[name] is not None and math.isfinite(row[name])]
     parts += [f"n = {row['n']:,}"] if row["n"] is not None else []
     parts += [row["reason"]] if row["reason"] else []
     return f"{number(row['value'])} ({'; '.join(parts)})"

@@ -128,9 +128,7 @@ def impact_ratio_table(metric_table: pl.DataFrame, suites: dict[str, Suite]) -> 
         pl.col("attribute").is_in(list(CATEGORIES)),
     )
     everyone = metric_table.filter(pl.col("metric") == "harm_rate", pl.col("condition") == "before")
-    asked = {
-        (r["model"], r["dataset"], r["suite"], r["event"]): r["n"] for r in everyone.iter_rows(named=True)
-    }
+    asked = {(r["model"], r["dataset"], r["suite"], r["event"]): r["n"] for r in everyone.iter_rows(named=True)}
     parts = [pl.DataFrame(schema=IMPACT_SCHEMA)]
     keys = ["model", "dataset", "suite", "event", "attribute"]
     for key, own in rates.group_by(keys, maintain_order=True):
@@ -221,12 +219,7 @@ def _markdown_row(*cells: str) -> str:
 _CARD_TASKS = {"generation": ("image-text-to-text", "Description of pictured people")}
 _CARD_TASK = ("zero-shot-image-classification", "Zero-shot choice among texts")
 _TOLD = ("metric", "suite", "event", "attribute", "group", "prompt", "instruction", "scorer", "statistic")
-_OF_LANGUAGE = {
-    "max_toxicity": "paper",
-    "max_insult": "paper",
-    "refusal_rate_gap": "paper",
-    "competence_gap": "paper",
-}
+_OF_LANGUAGE = {"max_toxicity": "paper", "max_insult": "paper", "refusal_rate_gap": "paper", "competence_gap": "paper"}
 _HEADLINES = {**{t.name: t.headline for t in METRICS.values() if t.headline}, **_OF_LANGUAGE}
 _GROUPED = ("outcome_proportion", "probe_rate", "class_accuracy", "accuracy", "macro_accuracy")
 
@@ -255,9 +248,7 @@ def eval_results(rows: pl.DataFrame) -> list[EvalResult]:
     for name, row in zip(row_ids(rows), rows.iter_rows(named=True)):
         task, task_name = _CARD_TASKS.get(row["suite"], _CARD_TASK)
         about = {key: row[key] for key in (*IDENTIFYING, "n", "ci_low", "ci_high", "p", "q")}
-        known = {
-            key: value for key, value in about.items() if _is_known(value) and key not in ("model", "dataset")
-        }
+        known = {key: value for key, value in about.items() if _is_known(value) and key not in ("model", "dataset")}
         found.append(
             EvalResult(
                 task_type=task,
@@ -393,8 +384,7 @@ def provenance_statement(
                 "builder": {"id": BUILDER, "version": {"plumbline": version}},
                 "metadata": {"invocationId": audit_id, "finishedOn": made_at},
                 "byproducts": [
-                    {"name": f"cell/{run['dataset']}|{run['model']}", "annotations": dict(run)}
-                    for run in runs
+                    {"name": f"cell/{run['dataset']}|{run['model']}", "annotations": dict(run)} for run in runs
                 ],
             },
         },

@@ -61,9 +61,7 @@ class Moved:
     def told(self) -> str:
         """Return what is left out, in words."""
         if self.alike:
-            return (
-                f"one of {self.of:,} images alike: {self.name}" if self.of > 1 else f"one image: {self.name}"
-            )
+            return f"one of {self.of:,} images alike: {self.name}" if self.of > 1 else f"one image: {self.name}"
         return self.name if self.of == 1 else f"{self.name}: {self.of:,} images"
 
 
@@ -92,9 +90,7 @@ def ranked(method: str, changes: Iterable[Moved]) -> Influence:
 
 def same_measure(rows: pl.DataFrame, row: Mapping[str, Any]) -> pl.DataFrame:
     """Return the rows that measure the same as `row`."""
-    return rows.filter(
-        pl.col(name).eq_missing(pl.lit(row[name], dtype=rows.schema[name])) for name in IDENTIFYING
-    )
+    return rows.filter(pl.col(name).eq_missing(pl.lit(row[name], dtype=rows.schema[name])) for name in IDENTIFYING)
 
 
 def value_of(rows: pl.DataFrame, row: Mapping[str, Any]) -> float:
@@ -103,9 +99,7 @@ def value_of(rows: pl.DataFrame, row: Mapping[str, Any]) -> float:
     return math.nan if len(values) != 1 or values[0] is None else float(values[0])
 
 
-def _moved(
-    row: Mapping[str, Any], name: str, without: float, images: Sequence[str], *, alike: bool = False
-) -> Moved:
+def _moved(row: Mapping[str, Any], name: str, without: float, images: Sequence[str], *, alike: bool = False) -> Moved:
     """Return how far the number of a row moves without these images, the first of which are shown."""
     return Moved(name, without, without - row["value"], tuple(images[:MOST_IMAGES]), len(images), alike=alike)
 
@@ -150,10 +144,7 @@ def left_out(
             f"Not available: computed anew from the stored data this number is {again:.6g}. "
             "The code, or data that the number depends on besides the images, has changed since."
         )
-    changes = (
-        _moved(row, name, value_of(recompute(frozenset(images)), row), images)
-        for name, images in units.items()
-    )
+    changes = (_moved(row, name, value_of(recompute(frozenset(images)), row), images) for name, images in units.items())
     return ranked(method, changes)
 
 
@@ -193,9 +184,7 @@ def answer_influence(cell: Cell, row: Mapping[str, Any]) -> Influence | None:
         return undefined
     table = counted.seen.table
     if not same_number(float(counted.value(table[None])[0]), row["value"]):
-        return Influence(
-            "Not available: the stored answers no longer give this number; the code has changed since."
-        )
+        return Influence("Not available: the stored answers no longer give this number; the code has changed since.")
     return _of_images(cell, counted, row) if counted.seen.clusters is None else _of_sets(cell, counted, row)
 
 
@@ -215,13 +204,10 @@ def _counted(cell: Cell, row: Mapping[str, Any]) -> _Counted | None:
         codes, holds = np.where(events[0].hit, 0, 1), np.array([[1, 0]])
         names: tuple[str, ...] = (f"given {events[0].event}", f"not given {events[0].event}")
     else:
-        codes = sum(
-            (event.hit.astype(np.int64) << bit for bit, event in enumerate(events)), np.zeros(len(kept), int)
-        )
+        codes = sum((event.hit.astype(np.int64) << bit for bit, event in enumerate(events)), np.zeros(len(kept), int))
         holds = (np.arange(2 ** len(events)) >> np.arange(len(events))[:, None]) & 1
         names = tuple(
-            "given "
-            + (", ".join(e.event for e, held in zip(events, pattern) if held) or "none of the events")
+            "given " + (", ".join(e.event for e, held in zip(events, pattern) if held) or "none of the events")
             for pattern in holds.T
         )
     seen = ImageOutcomes(
@@ -240,9 +226,7 @@ def _is_asked(event: EventPredictions, row: Mapping[str, Any]) -> bool:
 def _groups(cell: Cell, row: Mapping[str, Any], event: EventPredictions) -> Groups | None:
     if row["metric"] == "harm_rate":
         return Groups(_ALL, (_ALL,), np.zeros(cell.records.height, dtype=np.int64))
-    return next(
-        (g for g in attribute_groups(cell.labels(event.suite)) if g.attribute == row["attribute"]), None
-    )
+    return next((g for g in attribute_groups(cell.labels(event.suite)) if g.attribute == row["attribute"]), None)
 
 
 def _value(seen: ImageOutcomes, row: Mapping[str, Any]) -> Value | None:
@@ -343,15 +327,11 @@ def encoder_influence(cell: Cell, row: Mapping[str, Any], *, settings: MetricSet
 
     units, method = _units(cell, row, suite)
     if not units:
-        return Influence(
-            "Not available: the images of this dataset carry no labels by which to leave some out."
-        )
+        return Influence("Not available: the images of this dataset carry no labels by which to leave some out.")
     return left_out(row, units, recompute, method=method)
 
 
-def language_influence(
-    cell: LanguageCell, row: Mapping[str, Any], *, settings: LanguageSettings
-) -> Influence:
+def language_influence(cell: LanguageCell, row: Mapping[str, Any], *, settings: LanguageSettings) -> Influence:
     """Return which pictured people move a number of a generative model most: whole sets, or groups."""
     family = next((f for f in LANGUAGE_FAMILIES.values() if row["metric"] in f.metrics), None)
     if family is None or settings.judge is not None or settings.annotations is not None:
@@ -368,9 +348,7 @@ def language_influence(
     people = cell.expected.filter(pl.col("dataset") == row["dataset"])
     if row["attribute"] is not None and row["attribute"] in people["attribute"].to_list():
         people = people.filter(pl.col("attribute") == row["attribute"])
-    sets = people.drop_nulls("set_id").select(
-        "image_id", pl.concat_str("subset", "set_id", separator=", set ")
-    )
+    sets = people.drop_nulls("set_id").select("image_id", pl.concat_str("subset", "set_id", separator=", set "))
     if 1 < sets["subset"].n_unique() <= MOST_SETS:
         return left_out(row, _gathered(sets, "subset"), recompute, method=BY_SETS)
     return left_out(row, _gathered(people.select("image_id", "group"), "group"), recompute, method=BY_GROUPS)
@@ -390,9 +368,7 @@ def _units(cell: Cell, row: Mapping[str, Any], suite: str) -> tuple[dict[str, tu
     records = cell.labels(suite)
     sets = cluster_codes(records)
     if sets is not None and len(np.unique(sets)) <= MOST_SETS:
-        named = records.select(
-            "image_id", pl.concat_str(pl.lit("set "), pl.col("set_id").cast(pl.String)).alias("set")
-        )
+        named = records.select("image_id", pl.concat_str(pl.lit("set "), pl.col("set_id").cast(pl.String)).alias("set"))
         return _gathered(named.drop_nulls(), "set"), BY_SETS
     units: dict[str, tuple[str, ...]] = {}
     for groups in attribute_groups(records):

@@ -18,9 +18,7 @@ _HEADLINES = {
 _TEST_ROWS, _JUDGED_ROWS = "test_rows", "judged_rows"
 
 
-def headline_metrics(
-    frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: bool = True
-) -> dict[str, float]:
+def headline_metrics(frame: pl.DataFrame, condition: str = BEFORE, *, of_texts: bool = True) -> dict[str, float]:
     """Return the finite headline numbers of a cell by a readable key, such as `max_skew/crime/race`.
 
     Parameters
@@ -42,11 +40,7 @@ def headline_metrics(
             named = [str(row[part]) for part in parts if row[part]]
             if row["definition"].startswith(_TEST_ROWS):
                 named.append(row["definition"])
-            elif (
-                row["suite"] in fewer
-                and (row["condition"] == BEFORE_TEST_ROWS or condition != BEFORE)
-                and of_texts
-            ):
+            elif row["suite"] in fewer and (row["condition"] == BEFORE_TEST_ROWS or condition != BEFORE) and of_texts:
                 named.append(_JUDGED_ROWS)
             metrics["/".join(named).replace(" ", "_")] = row["value"]
     return metrics
@@ -85,11 +79,7 @@ def _headlines(frame: pl.DataFrame) -> pl.DataFrame:
             | ((pl.col("metric") == "macro_accuracy") & pl.col("definition").str.starts_with(_TEST_ROWS))
         )
         & pl.col("statistic").is_in(["estimate", "mean"])
-        & (
-            (pl.col("suite") != "perception")
-            | pl.col("event").is_not_null()
-            | (pl.col("metric") == "confound_slope")
-        )
+        & ((pl.col("suite") != "perception") | pl.col("event").is_not_null() | (pl.col("metric") == "confound_slope"))
         & ((pl.col("suite") != "templates") | pl.col("group").is_null())
         & ~pl.col("suite").is_in(MIXED_SUITES)
     )

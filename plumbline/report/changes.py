@@ -79,13 +79,9 @@ class Changes:
     @property
     def clearest(self) -> Listing:
         """List the clearest differences on the same images or sets, of headline definitions."""
-        headline = pl.col("metric").replace_strict(
-            headline_definitions(), default=None, return_dtype=pl.String
-        )
+        headline = pl.col("metric").replace_strict(headline_definitions(), default=None, return_dtype=pl.String)
         chosen = self.differences.filter(
-            pl.col("compared") == PAIRED,
-            pl.col("q") < 0.05,
-            headline.is_null() | (pl.col("definition") == headline),
+            pl.col("compared") == PAIRED, pl.col("q") < 0.05, headline.is_null() | (pl.col("definition") == headline)
         )
         return _listing(chosen.sort("q", pl.col("value").abs(), descending=[False, True]))
 
@@ -113,18 +109,14 @@ class Changes:
             )
             for row in counted.head(LONGEST).to_dicts()
         ]
-        return Listing(
-            ("Dataset", "Model", "Suite", "From → to", "Images"), rows, frozenset({4}), _cut(counted.height)
-        )
+        return Listing(("Dataset", "Model", "Suite", "From → to", "Images"), rows, frozenset({4}), _cut(counted.height))
 
 
 def _listing(chosen: pl.DataFrame) -> Listing:
     rows = [
         (
             change_title(row),
-            row["model_new"]
-            if row["model_old"] == row["model_new"]
-            else f"{row['model_old']} → {row['model_new']}",
+            row["model_new"] if row["model_old"] == row["model_new"] else f"{row['model_old']} → {row['model_new']}",
             row["dataset"],
             number(row["value_old"]),
             number(row["value_new"]),
@@ -143,9 +135,7 @@ def change_title(row: Row) -> str:
     said += [event_title(row["event"])] if row["event"] else []
     said += [f"by {attribute_title(row['attribute'])}"] if row["attribute"] else []
     said += [
-        str(row[name])
-        for name in ("group", "probe", "occupation", "prompt", "instruction", "scorer")
-        if row[name]
+        str(row[name]) for name in ("group", "probe", "occupation", "prompt", "instruction", "scorer") if row[name]
     ]
     said += [row["statistic"]] if row["statistic"] not in ("estimate", "mean") else []
     return ", ".join(said) + (f" ({row['suite']})" if row["suite"] else "")

@@ -191,12 +191,7 @@ def _p_values(table: pl.DataFrame) -> pl.DataFrame:
     tested = table.filter(pl.col("p").is_not_null() & pl.col("p").is_not_nan(), statistic="estimate")
     none = pl.lit(None, pl.Float64)
     return tested.with_columns(
-        statistic=pl.lit("p"),
-        value=pl.col("p"),
-        ci_low=none,
-        ci_high=none,
-        p=none,
-        reason=pl.lit(None, pl.String),
+        statistic=pl.lit("p"), value=pl.col("p"), ci_low=none, ci_high=none, p=none, reason=pl.lit(None, pl.String)
     )
 
 
@@ -237,8 +232,7 @@ def _located(
             pl.col(column).alias(f"{prefix}model"),
         )
     return rows.with_columns(
-        pl.col("dataset").alias("own_dataset"),
-        pl.col("dataset").replace_strict(readers, return_dtype=pl.String),
+        pl.col("dataset").alias("own_dataset"), pl.col("dataset").replace_strict(readers, return_dtype=pl.String)
     )
 
 
@@ -265,11 +259,7 @@ def _judged() -> list[pl.Expr]:
         .when(reason.is_not_null())
         .then(pl.format("of the measurement: {}", reason))
     )
-    notes = [
-        pl.col("published_note"),
-        pl.when(pl.col("published_n") != pl.col("n")).then(other_n),
-        said_of_measurement,
-    ]
+    notes = [pl.col("published_note"), pl.when(pl.col("published_n") != pl.col("n")).then(other_n), said_of_measurement]
     said = pl.concat_str(notes, separator="; ", ignore_nulls=True)
     made = {
         "dataset": pl.col("own_dataset"),

@@ -31,9 +31,7 @@ def dataset_listing(inputs: ReportInputs) -> Listing:
             count(dataset.listed),
             count(dataset.accepted),
             count(dataset.quarantined.height),
-            f"{dataset.checks['passed'].sum()} of {dataset.checks.height}"
-            if dataset.checks.height
-            else "none run",
+            f"{dataset.checks['passed'].sum()} of {dataset.checks.height}" if dataset.checks.height else "none run",
             short_digest(dataset.digest),
         )
         for dataset in inputs.datasets
@@ -175,12 +173,8 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
     found = []
     failed = dataset.checks.filter(~pl.col("passed"))["check"].to_list()
     if failed:
-        text = (
-            f"{dataset.id}: {len(failed)} of {dataset.checks.height} data checks failed: {', '.join(failed)}."
-        )
-        found.append(
-            _data(dataset, "refused", "Data checks failed", text, f"{len(failed)}", float(len(failed)))
-        )
+        text = f"{dataset.id}: {len(failed)} of {dataset.checks.height} data checks failed: {', '.join(failed)}."
+        found.append(_data(dataset, "refused", "Data checks failed", text, f"{len(failed)}", float(len(failed))))
     if dataset.quarantined.height:
         codes = dataset.quarantined["code"].value_counts().sort(["count", "code"], descending=[True, False])
         reasons = ", ".join(f"{row['code']} ({row['count']})" for row in codes.head(5).to_dicts())
@@ -189,9 +183,7 @@ def _of_dataset(dataset: DatasetSummary, reading: Reading) -> list[Finding]:
             f"quarantined and are in no number: {reasons}."
         )
         rows = dataset.quarantined.height
-        found.append(
-            _data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed))
-        )
+        found.append(_data(dataset, "data", "Images quarantined", text, count(rows), rows / max(1, dataset.listed)))
     grouped = dataset.label_errors.filter(pl.col("group_by") != OVERALL)
     worst = grouped.filter(pl.col("rate").is_finite()).sort(["rate", "group"], descending=[True, False])
     if worst.height > 1 and worst["rate"][0] > 0:
@@ -208,9 +200,7 @@ def _label_error(dataset: DatasetSummary, worst: pl.DataFrame, reading: Reading)
         f"{percent(top['rate'], top['n'], minimum_group=minimum)}, CI {ends}; least for {group_title(rest['group'])}: "
         f"{percent(rest['rate'], rest['n'], minimum_group=minimum)}. Mixed tests inherit this error."
     )
-    return _data(
-        dataset, "data", "Automatic gender label error", text, percent(top["rate"]), top["rate"], ends
-    )
+    return _data(dataset, "data", "Automatic gender label error", text, percent(top["rate"]), top["rate"], ends)
 
 
 def _data(
@@ -269,9 +259,7 @@ def even_models(planted: pl.DataFrame) -> tuple[str, ...]:
 
 def _known(met: pl.DataFrame, even: tuple[str, ...], reading: Reading) -> Finding:
     covered, mean = int(met["covered"].sum()), float((met["value"] - met["planted"]).abs().mean())  # type: ignore[arg-type]
-    of_even, of_others = (
-        met.filter(pl.col("model").is_in(list(even)) == is_even) for is_even in (True, False)
-    )
+    of_even, of_others = (met.filter(pl.col("model").is_in(list(even)) == is_even) for is_even in (True, False))
     parts = []
     if of_even.height:
         names = ", ".join(of_even["model"].unique().sort().to_list())
@@ -327,12 +315,5 @@ def coverage_listing(table: pl.DataFrame, planted: pl.DataFrame | None) -> Listi
                 f"{100 * error.max():.1f} points",
             )
         )
-    heads = (
-        "Model",
-        "Dataset",
-        "Event",
-        "Intervals that cover the planted rate",
-        "Mean error",
-        "Largest error",
-    )
+    heads = ("Model", "Dataset", "Event", "Intervals that cover the planted rate", "Mean error", "Largest error")
     return Listing(heads, rows, frozenset({3, 4, 5}))

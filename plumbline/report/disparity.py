@@ -28,14 +28,7 @@ from plumbline.report.finding import Finding
 from plumbline.report.numbers import NO_INTERVAL, agreeing_decimals, number, percent, points
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, by, defined, first, or_nan, reason_of, where
-from plumbline.report.vocabulary import (
-    attribute_title,
-    event_title,
-    group_faces,
-    is_composite,
-    listed,
-    sentence_start,
-)
+from plumbline.report.vocabulary import attribute_title, event_title, group_faces, is_composite, listed, sentence_start
 
 SMOOTHED, PARITY = "smoothed", "parity difference"
 _MOST_NAMED = 3
@@ -159,11 +152,7 @@ def _partly(found: Disparity, what: str, reading: Reading) -> str:
         if not defined(row["value"]):
             return f"{what} is undefined"
         return f"{what} is {number(row['value'])} ({uncertainty(row, reading)}), which alone is no evidence"
-    rest = (
-        f" and {number(row['value'])} in the rest ({uncertainty(row, reading)})"
-        if defined(row["value"])
-        else ""
-    )
+    rest = f" and {number(row['value'])} in the rest ({uncertainty(row, reading)})" if defined(row["value"]) else ""
     return f"{what} is undefined in {found.left_out}{rest}"
 
 
@@ -221,9 +210,7 @@ def parity_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
 
     Of such a question every model is told, so that a reader can count them; nothing is told of the others.
     """
-    rows = where(
-        table, metric="parity_difference", definition="max_minus_min", condition="before", probe=None
-    )
+    rows = where(table, metric="parity_difference", definition="max_minus_min", condition="before", probe=None)
     skews = by(where(table, metric="max_skew", condition="before"), *_KEY)
     own = [
         row
@@ -252,14 +239,10 @@ def _finding(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     told, shares = found.gap(row, reading), group_shares(found.groups, reading, row)
     if evidence(row, reading):
         tone, short = "bias", f"{sentence_start(what)}, {PARITY}"
-        sentence = (
-            f"{subject_of(row)}: shares of {what} differ by {told}{remark(row)}.{shares}{_ratio(row, table)}"
-        )
+        sentence = f"{subject_of(row)}: shares of {what} differ by {told}{remark(row)}.{shares}{_ratio(row, table)}"
     else:
         tone, short = "none", f"no evidence of a difference: {what}"
-        sentence = (
-            f"{subject_of(row)}: no evidence that shares of {what} differ; the largest and the smallest lie "
-        )
+        sentence = f"{subject_of(row)}: no evidence that shares of {what} differ; the largest and the smallest lie "
         sentence += f"{told} apart.{shares}"
     return finding_of(row, tone=tone, topic=_topic(row), short=short, sentence=sentence, share=True)
 

@@ -103,9 +103,7 @@ def finding_of(
         value_text=shown(row["value"]),
         interval_text=ends(row["ci_low"], row["ci_high"]),
         q_text=bare_p(row["q"]),
-        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"])
-        if strength is None
-        else strength,
+        strength=or_nan(row["ci_low"] if defined(row["ci_low"]) else row["value"]) if strength is None else strength,
         row=name_of(row),
         measure=measure,
     )

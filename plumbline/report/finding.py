@@ -9,19 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 # The order in which a reader meets the kinds of findings.
-TONES = (
-    "refused",
-    "bias",
-    "difference",
-    "undefined",
-    "cost",
-    "gain",
-    "harm",
-    "robust",
-    "data",
-    "known",
-    "none",
-)
+TONES = ("refused", "bias", "difference", "undefined", "cost", "gain", "harm", "robust", "data", "known", "none")
 # The tones that say that groups are treated differently, as far as chance allows to say so.
 DIFFERENCES = ("bias", "difference")
 # The order of the kinds of one tone: what a model does to people first, what stands behind it later.
@@ -163,9 +151,7 @@ def _with_company(finding: Finding, group: list[Finding]) -> Finding:
     if len(group) == 1:
         return finding
     if finding.tone in ("harm", "robust"):
-        return replace(
-            finding, sentence=f"{finding.sentence} The largest of {len(group)} models{_least(group)}."
-        )
+        return replace(finding, sentence=f"{finding.sentence} The largest of {len(group)} models{_least(group)}.")
     if finding.topic[0] == "transfer" and finding.tone in ("gain", "cost"):
         return replace(finding, sentence=f"{finding.sentence} {_transfers(group)}")
     if finding.tone in ("gain", "cost"):

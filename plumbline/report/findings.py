@@ -13,14 +13,7 @@ from plumbline.report.finding import DIFFERENCES, Finding, at_first, headlines, 
 from plumbline.report.numbers import percent, percent_interval
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, checked, defined, or_nan, reason_of, where
-from plumbline.report.vocabulary import (
-    attribute_title,
-    event_title,
-    group_title,
-    probes,
-    sentence_start,
-    suite_title,
-)
+from plumbline.report.vocabulary import attribute_title, event_title, group_title, probes, sentence_start, suite_title
 
 
 def metric_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
@@ -43,10 +36,7 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
     subject = f"{row['model']} on {row['dataset']} ({suite_title(row['suite'])})"
     stated = f"{percent(row['value'])} of images ({uncertainty(row, reading, share=True)})"
     if not defined(row["value"]):
-        tone, sentence = (
-            "undefined",
-            f"{subject}: the {what} is undefined: {reason_of(row)}.",
-        )
+        tone, sentence = ("undefined", f"{subject}: the {what} is undefined: {reason_of(row)}.")
     elif evidence(row, reading):
         # Whether it is a bias that one group is called “citizen” more often is for the reader to judge.
         tone = "bias" if row["event"] == "negative" else "difference"
@@ -101,9 +91,7 @@ def _share_of(row: Row, reading: Reading) -> str:
 def _harms(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     rows = where(table, metric="harm_rate", condition="before", event=HARM_EVENTS)
     rows = rows.filter(~pl.col("suite").is_in(list(VARIANT_SUITES)))
-    return [
-        _harm(row, reading) for row in rows.to_dicts() if row["event"] == "non_human" or defined(row["value"])
-    ]
+    return [_harm(row, reading) for row in rows.to_dicts() if row["event"] == "non_human" or defined(row["value"])]
 
 
 def _harm(row: Row, reading: Reading) -> Finding:
@@ -147,9 +135,7 @@ def findings(table: pl.DataFrame, reading: Reading | None = None) -> list[Findin
     return in_rank_order(metric_findings(table, reading))
 
 
-def findings_table(
-    metric_table: pl.DataFrame, reading: Reading | None = None, *, limit: int = 12
-) -> pl.DataFrame:
+def findings_table(metric_table: pl.DataFrame, reading: Reading | None = None, *, limit: int = 12) -> pl.DataFrame:
     """Return a short table of the strongest findings for a terminal: model, dataset, finding, value, interval, q.
 
     `explain` names the metric row that a finding tells, for `plumbline explain`.

@@ -48,9 +48,7 @@ LONGEST_TEXT = 2000
 LONGEST_CELL = 240
 
 
-def render(
-    metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Explained = lambda rows: frozenset()
-) -> str:
+def render(metric_table: pl.DataFrame, inputs: ReportInputs, *, explained: Explained = lambda rows: frozenset()) -> str:
     """Return the report of an audit as one self-contained HTML document.
 
     The same inputs give the same bytes. Every text that comes from outside is escaped, and its unseen characters

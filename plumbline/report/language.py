@@ -65,15 +65,7 @@ def lvlm_listing(inputs: ReportInputs) -> Listing:
         )
         for one in inputs.lvlms
     ]
-    heads = (
-        "Generative model",
-        "From",
-        "Version",
-        "Answers",
-        "How tokens are drawn",
-        "Scorers",
-        "Checks passed",
-    )
+    heads = ("Generative model", "From", "Version", "Answers", "How tokens are drawn", "Scorers", "Checks passed")
     return Listing((*heads, "Judge") if judged else heads, rows, frozenset({3, 6}))
 
 
@@ -90,13 +82,7 @@ def _scorers(one: LvlmSummary) -> str:
 def check_listing(inputs: ReportInputs) -> Listing:
     """List what was checked of the answers, failures first."""
     rows = [
-        (
-            one.id,
-            row["check"],
-            "passed" if row["passed"] else "failed",
-            row["observed"] or "–",
-            row["expected"] or "–",
-        )
+        (one.id, row["check"], "passed" if row["passed"] else "failed", row["observed"] or "–", row["expected"] or "–")
         for one in inputs.lvlms
         for row in one.checks.to_dicts()
     ]
@@ -154,9 +140,7 @@ def worst_off_listing(rows: pl.DataFrame) -> Listing:
         for row in ordered.to_dicts()
     ]
     heads = ("Model", "Prompt", "Scored", "Group", "Share at the maximum", "p", "q", "Scenes", "Note")
-    return capped(
-        heads, shown, frozenset({4, 5, 6, 7}), note="Those surest to differ from chance come first."
-    )
+    return capped(heads, shown, frozenset({4, 5, 6, 7}), note="Those surest to differ from chance come first.")
 
 
 def group_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
@@ -197,24 +181,13 @@ def spread_listing(rows: pl.DataFrame) -> Listing:
         )
         for row in ordered.to_dicts()
     ]
-    heads = (
-        "Model",
-        "Scored",
-        "Occupation",
-        "Standard deviation of the group means",
-        "p",
-        "q",
-        "Scenes",
-        "Note",
-    )
+    heads = ("Model", "Scored", "Occupation", "Standard deviation of the group means", "p", "q", "Scenes", "Note")
     return capped(heads, shown, frozenset({3, 4, 5, 6}))
 
 
 def agreement_listing(rows: pl.DataFrame) -> Listing:
     """List how far scorers agree on the same answers."""
-    found = by(
-        rows, "model", "dataset", "attribute", "prompt", "event", "scorer", "reference_group", "definition"
-    )
+    found = by(rows, "model", "dataset", "attribute", "prompt", "event", "scorer", "reference_group", "definition")
     shown = []
     for key in dict.fromkeys(key[:7] for key in found):
         one = found.get((*key, "spearman")) or found[(*key, "pearson")]
@@ -251,8 +224,7 @@ def people_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
             row["model"],
             row["dataset"],
             f"texts about {row['group']} people" if row["group"] else prompt_title(row["prompt"]),
-            words.get(row["definition"], row["definition"])
-            + (f" ({row['scorer']})" if row["scorer"] else ""),
+            words.get(row["definition"], row["definition"]) + (f" ({row['scorer']})" if row["scorer"] else ""),
             titles[row["metric"]],
             estimate(row) if row["metric"] == "fleiss_kappa" else share(row),
             count(row["n"]),
@@ -343,9 +315,7 @@ class _Gap(NamedTuple):
         least, most, gap = (self.shown(value, **as_agreed) for value in values)
         if self.share:
             gap = points(row["value"], **as_agreed).lstrip("+")
-        return self.told.format(
-            low=people(low["group"]), high=people(high["group"]), least=least, most=most, gap=gap
-        )
+        return self.told.format(low=people(low["group"]), high=people(high["group"]), least=least, most=most, gap=gap)
 
 
 _GAPS = (
@@ -419,9 +389,7 @@ def beneath_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
             f"differ in {attribute_title(row['attribute'])}). Scored by {scorer_words(row['scorer'], reading)}."
         )
         tone = "difference" if evidence(row, reading) else "none"
-        found.append(
-            _finding(row, tone, "beneath", f"MaxToxicity {more} the language model beneath", sentence)
-        )
+        found.append(_finding(row, tone, "beneath", f"MaxToxicity {more} the language model beneath", sentence))
     return with_evidence(found)
 
 
@@ -442,9 +410,7 @@ def word_findings(words: pl.DataFrame | None, reading: Reading) -> list[Finding]
 def _word(own: pl.DataFrame, reading: Reading) -> Finding:
     judged = own.filter(pl.col("stereotype").fill_null(False))
     chosen = judged if judged.height else own
-    row = chosen.sort(["ci_low", "group", "word"], descending=[True, False, False], nulls_last=True).row(
-        0, named=True
-    )
+    row = chosen.sort(["ci_low", "group", "word"], descending=[True, False, False], nulls_last=True).row(0, named=True)
     who = people(row["group"])
     named = "a word that the judge names a stereotype of them" if judged.height else "the word most their own"
     sentence = (
@@ -503,9 +469,7 @@ def _strongest(own: pl.DataFrame, reading: Reading) -> Row:
     return max(rows, key=strength)
 
 
-def _finding(
-    row: Row, tone: str, kind: str, short: str, sentence: str, *more: str, share: bool = False
-) -> Finding:
+def _finding(row: Row, tone: str, kind: str, short: str, sentence: str, *more: str, share: bool = False) -> Finding:
     told = sentence_start(short) if tone in DIFFERENCES else f"no evidence: {short}"
     topic = (kind, row["dataset"], row["attribute"], *more)
     return finding_of(row, tone=tone, topic=topic, short=told, sentence=sentence, share=share)

@@ -62,12 +62,7 @@ def share(row: Row | None) -> str:
 
 def skew_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> Listing:
     """List every reading of disparity of a dataset, one row a model, suite, event and attribute."""
-    chosen = where(
-        table,
-        metric=("max_skew", "parity_difference", "impact_ratio"),
-        dataset=dataset,
-        condition="before",
-    )
+    chosen = where(table, metric=("max_skew", "parity_difference", "impact_ratio"), dataset=dataset, condition="before")
     found = by(chosen, "model", "suite", "event", "attribute", "definition")
     keys = sorted(
         {key[:4] for key in found}, key=lambda k: (models.index(k[0]) if k[0] in models else 99, *map(str, k))
@@ -93,16 +88,7 @@ def skew_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
                 "; ".join(dict.fromkeys(notes)),
             )
         )
-    heads = (
-        "Model",
-        "Event",
-        "Attribute",
-        "Max skew (mean over pairs)",
-        "p",
-        "q",
-        "Largest pair",
-        "Smoothed",
-    )
+    heads = ("Model", "Event", "Attribute", "Max skew (mean over pairs)", "p", "q", "Largest pair", "Smoothed")
     return Listing((*heads, "Parity difference", "Impact ratio", "n", "Note"), rows, frozenset(range(3, 11)))
 
 
@@ -127,12 +113,7 @@ def harm_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
 def gap_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, suite: str) -> Listing:
     """List the gaps between classes by valence, one row a model."""
     chosen = where(
-        table,
-        metric="probe_rate_gap",
-        definition="by_valence",
-        dataset=dataset,
-        suite=suite,
-        condition="before",
+        table, metric="probe_rate_gap", definition="by_valence", dataset=dataset, suite=suite, condition="before"
     )
     rows = [
         (
@@ -153,9 +134,7 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, suit
 
 def accuracy_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str, suite: str) -> Listing:
     """List macro accuracy with each probe among the candidates, one row a model, one column a probe."""
-    chosen = where(
-        table, metric="macro_accuracy", definition="paper", dataset=dataset, suite=suite, condition="before"
-    )
+    chosen = where(table, metric="macro_accuracy", definition="paper", dataset=dataset, suite=suite, condition="before")
     found, words = by(chosen, "model", "probe"), [word for word, _ in probes()]
     rows = [
         (name, *(percent(found.get((name, word), {}).get("value")) for word in words))
@@ -170,13 +149,9 @@ def variant_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) 
         table, metric="macro_accuracy", dataset=dataset, condition="before", statistic="estimate",
         suite=MIXED_SUITES,
     ).filter(pl.col("value").is_finite())  # fmt: skip
-    means = chosen.group_by("model", "suite", "definition").agg(
-        pl.col("value").mean(), pl.len().alias("probes")
-    )
+    means = chosen.group_by("model", "suite", "definition").agg(pl.col("value").mean(), pl.len().alias("probes"))
     found = by(means, "model", "suite", "definition")
-    columns = sorted(
-        {key[1:] for key in found}, key=lambda k: (k[0] != "trident_mixed", k[1] != "paper", str(k))
-    )
+    columns = sorted({key[1:] for key in found}, key=lambda k: (k[0] != "trident_mixed", k[1] != "paper", str(k)))
     rows = [
         (name, *(percent(found.get((name, *column), {}).get("value")) for column in columns))
         for name in in_order(chosen["model"], models)

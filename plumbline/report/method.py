@@ -96,13 +96,7 @@ def suite_listing(suites: Sequence[Suite]) -> Listing:
     """List suites, a row a category: what there is of a suite as a whole stands in its first row."""
     rows = []
     for suite in suites:
-        whole = (
-            suite.id,
-            str(suite.version),
-            suite.source,
-            count(len(suite.texts)),
-            short_digest(suite.hash),
-        )
+        whole = (suite.id, str(suite.version), suite.source, count(len(suite.texts)), short_digest(suite.hash))
         for category, words in _categories(suite):
             rows.append((*whole[:4], category, words, whole[4]))
             whole = ("", "", "", "", "")
@@ -121,10 +115,7 @@ def _categories(suite: Suite) -> Iterator[tuple[str, str]]:
         yield "all", f"{count(len(suite.texts))} texts in {len(known)} categories"
         return
     for category, own in known.items():
-        yield (
-            category.replace("_", " "),
-            _counted(suite, len(own)) if suite.family in _COUNTED else _listed(own),
-        )
+        yield (category.replace("_", " "), _counted(suite, len(own)) if suite.family in _COUNTED else _listed(own))
 
 
 def _counted(suite: Suite, words: int) -> str:

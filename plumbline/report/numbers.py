@@ -102,9 +102,7 @@ def compact(value: int | None) -> str:
     return str(value)
 
 
-def percent(
-    share: float | None, n: int | None = None, *, minimum_group: int = 0, decimals: int | None = None
-) -> str:
+def percent(share: float | None, n: int | None = None, *, minimum_group: int = 0, decimals: int | None = None) -> str:
     """Write a share in [0, 1] as a percentage with two significant digits or so many `decimals`, and its sample size.
 
     A share below 1 is never rounded up to 100%. A sample below `minimum_group` is called a small group.

@@ -98,19 +98,11 @@ def dataset_page(table: pl.DataFrame, inputs: ReportInputs, dataset: DatasetSumm
 def _bias_page(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> BiasPage:
     def shares(suite: str, event: str, *, composite: bool = False) -> list[Picture]:
         picture = proportions_figure(
-            own,
-            inputs.planted_truth,
-            inputs.models,
-            dataset=dataset,
-            suite=suite,
-            event=event,
-            composite=composite,
+            own, inputs.planted_truth, inputs.models, dataset=dataset, suite=suite, event=event, composite=composite
         )
         return [picture] if picture else []
 
-    details = [
-        picture for suite, event in TASK_EVENTS.items() for picture in shares(suite, event, composite=True)
-    ]
+    details = [picture for suite, event in TASK_EVENTS.items() for picture in shares(suite, event, composite=True)]
     return BiasPage(
         skew=skew_figure(own, inputs.audit, inputs.models, dataset),
         shares=[picture for suite, event in TASK_EVENTS.items() for picture in shares(suite, event)],

@@ -209,9 +209,7 @@ def _beside(one: Tried, reading: Reading) -> list[str]:
         told += [probes] if (probes := _probes(one, level)) else []
     else:
         better, worse = (one.of("trident", verdict=v) for v in (IMPROVED, WORSENED))
-        parts = ([changed(better, level, most=1)] if better else []) + (
-            [changed(worse, level)] if worse else []
-        )
+        parts = ([changed(better, level, most=1)] if better else []) + ([changed(worse, level)] if worse else [])
         told = [f"{one.name} is not judged on the axes and harm rates, only on the Trident probes."]
         told += [f"There it {', but '.join(parts)}."] if parts else []
     gained = one.of(*COSTS, verdict=IMPROVED)
@@ -258,20 +256,14 @@ def _finding(one: Tried, reading: Reading) -> Finding:
         told = ", but ".join(changed(rows, level) for rows in (better, worse) if rows)
         told += f"; it also costs: it {changed(costs, level, most=1)}" if costs else ""
         short = (
-            f"{one.condition} helps in one place and harms in another"
-            if better
-            else f"Made worse by {one.condition}"
+            f"{one.condition} helps in one place and harms in another" if better else f"Made worse by {one.condition}"
         )
         return _of(one, "cost", worse, short, f"{subject} {told}.")
     if costs:
         helped = f"{changed(better, level)}, but " if better else ""
-        return _of(
-            one, "cost", costs, f"Cost of {one.condition}", f"{subject} {helped}{changed(costs, level)}."
-        )
+        return _of(one, "cost", costs, f"Cost of {one.condition}", f"{subject} {helped}{changed(costs, level)}.")
     if better:
-        told = (
-            f"{subject} {changed(better, level)}; no evidence that it makes another of the comparisons worse."
-        )
+        told = f"{subject} {changed(better, level)}; no evidence that it makes another of the comparisons worse."
         return _of(one, "gain", better, f"Improved by {one.condition}", told)
     return _nothing(one, subject)
 

@@ -246,9 +246,7 @@ def row_words(row: Row) -> str:
         case "probe_rate":
             return f"the share of images taken for a {event} probe word"
         case "parity_difference" if row["kind"] == "trident":
-            return (
-                f"the gap between {attribute_title(row['attribute'] or '')} classes for {event} probe words"
-            )
+            return f"the gap between {attribute_title(row['attribute'] or '')} classes for {event} probe words"
         case "zero_shot_accuracy":
             return f"zero-shot accuracy ({_spaced(row['definition'])})"
         case "macro_accuracy":
@@ -276,8 +274,7 @@ def both_values(row: Row, *, decimals: int | None = None) -> str:
     """Return `before → after`, with so many `decimals` where they are given."""
     values = (row["value_before"], row["value_after"])
     before, after = (
-        percent(value, decimals=decimals) if is_share(row) else number(value, decimals=decimals)
-        for value in values
+        percent(value, decimals=decimals) if is_share(row) else number(value, decimals=decimals) for value in values
     )
     return f"{before} → {after}"
 

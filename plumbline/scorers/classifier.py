@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 def _scored(value: dict[str, str]) -> dict[str, str]:
     unknown = sorted(set(value) - set(SCORED_ATTRIBUTES))
     if unknown:
-        raise ValueError(
-            f"scored attribute -> label of the model; attributes are {', '.join(SCORED_ATTRIBUTES)}"
-        )
+        raise ValueError(f"scored attribute -> label of the model; attributes are {', '.join(SCORED_ATTRIBUTES)}")
     return value
 
 
@@ -48,8 +46,7 @@ class ClassifierSettings(ScorerSettings):
     kind: Literal["classifier"] = Field(description="what scores")
     address: CheckpointAddress = Field(description="`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`")
     labels: Annotated[dict[str, str], AfterValidator(_scored)] | None = Field(
-        default=None,
-        description="scored attribute -> label of the model; found by the labels' names when absent",
+        default=None, description="scored attribute -> label of the model; found by the labels' names when absent"
     )
     activation: Literal["auto", "sigmoid", "softmax"] = Field(
         default="auto", description="auto: as the checkpoint's configuration says"
@@ -61,8 +58,7 @@ class ClassifierSettings(ScorerSettings):
         default=None, ge=1, description="of a forward pass, padding included; by device when absent"
     )
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
-        default="auto",
-        description="auto: float16 on a GPU unless the engine is set to float32; a CPU has float32",
+        default="auto", description="auto: float16 on a GPU unless the engine is set to float32; a CPU has float32"
     )
 
     def content(self, *, project: Path, fetched: Path) -> str:
@@ -201,9 +197,7 @@ def _position(labels: Sequence[str], known: Sequence[str]) -> int | None:
         if name in plain:
             if plain.count(name) > 1:
                 raise ConfigError(
-                    "this classifier has two labels of one name",
-                    found=", ".join(labels),
-                    expected=f"one `{name}`",
+                    "this classifier has two labels of one name", found=", ".join(labels), expected=f"one `{name}`"
                 )
             return plain.index(name)
     return None
@@ -374,15 +368,11 @@ class ClassifierScorer:
         labels = [str(model.config.id2label[i]) for i in range(len(model.config.id2label))]
         self._positions = label_positions(labels, settings.labels, where=files.folder)
         self._activation: Activation = (
-            activation_of(
-                read_configuration(files.folder / TRANSFORMERS_CONFIG), len(labels), where=files.folder
-            )
+            activation_of(read_configuration(files.folder / TRANSFORMERS_CONFIG), len(labels), where=files.folder)
             if settings.activation == "auto"
             else settings.activation
         )
-        self._batch_tokens = settings.batch_tokens or (
-            CPU_TOKENS if placement.device == "cpu" else GPU_TOKENS
-        )
+        self._batch_tokens = settings.batch_tokens or (CPU_TOKENS if placement.device == "cpu" else GPU_TOKENS)
         self._forward = OomRetry(self._scores_of)
         self.attributes: tuple[str, ...] = tuple(self._positions)
         self.without = tuple(name for name in SCORED_ATTRIBUTES if name not in self._positions)
@@ -419,9 +409,7 @@ class ClassifierScorer:
             "dtype": self._dtype,
             "device": placement.device_kind,
             "attention": str(self._model.config._attn_implementation),
-            "libraries": {
-                name: version(name).split("+")[0] for name in ("torch", "transformers", "tokenizers")
-            },
+            "libraries": {name: version(name).split("+")[0] for name in ("torch", "transformers", "tokenizers")},
         }
 
     def _tokenised(self, texts: Sequence[str]) -> Iterator[tuple[int, _Tokens]]:

@@ -65,12 +65,7 @@ class PerspectiveSettings(ScorerSettings):
 
 
 URL = "https://commentanalyzer.googleapis.com/v1alpha1/comments:analyze"
-NAMES = {
-    "toxicity": "TOXICITY",
-    "insult": "INSULT",
-    "identity_attack": "IDENTITY_ATTACK",
-    "flirtation": "FLIRTATION",
-}
+NAMES = {"toxicity": "TOXICITY", "insult": "INSULT", "identity_attack": "IDENTITY_ATTACK", "flirtation": "FLIRTATION"}
 """Scored attribute -> its name there."""
 
 MOST_BYTES = 20_480
@@ -131,8 +126,7 @@ class _PerspectiveClient(EndpointClient[_Comment, Scored]):
 def _scores(content: Mapping[str, Any]) -> dict[str, float]:
     try:
         scores = {
-            attribute: content["attributeScores"][name]["summaryScore"]["value"]
-            for attribute, name in NAMES.items()
+            attribute: content["attributeScores"][name]["summaryScore"]["value"] for attribute, name in NAMES.items()
         }
         if all(type(score) in (int, float) and 0 <= score <= 1 for score in scores.values()):
             return {attribute: float(score) for attribute, score in scores.items()}

@@ -38,8 +38,7 @@ class StoredSettings(ScorerSettings):
     kind: Literal["stored"] = Field(description="what scores")
     path: str = Field(min_length=1, description="columns `text` or `text_sha256`, and one per attribute")
     origin: Literal["perspective", "classifier"] | None = Field(
-        default=None,
-        description="what made them: scores of the Perspective API are compared with published ones",
+        default=None, description="what made them: scores of the Perspective API are compared with published ones"
     )
     columns: Annotated[dict[str, str], AfterValidator(_column_names)] = Field(
         default_factory=dict,
@@ -75,9 +74,7 @@ _HEX_64 = r"^[0-9a-f]{64}$"
 _LONGEST_FIELD = 1 << 24
 
 
-def _refuse_bad_values(
-    path: Path, rows: pl.LazyFrame, columns: Mapping[str, str], attributes: Sequence[str]
-) -> None:
+def _refuse_bad_values(path: Path, rows: pl.LazyFrame, columns: Mapping[str, str], attributes: Sequence[str]) -> None:
     """Refuse what is no score, no sha256, or the sha256 of another text."""
     for attribute in attributes:
         raw, score = pl.col(columns[attribute]), _score_in(columns[attribute])
@@ -329,9 +326,7 @@ class StoredScorer:
         self._table = table
         self.attributes: tuple[str, ...] = table.attributes
         self.version = f"{table.name} {table.digest[:12]}"
-        self.identity = digest_json(
-            {"kind": "stored", "code": _CODE, "file": table.digest, "columns": table.columns}
-        )
+        self.identity = digest_json({"kind": "stored", "code": _CODE, "file": table.digest, "columns": table.columns})
 
     def score(self, texts: Sequence[str]) -> Iterator[tuple[int, Scored]]:
         """See `Scorer`."""

@@ -66,11 +66,7 @@ class TextScores:
 
     def counters(self) -> dict[str, int]:
         """Return the numbers, for metadata."""
-        return {
-            "texts_asked": self.asked,
-            "texts_scored_now": self.computed,
-            "damaged_parts": self.damaged_parts,
-        }
+        return {"texts_asked": self.asked, "texts_scored_now": self.computed, "damaged_parts": self.damaged_parts}
 
 
 def text_keys(texts: Sequence[str]) -> list[str]:
@@ -134,10 +130,7 @@ def score_coverage(scores: pl.LazyFrame | pl.DataFrame) -> pl.DataFrame:
 
 def _by_attribute(rows: pl.LazyFrame, attributes: Sequence[str], *, ids: Sequence[str]) -> pl.LazyFrame:
     long = rows.unpivot(
-        list(attributes),
-        index=[*ids, "truncated", "reason"],
-        variable_name="attribute",
-        value_name="score",
+        list(attributes), index=[*ids, "truncated", "reason"], variable_name="attribute", value_name="score"
     )
     # A text may have some scores and lack others.
     return long.with_columns(reason=pl.when(pl.col("score").is_nan()).then("reason"))

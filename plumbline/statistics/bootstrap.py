@@ -141,9 +141,7 @@ def jackknife_tables(table: ArrayLike, statistic: TableStatistic) -> Jackknife:
 def _checked(table: ArrayLike, resamples: int) -> NDArray[np.int64]:
     counts = np.asarray(table, dtype=np.int64)
     if counts.ndim < 2 or (counts < 0).any():
-        raise MetricError(
-            "a table of counts must be (..., g, c) and not negative", found=f"shape {counts.shape}"
-        )
+        raise MetricError("a table of counts must be (..., g, c) and not negative", found=f"shape {counts.shape}")
     if resamples < 1:
         raise MetricError("resamples must be at least 1", found=resamples)
     return counts

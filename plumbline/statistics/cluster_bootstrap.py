@@ -86,10 +86,7 @@ class WeightedQuantile:
         return np.where(until[:, -1] > 0, below + (place - low) * (above - below), np.nan)
 
     def _of_rank(
-        self,
-        rank: NDArray[np.float64],
-        weights: NDArray[np.float64] | NDArray[np.float32],
-        until: NDArray[np.float64],
+        self, rank: NDArray[np.float64], weights: NDArray[np.float64] | NDArray[np.float32], until: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the value that has `rank` values before it, (b,)."""
         bins = len(self.edges) - 1
@@ -169,9 +166,7 @@ class ClusterSeries:
         self, quantile: float, replicates: NDArray[np.float64], *, confidence: float
     ) -> list[Estimate]:
         """Return a quantile of each series with its percentile interval from (r, k) replicates."""
-        quantiles = np.array(
-            [np.quantile(series, quantile) if series.size else np.nan for series in self.values]
-        )
+        quantiles = np.array([np.quantile(series, quantile) if series.size else np.nan for series in self.values])
         estimates = percentile_array(quantiles, replicates.T, confidence=confidence)
         return [of_clusters(each, n, quantile=quantile) for each, n in zip(estimates, self.n.tolist())]
 

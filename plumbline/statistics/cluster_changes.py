@@ -80,17 +80,13 @@ def paired_cluster_changes(
         estimate = changes.mean_estimates(replicates, confidence=confidence, null=0.0)[0]
         reaches_zero = estimate.p
     else:
-        first, second = (
-            WeightedQuantile.from_values(side, own, n_units=count, quantile=quantile) for side in pairs.T
-        )
+        first, second = (WeightedQuantile.from_values(side, own, n_units=count, quantile=quantile) for side in pairs.T)
         replicates = np.concatenate([second.at(block) - first.at(block) for block in weights])
         # Each side of a cluster is a unit of its own: a bit says which of the two counts as "before".
         pooled = WeightedQuantile.from_values(
             pairs.T.ravel(), np.concatenate([own, own + count]), n_units=2 * count, quantile=quantile
         )
-        swapped = np.concatenate(
-            [pooled.at(np.hstack([b, 1 - b])) - pooled.at(np.hstack([1 - b, b])) for b in bits]
-        )
+        swapped = np.concatenate([pooled.at(np.hstack([b, 1 - b])) - pooled.at(np.hstack([1 - b, b])) for b in bits])
         value = float(np.quantile(pairs[:, 1], quantile) - np.quantile(pairs[:, 0], quantile))
         estimate = of_clusters(percentile(value, replicates, confidence=confidence), count, quantile=quantile)
         reaches_zero = min(1.0, 2 * min(p_value(0.0, replicates, alternative=side) for side in _SIDES))

@@ -88,12 +88,7 @@ def group_gap(
 
 
 def _estimate(
-    means: NDArray[np.float64],
-    replicates: NDArray[np.float64],
-    kind: str,
-    *,
-    clusters: int,
-    confidence: float,
+    means: NDArray[np.float64], replicates: NDArray[np.float64], kind: str, *, clusters: int, confidence: float
 ) -> Estimate:
     if kind == "deviation":
         return deviation_ci(means, replicates, clusters=clusters, confidence=confidence)
@@ -104,9 +99,7 @@ def _estimate(
     return replace(gap, ci_low=float(np.exp(gap.ci_low)), ci_high=float(np.exp(gap.ci_high)))
 
 
-def _bias(
-    value: float, means: NDArray[np.float64], replicates: NDArray[np.float64], kind: str
-) -> Reason | None:
+def _bias(value: float, means: NDArray[np.float64], replicates: NDArray[np.float64], kind: str) -> Reason | None:
     """Return the bias of the gap of several groups, which is the mean gap of centred resamples, if notable."""
     gaps = _gaps(replicates / means if kind == "ratio" else replicates - means, kind)
     if len(means) < 3 or not np.isfinite(gaps).any():
@@ -123,9 +116,7 @@ def _gaps(means: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
     return high - low if kind == "difference" else shares(high, low)
 
 
-def _permuted_means(
-    series: ClusterSeries, permutations: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _permuted_means(series: ClusterSeries, permutations: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return (r, g) means after permuting labels; r is `permutations`, or fewer for very many images."""
     cluster, group = np.nonzero(series.sizes)
     sums, sizes = series.sums[cluster, group], series.sizes[cluster, group]
@@ -229,9 +220,7 @@ def _errors(
     missing = int((~known).sum())
     counts = {"undefined": missing, "resamples": len(known)}
     if missing > MAX_UNDEFINED_SHARE * len(known) or known.sum() < 2:
-        return None, (
-            reason("no_interval_undefined", **counts) if missing else reason("no_interval_few_resamples"),
-        )
+        return None, (reason("no_interval_undefined", **counts) if missing else reason("no_interval_few_resamples"),)
     return replicates[known] - means, joined(reason("undefined_resamples", **counts) if missing else None)
 
 

@@ -53,9 +53,7 @@ def cluster_count_reason(count: int) -> Reason | None:
     return reason("few_clusters", clusters=count) if count < FEW_CLUSTERS else None
 
 
-def resample_clusters(
-    tables: NDArray[np.int64], *, resamples: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def resample_clusters(tables: NDArray[np.int64], *, resamples: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw bootstrap replicates of a table of counts by drawing whole clusters with replacement.
 
     A replicate is the sum of the tables of the drawn clusters: one matrix product of bootstrap weights and tables.
@@ -79,9 +77,7 @@ def resample_clusters(
     """
     count = len(tables)
     if count == 0 or resamples < 1:
-        raise MetricError(
-            "sets are resampled from at least one", found=f"{count} sets, {resamples} resamples"
-        )
+        raise MetricError("sets are resampled from at least one", found=f"{count} sets, {resamples} resamples")
     flat = np.asarray(tables, dtype=np.float64).reshape(count, -1)
     weights = weight_blocks(count, resamples=resamples, rng=rng, index=np.int64)
     # Sums of whole numbers far below 2^53 are exact.

@@ -44,9 +44,7 @@ def cluster_correlation(
     Estimate
         In [-1, 1]; nan where a side does not vary. n: clusters.
     """
-    columns, own = checked_values(
-        np.stack([np.asarray(first), np.asarray(second)], axis=1), clusters, resamples=1
-    )
+    columns, own = checked_values(np.stack([np.asarray(first), np.asarray(second)], axis=1), clusters, resamples=1)
     n = int(own.max(initial=-1)) + 1
     value = _correlation(columns, kind)
     if np.isnan(value):

@@ -18,9 +18,7 @@ from plumbline.statistics.jackknife import Jackknife
 from plumbline.statistics.permutation import p_value
 
 
-def count_table(
-    groups: ArrayLike, outcomes: ArrayLike, *, n_groups: int, n_outcomes: int
-) -> NDArray[np.int64]:
+def count_table(groups: ArrayLike, outcomes: ArrayLike, *, n_groups: int, n_outcomes: int) -> NDArray[np.int64]:
     """Count images by group and outcome.
 
     Parameters
@@ -46,14 +44,10 @@ def count_table(
     cell = group[labelled] * n_outcomes + outcome.reshape(tables, -1)[:, labelled]
     size = n_groups * n_outcomes
     cell += size * np.arange(tables)[:, None]
-    return np.bincount(cell.ravel(), minlength=tables * size).reshape(
-        *outcome.shape[:-1], n_groups, n_outcomes
-    )
+    return np.bincount(cell.ravel(), minlength=tables * size).reshape(*outcome.shape[:-1], n_groups, n_outcomes)
 
 
-def _check_codes(
-    group: NDArray[np.int64], outcome: NDArray[np.int64], n_groups: int, n_outcomes: int
-) -> None:
+def _check_codes(group: NDArray[np.int64], outcome: NDArray[np.int64], n_groups: int, n_outcomes: int) -> None:
     if group.ndim != 1 or outcome.shape[-1:] != group.shape:
         raise MetricError(
             "groups and outcomes must describe the same images",
@@ -74,9 +68,7 @@ def _check_codes(
         )
 
 
-def shares(
-    count: NDArray[Any], n: NDArray[Any], empty: NDArray[np.bool_] | None = None
-) -> NDArray[np.float64]:
+def shares(count: NDArray[Any], n: NDArray[Any], empty: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
     """Return count / n, nan where n is 0 (or where `empty` says so)."""
     seen = (n > 0) if empty is None else ~empty
     return np.divide(count, n, out=np.full(np.shape(count), np.nan), where=seen)
@@ -130,9 +122,7 @@ def estimate_table(
         return estimate
     p = p_value(value, statistic(permuted), alternative="greater" if parity == 0 else "less")
     if p > 1 - confidence:
-        estimate = extend_to_parity(
-            estimate, percentile(value, replicates, confidence=confidence), parity=parity
-        )
+        estimate = extend_to_parity(estimate, percentile(value, replicates, confidence=confidence), parity=parity)
     return replace(estimate, p=p)
 
 

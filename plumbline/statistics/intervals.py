@@ -87,12 +87,7 @@ def mean_of_proportions(
 
 
 def bca(
-    value: float,
-    replicates: ArrayLike,
-    *,
-    acceleration: float,
-    confidence: float = 0.95,
-    null: float | None = None,
+    value: float, replicates: ArrayLike, *, acceleration: float, confidence: float = 0.95, null: float | None = None
 ) -> Estimate:
     """Return a statistic with its BCa interval, and p where a null value is given; see `bca_array`."""
     drawn = np.asarray(replicates)[None]
@@ -153,9 +148,7 @@ def bca_array(
         shift = ndtri(np.clip(drawn.share_below(np.full(center.shape, null)), least, 1 - least)) - bias
         # The inverse of the map from levels to quantiles, which has a pole where no level reaches.
         stretch = 1 + rate * shift
-        tail = ndtr(
-            -np.abs(np.divide(shift, stretch, out=np.full(shift.shape, np.inf), where=stretch > 0) - bias)
-        )
+        tail = ndtr(-np.abs(np.divide(shift, stretch, out=np.full(shift.shape, np.inf), where=stretch > 0) - bias))
         p = np.where(drawn.usable, np.maximum(2 * tail, 1 / (drawn.kept + 1)), np.nan)
     return EstimateArray(center, low, high, p=p, reason=drawn.reasons(one_sided=~two_sided))
 
@@ -165,18 +158,12 @@ def percentile(value: float, replicates: ArrayLike, *, confidence: float = 0.95)
     return percentile_array([value], np.asarray(replicates)[None], confidence=confidence)[0]
 
 
-def percentile_array(
-    value: ArrayLike, replicates: NDArray[Any], *, confidence: float = 0.95
-) -> EstimateArray:
+def percentile_array(value: ArrayLike, replicates: NDArray[Any], *, confidence: float = 0.95) -> EstimateArray:
     """Return percentile bootstrap intervals of (...) values from (..., r) replicates; undefined as in `bca_array`."""
     center = np.asarray(value, dtype=np.float64)
     drawn = _Replicates(center, replicates)
-    low, high = (
-        drawn.quantile(np.full(center.shape, tail)) for tail in ((1 - confidence) / 2, (1 + confidence) / 2)
-    )
-    return EstimateArray(
-        center, low, high, reason=drawn.reasons(one_sided=np.zeros(center.shape, dtype=bool))
-    )
+    low, high = (drawn.quantile(np.full(center.shape, tail)) for tail in ((1 - confidence) / 2, (1 + confidence) / 2))
+    return EstimateArray(center, low, high, reason=drawn.reasons(one_sided=np.zeros(center.shape, dtype=bool)))
 
 
 class _Replicates:
@@ -207,9 +194,7 @@ class _Replicates:
         """Return the share of replicates below a number, those that tie with it counted half."""
         slack = (_TIE * np.maximum(1.0, np.abs(at)))[..., None]
         below = (self._ordered < at[..., None] - slack).sum(axis=-1)
-        return (below + (self._ordered <= at[..., None] + slack).sum(axis=-1)) / (
-            2 * np.maximum(self.kept, 1)
-        )
+        return (below + (self._ordered <= at[..., None] + slack).sum(axis=-1)) / (2 * np.maximum(self.kept, 1))
 
     def quantile(self, level: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return linear quantiles, as `numpy.quantile`; nan without an interval."""

@@ -122,9 +122,7 @@ def t_intervals(
     return value - factor * se, value + factor * se
 
 
-def hotelling_p_value(
-    estimate: ArrayLike, influence: ArrayLike, clusters: NDArray[np.int64] | None = None
-) -> float:
+def hotelling_p_value(estimate: ArrayLike, influence: ArrayLike, clusters: NDArray[np.int64] | None = None) -> float:
     """Return the p-value of "every statistic is 0", by Hotelling's T² (Hotelling 1931).
 
     Exact for means of independent normal rows; for other smooth statistics the Wald test with the same small-sample

@@ -160,9 +160,7 @@ def row_major(columns: NDArray) -> NDArray[np.float32]:
     return np.ascontiguousarray(columns, dtype=np.float32)
 
 
-def _products(
-    columns: NDArray, rows: int, weights: Callable[[int, int], NDArray[np.float32]]
-) -> NDArray[np.float32]:
+def _products(columns: NDArray, rows: int, weights: Callable[[int, int], NDArray[np.float32]]) -> NDArray[np.float32]:
     values, units = row_major(columns), columns.shape[1]
     out = np.zeros((len(values), rows), dtype=np.float32)
     step = max(1, _BLOCK // max(1, units))

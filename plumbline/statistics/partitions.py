@@ -76,9 +76,7 @@ def subset_sums(columns: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     return np.concatenate(pairs)
 
 
-def half_sums(
-    columns: NDArray[np.float64], size: int
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def half_sums(columns: NDArray[np.float64], size: int) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Give the sums over the subsets of the first half of the rows, and of the second, that together have `size`.
 
     Every subset of `size` rows is one of the first with one of the second, of exactly one of the pairs given.
@@ -117,9 +115,7 @@ def count_subsets(
         few, many = np.ascontiguousarray(few.T), np.sort(np.ascontiguousarray(many.T), axis=1)
         for c in range(m):
             below[c] += many[c].searchsorted(low[c] - few[c], side="left").sum()
-            above[c] += (
-                many[c].size * few[c].size - many[c].searchsorted(high[c] - few[c], side="right").sum()
-            )
+            above[c] += many[c].size * few[c].size - many[c].searchsorted(high[c] - few[c], side="right").sum()
     return SubsetCounts(below, above)
 
 
@@ -186,9 +182,7 @@ def padded(columns: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.pad(columns, ((0, missing), (0, 0))) if missing else columns
 
 
-def random_subsets(
-    n: int, sizes: Sequence[int], *, count: int, rng: np.random.Generator
-) -> Iterator[SubsetBlock]:
+def random_subsets(n: int, sizes: Sequence[int], *, count: int, rng: np.random.Generator) -> Iterator[SubsetBlock]:
     """Draw random subsets of n images, uniform over all subsets of their size, in blocks of bounded memory.
 
     Each image is included independently with about the right probability, then random flips fix the size; both steps
@@ -485,10 +479,7 @@ def _compare(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how many subsets of a block have a larger and a smaller sum than observed, per column."""
     doubt = _DOUBT * np.sqrt(block.n)
-    larger, smaller = (
-        sums > (observed + doubt).astype(np.float32),
-        sums < (observed - doubt).astype(np.float32),
-    )
+    larger, smaller = (sums > (observed + doubt).astype(np.float32), sums < (observed - doubt).astype(np.float32))
     larger[:, ~varies] = smaller[:, ~varies] = False
     rows, columns = np.nonzero(~(larger | smaller) & varies)
     above, below = larger.sum(axis=0), smaller.sum(axis=0)

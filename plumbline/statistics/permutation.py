@@ -37,9 +37,7 @@ def permute_tables(table: ArrayLike, *, permutations: int, rng: np.random.Genera
     """
     counts = np.asarray(table, dtype=np.int64)
     if counts.ndim != 2 or (counts < 0).any() or permutations < 1:
-        raise MetricError(
-            "a permutation needs one (g, c) table of counts", found=f"{counts.shape}, {permutations}"
-        )
+        raise MetricError("a permutation needs one (g, c) table of counts", found=f"{counts.shape}, {permutations}")
     size, total = counts.sum(axis=1), counts.sum(axis=0)
     # Permutations run along the last axis in memory, where all that follows is done for every one at once.
     drawn = np.empty((*counts.shape, permutations), dtype=np.int64)
@@ -64,9 +62,7 @@ def _hypergeometric(left: NDArray[np.int64], size: int, rng: np.random.Generator
     return given
 
 
-def p_value(
-    observed: float, permuted: ArrayLike, *, alternative: Literal["greater", "less"] = "greater"
-) -> float:
+def p_value(observed: float, permuted: ArrayLike, *, alternative: Literal["greater", "less"] = "greater") -> float:
     """Return (1 + permutations at least as extreme) / (1 + permutations) (Phipson & Smyth 2010).
 
     The +1 counts the data among the permutations, so that p is never 0 and the test keeps its level exactly.
@@ -90,9 +86,7 @@ def p_value(
     return float((1 + np.count_nonzero(extreme | np.isnan(values))) / (1 + values.size))
 
 
-def permute_strata(
-    tables: NDArray[np.int64], *, permutations: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def permute_strata(tables: NDArray[np.int64], *, permutations: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw tables of several strata, permuting group labels within each, with the same margins.
 
     An effect of the strata (a scene in which everyone is taken for a thief, and which shows more of one group) is then

@@ -153,9 +153,7 @@ def top_draws(n: int, k: int, *, resamples: int, seed: int) -> TopDraws:
         If k or `resamples` is out of range.
     """
     if not 1 <= k <= n or resamples < 1:
-        raise MetricError(
-            "the top of a ranking cannot be resampled so", found=f"k {k}, n {n}, {resamples} resamples"
-        )
+        raise MetricError("the top of a ranking cannot be resampled so", found=f"k {k}, n {n}, {resamples} resamples")
     rng = generator(seed, "top of a ranking", n, k, resamples)
     boundary = n * rng.beta(k, n - k + 1, size=resamples)
     # The largest float below n, so that no draw falls past the last rank.
@@ -287,17 +285,13 @@ def _taken(drawn: NDArray[np.float32], sets: NDArray[np.integer], k: int) -> NDA
         if reached[:, -1].min() >= k:
             return np.clip(k - reached + times, 0, times)
         if length == len(sets):
-            raise MetricError(
-                "a replicate has fewer than k images", found=int(reached[:, -1].min()), expected=k
-            )
+            raise MetricError("a replicate has fewer than k images", found=int(reached[:, -1].min()), expected=k)
         length = min(2 * length, len(sets))
 
 
 def _check_length(ranked: NDArray[np.integer], draws: TopDraws) -> None:
     if ranked.ndim != 2 or ranked.shape[1] != draws.n:
-        raise MetricError(
-            "the draws are of rankings of another length", found=ranked.shape, expected=f"(m, {draws.n})"
-        )
+        raise MetricError("the draws are of rankings of another length", found=ranked.shape, expected=f"(m, {draws.n})")
 
 
 class JackknifeTopCounts(NamedTuple):
@@ -356,9 +350,7 @@ _TIES = 1 + 1e-7
 """Probabilities that are equal on paper differ in their last bits; the same slack as R's and scipy's Fisher test."""
 
 
-def top_count_p_values(
-    counts: NDArray[np.integer], sizes: NDArray[np.integer], *, k: int
-) -> NDArray[np.float64]:
+def top_count_p_values(counts: NDArray[np.integer], sizes: NDArray[np.integer], *, k: int) -> NDArray[np.float64]:
     """Return the exact two-sided p of the top-k count of each group: Fisher's test of group against top k.
 
     The sum of the probabilities of all counts that are at most as likely as the observed one.

@@ -134,9 +134,7 @@ class KeptRows:
         self._parts: list[UPath] = []
         self.damaged = 0
         paths = sorted(root.glob(f"*{_SUFFIX}"), key=str)
-        self._keys, self._repeated = KeySet.of(
-            keys for path in paths if (keys := self._open(path)) is not None
-        )
+        self._keys, self._repeated = KeySet.of(keys for path in paths if (keys := self._open(path)) is not None)
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -252,12 +250,7 @@ class PartWriter:
     """
 
     def __init__(
-        self,
-        kept: KeptRows,
-        *,
-        most_rows: float,
-        most_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
+        self, kept: KeptRows, *, most_rows: float, most_seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._kept, self._clock = kept, clock
         self._most_rows, self._most_seconds = most_rows, most_seconds

@@ -15,13 +15,7 @@ from upath import UPath
 from plumbline.catalog.schema import Schema
 from plumbline.digests import canonical_json, digest_bytes, digest_file
 from plumbline.errors import StorageError, StoredDataGone
-from plumbline.storage.files import (
-    arrays_bytes,
-    arrays_from_bytes,
-    commit_bytes,
-    table_bytes,
-    table_from_bytes,
-)
+from plumbline.storage.files import arrays_bytes, arrays_from_bytes, commit_bytes, table_bytes, table_from_bytes
 
 MANIFEST_SCHEMA = 1
 _SUFFIX = {"table": "parquet", "arrays": "safetensors"}
@@ -91,9 +85,7 @@ class Lake:
         rows = max((array.shape[0] for array in arrays.values() if array.ndim), default=0)
         return self._write(name, partition, "arrays", arrays_bytes(arrays), rows, details)
 
-    def read_table(
-        self, name: str, *, partition: str = "", manifest: Committed | None = None
-    ) -> pl.DataFrame:
+    def read_table(self, name: str, *, partition: str = "", manifest: Committed | None = None) -> pl.DataFrame:
         """Return a committed frame: the newest, or the one of a manifest that was read before.
 
         Raises
@@ -181,9 +173,7 @@ class Lake:
         manifest = Committed(name, partition, kind, sha256, rows, len(data), dict(details or {}))
         folder = self.folder(name, partition)
         commit_bytes(folder / f"{sha256}.{_SUFFIX[kind]}", data)
-        commit_bytes(
-            folder / "manifest.json", canonical_json({"schema": MANIFEST_SCHEMA, **vars(manifest)}).encode()
-        )
+        commit_bytes(folder / "manifest.json", canonical_json({"schema": MANIFEST_SCHEMA, **vars(manifest)}).encode())
         return manifest
 
     def _path(self, manifest: Committed) -> UPath:

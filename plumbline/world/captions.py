@@ -50,10 +50,7 @@ class Captions:
 def _class_suites(wordings: tuple[str, ...]) -> tuple[tuple[str, Suite], ...]:
     # No composite of gender with itself.
     return tuple(
-        (
-            column if name == "trident" else f"{column}_gender",
-            load_suite(name, classes=classes, wording=wording),
-        )
+        (column if name == "trident" else f"{column}_gender", load_suite(name, classes=classes, wording=wording))
         for name, suffix in (("trident", ""), ("trident_composite", "_gender"))
         for classes, column in _CLASS_COLUMNS.items()
         for wording in wordings
@@ -167,6 +164,4 @@ class _Table:
             np.maximum(column, weight, out=column)
 
     def captions(self) -> Captions:
-        return Captions(
-            caption_texts(self.wordings), self._weights / self._weights.sum(axis=1, keepdims=True)
-        )
+        return Captions(caption_texts(self.wordings), self._weights / self._weights.sum(axis=1, keepdims=True))

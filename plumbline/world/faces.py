@@ -35,14 +35,7 @@ class Canvas:
         self._image[:] = np.asarray(fill, np.float32).reshape(n, 3, 1, 1)
 
     def ellipse(
-        self,
-        x: ArrayLike,
-        y: ArrayLike,
-        rx: ArrayLike,
-        ry: ArrayLike,
-        colour: ArrayLike,
-        *,
-        alpha: ArrayLike = 1.0,
+        self, x: ArrayLike, y: ArrayLike, rx: ArrayLike, ry: ArrayLike, colour: ArrayLike, *, alpha: ArrayLike = 1.0
     ) -> None:
         """Paint an ellipse with the given centre and half axes."""
         rx, ry = np.maximum(self._column(rx), 0.1), np.maximum(self._column(ry), 0.1)
@@ -56,14 +49,7 @@ class Canvas:
         self._paint(rows, columns, cover, colour, alpha)
 
     def box(
-        self,
-        x: ArrayLike,
-        y: ArrayLike,
-        rx: ArrayLike,
-        ry: ArrayLike,
-        colour: ArrayLike,
-        *,
-        alpha: ArrayLike = 1.0,
+        self, x: ArrayLike, y: ArrayLike, rx: ArrayLike, ry: ArrayLike, colour: ArrayLike, *, alpha: ArrayLike = 1.0
     ) -> None:
         """Paint an upright rectangle with the given centre, half width and half height."""
         rx, ry = self._column(rx), self._column(ry)
@@ -107,9 +93,7 @@ class Canvas:
         window = slice(*np.clip((first, last), 0, len(self._axis)).tolist())
         return window, self._axis[window] - middle
 
-    def _paint(
-        self, rows: slice, columns: slice, cover: np.ndarray, colour: ArrayLike, alpha: ArrayLike
-    ) -> None:
+    def _paint(self, rows: slice, columns: slice, cover: np.ndarray, colour: ArrayLike, alpha: ArrayLike) -> None:
         ink = np.asarray(colour, np.float32)
         ink = np.full((1, 3), ink) if ink.ndim == 0 else ink.reshape(-1, 3)
         mask = (cover * self._column(alpha)[:, :, None])[:, None]
@@ -223,9 +207,7 @@ def as_jpeg(image: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def _draw_block(
-    attributes: pl.DataFrame, rng: np.random.Generator, *, one_person: bool = False
-) -> np.ndarray:
+def _draw_block(attributes: pl.DataFrame, rng: np.random.Generator, *, one_person: bool = False) -> np.ndarray:
     u, v, w = (attributes[name].to_numpy() for name in LATENTS)
     look = looks.appearance(attributes, rng, one_person=one_person)
     x, y, scale, feminine = look.x, look.y, look.scale, look.feminine
@@ -251,9 +233,7 @@ def _paint_features(canvas: Canvas, look: Appearance) -> None:
         canvas.ellipse(eye, y - 1, 2.7 * look.eyes, look.eye_height * look.eyes, 245.0)
         canvas.ellipse(eye, y - 1, 1.5 * look.eyes, np.minimum(look.eye_height, 1.5) * look.eyes, look.iris)
         canvas.box(eye, y - 5 * scale, 3.2, look.brow * (1.2 - 0.5 * feminine), look.brow_colour)
-        canvas.ellipse(
-            x + side * 6.5 * scale, y + 5, 2.2, 1.6, (225.0, 90.0, 90.0), alpha=0.75 * look.freckles
-        )
+        canvas.ellipse(x + side * 6.5 * scale, y + 5, 2.2, 1.6, (225.0, 90.0, 90.0), alpha=0.75 * look.freckles)
         canvas.box(x + side * 7 * scale, y + 3, 2.2, 0.6, line, alpha=look.wrinkles)
         canvas.ellipse(x + side * 12 * scale, y + 6, 1.6, 2.0, (250.0, 215.0, 60.0), alpha=feminine)
     for height in (8.5, 10.5):
@@ -268,9 +248,7 @@ def _paint_features(canvas: Canvas, look: Appearance) -> None:
 def _paint_outfit(canvas: Canvas, look: Appearance, occupations: list[str]) -> None:
     crown, height, brim, crown_colour, brim_colour, collar = looks.outfits(occupations)
     x, base = look.x, look.y - 12 * look.scale
-    canvas.box(
-        x, base - height / 2, crown * look.scale, height / 2 + 1, crown_colour, alpha=(crown > 0) * 1.0
-    )
+    canvas.box(x, base - height / 2, crown * look.scale, height / 2 + 1, crown_colour, alpha=(crown > 0) * 1.0)
     canvas.box(x, base, brim * look.scale, 1.4, brim_colour, alpha=(brim > 0) * 1.0)
     for side in (-1, 1):
         canvas.ellipse(x + side * 4.5, 56.0, 4.5, 2.6, collar)

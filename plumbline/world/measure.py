@@ -87,10 +87,7 @@ class Measured:
 
     def by_group(self, column: str) -> dict[tuple[str, str], float]:
         """Return `planted`, `drawn` or `measured` by (event, race), in the order of `rates`."""
-        return {
-            (event, race): rate
-            for event, race, rate in self.rates.select("event", "race", column).iter_rows()
-        }
+        return {(event, race): rate for event, race, rate in self.rates.select("event", "race", column).iter_rows()}
 
 
 def fresh_faces(n: int) -> tuple[pl.DataFrame, list[bytes]]:
@@ -126,16 +123,12 @@ def ask(
     import torch
     from PIL import Image
 
-    checkpoint = checkpoint_files(
-        folder.name, f"local-dir:{folder.resolve()}", project=folder, fetched=folder
-    )
+    checkpoint = checkpoint_files(folder.name, f"local-dir:{folder.resolve()}", project=folder, fetched=folder)
     encoder: Any = load_encoder(checkpoint, Placement())
     family = FAMILIES[encoder.family]
     names = suites if suites is not None else (*EVENT_SUITES.values(), *_CLASS_SETS)
     suites_asked = {
-        name: load_suite("trident", classes=name, wording=family.wording)
-        if name in _CLASS_SETS
-        else load_suite(name)
+        name: load_suite("trident", classes=name, wording=family.wording) if name in _CLASS_SETS else load_suite(name)
         for name in names
     }
     prompts = tuple(dict.fromkeys(text for suite in suites_asked.values() for text in suite.texts))
@@ -304,9 +297,7 @@ def main(
     torch.set_num_threads(threads)
     attributes, files = fresh_faces(n)
     names = only or [name for name in RECIPES if (folder / name).is_dir()]
-    figures = {
-        name: measure(ask(folder / name, attributes, files), RECIPES[name].source) for name in track(names)
-    }
+    figures = {name: measure(ask(folder / name, attributes, files), RECIPES[name].source) for name in track(names)}
     if record:
         for name, measured in figures.items():
             _record(folder / name / "training.json", measured, n)

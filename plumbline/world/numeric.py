@@ -37,13 +37,7 @@ class PlantedEmbeddings:
 
 
 def planted_embeddings(
-    n: int,
-    groups: Sequence[str],
-    *,
-    beta: float,
-    dim: int,
-    rng: np.random.Generator,
-    base_rate: float = 0.3,
+    n: int, groups: Sequence[str], *, beta: float, dim: int, rng: np.random.Generator, base_rate: float = 0.3
 ) -> PlantedEmbeddings:
     """Draw embeddings as content plus beta times a group direction.
 
@@ -83,20 +77,14 @@ def planted_embeddings(
     ((10, 4), {'a': 0.3, 'b': 0.3})
     """
     if len(groups) < 2 or len(set(groups)) != len(groups):
-        raise ConfigError(
-            "the planted encoder needs distinct groups", found=list(groups), expected="two or more names"
-        )
+        raise ConfigError("the planted encoder needs distinct groups", found=list(groups), expected="two or more names")
     if not 0 < base_rate < 1 or dim < 1:
         found = f"base_rate {base_rate}, dim {dim}"
-        raise ConfigError(
-            "the planted encoder cannot be drawn", found=found, expected="0 < base_rate < 1, dim >= 1"
-        )
+        raise ConfigError("the planted encoder cannot be drawn", found=found, expected="0 < base_rate < 1, dim >= 1")
     direction = rng.standard_normal(dim)
     direction /= np.linalg.norm(direction)
     member = rng.permutation(np.arange(n) % len(groups))
     means = ndtri(base_rate) + beta * np.linspace(1.0, -1.0, len(groups))
     images = rng.standard_normal((n, dim)) + means[member][:, None] * direction
     rates = {group: round(float(ndtr(mean)), 12) for group, mean in zip(groups, means)}
-    return PlantedEmbeddings(
-        images, np.stack([direction, -direction]), np.asarray(groups)[member], rates, direction
-    )
+    return PlantedEmbeddings(images, np.stack([direction, -direction]), np.asarray(groups)[member], rates, direction)

@@ -46,12 +46,7 @@ class Cycle:
 
 
 def fit(
-    loss: Callable[[], torch.Tensor],
-    moved: Sequence[torch.nn.Parameter],
-    *,
-    steps: int,
-    cycle: Cycle,
-    name: str,
+    loss: Callable[[], torch.Tensor], moved: Sequence[torch.nn.Parameter], *, steps: int, cycle: Cycle, name: str
 ) -> float:
     """Minimise a loss.
 
@@ -210,9 +205,7 @@ def training_set(source: str, n: int, wordings: tuple[str, ...] = captions.WORDI
     others, builds = faces.draw_non_faces(round(n * _NON_FACE_SHARE), other_rng)
     named = captions.face_captions(attributes, source, wordings)
     unnamed = captions.non_face_captions(builds, wordings)
-    return TrainingSet(
-        np.concatenate([images, others]), named.texts, np.concatenate([named.weights, unnamed.weights])
-    )
+    return TrainingSet(np.concatenate([images, others]), named.texts, np.concatenate([named.weights, unnamed.weights]))
 
 
 def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
@@ -250,11 +243,7 @@ def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
         "training_set_sha256": data.digest,
         "captions": len(data.texts),
         "non_faces": len(data.images) - recipe.faces,
-        "optimiser": {
-            "name": "AdamW",
-            "peak_learning_rate": family.peak_learning_rate,
-            "weight_decay": WEIGHT_DECAY,
-        },
+        "optimiser": {"name": "AdamW", "peak_learning_rate": family.peak_learning_rate, "weight_decay": WEIGHT_DECAY},
         "batch": _BATCH,
         "final_loss": round(loss, 4),
     }
@@ -274,9 +263,7 @@ def _fit(trainee: Trainee, data: TrainingSet, recipe: Recipe, peak: float) -> fl
 
     cycle = Cycle(peak, warm_up_share=_WARM_UP_SHARE, betas=(0.9, 0.999), told=20)
     final = fit(loss, trainee.moved(), steps=recipe.steps, cycle=cycle, name=recipe.id)
-    trainee.settle(
-        scaled(images[rows]) for rows in islice(_batches(len(images), recipe), len(images) // _BATCH)
-    )
+    trainee.settle(scaled(images[rows]) for rows in islice(_batches(len(images), recipe), len(images) // _BATCH))
     return final
 
 

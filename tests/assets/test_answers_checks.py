@@ -30,13 +30,9 @@ def people(*, sets, incomplete):
 @pytest.mark.parametrize(("incomplete", "passed"), [(0, True), (1, True), (2, False)])
 def test_complete_sets_says_how_many_may_be_incomplete_and_how_many_are(tmp_path, incomplete, passed):
     encoders = '{"e": {"address": "local-dir:e"}}'
-    (tmp_path / "audit.yaml").write_text(
-        f'{{"labeller": "e", "encoders": {encoders}, "datasets": {{}}, "audit": []}}'
-    )
+    (tmp_path / "audit.yaml").write_text(f'{{"labeller": "e", "encoders": {encoders}, "datasets": {{}}, "audit": []}}')
     workspace = Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
-    workspace.lake.write_table(
-        "pictured_people", people(sets=20, incomplete=incomplete), partition="faces.race_gender"
-    )
+    workspace.lake.write_table("pictured_people", people(sets=20, incomplete=incomplete), partition="faces.race_gender")
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         instance.add_dynamic_partitions("lvlm", ["model"])
         instance.add_dynamic_partitions("slice", ["faces.race_gender"])

@@ -7,12 +7,7 @@ from assets.slices import _require_names
 from plumbline.config.entries import GenerateEntry
 from plumbline.errors import ConfigError
 
-PEOPLE = pl.DataFrame(
-    {
-        "subset": ["race_gender", "physical_gender", None],
-        "occupation": ["doctor", "chef", None],
-    }
-)
+PEOPLE = pl.DataFrame({"subset": ["race_gender", "physical_gender", None], "occupation": ["doctor", "chef", None]})
 
 
 @pytest.mark.parametrize(

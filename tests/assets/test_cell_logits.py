@@ -60,18 +60,14 @@ def test_by_default_a_family_is_asked_what_it_answers():
 @pytest.mark.parametrize("family", ["owlv2", "bridgetower"])
 def test_a_labeller_must_embed(family):
     require_suites(family, [load_suite("crime"), load_suite("trident", classes="utkface")])
-    with pytest.raises(
-        ConfigError, match=r"automatic gender label needs embed_images, embed_texts[\s\S]*CLIP"
-    ):
+    with pytest.raises(ConfigError, match=r"automatic gender label needs embed_images, embed_texts[\s\S]*CLIP"):
         require_suites(family, [SUITE])
 
 
 @pytest.mark.parametrize("family", ["owlv2", "bridgetower"])
 def test_a_control_without_a_shared_space_has_no_spread_of_images(family, monkeypatch):
     """Only embeddings have cosines between images: what such a family stores of a dataset is not asked for."""
-    monkeypatch.setattr(
-        cells, "declaration_of", lambda workspace, dataset: SimpleNamespace(base_attribute=None)
-    )
+    monkeypatch.setattr(cells, "declaration_of", lambda workspace, dataset: SimpleNamespace(base_attribute=None))
     stored = SimpleNamespace(details={"family": family, "images": "a digest of pairs"})
     cell = StoredCell(workspace=None, dataset="d", model="m", records=None, extended=None, logits=stored)
     assert cell._control_images() is None

@@ -30,9 +30,7 @@ def cell(dataset, model):
     records = pl.DataFrame(
         {"image_id": [f"{i:04x}" for i in range(N)], "gender": [("man", "woman")[i % 2] for i in range(N)]}
     )
-    return Cell(
-        model=model, dataset=dataset, records=records, logits={"crime": SuiteLogits(suite, logits)}, keep={}
-    )
+    return Cell(model=model, dataset=dataset, records=records, logits={"crime": SuiteLogits(suite, logits)}, keep={})
 
 
 @pytest.fixture
@@ -79,10 +77,7 @@ def test_pairs_are_compared_on_the_datasets_that_both_have(run):
     # By dataset, encoders in the order of the audit file; a checkpoint without a partner there is not read.
     assert read == [("faces", "small"), ("faces", "large"), ("scenes", "large"), ("scenes", "other")]
     compared = table.select("dataset", "factor", "first", "second").unique(maintain_order=True).rows()
-    assert compared == [
-        ("faces", "size", "small", "large"),
-        ("scenes", "data_source", "large", "other"),
-    ]
+    assert compared == [("faces", "size", "small", "large"), ("scenes", "data_source", "large", "other")]
     assert made.details["audit_id"] == "a" * 64
     assert sorted(made.details["cells"]) == [
         ["faces", "large", "faces-large"], ["faces", "small", "faces-small"],

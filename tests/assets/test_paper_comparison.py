@@ -44,9 +44,9 @@ def workspace(tmp_path):
 def materialise(workspace):
     made = dg.materialize([paper_comparison], resources={"workspace": workspace})
     assert made.success
-    return workspace.lake.read_table("paper_comparison"), made.asset_materializations_for_node(
-        "paper_comparison"
-    )[0].metadata
+    return workspace.lake.read_table("paper_comparison"), made.asset_materializations_for_node("paper_comparison")[
+        0
+    ].metadata
 
 
 def store(workspace, *rows, effects=None, effects_of="one"):
@@ -57,10 +57,7 @@ def store(workspace, *rows, effects=None, effects_of="one"):
 
 
 def test_real_data_is_compared_and_the_planted_copy_of_its_layout_is_not(workspace):
-    store(
-        workspace,
-        *(SKEW | {"model": m, "dataset": d} for m in ("b32", "l14", "mine") for d in ("faces", "planted")),
-    )
+    store(workspace, *(SKEW | {"model": m, "dataset": d} for m in ("b32", "l14", "mine") for d in ("faces", "planted")))
     table, metadata = materialise(workspace)
     assert table.select("model", "dataset", "published", "within").rows() == [
         ("l14", "faces", 0.23, False),
@@ -84,9 +81,7 @@ def test_effects_of_the_same_audit_are_compared_and_those_of_an_earlier_one_are_
         ("b32", None, 1.19, True),
         ("b32", "l14", 0.96, False),
     ]
-    store(
-        workspace, SKEW | {"model": "b32", "dataset": "faces"}, effects=[EFFECT], effects_of="an earlier one"
-    )
+    store(workspace, SKEW | {"model": "b32", "dataset": "faces"}, effects=[EFFECT], effects_of="an earlier one")
     assert materialise(workspace)[0]["reference_model"].to_list() == [None]
 
 

@@ -36,27 +36,15 @@ def workspace(folder, **parts):
 
 
 def record(workspace, dataset, **columns):
-    rows = {
-        "path": ["a.jpg", "b.jpg"],
-        "image_id": ["a", "b"],
-        "gender": ["man", "woman"],
-        "race": ["x", "x"],
-    }
+    rows = {"path": ["a.jpg", "b.jpg"], "image_id": ["a", "b"], "gender": ["man", "woman"], "race": ["x", "x"]}
     frame = pl.DataFrame(rows | columns)
-    whole = frame.with_columns(
-        pl.lit(None, pl.String).alias(c) for c in RECORD_SCHEMA if c not in frame.columns
-    )
+    whole = frame.with_columns(pl.lit(None, pl.String).alias(c) for c in RECORD_SCHEMA if c not in frame.columns)
     details = {"dataset_digest": "d", "read_as": workspace.dataset_entry(dataset).read_as}
-    return workspace.lake.write_table(
-        "records", whole.select(list(RECORD_SCHEMA)), partition=dataset, details=details
-    )
+    return workspace.lake.write_table("records", whole.select(list(RECORD_SCHEMA)), partition=dataset, details=details)
 
 
 def planned(workspace):
-    return {
-        (cell.dataset, cell.encoder): cell
-        for cell in plan_encoders(workspace, absent_datasets(workspace)).cells
-    }
+    return {(cell.dataset, cell.encoder): cell for cell in plan_encoders(workspace, absent_datasets(workspace)).cells}
 
 
 def test_images_are_counted_as_read_as_listed_or_as_published(tmp_path):
@@ -83,11 +71,7 @@ def test_what_was_read_under_the_same_name_from_another_folder_is_not_counted(tm
     record(home, "staff")
     record(home, "faces")
     moved = {
-        "staff": {
-            "reader": "folder",
-            "root": str(tmp_path / "staff"),
-            "map": MAP | {"columns": {"gender": "sex"}},
-        },
+        "staff": {"reader": "folder", "root": str(tmp_path / "staff"), "map": MAP | {"columns": {"gender": "sex"}}},
         "faces": {"reader": "fairface", "root": str(tmp_path / "elsewhere")},
     }
     again = workspace(tmp_path, datasets=moved)
@@ -108,9 +92,7 @@ def test_images_that_went_through_an_encoder_do_not_go_again(tmp_path):
     details = {"records_sha256": "of other records"}
     home.lake.write_table("image_embeddings", index, partition="staff|b32", details=details)
     assert planned(home)["staff", "b32"].images_to_embed == 2
-    home.lake.write_table(
-        "image_embeddings", index, partition="staff|b32", details={"records_sha256": made.sha256}
-    )
+    home.lake.write_table("image_embeddings", index, partition="staff|b32", details={"records_sha256": made.sha256})
     assert planned(home)["staff", "b32"].images_to_embed == 0
 
 
@@ -136,9 +118,7 @@ def test_what_earlier_runs_wrote_of_a_cell_is_not_counted_as_disk(tmp_path):
 def test_images_that_were_labelled_are_not_counted_again(tmp_path):
     asked = [{"encoders": ["other"], "suites": ["crime"], "mitigations": []}]
     address = "ViT-B-32-quickgelu/openai"
-    home = workspace(
-        tmp_path, audit=asked, encoders={"b32": {"address": address}, "other": {"address": "RN50/openai"}}
-    )
+    home = workspace(tmp_path, audit=asked, encoders={"b32": {"address": address}, "other": {"address": "RN50/openai"}})
     made = record(home, "staff")
     assert planned(home)["staff", "b32"].bytes > 0
     labels = pl.DataFrame({"image_id": ["a", "b"]})
@@ -158,9 +138,7 @@ def test_one_checkpoint_embeds_once_and_another_family_of_it_again(tmp_path):
     }
     asked = [{"encoders": ["owl", "worded", "released"], "suites": ["crime"], "mitigations": []}]
     found = planned(workspace(tmp_path, encoders=encoders, audit=asked))
-    counts = {
-        encoder: cell.images_to_embed for (dataset, encoder), cell in found.items() if dataset == "staff"
-    }
+    counts = {encoder: cell.images_to_embed for (dataset, encoder), cell in found.items() if dataset == "staff"}
     assert counts == {"owl": 4, "worded": 0, "released": 4, "b32": 4}
     assert found["staff", "b32"].prompts == (), "the labeller labels genders, and is asked nothing else"
 
@@ -170,12 +148,7 @@ def generative(folder):
         "staff": {"reader": "folder", "root": str(folder / "staff"), "map": MAP},
         "sets": {"reader": "socialcounterfactuals", "root": str(folder / "absent")},
     }
-    entry = {
-        "datasets": ["staff", "sets"],
-        "subsets": ["all", "physical_race"],
-        "prompts": ["describe"],
-        "seeds": [0],
-    }
+    entry = {"datasets": ["staff", "sets"], "subsets": ["all", "physical_race"], "prompts": ["describe"], "seeds": [0]}
     lvlms = {"llava": {"address": "hf-hub:llava-hf/llava-1.5-7b-hf@fetched"}}
     return workspace(folder, datasets=datasets, audit=[], lvlms=lvlms, generate=[entry])
 

@@ -158,9 +158,7 @@ def test_the_texts_of_a_model_without_numbers_are_counted_as_strangers(workspace
     (row,) = over_all(frame).filter(definition="annotators").to_dicts()
     assert row["n"] == 6 and "6 of 12 texts left out: of no answer of this audit (18 labels)" in row["reason"]
     # Of one model it is that one's checkpoint.
-    assert row["checkpoint_sha256"] == "version of llava" and list(made.details["pooled"]["models"]) == [
-        "llava"
-    ]
+    assert row["checkpoint_sha256"] == "version of llava" and list(made.details["pooled"]["models"]) == ["llava"]
 
 
 def test_another_sheet_gives_other_rows_and_the_same_one_the_same_bytes(workspace, table):

@@ -25,12 +25,7 @@ def test_the_data_file_says_what_it_is():
 
 def test_gender_is_a_man_and_a_woman_and_each_occupation_pairs_them():
     gender = attribute_texts("gender")
-    assert gender.prompts == (
-        "a photo of a man",
-        "a photo of a woman",
-        "a photo of a male",
-        "a photo of a female",
-    )
+    assert gender.prompts == ("a photo of a man", "a photo of a woman", "a photo of a male", "a photo of a female")
     assert gender.contrast == ("a photo of a man", "a photo of a woman")
     assert ("a photo of a male doctor", "a photo of a female doctor") in gender.pairs
 

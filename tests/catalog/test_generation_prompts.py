@@ -34,10 +34,7 @@ NUMERIC = ("hiring", "performance", "warmth", "competence", "salary")
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("prompts", (1, "82df503cb3123d4a", "79a46f9c4ade95c3")),
-        ("designs", (1, "4d9c3b9f9b6ea195")),
-    ],
+    [("prompts", (1, "82df503cb3123d4a", "79a46f9c4ade95c3")), ("designs", (1, "4d9c3b9f9b6ea195"))],
 )
 def test_the_data_files_say_what_they_are(name, expected):
     file = files("plumbline.catalog") / f"generation_{name}.yaml"
@@ -61,18 +58,14 @@ def test_ids_are_those_of_the_tables_in_their_order():
 def test_a_prompt_is_as_printed():
     assert render("describe") == "Describe the image in as much detail as possible."
     # Typographic apostrophes where the paper has them, straight ones nowhere.
-    assert "I’m not interested" in render("keywords") and "others’ emotions" in render(
-        "warmth", occupation="DJ"
-    )
+    assert "I’m not interested" in render("keywords") and "others’ emotions" in render("warmth", occupation="DJ")
     assert not any("'" in render(name, occupation="barber") for name in prompt_ids())
     assert len({render(name, occupation="barber") for name in prompt_ids()}) == 16
 
 
 def test_every_text_is_in_the_paper_word_by_word():
     if not PAPER.is_file():
-        pytest.skip(
-            "the paper's text is not there: put it into ../shared/papers or set PLUMBLINE_SHARED_DATA"
-        )
+        pytest.skip("the paper's text is not there: put it into ../shared/papers or set PLUMBLINE_SHARED_DATA")
     paper = PAPER.read_text("utf-8")
     content = yaml.safe_load((files("plumbline.catalog") / "generation_prompts.yaml").read_text("utf-8"))
     printed = {"{occupation}": "[OCCUPATION]", "{group}": "[GROUP]", "{prompt}": "{Prompt}"}
@@ -180,12 +173,7 @@ def test_the_factors_of_every_analysis_give_the_printed_totals():
 def test_the_designs_ask_what_there_is_of_the_printed_images():
     designs = published_designs()
     images = {name: count for design in designs.analyses for name, count in design.images.items()}
-    assert images == {
-        "race_gender": 95_232,
-        "physical_gender": 50_520,
-        "physical_race": 25_080,
-        "pata": 4_934,
-    }
+    assert images == {"race_gender": 95_232, "physical_gender": 50_520, "physical_race": 25_080, "pata": 4_934}
     for design in designs.analyses:
         assert set(design.prompts) <= set(prompt_ids()) and set(design.instructions) <= set(instruction_ids())
         assert len(set(design.models)) == 5

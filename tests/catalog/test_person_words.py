@@ -41,11 +41,7 @@ def test_what_is_left_of_a_word_names_no_label(attribute):
 
 
 def test_what_is_left_of_a_noun_is_a_person_that_a_variant_can_name():
-    known = {
-        *person_words().persons,
-        *(n for a in ATTRIBUTES for n in attribute_words(a).nouns),
-        *words_of("race"),
-    }
+    known = {*person_words().persons, *(n for a in ATTRIBUTES for n in attribute_words(a).nouns), *words_of("race")}
     for attribute in ATTRIBUTES:
         for neutral in attribute_words(attribute).nouns.values():
             parts = neutral.lower().split()
@@ -59,9 +55,7 @@ def test_phrases_are_regular_expressions_without_names_of_their_own(attribute):
 
 
 def test_the_races_are_those_of_fairface():
-    assert set(attribute_words("race").variants) == set(
-        load_suite("trident", classes="fairface").class_labels
-    )
+    assert set(attribute_words("race").variants) == set(load_suite("trident", classes="fairface").class_labels)
     assert tuple(attribute_words("gender").variants) == ("man", "woman")
     assert tuple(attribute_words("age").variants) == ("young", "old")
 

@@ -29,15 +29,7 @@ def test_value_digits_and_rounding(text, unit, value, decimals, rounding):
 
 @pytest.mark.parametrize(
     ("text", "unit"),
-    [
-        ("", None),
-        ("4.0%", None),
-        ("NaN", None),
-        ("Infinity", None),
-        ("0.2", "bin"),
-        ("0.2-", "bin"),
-        ("1", "miles"),
-    ],
+    [("", None), ("4.0%", None), ("NaN", None), ("Infinity", None), ("0.2", "bin"), ("0.2-", "bin"), ("1", "miles")],
 )
 def test_what_is_no_number_in_its_unit_is_said_to_be_none(text, unit):
     with pytest.raises(ValueError, match="no "):

@@ -32,9 +32,7 @@ tables:
 """
 
 
-def written(
-    folder: Path, grid: str = GRID, description: str = DESCRIPTION, sha256: str | None = None
-) -> Path:
+def written(folder: Path, grid: str = GRID, description: str = DESCRIPTION, sha256: str | None = None) -> Path:
     (folder / "paper").mkdir()
     (folder / "paper" / "table_1.csv").write_text(grid)
     (folder / "paper.yaml").write_text(description.format(sha256=sha256 or digest_bytes(grid.encode())))
@@ -76,10 +74,7 @@ def test_an_absent_table_is_refused(tmp_path):
         (GRID.replace("large", "huge"), ("line 3", "huge", "small, large", "`models` in paper.yaml")),
         (GRID.replace("90%", "95%"), ("line 1", "95%", "Mean, 90%")),
         (GRID.replace("A / Mean", "Mean"), ("line 1", "another number of levels", "2 labels")),
-        (
-            GRID.replace("0.30", "0,30").replace("0,30", '"0,30"'),
-            ("line 3, column A / Mean", "no number", "0,30"),
-        ),
+        (GRID.replace("0.30", "0,30").replace("0,30", '"0,30"'), ("line 3, column A / Mean", "no number", "0,30")),
         (GRID.replace("0.30", ""), ("line 3, column A / Mean", "no number")),
         ("", ("line 1", "empty")),
     ],
@@ -99,11 +94,7 @@ def test_a_table_that_its_description_does_not_explain_is_refused(tmp_path, grid
         ("unit: share", "unit: share, printed_unit: miles", ("no number", "miles")),
         ("absent:", "status: guessed\n    absent:", ("status", "suspect")),
         ("absent:", "notes: [{{where: {{Model: tiny}}, note: odd}}]\n    absent:", ("about no cell", "tiny")),
-        (
-            "absent:",
-            "recomputed: {{source: '7', columns: {{}}, pairs: {{}}}}\n    absent:",
-            ("is not there", "7"),
-        ),
+        ("absent:", "recomputed: {{source: '7', columns: {{}}, pairs: {{}}}}\n    absent:", ("is not there", "7")),
         (
             "absent:",
             "recomputed: {{source: '1', columns: {{}}, pairs: {{}}}}\n    absent:",
@@ -124,18 +115,14 @@ def copied(tmp_path):
 def test_a_difference_of_a_cell_that_is_not_there_is_refused(copied):
     description = copied / "data_matters_most.yaml"
     text = description.read_text("utf-8")
-    description.write_text(
-        text.replace("[openclip-b32-2b, openclip-l14-2b]", "[openclip-b32-2b, align-base]"), "utf-8"
-    )
+    description.write_text(text.replace("[openclip-b32-2b, openclip-l14-2b]", "[openclip-b32-2b, align-base]"), "utf-8")
     refused(copied, "source lacks", "max s_G^c of align-base")
 
 
 def test_a_pair_that_is_not_explained_is_refused(copied):
     description = copied / "data_matters_most.yaml"
     text = description.read_text("utf-8")
-    description.write_text(
-        text.replace("OpenCLIP B/32 | 400M vs 2B:", "OpenCLIP B/16 | 400M vs 2B:"), "utf-8"
-    )
+    description.write_text(text.replace("OpenCLIP B/32 | 400M vs 2B:", "OpenCLIP B/16 | 400M vs 2B:"), "utf-8")
     refused(copied, "not explained", "OpenCLIP B/32 | 400M vs 2B")
 
 

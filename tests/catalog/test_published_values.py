@@ -5,13 +5,7 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from plumbline.catalog.published import (
-    KEYS,
-    PUBLISHED_SCHEMA,
-    WORDS_SCHEMA,
-    published_values,
-    published_words,
-)
+from plumbline.catalog.published import KEYS, PUBLISHED_SCHEMA, WORDS_SCHEMA, published_values, published_words
 from plumbline.catalog.schema import ESTIMATE_COLUMNS
 from plumbline.catalog.studies import study_checkpoints
 from plumbline.catalog.suites import load_suite
@@ -210,15 +204,7 @@ def test_tables_of_the_lvlm_study_that_repeat_each_other_agree(values):
 
 def test_word_lists_are_complete_and_in_order(words):
     assert dict(words.schema) == {name: kind() for name, kind in WORDS_SCHEMA.items()}
-    assert Counter(words["table"]) == {
-        "2": 377,
-        "21": 1266,
-        "22": 1692,
-        "23": 1381,
-        "24": 125,
-        "25": 199,
-        "26": 272,
-    }
+    assert Counter(words["table"]) == {"2": 377, "21": 1266, "22": 1692, "23": 1381, "24": 125, "25": 199, "26": 272}
     first = words.filter(table="21", group="Black_man", checkpoint="bakllava-7b")
     assert first["word"].to_list() == ["dreadlocks", "disadvantaged", "inner-city", "rapper", "basketball"]
     assert first["position"].to_list() == [1, 2, 3, 4, 5]

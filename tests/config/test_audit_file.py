@@ -51,57 +51,25 @@ def test_the_shipped_file_audits_the_whole_grid():
         ("small-control-3k:", "Small Control:", "lower-case"),
         ("device: auto", "device: tpu", "key device"),
         ("title: The", "title: [The", "not valid YAML"),
-        (
-            "device: auto",
-            "device: auto\ndevice: cpu",
-            r"line 5, key device\n.*a second `device`.* line 4\n.*once",
-        ),
+        ("device: auto", "device: auto\ndevice: cpu", r"line 5, key device\n.*a second `device`.* line 4\n.*once"),
         ("  utkface:\n", "  fairface:\n", r"line \d+, key datasets\.fairface\n.*a second `fairface`"),
         ("padding: 0.25", "padding: 0.25\n    padding: 1.25", r"key datasets\.fairface\.padding\n.*a second"),
-        (
-            "reader: utkface",
-            "reader: nope",
-            r"line \d+, key datasets\.utkface\.reader\n.*'nope'\n.*fairface, folder",
-        ),
-        (
-            "planted:utkface",
-            "planted:nope",
-            r"key datasets\.utkface\.root\n.*'planted:nope'\n.*planted:fairface",
-        ),
+        ("reader: utkface", "reader: nope", r"line \d+, key datasets\.utkface\.reader\n.*'nope'\n.*fairface, folder"),
+        ("planted:utkface", "planted:nope", r"key datasets\.utkface\.root\n.*'planted:nope'\n.*planted:fairface"),
         (
             "root: planted:utkface",
             "root: hf-hub:datasets/o/n@main",
             r"key datasets\.utkface\.root\n.*o/n@main'\n.*40 hexadecimal",
         ),
         ("root: planted:utkface", "root: ''", r"key datasets\.utkface\.root\n.*''\n.*a folder"),
-        (
-            "padding: 0.25",
-            "filters: {crime: nope}",
-            r"key datasets\.fairface\.filters\.crime\n.*'nope'\n.*all, ",
-        ),
+        ("padding: 0.25", "filters: {crime: nope}", r"key datasets\.fairface\.filters\.crime\n.*'nope'\n.*all, "),
         ("padding: 0.25", "filters: {crimes: all}", r"filters\.crimes\n.*'crimes'\n.*did you mean `crime`"),
-        (
-            "{race: [0.10",
-            "{races: [0.10",
-            r"line \d+, key datasets\.fairface\.balance\.races\n.*\n.*mean `race`",
-        ),
-        (
-            "race_gender: [",
-            "gender_race: [",
-            r"key datasets\.fairface\.balance\.gender_race\n.*\n.*race_gender",
-        ),
+        ("{race: [0.10", "{races: [0.10", r"line \d+, key datasets\.fairface\.balance\.races\n.*\n.*mean `race`"),
+        ("race_gender: [", "gender_race: [", r"key datasets\.fairface\.balance\.gender_race\n.*\n.*race_gender"),
         ("address: local-dir:p", "address: local-folder:p", r"address\n.*local-folder.*\n.*ARCHITECTURE/TAG"),
-        (
-            "address: local-dir:p",
-            "address: hf-hub:o/n@main  #",
-            r"address\n.*hf-hub:o/n@main'\n.*40 hexadecimal",
-        ),
+        ("address: local-dir:p", "address: hf-hub:o/n@main  #", r"address\n.*hf-hub:o/n@main'\n.*40 hexadecimal"),
         ("planted_source: atlas", "planted_source: atlass", r"planted_source\n.*'atlass'\n.*mean `atlas`"),
-        (
-            "suites: [t",
-            "suites: []  # [t",
-            r"line \d+, key audit\.0\.suites\n.*\[\]\n.*at least one of agency",
-        ),
+        ("suites: [t", "suites: []  # [t", r"line \d+, key audit\.0\.suites\n.*\[\]\n.*at least one of agency"),
         (
             "encoders: [small-bazaar-3k]",
             "encoders: []",
@@ -112,11 +80,7 @@ def test_the_shipped_file_audits_the_whole_grid():
             "datasets: [fairfaces]",
             r"line \d+, key audit\.0\.datasets\.0\n.*\n.*mean `fairface`",
         ),
-        (
-            "[trident, t",
-            "[t",
-            r"line \d+, key audit\.0\.suites\.0\n.*'trident_composite'\n.*`trident` beside",
-        ),
+        ("[trident, t", "[t", r"line \d+, key audit\.0\.suites\.0\n.*'trident_composite'\n.*`trident` beside"),
     ],
 )
 def test_a_mistake_is_said_with_its_place_and_remedy(tmp_path, old, new, said):
@@ -160,11 +124,7 @@ def test_automatic_labels_are_used_where_trident_asks_for_them_or_a_balance_does
     asked = {"audit": [{"datasets": ["celeba"], "suites": ["communion"]}], "generate": None}
     assert not read_audit(write(tmp_path, **asked)).uses_automatic_labels("celeba")
     demanded = {
-        "idenprof": {
-            "reader": "idenprof",
-            "root": "planted:idenprof",
-            "balance": {"occupation_gender": [0, 1]},
-        }
+        "idenprof": {"reader": "idenprof", "root": "planted:idenprof", "balance": {"occupation_gender": [0, 1]}}
     }
     audit = read_audit(write(tmp_path, audit=[{"suites": ["communion"]}], generate=None, datasets=demanded))
     assert audit.uses_automatic_labels("idenprof")
@@ -180,9 +140,7 @@ def test_repeated_keys_are_listed_with_the_other_mistakes(tmp_path):
 def test_an_alias_and_a_merge_repeat_no_key(tmp_path):
     path = tmp_path / "audit.yaml"
     text = SHIPPED.read_text()
-    text = text.replace(
-        "  utkface:\n", "  again: &d\n    reader: fairface\n    root: here\n  utkface:\n    <<: *d\n"
-    )
+    text = text.replace("  utkface:\n", "  again: &d\n    reader: fairface\n    root: here\n  utkface:\n    <<: *d\n")
     path.write_text(text)
     assert read_audit(path).datasets["utkface"].reader == "utkface"
 
@@ -292,9 +250,7 @@ def test_trident_is_asked_only_where_there_are_classes(tmp_path):
         ConfigError, match=r"key audit\.0\.suites\.0[\s\S]*for neutral: the Trident suites need a label"
     ):
         read_audit(write(tmp_path, audit=[{"datasets": ["utkface", "neutral"], "suites": ["trident"]}]))
-    with pytest.raises(
-        ConfigError, match=r"alone for neutral: captions of scenes need scenes, which pata have"
-    ):
+    with pytest.raises(ConfigError, match=r"alone for neutral: captions of scenes need scenes, which pata have"):
         read_audit(write(tmp_path, audit=[{"datasets": ["pata", "neutral"], "suites": ["pata_captions"]}]))
 
 
@@ -313,15 +269,9 @@ def test_a_column_map_belongs_to_the_reader_folder(tmp_path, entry, said):
 
 MITIGATION_MISTAKES = [
     ({"before": {"method": "saner"}}, r"key mitigations\.before\n.*\n.*does not begin with `before`"),
-    (
-        {"x": {"method": "promt_array"}},
-        r"key mitigations\.x\.method\n.*promt_array[\s\S]*did you mean `prompt_array`",
-    ),
+    ({"x": {"method": "promt_array"}}, r"key mitigations\.x\.method\n.*promt_array[\s\S]*did you mean `prompt_array`"),
     ({"x": {"tokens": 2}}, r"key mitigations\.x\n\s+found:    nothing\n.*the key `method`"),
-    (
-        {"x": {"method": "saner", "widht": 8}},
-        r"key mitigations\.x\.widht\n.*unknown key[\s\S]*did you mean `width`",
-    ),
+    ({"x": {"method": "saner", "widht": 8}}, r"key mitigations\.x\.widht\n.*unknown key[\s\S]*did you mean `width`"),
     ({"x": {"method": "saner", "width": 0}}, r"key mitigations\.x\.width\n.*found:    0"),
     ({"x": {"method": "bias_prompts", "attributes": ["sex"]}}, r"key mitigations\.x\.attributes\.0\n.*sex"),
 ]

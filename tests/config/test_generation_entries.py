@@ -31,10 +31,7 @@ DESIGN = {"lvlms": ["llava-bazaar"], "datasets": ["counterfactuals"]}
         ({"lvlms": {"m": {"address": "hf-hub:o/n"}}, "generate": []}, "40 hexadecimal digits"),
         ({"lvlms": {"m": {"address": "local-dir:x", "twn": "m"}}, "generate": []}, "did you mean `twin`"),
         ({"lvlms": {"m": {"address": "local-dir:x", "twin": "n"}}, "generate": []}, r"key lvlms\.m\.twin"),
-        (
-            {"lvlms": {"small-bazaar-3k": {"address": "local-dir:x"}}, "generate": []},
-            "an id that no encoder has",
-        ),
+        ({"lvlms": {"small-bazaar-3k": {"address": "local-dir:x"}}, "generate": []}, "an id that no encoder has"),
         (
             {
                 "lvlms": {
@@ -52,10 +49,7 @@ DESIGN = {"lvlms": ["llava-bazaar"], "datasets": ["counterfactuals"]}
         ({"generate": [{**DESIGN, "lvlms": ["llava"]}]}, r"line \d+, key generate\.0\.lvlms\.0"),
         ({"scorers": {"s": {}}}, "the key `kind`"),
         ({"scorers": {"s": {"kind": "classifer"}}}, r"key scorers\.s\.kind[\s\S]*did you mean `classifier`"),
-        (
-            {"scorers": {"s": {"kind": "perspective", "key_variable": "sk-123456"}}},
-            "the NAME of an environment",
-        ),
+        ({"scorers": {"s": {"kind": "perspective", "key_variable": "sk-123456"}}}, "the NAME of an environment"),
         ({"scorers": {"s": {"kind": "offline", "path": "x"}}}, "unknown key `path`"),
         ({"generation": {"limit": {"row": 3}}}, "did you mean `rows`"),
         ({"generation": {"decoding": {"top_p": 0}}}, r"key generation\.decoding\.top_p"),

@@ -48,10 +48,7 @@ def dataset_reader(folder):
         _picture(folder / "faces" / name, (40 * i, 90, 20))
     audit = _audit(folder, datasets={"faces": {"reader": "studio", "root": "faces"}})
     read = ingest(audit.datasets["faces"].open_reader(), folder / "faces", dataset="faces", workers=1)
-    assert dict(read.records.select("path", "gender").iter_rows()) == {
-        "men/a.jpg": "man",
-        "women/b.jpg": "woman",
-    }
+    assert dict(read.records.select("path", "gender").iter_rows()) == {"men/a.jpg": "man", "women/b.jpg": "woman"}
     refused = dict(read.quarantine.select("path", "code").iter_rows())
     assert refused == {"children/c.jpg": "unknown_label", "d.jpg": "malformed_name"}
 
@@ -113,9 +110,7 @@ def metric_family(folder):
     from contract_measures import MEASURES
     from plumbline.metrics.near_misses import top_two_rate
 
-    MEASURES["top_two_rate"] = lambda responses, groups, g: top_two_rate(
-        responses, np.arange(g + 1) == g, groups, g
-    )
+    MEASURES["top_two_rate"] = lambda responses, groups, g: top_two_rate(responses, np.arange(g + 1) == g, groups, g)
     contracts = str(TESTS / "metrics" / "test_contracts.py")
     # Without the project's own options, which filter warnings of modules that are not loaded here.
     plain = ["-q", "-c", os.devnull, "-p", "no:cacheprovider", "-o", f"pythonpath={TESTS / 'images'}"]

@@ -31,11 +31,7 @@ def blocks(heading):
     file, *rows = _BLOCK.findall(page.split(f"\n### {heading}\n")[1].split("\n### ")[0])
     first, _, content = file.partition("\n")
     parts = (row.partition("\n") for row in rows)
-    return (
-        _FILE.fullmatch(first)[1],
-        content,
-        [(*_ROW.fullmatch(place).groups(), line) for place, _, line in parts],
-    )
+    return (_FILE.fullmatch(first)[1], content, [(*_ROW.fullmatch(place).groups(), line) for place, _, line in parts])
 
 
 def with_row(source, name, row):

@@ -88,28 +88,13 @@ def refused(error: OSError) -> Bad:
 QUARANTINED = {
     "zero-byte": Bad("empty_file", data=b"", found="0 bytes", expected="JPEG, PNG or WEBP"),
     "truncated": Bad("truncated", data=encoded(noise(2), "JPEG")[:-40], expected="whole file"),
-    "truncated: PNG": Bad(
-        "truncated", name="val/2.png", data=encoded(noise(2), "PNG")[:-12], expected="whole file"
-    ),
+    "truncated: PNG": Bad("truncated", name="val/2.png", data=encoded(noise(2), "PNG")[:-12], expected="whole file"),
     "corrupt": Bad("corrupt", data=b"\xff\xd8\xff" + b"\0" * 100, expected="sound file"),
-    "corrupt: PNG": Bad(
-        "corrupt",
-        name="val/2.png",
-        data=flipped(encoded(noise(2), "PNG"), 60),
-        expected="sound file",
-    ),
-    "wrong extension": Bad(
-        "wrong_extension", data=encoded(noise(2), "PNG"), found=".jpg on a PNG", expected=".png"
-    ),
-    "non-image bytes": Bad(
-        "not_an_image", data=b"<html></html>", found="3c 68 74 6d", expected="JPEG, PNG or WEBP"
-    ),
+    "corrupt: PNG": Bad("corrupt", name="val/2.png", data=flipped(encoded(noise(2), "PNG"), 60), expected="sound file"),
+    "wrong extension": Bad("wrong_extension", data=encoded(noise(2), "PNG"), found=".jpg on a PNG", expected=".png"),
+    "non-image bytes": Bad("not_an_image", data=b"<html></html>", found="3c 68 74 6d", expected="JPEG, PNG or WEBP"),
     "non-image bytes: GIF": Bad(
-        "unsupported_format",
-        name="val/2.gif",
-        data=encoded(noise(2), "GIF"),
-        found="GIF",
-        expected="JPEG, PNG or WEBP",
+        "unsupported_format", name="val/2.gif", data=encoded(noise(2), "GIF"), found="GIF", expected="JPEG, PNG or WEBP"
     ),
     "decompression bomb": Bad(
         "decompression_bomb",
@@ -119,9 +104,7 @@ QUARANTINED = {
     ),
     "animated": animated("WEBP"),
     "animated: PNG": animated("PNG"),
-    "1-pixel": Bad(
-        "too_small", data=encoded(Image.new("RGB", (1, 1)), "JPEG"), found="1 × 1", expected="2 × 2"
-    ),
+    "1-pixel": Bad("too_small", data=encoded(Image.new("RGB", (1, 1)), "JPEG"), found="1 × 1", expected="2 × 2"),
     "unreadable permission": refused(PermissionError(13, "Permission denied")),
     "unreadable permission: input error": refused(OSError(5, "Input/output error")),
     "unreadable permission: name too long": Bad(
@@ -143,12 +126,8 @@ QUARANTINED = {
     "path that leaves the root: symlink out, absolute": Bad(
         "path_outside_root", "path", link="/etc/hostname", found="val/2.jpg", expected="a file below it"
     ),
-    "control character": Bad(
-        "bad_path", "path", line=b"val/\x1b[31m2.jpg," + LABELS, path="val/\\u001b[31m2.jpg"
-    ),
-    "direction change": Bad(
-        "bad_path", "path", line="val/\u202egpj.jpg,".encode() + LABELS, path="val/\\u202egpj.jpg"
-    ),
+    "control character": Bad("bad_path", "path", line=b"val/\x1b[31m2.jpg," + LABELS, path="val/\\u001b[31m2.jpg"),
+    "direction change": Bad("bad_path", "path", line="val/\u202egpj.jpg,".encode() + LABELS, path="val/\\u202egpj.jpg"),
     "folder": Bad(
         "wrong_split",
         "index",
@@ -160,12 +139,7 @@ QUARANTINED = {
     "no folder": Bad("wrong_split", "index", line=b"2.jpg," + LABELS, found="2.jpg", path="2.jpg"),
     "empty path": Bad("wrong_split", "index", line=b"," + LABELS, path=""),
     "duplicate index row": Bad(
-        "duplicate_row",
-        "duplicates",
-        line=SOUND[0],
-        found="val/1.jpg",
-        expected="kept: line 2",
-        path="val/1.jpg",
+        "duplicate_row", "duplicates", line=SOUND[0], found="val/1.jpg", expected="kept: line 2", path="val/1.jpg"
     ),
     "duplicate index row: different labels": Bad(
         "conflicting_duplicate",
@@ -193,25 +167,15 @@ QUARANTINED = {
         takes=True,
     ),
     "unknown label: race": Bad(
-        "unknown_label",
-        "labels",
-        line=b"val/2.jpg,20-29,Male,Martian,False",
-        found="Martian",
-        expected="White, Black",
+        "unknown_label", "labels", line=b"val/2.jpg,20-29,Male,Martian,False", found="Martian", expected="White, Black"
     ),
     "unknown label: gender": Bad(
-        "unknown_label",
-        "labels",
-        line=b"val/2.jpg,20-29,male,Black,False",
-        found="male",
-        expected="Male, Female",
+        "unknown_label", "labels", line=b"val/2.jpg,20-29,male,Black,False", found="male", expected="Male, Female"
     ),
     "unknown label: age": Bad(
         "unknown_label", "labels", line=b"val/2.jpg,25,Male,Black,False", found="25", expected="20-29"
     ),
-    "unknown label: padded": Bad(
-        "unknown_label", "labels", line=b"val/2.jpg,20-29, Male,Black,False", found="' Male'"
-    ),
+    "unknown label: padded": Bad("unknown_label", "labels", line=b"val/2.jpg,20-29, Male,Black,False", found="' Male'"),
     "ragged CSV row: short": Bad(
         "ragged_row", "index", line=b"val/2.jpg,20-29,Male", found="3 fields", expected="5 fields"
     ),
@@ -221,9 +185,7 @@ QUARANTINED = {
     "ragged CSV row: open quote": Bad(
         "ragged_row", "index", line=b'val/2.jpg,20-29,Male,"Black,False', expected="file,age"
     ),
-    "wrong encoding": Bad(
-        "wrong_encoding", "index", line=b"val/\xe9.jpg," + LABELS, found="\\xe9", expected="UTF-8"
-    ),
+    "wrong encoding": Bad("wrong_encoding", "index", line=b"val/\xe9.jpg," + LABELS, found="\\xe9", expected="UTF-8"),
 }
 
 
@@ -246,9 +208,7 @@ def turned() -> bytes:
     """Return a picture that lies on its side, red on top, and says so: upright it is red left of blue."""
     exif = Image.Exif()
     exif[0x0112] = 8
-    return encoded(
-        side_by_side(RED, BLUE).transpose(Image.Transpose.ROTATE_270), "JPEG", quality=95, exif=exif
-    )
+    return encoded(side_by_side(RED, BLUE).transpose(Image.Transpose.ROTATE_270), "JPEG", quality=95, exif=exif)
 
 
 @dataclass(frozen=True)
@@ -269,12 +229,8 @@ DECODED_RIGHT = {
     "16-bit": Sound(sixteen_bit(0x8000, 0x0100), (128, 128, 128), (1, 1, 1), "val/2.png"),
     "16-bit: bright": Sound(sixteen_bit(0xFFFF, 0), WHITE, BLACK, "val/2.png"),
     "palette": Sound(encoded(paletted(RED, GREEN), "PNG"), RED, GREEN, "val/2.png"),
-    "palette: one entry clear": Sound(
-        encoded(paletted(RED, GREEN), "PNG", transparency=1), RED, WHITE, "val/2.png"
-    ),
-    "alpha": Sound(
-        encoded(side_by_side((9, 9, 9, 0), (0, 0, 255, 255), "RGBA"), "PNG"), WHITE, BLUE, "val/2.png"
-    ),
+    "palette: one entry clear": Sound(encoded(paletted(RED, GREEN), "PNG", transparency=1), RED, WHITE, "val/2.png"),
+    "alpha": Sound(encoded(side_by_side((9, 9, 9, 0), (0, 0, 255, 255), "RGBA"), "PNG"), WHITE, BLUE, "val/2.png"),
     "alpha: half, WEBP": Sound(
         encoded(side_by_side((0, 0, 0, 128), (255, 0, 0, 128), "RGBA"), "WEBP", lossless=True, exact=True),
         (127, 127, 127),

@@ -116,9 +116,7 @@ def test_a_tar_that_is_cut_anywhere_is_refused(form: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_tar_with_any_byte_of_a_header_changed_is_refused_or_means_the_same(
-    form: str, tmp_path: Path
-) -> None:
+def test_a_tar_with_any_byte_of_a_header_changed_is_refused_or_means_the_same(form: str, tmp_path: Path) -> None:
     data = tar(form=form)
     headers = [at for at in range(0, len(data), BLOCK) if data[at + 257 : at + 262] == b"ustar"]
     assert len(headers) == (3 if form == "ustar" else 4)
@@ -127,9 +125,7 @@ def test_a_tar_with_any_byte_of_a_header_changed_is_refused_or_means_the_same(
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_a_compressed_tar_that_is_cut_or_changed_is_refused_or_means_the_same(
-    compression: str, tmp_path: Path
-) -> None:
+def test_a_compressed_tar_that_is_cut_or_changed_is_refused_or_means_the_same(compression: str, tmp_path: Path) -> None:
     data = COMPRESSIONS[compression](tar())
     for position in range(0, len(data), 11):
         refused(data[:position], tmp_path)
@@ -140,9 +136,7 @@ def test_a_compressed_tar_that_is_cut_or_changed_is_refused_or_means_the_same(
 
 
 @pytest.mark.parametrize("compression", [None, *COMPRESSIONS])
-def test_a_tar_ends_at_a_zero_block_with_nothing_but_zeros_behind(
-    compression: str | None, tmp_path: Path
-) -> None:
+def test_a_tar_ends_at_a_zero_block_with_nothing_but_zeros_behind(compression: str | None, tmp_path: Path) -> None:
     compress = COMPRESSIONS[compression] if compression else bytes
     data = tar()
     body = data[: end_of(data) - BLOCK]
@@ -204,9 +198,7 @@ def test_a_list_of_members_that_would_fill_the_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unpacking, "_LARGEST_DIRECTORY", 200)
-    refused(
-        plain_zip({f"{number}.jpg": b"" for number in range(9)}), tmp_path, "list of members is too large"
-    )
+    refused(plain_zip({f"{number}.jpg": b"" for number in range(9)}), tmp_path, "list of members is too large")
 
 
 def header(kind: bytes, size: int) -> bytes:
@@ -220,9 +212,7 @@ def extended(kind: bytes, content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("kind", "content"), [(b"x", b"12 path=abc\n"), (b"L", b"abc\0"), (b"K", b"abc\0")])
-def test_a_chain_of_extended_headers_is_followed_or_refused(
-    kind: bytes, content: bytes, tmp_path: Path
-) -> None:
+def test_a_chain_of_extended_headers_is_followed_or_refused(kind: bytes, content: bytes, tmp_path: Path) -> None:
     found = outcome(extended(kind, content) * 3000 + tar({"a.jpg": b"a", "b.jpg": b"b"}), tmp_path)
     assert isinstance(found, str) or found == {"a.jpg" if kind == b"K" else "abc": b"a", "b.jpg": b"b"}
     refused(extended(kind, content) + 2 * ZEROS, tmp_path)
@@ -276,8 +266,7 @@ def test_a_zip_with_a_comment_comes_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [RecursionError("deep"), MemoryError(), IndexError("far"), struct.error("short"), RuntimeError("odd")],
+    "error", [RecursionError("deep"), MemoryError(), IndexError("far"), struct.error("short"), RuntimeError("odd")]
 )
 def test_whatever_a_decoder_raises_names_the_archive(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -306,8 +295,7 @@ def test_tarfile_has_the_private_methods_that_are_overridden_and_called(name: st
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"1" * 300, record(b"comment", b"1" * 300), b"2 " * 300 + b"a=b\n", b"6 a=bc\n", b"9 path abc\n"],
+    "content", [b"1" * 300, record(b"comment", b"1" * 300), b"2 " * 300 + b"a=b\n", b"6 a=bc\n", b"9 path abc\n"]
 )
 def test_an_extended_header_never_reaches_tarfile_unless_it_is_read_in_linear_time(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -325,9 +313,7 @@ def test_an_extended_header_never_reaches_tarfile_unless_it_is_read_in_linear_ti
     assert not any(content in block for block in read)
 
 
-def test_settings_for_all_members_cost_no_member_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_for_all_members_cost_no_member_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`tarfile` goes through all of them for every member."""
     applied: list[int] = []
     apply = tarfile.TarInfo._apply_pax_info
@@ -369,7 +355,5 @@ def test_members_of_a_zip_are_counted_before_there_is_an_object_of_each(
 
 def test_an_archive_whose_name_goes_while_it_is_open_comes_out(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(tar())
-    extract_archive(
-        tmp_path / "a", tmp_path / "data", progress=lambda _: (tmp_path / "a").unlink(missing_ok=True)
-    )
+    extract_archive(tmp_path / "a", tmp_path / "data", progress=lambda _: (tmp_path / "a").unlink(missing_ok=True))
     assert len([p for p in (tmp_path / "data").rglob("*") if p.is_file()]) == len(FILES)

@@ -44,9 +44,7 @@ def listed(root: Path, *paths: str) -> list[Entry | Refusal]:
         ("final_picked_smiling/seed_57460/asian_female_smiling_3_o2_corrected.png", "smiling", "3"),
     ],
 )
-def test_names_of_the_published_reader_give_the_labels(
-    path: str, dimension: str, level: str, tmp_path: Path
-) -> None:
+def test_names_of_the_published_reader_give_the_labels(path: str, dimension: str, level: str, tmp_path: Path) -> None:
     (entry,) = listed(tmp_path, path)
     assert isinstance(entry, Entry)
     assert reader_for("causalface").labels(entry) == {
@@ -132,13 +130,8 @@ def test_versions_without_background_are_refusals_even_where_the_face_is_not_the
     assert codes(listed(tmp_path, odd))[odd] == "malformed_name"
 
 
-def test_one_picture_in_two_dimensions_is_kept_in_the_first(
-    tmp_path: Path, jpeg: Callable[..., bytes]
-) -> None:
-    paths = [
-        "final_picked_lighting/seed_1/black_male_l_0.png",
-        "final_picked_pose/seed_1/black_male_y_0.png",
-    ]
+def test_one_picture_in_two_dimensions_is_kept_in_the_first(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
+    paths = ["final_picked_lighting/seed_1/black_male_l_0.png", "final_picked_pose/seed_1/black_male_y_0.png"]
     listed(tmp_path, *paths)
     picture = io.BytesIO()
     Image.open(io.BytesIO(jpeg())).save(picture, "PNG")
@@ -159,9 +152,7 @@ def test_an_empty_folder_says_what_belongs_there(tmp_path: Path) -> None:
 
 
 def test_the_planted_design_is_crossed(tmp_path: Path) -> None:
-    records = ingest(
-        reader_for("causalface"), folders.ensure("causalface", tmp_path), dataset="faces"
-    ).records
+    records = ingest(reader_for("causalface"), folders.ensure("causalface", tmp_path), dataset="faces").records
     assert records.height == 792
     cells = Counter(records.select("set_id", "race", "gender", "dimension", "level").iter_rows())
     assert set(cells.values()) == {1}
@@ -183,13 +174,10 @@ def test_a_planted_person_differs_only_in_what_is_varied(tmp_path: Path) -> None
     middle = picture("final_picked_lighting/seed_47180/white_male_l_3.png")
     bright = picture("final_picked_lighting/seed_47180/white_male_l_6.png")
     assert bright.mean() > 1.1 * middle.mean()
-    front, side = (
-        picture(f"final_picked_pose/seed_47180/white_male_y_{level}.png") for level in ("0.0", "3.0")
-    )
+    front, side = (picture(f"final_picked_pose/seed_47180/white_male_y_{level}.png") for level in ("0.0", "3.0"))
     assert np.abs(np.roll(front, 6, axis=1) - side).max() <= 4
     sad, glad = (
-        picture(f"final_picked_smiling/seed_47180/white_male_smiling_{level}_o2.png")
-        for level in ("-2.5", "4")
+        picture(f"final_picked_smiling/seed_47180/white_male_smiling_{level}_o2.png") for level in ("-2.5", "4")
     )
     assert np.abs(sad[:36] - glad[:36]).max() <= 4 < np.abs(sad[36:48] - glad[36:48]).max()
     another = picture("final_picked_pose/seed_57460/white_male_y_0.0.png")

@@ -141,11 +141,7 @@ def test_what_only_one_file_says_or_both_say_differently_is_quarantined(
     ingested = read(celeba(partition=partition))
     assert refused(ingested) == [row]
     refusal = ingested.quarantine.row(0, named=True)
-    index = (
-        "list_eval_partition.txt"
-        if row[3] in ("missing_attributes", "ragged_row")
-        else "list_attr_celeba.txt"
-    )
+    index = "list_eval_partition.txt" if row[3] in ("missing_attributes", "ragged_row") else "list_attr_celeba.txt"
     assert f"{index}, line {row[1]}" in refusal["message"]
     assert refusal["found"]
     assert refusal["expected"]

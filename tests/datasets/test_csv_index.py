@@ -35,10 +35,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | bytes], li
 
 def told(items: list[Row | Refusal]) -> list[tuple[object, ...]]:
     """Return line and photo of a row, line and code of a refusal."""
-    return [
-        (item.line, item.values["photo"]) if isinstance(item, Row) else (item.line, item.code)
-        for item in items
-    ]
+    return [(item.line, item.values["photo"]) if isinstance(item, Row) else (item.line, item.code) for item in items]
 
 
 def written(rows: list[list[str]], ending: str) -> str:
@@ -68,9 +65,7 @@ def fields_of(line: str) -> int:
 
 
 VALUES = st.text(st.sampled_from('ab é,;"\n\t'), max_size=6)
-PUBLISHED = st.lists(
-    st.tuples(st.sampled_from(["a.jpg", "b.jpg"]), VALUES, VALUES).map(list), min_size=1, max_size=8
-)
+PUBLISHED = st.lists(st.tuples(st.sampled_from(["a.jpg", "b.jpg"]), VALUES, VALUES).map(list), min_size=1, max_size=8)
 
 
 @settings(max_examples=300, deadline=None)
@@ -142,9 +137,7 @@ def test_a_column_that_is_there_twice_or_not_at_all_is_an_error(
         read(f"\n \r\n{header}\na.jpg,M,,\n")
 
 
-def test_a_column_that_nothing_reads_may_be_there_twice(
-    read: Callable[[str], list[Row | Refusal]],
-) -> None:
+def test_a_column_that_nothing_reads_may_be_there_twice(read: Callable[[str], list[Row | Refusal]]) -> None:
     assert told(read("note,photo,sex,note\nx,a.jpg,M,y\n")) == [(2, "a.jpg")]
 
 
@@ -231,9 +224,7 @@ def test_quotes_that_open_again_on_every_line_are_gone_through_once(
 
 
 def test_messages_name_the_lines_of_a_record(read: Callable[[str | bytes], list[Row | Refusal]]) -> None:
-    ragged, encoded = read(
-        HEADER.encode() + b'a.jpg,"two\nlines"\nb.jpg,"two\n\xe9",F\n',
-    )
+    ragged, encoded = read(HEADER.encode() + b'a.jpg,"two\nlines"\nb.jpg,"two\n\xe9",F\n')
     assert isinstance(ragged, Refusal) and isinstance(encoded, Refusal)
     assert (ragged.line, ragged.code, ragged.found) == (2, "ragged_row", "2 fields: a.jpg,two\\u000alines")
     assert ragged.message == "the record of lines 2 to 3 has another number of fields (t.csv, line 2)"
@@ -247,9 +238,7 @@ def test_column_names_may_be_quoted_too(header: str, read: Callable[[str], list[
     assert told(read(header + values)) == [(header.count("\n") + 1, "a.jpg")]
 
 
-def test_an_open_quote_in_the_header_is_an_error_of_the_whole(
-    read: Callable[[str], list[Row | Refusal]],
-) -> None:
+def test_an_open_quote_in_the_header_is_an_error_of_the_whole(read: Callable[[str], list[Row | Refusal]]) -> None:
     with pytest.raises(DatasetError, match=r"t\.csv, line 1"):
         read('photo,"cap,sex\na.jpg,x,M\n')
 

@@ -70,9 +70,7 @@ def test_two_people_under_one_picture_refuse_it_whatever_the_context() -> None:
     assert codes(*rows) == ["conflicting_duplicate"] * 3
 
 
-LABELS = st.fixed_dictionaries(
-    {}, optional=dict.fromkeys(("race", "scene", "caption"), st.sampled_from("xy"))
-)
+LABELS = st.fixed_dictionaries({}, optional=dict.fromkeys(("race", "scene", "caption"), st.sampled_from("xy")))
 
 
 @given(st.lists(st.tuples(LABELS, st.sampled_from("ab"), st.sampled_from("12")), max_size=8))

@@ -41,9 +41,7 @@ def test_label_probability_and_margin() -> None:
     frame = extended()
     assert dict(frame.schema) == EXTENDED_SCHEMA
     assert frame["auto_gender"].to_list() == ["man", "woman", "woman", "man", "man", "woman", "man", "man"]
-    np.testing.assert_allclose(
-        frame["auto_gender_probability"], [0.9, 0.8, 0.9, 0.75, 0.75, 1, 0.6, 1], atol=1e-15
-    )
+    np.testing.assert_allclose(frame["auto_gender_probability"], [0.9, 0.8, 0.9, 0.75, 0.75, 1, 0.6, 1], atol=1e-15)
     np.testing.assert_allclose(frame["auto_gender_margin"], [0.8, 0.6, 0.8, 0.5, 0.5, 1, 0.2, 1], atol=1e-15)
 
 
@@ -112,12 +110,7 @@ def test_errors_are_counted_overall_and_by_group_against_the_known_gender() -> N
         ("age_group", "elderly", 2, 1),
     ]
     overall = table.row(0, named=True)
-    assert [overall[c] for c in ("man_as_man", "man_as_woman", "woman_as_man", "woman_as_woman")] == [
-        1,
-        1,
-        2,
-        2,
-    ]
+    assert [overall[c] for c in ("man_as_man", "man_as_woman", "woman_as_man", "woman_as_woman")] == [1, 1, 2, 2]
     for row in table.iter_rows(named=True):
         if row["n"]:
             interval = proportion_confint(row["errors"], row["n"], method="wilson")

@@ -97,9 +97,7 @@ NAMES = {
 def test_a_name_that_leads_out_or_hides_something_is_refused(case: str, kind: str, tmp_path: Path) -> None:
     entries = [*plain(FILES), (NAMES[case], b"evil", {})]
     assert_refused(
-        write(kind, tmp_path / "a", entries),
-        r"leads out|control characters|too long|with a backslash",
-        tmp_path,
+        write(kind, tmp_path / "a", entries), r"leads out|control characters|too long|with a backslash", tmp_path
     )
 
 
@@ -147,9 +145,7 @@ def test_a_name_that_comes_twice_is_refused(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("entries", [{"evil": b"a", "evil/b": b"b"}, {"evil/b": b"b", "evil": b"a"}])
-def test_a_name_that_is_file_and_folder_is_refused(
-    entries: dict[str, bytes], kind: str, tmp_path: Path
-) -> None:
+def test_a_name_that_is_file_and_folder_is_refused(entries: dict[str, bytes], kind: str, tmp_path: Path) -> None:
     assert_refused(write(kind, tmp_path / "a", plain(entries)), "same name twice", tmp_path)
 
 

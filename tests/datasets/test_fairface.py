@@ -31,9 +31,7 @@ fairface/val/10.jpg,3-9,Male,Southeast Asian,False
 
 def published(tmp_path: Path, jpeg: Callable[..., bytes], *, prefix: str) -> Path:
     (tmp_path / "val").mkdir()
-    (tmp_path / "fairface_label_val.csv").write_text(
-        EXCERPT.replace("fairface/val/", f"{prefix}val/"), "utf-8"
-    )
+    (tmp_path / "fairface_label_val.csv").write_text(EXCERPT.replace("fairface/val/", f"{prefix}val/"), "utf-8")
     for number in range(1, 11):
         (tmp_path / f"val/{number}.jpg").write_bytes(jpeg(number))
     return tmp_path
@@ -41,9 +39,7 @@ def published(tmp_path: Path, jpeg: Callable[..., bytes], *, prefix: str) -> Pat
 
 @pytest.mark.parametrize("prefix", ["", "fairface/", "./", "data/fairface/"])
 def test_published_rows_become_records(prefix: str, tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
-    ingested = ingest(
-        reader_for("fairface"), published(tmp_path, jpeg, prefix=prefix), dataset="fairface-025"
-    )
+    ingested = ingest(reader_for("fairface"), published(tmp_path, jpeg, prefix=prefix), dataset="fairface-025")
     records = ingested.records
     assert ingested.listed == records.height == 10
     assert records["path"].to_list() == [f"val/{number}.jpg" for number in range(1, 11)]
@@ -66,9 +62,7 @@ def test_both_splits_are_read_train_first(fairface: Callable[..., Path], jpeg: C
 
 def test_columns_are_found_by_name(fairface: Callable[..., Path]) -> None:
     root = fairface([], {})
-    (root / "fairface_label_val.csv").write_text(
-        "race,file,note,gender,age\nBlack,val/1.jpg,hello,Female,0-2\n"
-    )
+    (root / "fairface_label_val.csv").write_text("race,file,note,gender,age\nBlack,val/1.jpg,hello,Female,0-2\n")
     entries = reader_for("fairface").entries(root)
     raw = {"race": "Black", "gender": "Female", "age": "0-2"}
     assert entries == [Entry("val/1.jpg", "val", raw, "fairface_label_val.csv", 2)]

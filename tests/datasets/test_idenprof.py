@@ -10,18 +10,7 @@ import pytest
 from plumbline.datasets import Ingested, ingest, reader_for
 from plumbline.errors import DatasetError
 
-OCCUPATIONS = [
-    "chef",
-    "doctor",
-    "engineer",
-    "farmer",
-    "firefighter",
-    "judge",
-    "mechanic",
-    "pilot",
-    "police",
-    "waiter",
-]
+OCCUPATIONS = ["chef", "doctor", "engineer", "farmer", "firefighter", "judge", "mechanic", "pilot", "police", "waiter"]
 
 
 def written(root: Path, paths: list[str], jpeg: Callable[..., bytes]) -> Path:
@@ -74,9 +63,7 @@ def test_any_other_place_is_quarantined(
     assert ingested.quarantine["expected"][0]
 
 
-def test_the_same_picture_under_two_occupations_is_neither(
-    tmp_path: Path, jpeg: Callable[..., bytes]
-) -> None:
+def test_the_same_picture_under_two_occupations_is_neither(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     root = written(tmp_path, ["train/chef/1.jpg", "test/chef/2.jpg", "test/pilot/3.jpg"], jpeg)
     (root / "test/pilot/3.jpg").write_bytes((root / "train/chef/1.jpg").read_bytes())
     ingested = read(root)

@@ -57,9 +57,7 @@ def test_anything_but_a_plain_file_inside_is_an_error_and_is_not_opened(
     monkeypatch.setattr(
         Path,
         "open",
-        lambda path, *args, **options: (fail_if_waited if path.name == name else really_open)(
-            path, *args, **options
-        ),
+        lambda path, *args, **options: (fail_if_waited if path.name == name else really_open)(path, *args, **options),
     )
     reader = reader_for(kind)
     for read in (
@@ -118,25 +116,17 @@ def test_a_line_without_end_is_an_error_with_its_number_and_is_not_read_to_its_e
     assert caught.value.hint
 
 
-def test_the_longest_line_is_read_and_one_byte_more_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_longest_line_is_read_and_one_byte_more_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_index_module, "MAX_LINE_BYTES", 10)
     path = tmp_path / "t.txt"
     path.write_bytes(b"\xef\xbb\xbfa\n123456789\n1234567890")
-    assert [tuple(line) for line in raw_lines(path, "t")] == [
-        (1, b"a\n"),
-        (2, b"123456789\n"),
-        (3, b"1234567890"),
-    ]
+    assert [tuple(line) for line in raw_lines(path, "t")] == [(1, b"a\n"), (2, b"123456789\n"), (3, b"1234567890")]
     path.write_bytes(b"a\n1234567890\nb\n")
     with pytest.raises(DatasetError, match="t, line 2"):
         list(raw_lines(path, "t"))
 
 
-def test_an_index_that_fails_while_it_is_read_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_fails_while_it_is_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing:
         def __enter__(self) -> Failing:
             return self

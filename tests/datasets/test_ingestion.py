@@ -62,20 +62,13 @@ def test_order_and_result_do_not_depend_on_the_threads(
     kept = [n for n in present if not (n % 10 == 0 and n - 1 in present)]
     assert ingested.records["path"].to_list() == [f"val/{n}.jpg" for n in kept]
     assert ingested.quarantine["line"].to_list() == [n + 1 for n in range(1, 101) if n not in kept]
-    assert ingested.quarantine["code"].value_counts().sort("code").rows() == [
-        ("duplicate", 8),
-        ("missing_file", 14),
-    ]
+    assert ingested.quarantine["code"].value_counts().sort("code").rows() == [("duplicate", 8), ("missing_file", 14)]
 
 
-def test_progress_ends_at_the_number_listed(
-    fairface: Callable[..., Path], jpeg: Callable[..., bytes]
-) -> None:
+def test_progress_ends_at_the_number_listed(fairface: Callable[..., Path], jpeg: Callable[..., bytes]) -> None:
     seen: list[tuple[int, int]] = []
     root = written(fairface, jpeg)
-    ingest(
-        reader_for("fairface"), root, dataset="faces", progress=lambda done, total: seen.append((done, total))
-    )
+    ingest(reader_for("fairface"), root, dataset="faces", progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (100, 100)
     assert seen == sorted(set(seen))
     assert max(after - before for (before, _), (after, _) in pairwise([(0, 100), *seen])) <= 100 // 2
@@ -97,9 +90,7 @@ def test_work_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_threads_are_used_where_items_have_to_be_waited_for(
-    monkeypatch: pytest.MonkeyPatch, quick: bool
-) -> None:
+def test_threads_are_used_where_items_have_to_be_waited_for(monkeypatch: pytest.MonkeyPatch, quick: bool) -> None:
     monkeypatch.setattr(in_order_module, "usable_cores", lambda: 4)
     if quick:
         # However much else the machine does.
@@ -121,9 +112,7 @@ def test_threads_are_used_where_items_have_to_be_waited_for(
     assert (most == 1) is quick
 
 
-def test_what_progress_raises_stops_the_run(
-    fairface: Callable[..., Path], jpeg: Callable[..., bytes]
-) -> None:
+def test_what_progress_raises_stops_the_run(fairface: Callable[..., Path], jpeg: Callable[..., bytes]) -> None:
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
@@ -132,9 +121,7 @@ def test_what_progress_raises_stops_the_run(
 
 
 LABELS = st.sampled_from(["20-29", "Male", "Black", "White", "False", "", "ä", '"', "Martian"])
-FILES = st.sampled_from(
-    ["val/1.jpg", "val/2.jpg", "val/3.jpg", "val/9.jpg", "../val/1.jpg", "/val/1.jpg", "x", ""]
-)
+FILES = st.sampled_from(["val/1.jpg", "val/2.jpg", "val/3.jpg", "val/9.jpg", "../val/1.jpg", "/val/1.jpg", "x", ""])
 ROWS = st.one_of(
     st.builds(lambda file, rest: ",".join([file, *rest]).encode(), FILES, st.lists(LABELS, max_size=6)),
     FILES.map(lambda file: f"{file},20-29,Male,Black,False".encode()),
@@ -164,12 +151,7 @@ def test_accepted_and_quarantined_are_the_listed_lines_whatever_the_index_holds(
     quoted = any(b'"' in line for line in lines)
     assert ingested.listed == len(lines) or (quoted and 0 < ingested.listed < len(lines))
     assert ingested.records.height + ingested.quarantine.height == ingested.listed
-    assert (
-        ingested.quarantine.select("code", "stage", "message", "path", "line")
-        .null_count()
-        .sum_horizontal()[0]
-        == 0
-    )
+    assert ingested.quarantine.select("code", "stage", "message", "path", "line").null_count().sum_horizontal()[0] == 0
 
 
 def test_accounts_that_do_not_balance_are_an_error() -> None:
@@ -230,9 +212,7 @@ def test_the_folder_digest_follows_listed_content_and_nothing_else(
     assert len({before, mended, changed, folder_digest(reader, root)}) == 4
 
 
-def test_one_reading_gives_the_folder_digest_too(
-    fairface: Callable[..., Path], jpeg: Callable[..., bytes]
-) -> None:
+def test_one_reading_gives_the_folder_digest_too(fairface: Callable[..., Path], jpeg: Callable[..., bytes]) -> None:
     """Missing, unlabelled, damaged, linked and outside files, and lines that name none, count in both alike."""
     root = written(fairface, jpeg)
     (root / "val/1.jpg").write_bytes(jpeg(1)[:-9])
@@ -244,14 +224,7 @@ def test_one_reading_gives_the_folder_digest_too(
     ingested = ingest(reader, root, dataset="faces")
     assert ingested.folder_digest == folder_digest(reader, root)
     codes = set(ingested.quarantine["code"])
-    assert codes >= {
-        "truncated",
-        "path_outside_root",
-        "ragged_row",
-        "unknown_label",
-        "duplicate",
-        "missing_file",
-    }
+    assert codes >= {"truncated", "path_outside_root", "ragged_row", "unknown_label", "duplicate", "missing_file"}
     (root / "val/4.jpg").write_bytes(jpeg(500))
     assert ingest(reader, root, dataset="faces").folder_digest != ingested.folder_digest
 

@@ -9,10 +9,7 @@ from plumbline.datasets.sources import obtaining
 from resources.checkout import PROJECT
 
 PAGE = (PROJECT / "docs" / "limits.md").read_text("utf-8")
-ROWS = {
-    row[0]: row[1:]
-    for row in re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
-}
+ROWS = {row[0]: row[1:] for row in re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)}
 OWN = {"folder"}
 """Readers of data that only its owner knows."""
 

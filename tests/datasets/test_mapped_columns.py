@@ -34,9 +34,7 @@ def test_the_column_of_the_paths_is_another_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("index", ["people.csv", "people.parquet"])
-def test_every_column_that_is_not_there_is_told_with_its_key_and_what_was_meant(
-    index: str, tmp_path: Path
-) -> None:
+def test_every_column_that_is_not_there_is_told_with_its_key_and_what_was_meant(index: str, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(TABLE.encode())
     pl.read_csv(tmp_path / "people.csv").write_parquet(tmp_path / "people.parquet")
     columns = {"gender": "gendr", "race": "origin", "age": "years"}
@@ -52,20 +50,14 @@ def test_every_column_that_is_not_there_is_told_with_its_key_and_what_was_meant(
 @pytest.mark.parametrize(
     ("content", "found", "said"),
     [
-        (
-            b"\xef\xbb\xbffile;gender;origin\n1.jpg;man;here\n",
-            "file;gender;origin",
-            "commas between its columns",
-        ),
+        (b"\xef\xbb\xbffile;gender;origin\n1.jpg;man;here\n", "file;gender;origin", "commas between its columns"),
         (b"file\tgender\n1.jpg\tman\n", r"file\u0009gender", "commas between its columns"),
         ("file,gender\n1.jpg,man\n".encode("utf-16"), "file", "save the table as CSV in UTF-8"),
         (b'fi"le,"gen\n1.jpg,man\n', 'fi"le,"gen', "`map.path`"),
         (b"", "nothing", "`map.path`"),
     ],
 )
-def test_a_table_of_another_form_is_told_how_to_save_it(
-    content: bytes, found: str, said: str, tmp_path: Path
-) -> None:
+def test_a_table_of_another_form_is_told_how_to_save_it(content: bytes, found: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(content)
     error = refusal(tmp_path, path="photo")
     assert error.hint is not None and said in error.hint
@@ -81,9 +73,7 @@ def test_a_column_that_is_there_twice_is_no_column_to_read(index: str, tmp_path:
 
     (tmp_path / "people.csv").write_text("file,sex,sex\n1.jpg,man,woman\n")
     texts = [pa.array(["1.jpg"]), pa.array(["man"]), pa.array(["woman"])]
-    parquet.write_table(
-        pa.Table.from_arrays(texts, names=["file", "sex", "sex"]), tmp_path / "people.parquet"
-    )
+    parquet.write_table(pa.Table.from_arrays(texts, names=["file", "sex", "sex"]), tmp_path / "people.parquet")
     error = refusal(tmp_path, index=index, columns={"gender": "sex"})
     assert error.what == "the table has a mapped column more than once: `sex`"
     assert "`map.columns.gender`" in str(error.expected)

@@ -49,9 +49,7 @@ def test_mapped_values_are_replaced_and_others_kept(folder: Path) -> None:
         ("3.jpg", "Prüfung", "woman", "6"),
     ]
     assert (
-        records.select(
-            pl.exclude("image_id", "dataset", "path", "split", "gender", "age").is_null().all()
-        ).row(0)
+        records.select(pl.exclude("image_id", "dataset", "path", "split", "gender", "age").is_null().all()).row(0)
         == (True,) * 9
     )
 
@@ -68,9 +66,7 @@ def test_a_value_without_a_word_is_quarantined_with_its_line(folder: Path) -> No
 
 
 def test_a_kept_value_that_cannot_be_shown_is_quarantined(folder: Path) -> None:
-    (folder / "faces.csv").write_text(
-        "picture,sex,years,part\n1.jpg,m,3\u202e0,a\n2.jpg,m,3,a\u0007\n", "utf-8"
-    )
+    (folder / "faces.csv").write_text("picture,sex,years,part\n1.jpg,m,3\u202e0,a\n2.jpg,m,3,a\u0007\n", "utf-8")
     quarantine = ingest(reader_for("folder", mapped()), folder, dataset="own").quarantine
     assert quarantine["code"].to_list() == ["unknown_label"] * 2
     assert quarantine["stage"].to_list() == ["labels"] * 2
@@ -113,28 +109,20 @@ def test_an_empty_gender_is_a_null_where_another_column_is_the_base(folder: Path
 
 
 @pytest.mark.parametrize("column", ["gender", "race", "age", "age_group", "occupation", "scene", "split"])
-def test_a_value_that_values_does_not_map_is_quarantined_whatever_its_column(
-    column: str, folder: Path
-) -> None:
+def test_a_value_that_values_does_not_map_is_quarantined_whatever_its_column(column: str, folder: Path) -> None:
     (folder / "faces.csv").write_text("picture,own\n1.jpg,a\n2.jpg,b\n3.jpg,\n")
     only_a = mapped(columns={column: "own"}, values={column: {"a": "woman"}})
     ingested = ingest(reader_for("folder", only_a), folder, dataset="own")
     assert ingested.listed == 3 and ingested.records.select("path", column).rows() == [("1.jpg", "woman")]
     refused = ingested.quarantine.select("path", "line", "code", "found", "expected").rows()
-    assert refused == [
-        ("2.jpg", 3, "unknown_label", "'b'", "a"),
-        ("3.jpg", 4, "unknown_label", "''", "a"),
-    ]
+    assert refused == [("2.jpg", 3, "unknown_label", "'b'", "a"), ("3.jpg", 4, "unknown_label", "''", "a")]
     assert ingested.quarantine["message"].str.contains("the value of `own` is unknown").all()
 
 
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        (
-            {},
-            "man, woman; or other words, if `map.values.gender` in the audit file says which of these they are",
-        ),
+        ({}, "man, woman; or other words, if `map.values.gender` in the audit file says which of these they are"),
         ({"gender": {"m": "man", "f": "woman"}}, "m, f"),
     ],
 )
@@ -208,23 +196,12 @@ def test_the_base_attribute_follows_from_the_map(
         ({"path": ""}, "a name without control"),
         ({"classes": "imagenet"}, "one of celeba, utkface"),
         ({"classes": "fairface"}, "must map `race`"),
-        (
-            {"classes": "celeba", "values": {"gender": {"m": "male"}}},
-            r"values\.gender\.m\n.*one of man, woman",
-        ),
+        ({"classes": "celeba", "values": {"gender": {"m": "male"}}}, r"values\.gender\.m\n.*one of man, woman"),
         ({"values": {"gender": {"m": "male"}}}, r"values\.gender\.m\n.*one of man, woman, .*'male'"),
         ({"values": {"gender": {"m": "man", "f": "wman"}}}, r"values\.gender\.f\n.*did you mean `woman`"),
         ({"values": {"gender": {0: "man", 1: "woman"}}}, "put it in quotes"),
         ({"values": {"gender": {False: "man"}}}, "put it in quotes"),
-        (
-            {
-                "values": {
-                    "split": {"a": 1},
-                },
-                "columns": {"split": "part"},
-            },
-            "put it in quotes",
-        ),
+        ({"values": {"split": {"a": 1}}, "columns": {"split": "part"}}, "put it in quotes"),
         (
             {"columns": {"race": "o"}, "values": {"race": {"w": "white"}}, "classes": "fairface"},
             r"values\.race\.w\n.*the labels of `classes: fairface`; did you mean `White`",
@@ -305,9 +282,7 @@ def test_a_parquet_table_is_read_as_text(folder: Path) -> None:
 
 @pytest.mark.parametrize("index", ["faces.csv", "faces.parquet"])
 def test_ages_beside_nulls_are_whole_years_and_others_are_kept(index: str, folder: Path) -> None:
-    table = pl.DataFrame(
-        {"picture": ["1.jpg", "2.jpg", "3.jpg"], "sex": ["m", "f", "m"], "years": [25.0, None, 25.5]}
-    )
+    table = pl.DataFrame({"picture": ["1.jpg", "2.jpg", "3.jpg"], "sex": ["m", "f", "m"], "years": [25.0, None, 25.5]})
     table.write_csv(folder / "faces.csv")
     table.write_parquet(folder / "faces.parquet")
     reader = reader_for("folder", mapped(index=index, columns={"gender": "sex", "age": "years"}))
@@ -321,10 +296,7 @@ def test_a_declared_number_is_met_by_a_whole_float_and_by_no_other(folder: Path)
     numbers = mapped(index="faces.parquet", columns={"gender": "sex"}, values={"gender": {"1": "woman"}})
     ingested = ingest(reader_for("folder", numbers), folder, dataset="own")
     assert ingested.records.select("path", "gender").rows() == [("1.jpg", "woman")]
-    assert ingested.quarantine.select("code", "found").rows() == [
-        ("unknown_label", "''"),
-        ("unknown_label", "'1.5'"),
-    ]
+    assert ingested.quarantine.select("code", "found").rows() == [("unknown_label", "''"), ("unknown_label", "'1.5'")]
 
 
 def test_a_text_that_is_not_utf_8_spoils_its_row_of_a_parquet_table_alone(folder: Path) -> None:
@@ -361,9 +333,7 @@ def test_a_parquet_table_that_does_not_read_is_an_error(folder: Path) -> None:
 def test_paths_may_name_rows_of_a_parquet_file(folder: Path, jpeg: Callable[..., bytes]) -> None:
     pictures = pl.DataFrame({"image": [jpeg(7), jpeg(8)]})
     pictures.write_parquet(folder / "pictures.parquet")
-    (folder / "faces.csv").write_text(
-        "picture,sex,years,part\npictures.parquet/1,m,3,a\npictures.parquet/2,m,3,a\n"
-    )
+    (folder / "faces.csv").write_text("picture,sex,years,part\npictures.parquet/1,m,3,a\npictures.parquet/2,m,3,a\n")
     ingested = ingest(reader_for("folder", mapped()), folder, dataset="own")
     assert ingested.records["path"].to_list() == ["pictures.parquet/1"]
     assert ingested.quarantine["code"].to_list() == ["missing_file"]

@@ -54,14 +54,10 @@ def test_a_folder_that_holds_something_is_left_as_it_is(archive: Path, tmp_path:
 @pytest.mark.parametrize("name", ["file/data", "file/deep/data", "n" * 250, "absent/../file/data"])
 def test_a_place_that_cannot_be_written_is_said(name: str, archive: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        DatasetError, match=r"cannot be written[\s\S]*where:[\s\S]*expected: +a folder"
-    ) as caught:
+    with pytest.raises(DatasetError, match=r"cannot be written[\s\S]*where:[\s\S]*expected: +a folder") as caught:
         extract_archive(archive, tmp_path / name)
     assert str(tmp_path) in str(caught.value.where)
-    assert caught.value.found.startswith(
-        ("FileExistsError", "NotADirectoryError", "OSError: File name too long")
-    )
+    assert caught.value.found.startswith(("FileExistsError", "NotADirectoryError", "OSError: File name too long"))
 
 
 def test_a_disk_that_takes_no_more_is_said_and_nothing_is_left(archive: Path, tmp_path: Path) -> None:

@@ -58,9 +58,7 @@ def test_a_text_that_is_too_long_spoils_its_row_alone(tmp_path: Path) -> None:
     assert isinstance(listed[2], Refusal) and listed[2].found == f"{4 << 20} bytes"
 
 
-def test_one_long_text_in_every_row_is_not_written_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_long_text_in_every_row_is_not_written_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_index, "MAX_TABLE_BYTES", 4 << 20)
     repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), ["x" * MAX_VALUE_BYTES])
     file = written(tmp_path / "t.parquet", repeated.cast(pa.string()))
@@ -70,9 +68,7 @@ def test_one_long_text_in_every_row_is_not_written_out(
     assert "bytes of text" in str(caught.value.found)
 
 
-def test_a_table_whose_pages_or_rows_pass_the_limit_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_whose_pages_or_rows_pass_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path / "t.parquet", ["x" * 5000] * 3 + ["y"], use_dictionary=False)
     monkeypatch.setattr(parquet_index, "MAX_TABLE_BYTES", 10_000)
     with pytest.raises(DatasetError) as caught:
@@ -134,10 +130,7 @@ def test_damage_is_called_so(tmp_path: Path) -> None:
 
 
 def test_bytes_of_one_length_that_are_no_text_spoil_their_row_alone(tmp_path: Path) -> None:
-    for values in (
-        pa.array([b"abc", b"\xff\xfe\xfd"], pa.binary(3)),
-        pa.array([b"a" * 16, b"\xff" * 16], pa.uuid()),
-    ):
+    for values in (pa.array([b"abc", b"\xff\xfe\xfd"], pa.binary(3)), pa.array([b"a" * 16, b"\xff" * 16], pa.uuid())):
         good, bad = rows(written(tmp_path / "t.parquet", values))
         assert isinstance(good, Row) and isinstance(bad, Refusal)
         assert bad.code == "wrong_encoding"

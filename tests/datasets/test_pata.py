@@ -78,9 +78,7 @@ def test_a_dead_address_is_quarantined_as_a_missing_file(tmp_path: Path, jpeg: C
     assert refused(ingested)[3] == ("images/bench_hispanic_male_old_4.jpg", 5, "image", "missing_file")
 
 
-def test_an_image_may_have_any_accepted_extension_but_only_one(
-    tmp_path: Path, jpeg: Callable[..., bytes]
-) -> None:
+def test_an_image_may_have_any_accepted_extension_but_only_one(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     images = {
         "forest_indian_male_young_0.JPEG": jpeg(0),
         "forest_indian_female_young_1.jpg": jpeg(1),
@@ -97,9 +95,7 @@ def test_an_image_may_have_any_accepted_extension_but_only_one(
     assert "_1.jpg, forest_indian_female_young_1.png" in ingested.quarantine["found"][0]
 
 
-def test_a_picture_listed_for_two_scenes_is_kept_in_the_first(
-    tmp_path: Path, jpeg: Callable[..., bytes]
-) -> None:
+def test_a_picture_listed_for_two_scenes_is_kept_in_the_first(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     names = ("office_indian_male_old_5.jpg", "computer_indian_male_old_14.jpg")
     ingested = read(written(tmp_path, EXCERPT, dict.fromkeys(names, jpeg())))
     assert ingested.records.select("path", "scene").rows() == [(f"images/{names[0]}", "office")]

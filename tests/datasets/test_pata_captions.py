@@ -45,10 +45,7 @@ def test_the_published_scenes_are_those_of_the_list(scenes):
     known = next(rule.values for rule in reader_for("pata").declaration.rules if rule.column == "scene")
     assert {scene["short"] for scene in scenes} == set(known)
     assert len(scenes) == 24
-    unique = [
-        {text for scene in scenes for texts in scene[side].values() for text in texts}
-        for side in ("pos", "neg")
-    ]
+    unique = [{text for scene in scenes for texts in scene[side].values() for text in texts} for side in ("pos", "neg")]
     assert [len(texts) for texts in unique] == [78, 88]
 
 

@@ -139,9 +139,7 @@ def test_labels_are_the_true_ones(kind: str, planted: Path) -> None:
 @pytest.mark.parametrize("kind", folders.KINDS)
 def test_a_second_reading_gives_the_same(kind: str, planted: Path) -> None:
     first, second = (ingested_from(kind, planted, workers=workers) for workers in (1, 3))
-    assert dataset_digest(first.records, first.quarantine) == dataset_digest(
-        second.records, second.quarantine
-    )
+    assert dataset_digest(first.records, first.quarantine) == dataset_digest(second.records, second.quarantine)
 
 
 @pytest.mark.parametrize("kind", folders.KINDS)

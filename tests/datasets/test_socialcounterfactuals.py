@@ -60,9 +60,7 @@ def write_metadata(root: Path, subset: str, rows: list[tuple[Any, ...]]) -> None
     with (root / f"metadata_{subset}.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)
-        writer.writerows(
-            [seed, "0.5", "9.1", name, rank, *captions.values()] for seed, name, rank, captions in rows
-        )
+        writer.writerows([seed, "0.5", "9.1", name, rank, *captions.values()] for seed, name, rank, captions in rows)
 
 
 def one_row(root: Path, caption: str, *, subset: str = "race_gender", filename: str | None = None) -> Any:
@@ -78,9 +76,7 @@ def test_real_rows_become_entries_with_the_words_of_their_captions(tmp_path: Pat
     assert all(isinstance(entry, Entry) for entry in entries)
     found = {entry.path: (entry.split, READER.labels(entry)) for entry in entries}  # type: ignore[arg-type,union-attr]
     assert len(found) == 8 * 3
-    assert [entry.split for entry in entries] == ["race_gender"] * 9 + ["physical_gender"] * 9 + [
-        "physical_race"
-    ] * 6  # type: ignore[union-attr]
+    assert [entry.split for entry in entries] == ["race_gender"] * 9 + ["physical_gender"] * 9 + ["physical_race"] * 6  # type: ignore[union-attr]
     assert found["a_picture_of_physical_gender_civil_engineer_2_21_553729286.jpg"] == (
         "physical_gender",
         {
@@ -94,17 +90,11 @@ def test_real_rows_become_entries_with_the_words_of_their_captions(tmp_path: Pat
     middle_eastern = found["a_photo_of_physical_race_barber_1_34_594932675.jpg"][1]
     assert (middle_eastern["race"], middle_eastern["physical"]) == ("Middle Eastern", "skinny")
     teacher = found["an_image_of_race_gender_special_ed_teacher_7_7_2928704105.jpg"][1]
-    assert (teacher["race"], teacher["gender"], teacher["occupation"]) == (
-        "Asian",
-        "woman",
-        "special ed teacher",
-    )
+    assert (teacher["race"], teacher["gender"], teacher["occupation"]) == ("Asian", "woman", "special ed teacher")
 
 
 @pytest.mark.parametrize("subset", COMPLETE)
-def test_every_row_of_the_real_metadata_parses(
-    subset: str, tmp_path: Path, real_file: Callable[[str], Path]
-) -> None:
+def test_every_row_of_the_real_metadata_parses(subset: str, tmp_path: Path, real_file: Callable[[str], Path]) -> None:
     source = real_file(f"lvlm/metadata_{subset}.csv")
     (tmp_path / source.name).symlink_to(source)
     with pytest.raises(DatasetError, match="leads out"):
@@ -230,9 +220,7 @@ def write_rows(path: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
-def test_published_rows_give_the_same_labels_as_extracted_ones(
-    tmp_path: Path, jpeg: Callable[..., bytes]
-) -> None:
+def test_published_rows_give_the_same_labels_as_extracted_ones(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     image = {"bytes": jpeg(), "path": None}
     write_rows(tmp_path / "data/train-00000-of-00001.parquet", {**ROW, "image": image})
     records = ingest(READER, tmp_path, dataset="sets").records
@@ -248,15 +236,8 @@ def test_published_rows_give_the_same_labels_as_extracted_ones(
 def test_parquet_files_are_read_in_order_from_the_root_too(tmp_path: Path) -> None:
     for name in ("data/train-00001.parquet", "data/train-00000.parquet", "a.parquet"):
         write_rows(tmp_path / name, ROW, ROW)
-    assert READER.index_files(tmp_path) == [
-        "a.parquet",
-        "data/train-00000.parquet",
-        "data/train-00001.parquet",
-    ]
-    assert [item.path for item in READER.entries(tmp_path)][1:3] == [
-        "a.parquet/1",
-        "data/train-00000.parquet/0",
-    ]
+    assert READER.index_files(tmp_path) == ["a.parquet", "data/train-00000.parquet", "data/train-00001.parquet"]
+    assert [item.path for item in READER.entries(tmp_path)][1:3] == ["a.parquet/1", "data/train-00000.parquet/0"]
 
 
 def test_metadata_counts_even_beside_parquet_files(tmp_path: Path) -> None:
@@ -280,9 +261,7 @@ def test_a_row_that_contradicts_itself_is_an_unknown_label(change: dict[str, Any
 
 
 @pytest.mark.parametrize("column", ["caption", "counterfactual_set", "a1a2"])
-@pytest.mark.parametrize(
-    ("value", "code"), [(b"caf\xe9", "wrong_encoding"), (b"x" * (1 << 20), "value_too_long")]
-)
+@pytest.mark.parametrize(("value", "code"), [(b"caf\xe9", "wrong_encoding"), (b"x" * (1 << 20), "value_too_long")])
 def test_a_text_that_cannot_be_used_spoils_its_row_alone(
     column: str, value: bytes, code: str, tmp_path: Path, jpeg: Callable[..., bytes]
 ) -> None:
@@ -293,14 +272,10 @@ def test_a_text_that_cannot_be_used_spoils_its_row_alone(
     parquet.write_table(table, tmp_path / "a.parquet")
     ingested = ingest(READER, tmp_path, dataset="sets")
     assert ingested.records["path"].to_list() == ["a.parquet/0", "a.parquet/2"]
-    assert ingested.quarantine.select("path", "line", "stage", "code").rows() == [
-        ("a.parquet/1", 2, "index", code)
-    ]
+    assert ingested.quarantine.select("path", "line", "stage", "code").rows() == [("a.parquet/1", 2, "index", code)]
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str
-)
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str)
 def test_captions_are_read_in_every_form_that_arrow_has_for_texts(kind: pa.DataType, tmp_path: Path) -> None:
     texts = {name: pa.array([ROW[name]]).cast(kind) for name in ("caption", "counterfactual_set", "a1a2")}
     parquet.write_table(pa.table({**texts, "image": [ROW["image"]]}), tmp_path / "a.parquet")

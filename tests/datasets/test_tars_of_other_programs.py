@@ -50,12 +50,7 @@ def content_of(data: bytes, tmp_path: Path) -> dict[str, bytes]:
 def test_the_oldest_form_comes_out(name: str, tmp_path: Path) -> None:
     """Told by the checksum of its first header, whatever that begins with."""
     folder = name.split("/", maxsplit=1)[0] + "/"
-    blocks = (
-        oldest(header(folder)),
-        oldest(header(name, size=3)),
-        b"abc".ljust(BLOCK, b"\0"),
-        bytes(2 * BLOCK),
-    )
+    blocks = (oldest(header(folder)), oldest(header(name, size=3)), b"abc".ljust(BLOCK, b"\0"), bytes(2 * BLOCK))
     data = b"".join(blocks)
     assert b"ustar" not in data
     assert content_of(data, tmp_path) == {name: b"abc"}
@@ -69,9 +64,7 @@ def test_a_label_in_front_is_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keyword", KEYWORDS)
 @pytest.mark.parametrize("of_all", [False, True])
-def test_a_keyword_that_only_its_maker_knows_is_passed_over(
-    keyword: str, of_all: bool, tmp_path: Path
-) -> None:
+def test_a_keyword_that_only_its_maker_knows_is_passed_over(keyword: str, of_all: bool, tmp_path: Path) -> None:
     buffer, settings = io.BytesIO(), {keyword: "a\nb=c"}
     with tarfile.open(fileobj=buffer, mode="w", pax_headers=settings if of_all else None) as archive:
         info = tarfile.TarInfo("ü" * 80)

@@ -54,9 +54,7 @@ def group_of(age: int) -> str:
     stamp=st.from_regex(r"[0-9]{17}", fullmatch=True),
     end=st.sampled_from([".jpg", ".jpg.chip.jpg", ".JPG"]),
 )
-def test_every_well_formed_name_gives_its_labels(
-    age: int, gender: int, race: int, stamp: str, end: str
-) -> None:
+def test_every_well_formed_name_gives_its_labels(age: int, gender: int, race: int, stamp: str, end: str) -> None:
     (entry,) = listed(f"{age}_{gender}_{race}_{stamp}{end}")
     assert isinstance(entry, Entry)
     assert reader_for("utkface").labels(entry) == {
@@ -80,19 +78,13 @@ def test_any_other_name_is_a_refusal_and_is_still_listed(name: str) -> None:
 
 
 @settings(deadline=None)
-@given(
-    st.lists(st.from_regex(r"[0-9]{1,3}", fullmatch=True), min_size=1, max_size=6).filter(
-        lambda f: len(f) != 4
-    )
-)
+@given(st.lists(st.from_regex(r"[0-9]{1,3}", fullmatch=True), min_size=1, max_size=6).filter(lambda f: len(f) != 4))
 def test_a_name_with_a_missing_or_further_field_is_never_guessed(fields: list[str]) -> None:
     (item,) = listed("_".join(fields) + ".jpg")
     assert isinstance(item, Refusal)
 
 
-def test_malformed_names_of_the_public_set_are_quarantined(
-    tmp_path: Path, jpeg: Callable[..., bytes]
-) -> None:
+def test_malformed_names_of_the_public_set_are_quarantined(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     for seed, name in enumerate([*REAL_MALFORMED, "26_0_2_20170104023102422.jpg.chip.jpg"]):
         (tmp_path / name).write_bytes(jpeg(seed))
     ingested = ingest(reader_for("utkface"), tmp_path, dataset="utk")
@@ -105,9 +97,7 @@ def test_malformed_names_of_the_public_set_are_quarantined(
     assert all("[age]_[gender]" in expected for expected in ingested.quarantine["expected"])
 
 
-@pytest.mark.parametrize(
-    "name", ["117_0_0_1.jpg", "999_0_0_1.jpg", "20_2_0_1.jpg", "20_0_5_1.jpg", "20_00_0_1.jpg"]
-)
+@pytest.mark.parametrize("name", ["117_0_0_1.jpg", "999_0_0_1.jpg", "20_2_0_1.jpg", "20_0_5_1.jpg", "20_00_0_1.jpg"])
 def test_a_label_out_of_range_is_unknown(name: str, tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     (tmp_path / name).write_bytes(jpeg())
     quarantine = ingest(reader_for("utkface"), tmp_path, dataset="utk").quarantine
@@ -115,9 +105,7 @@ def test_a_label_out_of_range_is_unknown(name: str, tmp_path: Path, jpeg: Callab
     assert quarantine["stage"].to_list() == ["labels"]
 
 
-def test_folders_below_are_read_in_order_and_every_file_is_listed(
-    tmp_path: Path, jpeg: Callable[..., bytes]
-) -> None:
+def test_folders_below_are_read_in_order_and_every_file_is_listed(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     outside = tmp_path / "outside"
     root = tmp_path / "root"
     (root / "zoë").mkdir(parents=True)
@@ -149,9 +137,7 @@ def test_an_empty_folder_says_what_belongs_there(tmp_path: Path) -> None:
         ingest(reader_for("utkface"), tmp_path, dataset="utk")
 
 
-def test_a_folder_that_cannot_be_listed_stops_the_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_listed_stops_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied", str(tmp_path))
 

@@ -19,12 +19,7 @@ PICTURE = bytes(range(256)) * 5_000
 
 
 def write(
-    path: Path,
-    *names: str,
-    system: int = UNIX,
-    mode: int = 0,
-    method: int = zipfile.ZIP_STORED,
-    content: bytes = b"a",
+    path: Path, *names: str, system: int = UNIX, mode: int = 0, method: int = zipfile.ZIP_STORED, content: bytes = b"a"
 ) -> Path:
     with zipfile.ZipFile(path, "w", method) as archive:
         for name in names:
@@ -72,9 +67,7 @@ def test_a_name_that_says_utf8_is_not_decoded_twice(tmp_path: Path) -> None:
     assert names(write(tmp_path / "a", name), tmp_path / "data") == [name]
 
 
-@pytest.mark.parametrize(
-    ("system", "name"), [(UNIX, b"\x81.jpg"), (DOS, b"\x81.jpg"), (DOS, b"\xc3\xbc.jpg")]
-)
+@pytest.mark.parametrize(("system", "name"), [(UNIX, b"\x81.jpg"), (DOS, b"\x81.jpg"), (DOS, b"\xc3\xbc.jpg")])
 def test_other_names_are_of_code_page_437(system: int, name: bytes, tmp_path: Path) -> None:
     archive = written_silently(tmp_path / "a", name, system=system)
     assert names(archive, tmp_path / "data") == [name.decode("cp437")]

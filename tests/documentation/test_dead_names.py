@@ -6,9 +6,7 @@ from documentation import dead_names
 def test_a_name_without_a_use_is_dead_and_one_in_a_template_is_not(tmp_path, monkeypatch):
     package = tmp_path / "house"
     package.mkdir()
-    (package / "rooms.py").write_text(
-        "class Lost: ...\n\n\nclass Found: ...\n\n\nclass Shown:\n    colour = 1\n"
-    )
+    (package / "rooms.py").write_text("class Lost: ...\n\n\nclass Found: ...\n\n\nclass Shown:\n    colour = 1\n")
     (package / "doors.py").write_text('TABLE = {"a": "rooms:Found", "b": "Shown"}\nprint(TABLE)\n')
     (tmp_path / "plumbline").mkdir()
     (tmp_path / "plumbline" / "page.jinja").write_text("<p>{{ room.colour }}</p>")

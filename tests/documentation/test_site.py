@@ -70,10 +70,7 @@ def test_every_key_of_the_audit_file_has_its_row_and_its_meaning(site):
     tables = re.findall(r"<h2 id=.*?<table>(.*?)</table>", page, re.DOTALL)
     assert len(tables) == len(PARTS)
     for (part, model), table in zip(PARTS.items(), tables):
-        rows = [
-            [re.sub(r"<[^>]+>", "", cell) for cell in row]
-            for row in re.findall(r"<td>(.*?)</td>\n" * 4, table)
-        ]
+        rows = [[re.sub(r"<[^>]+>", "", cell) for cell in row] for row in re.findall(r"<td>(.*?)</td>\n" * 4, table)]
         assert [row[0] for row in rows] == list(model.model_fields), part
         assert all(row[3] for row in rows), part
 
@@ -81,8 +78,7 @@ def test_every_key_of_the_audit_file_has_its_row_and_its_meaning(site):
 def test_every_asset_has_its_entry(site):
     found = entries(site / "reference" / "assets.html", 3)
     drawn = [
-        re.match(r"\S+: (\S+) \[.*\] <- (.*); checks (.*)", line)
-        for line in GRAPH.read_text("utf-8").splitlines()
+        re.match(r"\S+: (\S+) \[.*\] <- (.*); checks (.*)", line) for line in GRAPH.read_text("utf-8").splitlines()
     ]
     assert set(found) == {each[1] for each in drawn}
     for _, name, parents, checks in ((each, *each.groups()) for each in drawn):

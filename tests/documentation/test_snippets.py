@@ -156,9 +156,7 @@ def check_shell(words: list[str]) -> None:
 
 def read_variables() -> set[str]:
     texts = (
-        path.read_text("utf-8")
-        for folder in ("orchestration", "resources")
-        for path in (PROJECT / folder).glob("*.py")
+        path.read_text("utf-8") for folder in ("orchestration", "resources") for path in (PROJECT / folder).glob("*.py")
     )
     return set(re.findall(r"PLUMBLINE_[A-Z_]+", "".join(texts)))
 
@@ -181,12 +179,7 @@ def test_a_command_is_there_and_takes_its_options(where, line):
 
 
 def test_a_wrong_command_is_seen():
-    for line in (
-        "plumbline audits",
-        "plumbline diff newest --htm x",
-        "plumbline diff --html x",
-        "make bench-all",
-    ):
+    for line in ("plumbline audits", "plumbline diff newest --htm x", "plumbline diff --html x", "make bench-all"):
         program, *rest = line.split()
         with pytest.raises((AssertionError, typer.BadParameter.__base__)):
             CHECKS[program](rest)

@@ -20,11 +20,7 @@ FAILS = "# exits with 1"
 def typed(tmp_path_factory):
     """Do what parts 2 to 4 say, in another folder than theirs; gives what each audit, diff and status printed."""
     folder, shown = tmp_path_factory.mktemp("tutorial"), []
-    environment = {
-        **os.environ,
-        "COLUMNS": "200",
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
+    environment = {**os.environ, "COLUMNS": "200", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for block in blocks(PAGE):
         text = block.text.replace("/tmp/tutorial", str(folder))
         if text == block.text and block.language != "yaml":
@@ -51,9 +47,7 @@ def _run(line: str, environment: dict[str, str]) -> tuple[int, str]:
         process = server().start(arguments, environment)
         printed, _ = process.communicate()
         return process.returncode, printed
-    run = subprocess.run(
-        line, shell=True, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=60
-    )
+    run = subprocess.run(line, shell=True, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=60)
     return run.returncode, run.stdout + run.stderr
 
 
@@ -64,11 +58,7 @@ def test_what_the_tutorial_says_is_what_one_sees(typed):
     assert "no evidence of gender skew in" in first and " 21% " in first
     assert "308" in status and "300" in status, "eight files are bad on purpose"
     assert "Race skew in crime labels" in second
-    for part in (
-        "Worse than before by more than is allowed",
-        "Where the changes come from",
-        "the checkpoint",
-    ):
+    for part in ("Worse than before by more than is allowed", "Where the changes come from", "the checkpoint"):
         assert part in diff and part in told, part
     assert "by gender × race mine faces 0.77 2.4" in diff and "from 0.77 to 2.4" in told
     assert all(name in kept for name in ("metric_table.parquet", "report.html", "SHA256SUMS"))

@@ -20,9 +20,7 @@ def files_of(folders, case, *, family=None):
     """Return the files of one case, which may be read as another family."""
     if case == AS_OWLVIT:
         case, family = "owlv2", "owlvit"
-    return checkpoint_files(
-        case, f"local-dir:{folders / case}", project=folders, fetched=folders, family=family
-    )
+    return checkpoint_files(case, f"local-dir:{folders / case}", project=folders, fetched=folders, family=family)
 
 
 def batch_of(encoder, pictures):

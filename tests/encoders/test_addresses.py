@@ -72,9 +72,7 @@ def test_a_folder_in_which_open_clip_would_load_a_pickle_is_refused(tmp_path, we
 
 def test_several_weights_of_unknown_names_are_refused(tmp_path):
     folder = folder_of(tmp_path, "model.safetensors", "epoch_2.safetensors")
-    with pytest.raises(
-        CheckpointError, match=r"several weights[\s\S]*epoch_2\.safetensors, model\.safetensors"
-    ):
+    with pytest.raises(CheckpointError, match=r"several weights[\s\S]*epoch_2\.safetensors, model\.safetensors"):
         located(folder)
 
 
@@ -119,9 +117,7 @@ def test_the_digest_covers_the_tokenizer_and_not_the_notes(tmp_path, name):
 )
 def test_a_configuration_that_would_download_or_run_code_is_refused(tmp_path, part, content):
     folder = folder_of(tmp_path, OWN, config={"model_cfg": {part: content}})
-    with pytest.raises(
-        CheckpointError, match=rf"nothing is downloaded[\s\S]*model_cfg\.{part}\.{next(iter(content))}"
-    ):
+    with pytest.raises(CheckpointError, match=rf"nothing is downloaded[\s\S]*model_cfg\.{part}\.{next(iter(content))}"):
         located(folder)
 
 

@@ -117,8 +117,7 @@ def test_unusable_rows_stop_the_shard_and_are_named(images, cache, value):
 
 def test_results_do_not_depend_on_the_batch_size(images, tmp_path):
     results = [
-        embed(MeanColour(), images, ShardCache(UPath(tmp_path / str(b))), batch_rows=b).array
-        for b in (1, 5, 100)
+        embed(MeanColour(), images, ShardCache(UPath(tmp_path / str(b))), batch_rows=b).array for b in (1, 5, 100)
     ]
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], rtol=1e-6)
@@ -135,9 +134,7 @@ def test_no_images_give_an_empty_array(cache):
     assert embed(MeanColour(), ([], []), cache).array.shape == (0, 3)
 
 
-def test_an_image_that_changed_since_it_was_recorded_is_never_cached_under_its_old_id(
-    images, cache, tmp_path
-):
+def test_an_image_that_changed_since_it_was_recorded_is_never_cached_under_its_old_id(images, cache, tmp_path):
     paths, ids = images
     changed = tmp_path / "changed.png"
     Image.fromarray(np.zeros((8, 8, 3), dtype=np.uint8)).save(changed)
@@ -208,9 +205,7 @@ def test_a_picture_that_the_preprocessing_refuses_is_named(images, cache, tmp_pa
     Image.new("RGB", (400, 10)).save(strip)
     paths, ids = images
     with pytest.raises(EncodingError, match=r"cannot take this image[\s\S]*strip\.png: an image of 400 x 10"):
-        score_suites(
-            tower, [*paths[:2], strip], [*ids[:2], digest_file(strip)], {"s": ["x"]}, cache, shard_rows=8
-        )
+        score_suites(tower, [*paths[:2], strip], [*ids[:2], digest_file(strip)], {"s": ["x"]}, cache, shard_rows=8)
 
     class Refuses(MeanColour):
         def prepare(self, image):

@@ -21,9 +21,7 @@ def released_way(case, folder, pictures, texts):
     import transformers as t
 
     if case == "open_clip":
-        model, _, transform = open_clip.create_model_and_transforms(
-            f"local-dir:{folder}", require_pretrained=True
-        )
+        model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{folder}", require_pretrained=True)
         tokens = open_clip.get_tokenizer(f"local-dir:{folder}")(texts)
         rows = [model.encode_image(transform(p)[None]) @ model.encode_text(tokens).T for p in pictures]
         return torch.cat(rows).numpy()
@@ -126,9 +124,7 @@ def test_learned_tokens_that_are_a_words_own_are_that_word(case, encoders):
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if name != "open_clip"])
-def test_a_tokenizer_that_pads_on_the_left_gives_right_results_or_none(
-    case, folders, encoders, pictures, tmp_path
-):
+def test_a_tokenizer_that_pads_on_the_left_gives_right_results_or_none(case, folders, encoders, pictures, tmp_path):
     name = "owlv2" if case == AS_OWLVIT else case
     shutil.copytree(folders / name, tmp_path / name)
     config = tmp_path / name / "tokenizer_config.json"

@@ -49,9 +49,7 @@ def test_a_change_of_plumblines_own_code_changes_the_identity(case, folders, enc
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_weights_that_are_overwritten_in_place_do_not_reach_a_loaded_model(
-    case, folders, encoders, pictures, tmp_path
-):
+def test_weights_that_are_overwritten_in_place_do_not_reach_a_loaded_model(case, folders, encoders, pictures, tmp_path):
     name = "owlv2" if case == AS_OWLVIT else case
     shutil.copytree(folders / name, tmp_path / name)
     files = files_of(tmp_path, case)

@@ -174,10 +174,7 @@ def test_a_measured_size_is_kept_for_these_weights_and_this_device(cache, accele
     first = Timed(200)
     assert plan_batch_rows(first.encoder, cache, shard_rows=MOST_ROWS, clock=first.clock) == 256
     again = Timed(1e9)
-    assert (
-        plan_batch_rows(again.encoder, cache, shard_rows=MOST_ROWS, clock=again.clock) == 256
-        and again.trials == []
-    )
+    assert plan_batch_rows(again.encoder, cache, shard_rows=MOST_ROWS, clock=again.clock) == 256 and again.trials == []
     again.encoder.identity = MeanColour("other weights").identity
     assert plan_batch_rows(again.encoder, cache, shard_rows=MOST_ROWS, clock=again.clock) == MOST_ROWS
     monkeypatch.setattr(batching, "device_name", lambda device: "another accelerator")

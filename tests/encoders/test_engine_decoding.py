@@ -96,9 +96,7 @@ def photographs(tmp_path_factory):
 
 def embed(encoder, images, cache, **options):
     paths, ids = images
-    return embed_images(
-        encoder, paths, ids, cache, **{"shard_rows": 16, "batch_rows": 8, "decoder": "fast", **options}
-    )
+    return embed_images(encoder, paths, ids, cache, **{"shard_rows": 16, "batch_rows": 8, "decoder": "fast", **options})
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
@@ -129,9 +127,7 @@ def test_large_files_are_shrunk_while_they_are_decoded(encoder, monkeypatch):
 @pytest.mark.parametrize(
     ("shorter", "factor"), [(255, 1), (257, 2), (384, 2), (399, 2), (512, 4), (701, 4), (1024, 8), (1303, 8)]
 )
-def test_a_file_that_shrinks_while_it_is_decoded_keeps_its_pixels_to_three_grey_levels(
-    shorter, factor, subsampling
-):
+def test_a_file_that_shrinks_while_it_is_decoded_keeps_its_pixels_to_three_grey_levels(shorter, factor, subsampling):
     double, apart = Cropping(), []
     fast, own_way = FastDecoder(double), with_pillow(double)
     assert fast._reduction(shorter) == factor
@@ -168,8 +164,7 @@ OTHER_FILES = {
     "CMYK": lambda: jpeg_bytes(photograph(1, (90, 80), mode="CMYK")),
     "RGB without a colour transform": lambda: jpeg_bytes(photograph(1, (90, 80)), keep_rgb=True),
     **{
-        f"turned {turn}": lambda turn=turn: jpeg_bytes(photograph(1, (90, 80)), exif=exif(turn))
-        for turn in range(2, 9)
+        f"turned {turn}": lambda turn=turn: jpeg_bytes(photograph(1, (90, 80)), exif=exif(turn)) for turn in range(2, 9)
     },
 }
 
@@ -219,9 +214,7 @@ def test_a_real_checkpoint_passes_the_gate_and_keeps_its_answer(encoder, photogr
 
 
 def test_moved_embeddings_stop_the_run_with_the_worst_file(photographs, cache):
-    with pytest.raises(
-        EncodingError, match=r"moves the embeddings[\s\S]*\.jpg[\s\S]*cosine[\s\S]*decoder: pillow"
-    ):
+    with pytest.raises(EncodingError, match=r"moves the embeddings[\s\S]*\.jpg[\s\S]*cosine[\s\S]*decoder: pillow"):
         embed(Parity(), photographs, cache)
     assert embed(Parity(), photographs, cache, decoder="pillow").work.cached_shards == 0
     encoder = Parity()

@@ -37,9 +37,7 @@ def checkpoint(tmp_path_factory):
         torch.manual_seed(3)
         model = open_clip.CLIP(**CONFIG["model_cfg"])
     (folder / "open_clip_config.json").write_text(json.dumps(CONFIG))
-    save_file(
-        {k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors"
-    )
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
     return folder
 
 
@@ -71,9 +69,7 @@ def test_embeddings_equal_the_models_own_forward_pass(encoder, checkpoint):
         own_images, own_texts, scale = encoder._model(batch, encoder._tokenizer(["a thief", "a hero"]))
     normalised = images / np.linalg.norm(images, axis=1, keepdims=True)
     np.testing.assert_allclose(normalised, own_images.numpy(), atol=1e-5)
-    np.testing.assert_allclose(
-        texts / np.linalg.norm(texts, axis=1, keepdims=True), own_texts.numpy(), atol=1e-5
-    )
+    np.testing.assert_allclose(texts / np.linalg.norm(texts, axis=1, keepdims=True), own_texts.numpy(), atol=1e-5)
     assert encoder.logit_scale == pytest.approx(scale.item())
 
 
@@ -116,9 +112,7 @@ def test_the_identity_follows_the_content(checkpoint, tmp_path):
     first = load_encoder(files_of(checkpoint, tmp_path), Placement())
     copy = shutil.copytree(checkpoint, tmp_path / "another-name")
     assert load_encoder(files_of(copy, tmp_path), Placement()).identity == first.identity
-    (copy / "open_clip_config.json").write_text(
-        json.dumps({**CONFIG, "preprocess_cfg": {"mean": [0.4, 0.5, 0.5]}})
-    )
+    (copy / "open_clip_config.json").write_text(json.dumps({**CONFIG, "preprocess_cfg": {"mean": [0.4, 0.5, 0.5]}}))
     changed = load_encoder(files_of(copy, tmp_path), Placement()).identity
     assert changed.weights != first.identity.weights and changed.processor != first.identity.processor
 
@@ -152,9 +146,7 @@ def test_an_absent_checkpoint_says_how_to_fetch_it(tmp_path):
 
 
 @pytest.mark.parametrize("variable", ["0", None])
-def test_loading_keeps_the_process_offline_whatever_its_environment(
-    checkpoint, tmp_path, monkeypatch, variable
-):
+def test_loading_keeps_the_process_offline_whatever_its_environment(checkpoint, tmp_path, monkeypatch, variable):
     from huggingface_hub import constants, get_session, is_offline_mode
     from huggingface_hub.errors import OfflineModeIsEnabled
 

@@ -34,9 +34,7 @@ def cache(tmp_path):
 
 def score(encoder, images, cache, suites=SUITES, **options):
     paths, ids = images
-    return score_suites(
-        encoder, paths, ids, suites, cache, **{"shard_rows": SHARD, "batch_rows": BATCH, **options}
-    )
+    return score_suites(encoder, paths, ids, suites, cache, **{"shard_rows": SHARD, "batch_rows": BATCH, **options})
 
 
 def shard_file(cache, shard):
@@ -130,9 +128,7 @@ class LastBits(PairProducts):
         return logits * (1 + np.concatenate(places, axis=1) * np.float32(1e-6))
 
 
-def test_a_run_killed_between_two_suites_of_a_shard_ends_with_the_same_bits(
-    images, cache, tmp_path, monkeypatch
-):
+def test_a_run_killed_between_two_suites_of_a_shard_ends_with_the_same_bits(images, cache, tmp_path, monkeypatch):
     undisturbed = score(LastBits(), images, ShardCache(UPath(tmp_path / "undisturbed")))
     commit, commits = ShardCache.commit, []
 

@@ -50,9 +50,7 @@ def test_a_folder_of_both_libraries_is_open_clips_unless_the_audit_says_otherwis
 @pytest.mark.parametrize("model_type", ["llava", None])
 def test_an_unknown_family_is_refused_with_the_known_ones(folder, model_type):
     write(folder, "config.json", {"model_type": model_type} if model_type else {})
-    with pytest.raises(
-        CheckpointError, match=r"no family that can be audited[\s\S]*clip, align, bridgetower, owlv2"
-    ):
+    with pytest.raises(CheckpointError, match=r"no family that can be audited[\s\S]*clip, align, bridgetower, owlv2"):
         located(folder)
 
 
@@ -64,9 +62,7 @@ def test_a_wrong_family_in_the_audit_file_is_refused(folder, family):
 
 def test_a_family_of_transformers_on_a_folder_of_open_clip_alone_is_refused(folder):
     (folder / "config.json").rename(folder / "open_clip_config.json")
-    with pytest.raises(
-        CheckpointError, match=r"not of the family CLIP \(transformers\)[\s\S]*no config\.json"
-    ):
+    with pytest.raises(CheckpointError, match=r"not of the family CLIP \(transformers\)[\s\S]*no config\.json"):
         located(folder, family="clip")
 
 
@@ -185,10 +181,7 @@ def test_an_adapter_is_refused(folder):
         ((), r"no safetensors weights[\s\S]*no weights"),
         (("pytorch_model.bin",), r"no safetensors weights[\s\S]*pytorch_model\.bin[\s\S]*plumbline fetch`"),
         (("other.safetensors",), r"under the name that transformers loads[\s\S]*other\.safetensors"),
-        (
-            ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"),
-            "several weights, and none",
-        ),
+        (("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"), "several weights, and none"),
     ],
 )
 def test_weights_that_are_not_one_safetensors_file_are_refused(folder, names, message):
@@ -200,8 +193,7 @@ def test_weights_that_are_not_one_safetensors_file_are_refused(folder, names, me
 
 
 @pytest.mark.parametrize(
-    ("gone", "message"),
-    [("preprocessor_config.json", "an image processor"), ("tokenizer.json", "a tokenizer")],
+    ("gone", "message"), [("preprocessor_config.json", "an image processor"), ("tokenizer.json", "a tokenizer")]
 )
 def test_a_folder_without_processor_or_tokenizer_is_refused(folder, gone, message):
     (folder / gone).unlink()

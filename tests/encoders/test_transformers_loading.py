@@ -32,9 +32,7 @@ def copy_of(originals, tmp_path):
 
 
 def load(folder, *, family=None):
-    files = checkpoint_files(
-        "tiny", f"local-dir:{folder}", project=folder, fetched=folder / "fetched", family=family
-    )
+    files = checkpoint_files("tiny", f"local-dir:{folder}", project=folder, fetched=folder / "fetched", family=family)
     return load_encoder(files, Placement())
 
 
@@ -113,12 +111,9 @@ def test_a_part_that_is_not_installed_is_a_clear_error(originals, monkeypatch, e
 
 
 @pytest.mark.parametrize(
-    ("name", "attention"),
-    [("clip", "sdpa"), ("align", "eager"), ("bridgetower", "eager"), ("owlv2", "sdpa")],
+    ("name", "attention"), [("clip", "sdpa"), ("align", "eager"), ("bridgetower", "eager"), ("owlv2", "sdpa")]
 )
-@pytest.mark.parametrize(
-    "other", ["eager", "flash_attention_2", "flash_attention_3", "flex_attention", False]
-)
+@pytest.mark.parametrize("other", ["eager", "flash_attention_2", "flash_attention_3", "flex_attention", False])
 def test_attention_is_chosen_here_and_part_of_the_identity(copy_of, name, attention, other):
     folder = copy_of(name)
     config = json.loads((folder / "config.json").read_text())
@@ -177,9 +172,7 @@ def test_preprocessing_with_an_unknown_step_is_refused(originals, tmp_path):
             return super().normalize(image, mean, std, **kwargs) + 0.01
 
     tokenizer = AutoTokenizer.from_pretrained(originals / "clip")
-    with pytest.raises(
-        CheckpointError, match=r"a step that is not known here[\s\S]*Brighter[\s\S]*0\.01 apart"
-    ):
+    with pytest.raises(CheckpointError, match=r"a step that is not known here[\s\S]*Brighter[\s\S]*0\.01 apart"):
         ImageProcessor(CLIPProcessor(Brighter(), tokenizer), folder=tmp_path)
 
 

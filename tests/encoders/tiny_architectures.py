@@ -56,9 +56,7 @@ def write_clip(folder, *, seed=3, kind="CLIP"):
 
 def write_align(folder, *, seed=3):
     transformers = _transformers()
-    tokenizer = _tokenizer(
-        first=("[PAD]", "[CLS]", "[SEP]"), template="[CLS] $A [SEP]", pad="[PAD]", longest=128
-    )
+    tokenizer = _tokenizer(first=("[PAD]", "[CLS]", "[SEP]"), template="[CLS] $A [SEP]", pad="[PAD]", longest=128)
     vision = {
         "image_size": SIZE, "width_coefficient": 1.0, "depth_coefficient": 1.0, "depth_divisor": 8, "hidden_dim": 24,
         "kernel_sizes": [3, 5], "in_channels": [32, 16], "out_channels": [16, 24], "strides": [1, 2],
@@ -130,9 +128,7 @@ def _write_owl(folder, kind, seed):
 
 def _owl_tokenizer():
     # Token 0 is the padding, as in the released checkpoints, where it is the letter "!".
-    return _tokenizer(
-        first=("!",), last=("<start>", "<end>"), template="<start> $A <end>", pad="!", longest=16
-    )
+    return _tokenizer(first=("!",), last=("<start>", "<end>"), template="<start> $A <end>", pad="!", longest=16)
 
 
 def _owl_towers(tokenizer):

@@ -49,9 +49,7 @@ def test_nothing_is_estimated_without_n_and_undefined_has_a_reason(audited):
     estimates = table.filter(
         pl.col("metric").is_in(["max_skew", "harm_rate", "outcome_proportion"]) & pl.col("value").is_finite()
     )
-    assert (estimates["ci_low"] <= estimates["value"]).all() and (
-        estimates["value"] <= estimates["ci_high"]
-    ).all()
+    assert (estimates["ci_low"] <= estimates["value"]).all() and (estimates["value"] <= estimates["ci_high"]).all()
 
 
 def test_the_planted_crime_association_shows_and_the_control_does_not(audited):
@@ -111,10 +109,7 @@ def test_one_mlflow_run_a_cell_and_condition_linked_both_ways(audited):
     client = MlflowClient(home.workspace.tracking_uri)
     experiment = client.get_experiment_by_name("plumbline")
     runs = client.search_runs([experiment.experiment_id])
-    assert (
-        sorted(run.data.tags["plumbline.condition"] for run in runs)
-        == ["before"] * 2 + ["logit_adjustment"] * 2
-    )
+    assert sorted(run.data.tags["plumbline.condition"] for run in runs) == ["before"] * 2 + ["logit_adjustment"] * 2
     for run in runs:
         named, asked = run.info.run_name, run.data.params
         condition = run.data.tags["plumbline.condition"]
@@ -164,9 +159,7 @@ def test_after_kill_9_the_next_audit_finishes_what_was_missing(audited, tmp_path
 
 
 def test_a_dataset_out_of_balance_is_refused_and_the_others_are_not(tmp_path):
-    datasets = {
-        "lopsided": {"reader": "utkface", "root": "planted:utkface", "balance": {"age_group": [0.3, 0.4]}},
-    }
+    datasets = {"lopsided": {"reader": "utkface", "root": "planted:utkface", "balance": {"age_group": [0.3, 0.4]}}}
     home = make_home(tmp_path / "refused", datasets=datasets)
     code, output = home.run("audit")
     assert code == 1
@@ -194,15 +187,11 @@ def test_the_command_line_teaches(audited, command):
     home, _, _ = audited
     code, output = home.run(*command)
     assert code == 0, output
-    assert {"--help": "fetch", "audit": "Interrupt", "status": "2 of 2 cells are current"}[
-        command[0]
-    ] in output
+    assert {"--help": "fetch", "audit": "Interrupt", "status": "2 of 2 cells are current"}[command[0]] in output
 
 
 def test_a_checkpoint_that_is_not_on_disk_is_an_error_before_anything_runs(tmp_path):
-    home = make_home(
-        tmp_path, encoders={"clip-b32": {"address": "ViT-B-32-quickgelu/openai"}}, labeller="clip-b32"
-    )
+    home = make_home(tmp_path, encoders={"clip-b32": {"address": "ViT-B-32-quickgelu/openai"}}, labeller="clip-b32")
     code, output = home.run("audit")
     assert code == 2
     assert "plumbline fetch clip-b32" in output and "Traceback" not in output

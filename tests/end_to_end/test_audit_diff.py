@@ -44,9 +44,7 @@ def test_the_second_audit_names_what_got_worse_first(replaced):
     crime = table.filter(
         pl.col("metric") == "parity_difference", pl.col("event") == "crime", pl.col("attribute") == "race"
     ).row(0, named=True)
-    assert (
-        crime["compared"] == "paired" and crime["worse"] > 0.1 and crime["q"] < 0.05 and crime["ci_low"] > 0
-    )
+    assert crime["compared"] == "paired" and crime["worse"] > 0.1 and crime["q"] < 0.05 and crime["ci_low"] > 0
     assert lake.require("audit_diff").details["causes"]["fairface|mine"] == ["the checkpoint"]
     flips = lake.read_table("audit_flips")
     assert flips.height > 50 and set(flips["model_new"]) == {"mine"}
@@ -97,9 +95,7 @@ def test_data_of_the_older_audit_that_was_deleted_is_noticed(replaced):
     lake = home.workspace.lake
     old = list(recorded_audits(lake))[1]
     rows = lake.read_table("audit_record", partition=old)
-    row = rows.filter(pl.col("name") == "probe_logits", pl.col("partition") == "fairface|mine").row(
-        0, named=True
-    )
+    row = rows.filter(pl.col("name") == "probe_logits", pl.col("partition") == "fairface|mine").row(0, named=True)
     gone = lake.folder("probe_logits", "fairface|mine") / f"{row['sha256']}.safetensors"
     kept = gone.read_bytes()
     gone.unlink()

@@ -29,10 +29,7 @@ class Daemon:
         settings = yaml.safe_load((PROJECT / "dagster.yaml").read_text())
         settings["run_monitoring"] |= QUICK | monitoring
         (home / "dagster.yaml").write_text(yaml.safe_dump(settings))
-        self._home, self._environment = (
-            home,
-            {**os.environ, "DAGSTER_HOME": str(home), "PYTHONPATH": str(PROJECT)},
-        )
+        self._home, self._environment = (home, {**os.environ, "DAGSTER_HOME": str(home), "PYTHONPATH": str(PROJECT)})
 
     def start(self) -> None:
         with (self._home / "daemon.log").open("a") as log:
@@ -47,9 +44,7 @@ class Daemon:
 
     def kill(self) -> None:
         """End everything at once, as a machine does that goes down."""
-        listed = subprocess.run(
-            ["ps", "-s", str(self._process.pid), "-o", "pid="], capture_output=True, text=True
-        )
+        listed = subprocess.run(["ps", "-s", str(self._process.pid), "-o", "pid="], capture_output=True, text=True)
         for pid in listed.stdout.split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)

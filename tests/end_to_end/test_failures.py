@@ -66,9 +66,7 @@ def _held_by(process: int, tags: dict[str, str]):
     graph = dg.Definitions([_in_the_pool]).resolve_asset_graph()
     with dg.instance_for_test(overrides={"concurrency": {"pools": {"default_limit": 1}}}) as instance:
         run = instance.create_run_for_job(
-            dg.define_asset_job("one").resolve(asset_graph=graph),
-            status=dg.DagsterRunStatus.STARTED,
-            tags=tags,
+            dg.define_asset_job("one").resolve(asset_graph=graph), status=dg.DagsterRunStatus.STARTED, tags=tags
         )
         instance.report_engine_event(f"Executing steps in process (pid: {process})", run)
         instance.event_log_storage.initialize_concurrency_limit_to_default("gpu")
@@ -145,9 +143,7 @@ def test_writers_of_one_cell_at_the_same_time_leave_one_whole_result(tmp_path):
     numbers = home.table_sha256()
 
     # As runs of the daemon do, which know nothing of the lock.
-    writers = [
-        subprocess.Popen([sys.executable, "-c", _WRITER], cwd=PROJECT, env=_daemon(home)) for _ in range(2)
-    ]
+    writers = [subprocess.Popen([sys.executable, "-c", _WRITER], cwd=PROJECT, env=_daemon(home)) for _ in range(2)]
     assert [writer.wait(300) for writer in writers] == [0, 0]
     code, output = home.run("audit")
     assert code == 0 and forward_passes(output) == 0, output

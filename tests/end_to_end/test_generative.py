@@ -79,9 +79,7 @@ def test_an_endpoint_is_audited_to_the_end(poisoned):
     assert frame.height == 2 * 2 * 12 * 2 * 2 * 2
     assert set(frame["finish_reason"]) == {"stop", "refusal"}
     table = home.workspace.lake.read_table("metric_table")
-    assert {"max_toxicity", "max_toxicity_change", "rating", "refusal_rate", "competence_words"} <= set(
-        table["metric"]
-    )
+    assert {"max_toxicity", "max_toxicity_change", "rating", "refusal_rate", "competence_words"} <= set(table["metric"])
     assert table["scorer_id"].drop_nulls().n_unique() == 1
     assert set(table.filter(pl.col("scorer").is_not_null())["scorer"]) == {"offline"}
     assert home.workspace.report.is_file()
@@ -126,9 +124,7 @@ def test_a_prompt_that_is_added_asks_its_own_rows_only(poisoned):
     code, output = home.run("audit")
     assert code == 0, output
     new = [sent for sent in server.sent[asked:] if sent.text != "Hello"]
-    assert len(new) == 2 * 2 * 12 * 2 * 2 and len(server.sent) - asked == len(new) + 1, (
-        "and what the endpoint is"
-    )
+    assert len(new) == 2 * 2 * 12 * 2 * 2 and len(server.sent) - asked == len(new) + 1, "and what the endpoint is"
     assert {("Describe the image" in sent.text) for sent in new} == {True}
 
 
@@ -202,9 +198,7 @@ def test_mlflow_has_a_run_for_the_model_and_one_for_each_instruction(shipped):
 
     tracking = Tracking(shipped.workspace)
     runs = tracking.client().search_runs([tracking.experiment()])
-    by_instruction = {
-        run.data.tags["plumbline.instruction"]: run for run in runs if run.data.params["lvlm"] == "model"
-    }
+    by_instruction = {run.data.tags["plumbline.instruction"]: run for run in runs if run.data.params["lvlm"] == "model"}
     assert set(by_instruction) == {"none", "M4"}
     shared = set(by_instruction["none"].data.metrics) & set(by_instruction["M4"].data.metrics)
     assert any(name.startswith("max_toxicity/") for name in shared)

@@ -30,10 +30,7 @@ def test_a_number_is_followed_to_its_sources_and_the_report_links_it(audited, tm
         assert what in told, what
     assert SOUND in told and "One image is left out at a time" in told
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert (
-        home.workspace.checkpoint("small-bazaar-3k").weights_sha256 in page
-        and "data:image/jpeg;base64," in page
-    )
+    assert home.workspace.checkpoint("small-bazaar-3k").weights_sha256 in page and "data:image/jpeg;base64," in page
     report = home.workspace.report.read_text("utf-8")
     table = home.workspace.lake.read_table("metric_table")
     names = row_ids(table)
@@ -69,9 +66,7 @@ def test_missing_answers_of_the_model_leave_an_explanation_that_says_so(copied):
     flat = " ".join(told.split())
     assert code == 0 and "gone: responses of the model" in flat and "gone: dataset folder" in flat, told
     assert "Not available: what it would be computed from cannot be read" in flat
-    assert not (copied.workspace.home / "world").exists(), (
-        "a planted folder that is gone is not written again"
-    )
+    assert not (copied.workspace.home / "world").exists(), "a planted folder that is gone is not written again"
 
 
 def test_an_audit_is_exported_and_verified(audited, tmp_path):
@@ -84,27 +79,18 @@ def test_an_audit_is_exported_and_verified(audited, tmp_path):
     assert table.height == stored.height and table["value"].equals(stored["value"])
     assert pl.read_csv(folder / "metric_table.csv", infer_schema_length=None).height == stored.height
     statement = json.loads((folder / "provenance.json").read_text())
-    made_from = {
-        m["name"]: m["digest"] for m in statement["predicate"]["buildDefinition"]["resolvedDependencies"]
-    }
+    made_from = {m["name"]: m["digest"] for m in statement["predicate"]["buildDefinition"]["resolvedDependencies"]}
     weights = home.workspace.checkpoint("small-bazaar-3k").weights_sha256
     assert made_from["checkpoint/small-bazaar-3k"]["sha256"] == weights
     assert "dataset/fairface" in made_from and "prompts/crime" in made_from
     subjects = {s["name"] for s in statement["subject"]}
-    assert {
-        "metric_table.parquet",
-        "report.html",
-        "impact_ratios.csv",
-        "model_cards/small-bazaar-3k.md",
-    } <= subjects
+    assert {"metric_table.parquet", "report.html", "impact_ratios.csv", "model_cards/small-bazaar-3k.md"} <= subjects
     assert verify_folder(folder).passed and home.run("verify", str(folder))[0] == 0
     (folder / "report.html").write_text("another")
     (folder / "runs.csv").unlink()
     (folder / "more").touch()
     code, told = home.run("verify", str(folder))
-    assert code == 1 and {"changed: report.html", "missing: runs.csv", "extra: more"} <= set(
-        told.splitlines()
-    )
+    assert code == 1 and {"changed: report.html", "missing: runs.csv", "extra: more"} <= set(told.splitlines())
     code, told = home.run("export", "--to", str(folder))
     assert code == 2 and "not empty" in told
 

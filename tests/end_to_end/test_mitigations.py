@@ -106,18 +106,7 @@ def test_every_mitigation_is_judged_on_bias_harm_and_cost(mitigated):
 
 def test_metric_rows_after_stand_beside_those_before(mitigated):
     table = mitigated.workspace.lake.read_table("metric_table").filter(dataset=DATASET)
-    key = [
-        "metric",
-        "definition",
-        "suite",
-        "attribute",
-        "group",
-        "reference_group",
-        "event",
-        "probe",
-        "k",
-        "statistic",
-    ]
+    key = ["metric", "definition", "suite", "attribute", "group", "reference_group", "event", "probe", "k", "statistic"]
     for name in ("projection", "array", "neutral"):
         own = table.filter(condition=name)
         assert {"max_skew", "harm_rate", "probe_rate", "macro_accuracy"} <= set(own["metric"])
@@ -224,9 +213,7 @@ def test_a_dataset_without_a_training_split_leaves_out_what_must_be_trained(miti
 )
 def test_what_cannot_be_tried_is_refused(tmp_path, model, suites, mitigation, said):
     entry = {"encoders": [model], "datasets": [DATASET], "suites": suites, "mitigations": [mitigation]}
-    home = make_home(
-        tmp_path, **HOME | {"encoders": {MODEL: AUDIT["encoders"][MODEL], "owl": OWL}, "audit": [entry]}
-    )
+    home = make_home(tmp_path, **HOME | {"encoders": {MODEL: AUDIT["encoders"][MODEL], "owl": OWL}, "audit": [entry]})
     family = FAMILIES[home.workspace.checkpoint(model).family]
     with pytest.raises(ConfigError, match=said):
         require_mitigations(home.workspace, DATASET, model, family=family)

@@ -50,9 +50,7 @@ def test_what_changed_since_is_no_longer_current(tmp_path):
     folder = tmp_path / "checkpoint"
     shutil.copytree(PROJECT / "plumbline/world/checkpoints" / MODEL, folder)
     home = home_of(
-        tmp_path / "home",
-        encoders={MODEL: {"address": f"local-dir:{folder}"}},
-        audit=[{"suites": ["crime"]}],
+        tmp_path / "home", encoders={MODEL: {"address": f"local-dir:{folder}"}}, audit=[{"suites": ["crime"]}]
     )
     assert home.run("audit")[0] == 0
     assert "1 of 1 cells are current" in home.run("status")[1]

@@ -45,9 +45,7 @@ def test_the_blocking_check_stops_what_is_downstream_in_its_own_run(tried):
     assert reasons["even"] is None
     assert "label_balance failed" in reasons["lopsided"]
     assert failed_checks(instance, workspace, "even", of=("records", "extended_records")) == []
-    assert failed_checks(instance, workspace, "lopsided", of=("records",)) == [
-        "records.label_balance (failed)"
-    ]
+    assert failed_checks(instance, workspace, "lopsided", of=("records",)) == ["records.label_balance (failed)"]
     assert "extended_records.label_error (not run)" in failed_checks(
         instance, workspace, "lopsided", of=("extended_records",)
     )

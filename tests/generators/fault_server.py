@@ -57,9 +57,7 @@ def completion(text: str | None, *, finish: str | None = "stop", **more: Any) ->
     return Reply(body=json.dumps(content).encode())
 
 
-def error(
-    status: int, message: str = "no", *, headers: Mapping[str, str] | None = None, **more: Any
-) -> Reply:
+def error(status: int, message: str = "no", *, headers: Mapping[str, str] | None = None, **more: Any) -> Reply:
     """Return an error in OpenAI's form."""
     body = json.dumps({"error": {"message": message, **more}}).encode()
     return Reply(status, body, headers or {})

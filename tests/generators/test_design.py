@@ -67,14 +67,7 @@ def test_a_group_joins_the_labels_that_its_subset_varies(people):
 
 def test_pata_is_asked_about_in_the_studys_words():
     rows = [
-        {
-            "image_id": str(i),
-            "path": f"{i}.jpg",
-            "race": race,
-            "gender": gender,
-            "age": "young",
-            "scene": "gym",
-        }
+        {"image_id": str(i), "path": f"{i}.jpg", "race": race, "gender": gender, "age": "young", "scene": "gym"}
         for i, (race, gender) in enumerate([("eastasian", "man"), ("caucasian", "woman"), ("black", "man")])
     ]
     found = pictured(records(rows), load_declaration("pata"))
@@ -102,9 +95,7 @@ def test_slices_are_subsets_and_never_cut_a_set(people):
 def test_every_row_is_asked_once_and_an_image_stays_together(people):
     rows = slices(people, "faces", most_images=1000)["faces.race_gender"]
     main = GenerateEntry(datasets=("faces",))
-    more = GenerateEntry(
-        datasets=("faces",), prompts=("characteristics",), instructions=("none", "M1"), seeds=(0, 7)
-    )
+    more = GenerateEntry(datasets=("faces",), prompts=("characteristics",), instructions=("none", "M1"), seeds=(0, 7))
     asked = ask(rows, main, more)
     # 5 prompts x 3 seeds, and of the second entry what the first does not ask: M1 with two seeds, none with seed 7.
     assert len(asked) == rows.height * (15 + 3)
@@ -160,14 +151,7 @@ def test_a_sample_of_sets_is_whole_the_same_in_any_order_and_of_each_occupation(
 
 
 def planned(**changes):
-    about = {
-        "rows": 100,
-        "finished": 0,
-        "prompt_tokens": 1000,
-        "new_tokens": 4000,
-        "seconds": 7200.0,
-        "cost": 2.0,
-    }
+    about = {"rows": 100, "finished": 0, "prompt_tokens": 1000, "new_tokens": 4000, "seconds": 7200.0, "cost": 2.0}
     return Plan([PlannedSlice("model", "slice", **(about | changes))])
 
 
@@ -199,7 +183,6 @@ def test_a_plan_says_what_it_knows():
     assert planned().summary == "100 answers, about 5,000 tokens, about 2.0 h, cost 2.00 without the images"
     unknown = planned(seconds=None, cost=None, finished=40).summary
     assert unknown == (
-        "60 answers (40 are there), about 5,000 tokens, time not measured yet, "
-        "cost unknown: no prices are given"
+        "60 answers (40 are there), about 5,000 tokens, time not measured yet, cost unknown: no prices are given"
     )
     assert json.dumps(planned(finished=100).summary) == '"0 answers (100 are there)"'

@@ -58,10 +58,7 @@ def test_without_an_image_the_text_goes_alone():
         ({"send_top_k": True}, {"max_tokens": 16, "temperature": 0.75, "top_p": 1.0, "seed": 2, "top_k": 50}),
         ({"defaults": True}, {"max_tokens": 16}),
         ({"defaults": True, "send_top_k": True}, {"max_tokens": 16}),
-        (
-            {"length_field": "max_completion_tokens", "defaults": True},
-            {"max_completion_tokens": 16},
-        ),
+        ({"length_field": "max_completion_tokens", "defaults": True}, {"max_completion_tokens": 16}),
     ],
 )
 def test_decoding_as_it_is_sent(more, expected, pictured):
@@ -81,9 +78,7 @@ def test_no_top_k_is_said_as_servers_take_it():
 
 def test_identity_follows_the_model_and_what_is_sent_but_not_the_address():
     base = EndpointBackend(settings(NOWHERE)).identity
-    moved = settings(
-        "http://127.0.0.1:10/v1", NOWHERE, concurrency=5, attempts=9, timeout_s=1, key_variable="K"
-    )
+    moved = settings("http://127.0.0.1:10/v1", NOWHERE, concurrency=5, attempts=9, timeout_s=1, key_variable="K")
     assert EndpointBackend(moved).identity == base
     switches = product((True, False), (True, False), (True, False))
     different = {

@@ -131,11 +131,7 @@ def test_judgements_are_free_of_it(tmp_path):
 
 def test_only_the_key_and_what_describes_the_body_is_sent():
     with serving(lambda _: completion("x")) as server:
-        list(
-            EndpointBackend(settings(server.url, key_variable=VARIABLE), sees=False).answers(
-                [asked("a")], DECODING
-            )
-        )
+        list(EndpointBackend(settings(server.url, key_variable=VARIABLE), sees=False).answers([asked("a")], DECODING))
     (sent,) = server.sent
     assert {name.lower() for name in sent.headers} == {
         "host",
@@ -160,10 +156,7 @@ def test_without_a_variable_no_key_is_sent():
 def test_a_redirect_does_not_take_it_along():
     with serving(lambda _: completion("x")) as elsewhere:
         away = error(307, headers={"Location": f"{elsewhere.url}/chat/completions"})
-        with (
-            serving(lambda _: away) as server,
-            pytest.raises(GenerationError, match="redirects are not followed"),
-        ):
+        with serving(lambda _: away) as server, pytest.raises(GenerationError, match="redirects are not followed"):
             list(ChatClient(settings(server.url, key_variable=VARIABLE)).ask_all([request()]))
         assert not elsewhere.sent
 
@@ -197,9 +190,7 @@ def test_what_an_endpoint_says_that_it_is_is_free_of_it(tmp_path):
     def answer(sent: Sent) -> Reply:
         # Cut at 200 characters, a part of the key would be left.
         server.listed = {
-            "data": [
-                {"id": "tiny", "owned_by": "x" * 180 + echo(sent), "root": [echo(sent)], "parent": "\ud800"}
-            ]
+            "data": [{"id": "tiny", "owned_by": "x" * 180 + echo(sent), "root": [echo(sent)], "parent": "\ud800"}]
         }
         return completion("Hi")
 

@@ -26,9 +26,7 @@ def test_it_is_asked_for_one_token_and_for_its_entry():
         (sent,) = server.sent
     assert sent.body["max_tokens"] == 1 and sent.text == "Hello"
     # `created` is the time of the request where vLLM serves.
-    assert report == EndpointReport(
-        {"id": MODEL, "root": "/models/first", "owned_by": "vllm"}, f"{MODEL} fp_1"
-    )
+    assert report == EndpointReport({"id": MODEL, "root": "/models/first", "owned_by": "vllm"}, f"{MODEL} fp_1")
 
 
 def test_an_endpoint_that_lists_nothing_is_known_by_its_answer():

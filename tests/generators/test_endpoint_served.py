@@ -73,10 +73,7 @@ def test_the_answer_is_that_of_the_local_model(llava, pictures):
     model = LlavaForConditionalGeneration.from_pretrained(llava[1]).eval()
     processor = AutoProcessor.from_pretrained(llava[1])
     with Image.open(pictures[0].path) as picture:
-        content = [
-            {"type": "image", "image": picture.convert("RGB")},
-            {"type": "text", "text": "Who is this?"},
-        ]
+        content = [{"type": "image", "image": picture.convert("RGB")}, {"type": "text", "text": "Who is this?"}]
     inputs = processor.apply_chat_template(
         [{"role": "user", "content": content}],
         add_generation_prompt=True,

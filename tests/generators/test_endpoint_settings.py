@@ -82,9 +82,7 @@ def test_urls_that_are_refused_and_not_repeated(url):
 
 def test_a_key_in_place_of_its_variables_name_is_refused_and_not_repeated():
     with pytest.raises(ValidationError, match="the NAME of an environment variable") as caught:
-        Entry.model_validate(
-            {"endpoint": {"urls": ["https://host/v1"], "model": "m", "key_variable": PASTED}}
-        )
+        Entry.model_validate({"endpoint": {"urls": ["https://host/v1"], "model": "m", "key_variable": PASTED}})
     (mistake,) = caught.value.errors()
     assert mistake["loc"] == ("endpoint", "key_variable")
     assert PASTED not in repr(caught.value) + str(caught.value) + repr(mistake)

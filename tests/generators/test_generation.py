@@ -260,9 +260,7 @@ def generate_and_die(folder, row):
 
 def killed_at(row, folder):
     """Return how a process ended that was killed when it had so many rows."""
-    code = (
-        f"from test_generation import *; generate_and_die(__import__('pathlib').Path({str(folder)!r}), {row})"
-    )
+    code = f"from test_generation import *; generate_and_die(__import__('pathlib').Path({str(folder)!r}), {row})"
     paths = os.pathsep.join([str(Path(__file__).parent), str(PROJECT)])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     return subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode

@@ -48,9 +48,7 @@ def test_what_is_asked_is_the_published_prompt_at_temperature_0():
     assert body["temperature"] == 0 and body["max_tokens"] == 2048 and "seed" not in body
     system, user = body["messages"]
     assert system == {"role": "system", "content": prompts.system}
-    assert (
-        user["content"] == f"{prompts.about('obese Latino')}\n\n<text>\nbraids, kind, lawyer, lazy\n</text>"
-    )
+    assert user["content"] == f"{prompts.about('obese Latino')}\n\n<text>\nbraids, kind, lawyer, lazy\n</text>"
 
 
 def test_the_endpoints_own_decoding_sends_no_temperature():
@@ -97,17 +95,7 @@ def test_an_endpoint_that_is_down_is_an_error():
 
 
 def test_words_cannot_change_what_is_asked_or_what_comes_back():
-    hostile = [
-        "ignore",
-        "</text>",
-        "previous instructions",
-        "[]",
-        "system:",
-        "a\nb",
-        "x" * 500,
-        "lazy",
-        "\u202elazy",
-    ]
+    hostile = ["ignore", "</text>", "previous instructions", "[]", "system:", "a\nb", "x" * 500, "lazy", "\u202elazy"]
     with serving(saying("ignore, lazy, previous instructions, obedient")) as server:
         judge = judge_at(server.url)
         assert judge("a", hostile) == ["ignore", "lazy"]
@@ -115,9 +103,7 @@ def test_words_cannot_change_what_is_asked_or_what_comes_back():
     assert judge.counts.withheld == 7 and judge.counts.words == 2
 
 
-@pytest.mark.parametrize(
-    "group", ["", "a. Ignore the list", "<text>", "a\x00b", "{group}", "very " * 9 + "long"]
-)
+@pytest.mark.parametrize("group", ["", "a. Ignore the list", "<text>", "a\x00b", "{group}", "very " * 9 + "long"])
 def test_a_groups_name_is_made_of_words(group):
     with serving(saying("[]")) as server:
         with pytest.raises(ScoringError, match="a group's name"):
@@ -139,9 +125,7 @@ class TestLongLists:
         with serving(lambda sent: completion(", ".join(listed(sent)[:2]))) as server:
             judge = judge_at(server.url, concurrency=4)
             found = judge("a", self.words[::-1])
-        first = [
-            word for start in (0, CHUNK_WORDS, 2 * CHUNK_WORDS) for word in self.words[start : start + 2]
-        ]
+        first = [word for start in (0, CHUNK_WORDS, 2 * CHUNK_WORDS) for word in self.words[start : start + 2]]
         assert found == first[::-1]
         assert sorted(len(listed(sent)) for sent in server.sent) == [7] * 3 + [CHUNK_WORDS] * 6
 

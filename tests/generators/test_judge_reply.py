@@ -61,8 +61,7 @@ def test_anything_else_is_no_list(reply):
 
 
 @pytest.mark.parametrize(
-    "word",
-    ["", "two words", "a,b", "-a", "a-", "a--b", "a_b", "4x4", "<b>", "a\nb", "a\u202eb", "x" * 41, "\u0301"],
+    "word", ["", "two words", "a,b", "-a", "a-", "a--b", "a_b", "4x4", "<b>", "a\nb", "a\u202eb", "x" * 41, "\u0301"]
 )
 def test_what_is_not_shaped_like_a_word(word):
     assert plain_word(word) is None

@@ -11,11 +11,7 @@ from tiny_lvlms import LVLMS, TWINS, write_instructblip, write_llava, write_llav
 from plumbline.checkpoints.device import Placement
 from plumbline.checkpoints.families import family_of_model_type
 from plumbline.errors import CheckpointError, ConfigError
-from plumbline.generators.folders import (
-    GENERATOR_FAMILIES,
-    generator_files,
-    load_backend,
-)
+from plumbline.generators.folders import GENERATOR_FAMILIES, generator_files, load_backend
 
 WRITERS = {**LVLMS, **TWINS}
 
@@ -89,9 +85,7 @@ def test_weights_in_parts_give_the_same_answers_and_are_all_digested(made, tmp_p
 
 def test_an_index_that_points_out_of_its_folder_is_refused(tmp_path):
     write_llava(tmp_path / "parts", shards="60KB")
-    change(
-        tmp_path / "parts" / "model.safetensors.index.json", weight_map={"a": "../other/model.safetensors"}
-    )
+    change(tmp_path / "parts" / "model.safetensors.index.json", weight_map={"a": "../other/model.safetensors"})
     with pytest.raises(CheckpointError, match="safetensors files of its folder"):
         files_of(tmp_path / "parts")
     change(tmp_path / "parts" / "model.safetensors.index.json", weight_map={"a": "pytorch_model.bin"})
@@ -309,7 +303,4 @@ def test_an_answer_ends_where_the_turn_ends(writer, tmp_path):
 
 def test_files_can_be_passed_on_with_another_name(made):
     files = replace(files_of(made("vicuna")), name="other")
-    assert (
-        load_backend(files, Placement()).identity
-        == load_backend(files_of(made("vicuna")), Placement()).identity
-    )
+    assert load_backend(files, Placement()).identity == load_backend(files_of(made("vicuna")), Placement()).identity

@@ -64,9 +64,7 @@ def test_chosen_sets_are_counted_by_occupation_and_never_above_the_subset():
     assert rows({**chefs, "sets_per_occupation": 100}) == {"faces.race_gender": 60}
     # How many sets each occupation has is not published: all images, never too few.
     assert (
-        rows(few)
-        == rows({**few, "sets_per_occupation": None, "occupations": ("chef",)})
-        == {"faces.race_gender": 60}
+        rows(few) == rows({**few, "sets_per_occupation": None, "occupations": ("chef",)}) == {"faces.race_gender": 60}
     )
 
 
@@ -88,9 +86,7 @@ def test_prompts_that_name_an_occupation_are_refused_of_a_dataset_without_any():
 
 
 def test_a_dataset_without_sets_is_one_slice_and_answers_end_at_the_most_tokens():
-    (one,) = planned(
-        {"prompts": ("describe",), "seeds": (0,)}, size=DatasetSize(7, "here"), most_new_tokens=5
-    )
+    (one,) = planned({"prompts": ("describe",), "seeds": (0,)}, size=DatasetSize(7, "here"), most_new_tokens=5)
     assert (one.slice, one.rows, one.new_tokens, one.to_do) == ("faces.all", 7, 35, 7)
     (whole,) = planned({"prompts": ("describe",), "seeds": (0,)}, size=DatasetSize(7, "here"))
     assert whole.new_tokens == 7 * typical_tokens("describe")

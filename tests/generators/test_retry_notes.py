@@ -30,9 +30,7 @@ def test_many_slots_of_a_dead_endpoint_give_one_line(caplog):
             list(client.ask_all([request(str(i)) for i in range(8)]))
         assert len(server.sent) > 8
     retried, aside = said(caplog)
-    assert re.fullmatch(
-        rf"{server.url}: attempt 1 of 4 failed: HTTP 500: gone; the next in about \d+ s", retried
-    )
+    assert re.fullmatch(rf"{server.url}: attempt 1 of 4 failed: HTTP 500: gone; the next in about \d+ s", retried)
     assert aside.startswith(f"{server.url} is set aside: ")
 
 

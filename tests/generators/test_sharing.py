@@ -190,9 +190,7 @@ def test_first_tokens_of_many_seeds_follow_the_models_own_distribution(adapter, 
     expected = Counter()
     for token, chance in enumerate(scores.softmax(-1).tolist()):
         stops = token in backend._stops
-        expected["" if stops else backend._tokenizer.decode([token], skip_special_tokens=True).strip()] += (
-            chance
-        )
+        expected["" if stops else backend._tokenizer.decode([token], skip_special_tokens=True).strip()] += chance
     assert set(found) <= {text for text, chance in expected.items() if chance > 0}
     often = [text for text, chance in expected.items() if chance * len(asked) >= 5]
     counts = [found[text] for text in often]

@@ -24,8 +24,7 @@ GEMMA_TEMPLATE = (
     "{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"
 )
 MISTRAL_TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}"
-    "{{ '[INST] ' + message['content'] + ' [/INST]' }}{% endfor %}"
+    "{{ bos_token }}{% for message in messages %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% endfor %}"
 )
 _LLAMA_TOKENS = ("<unk>", "<s>", "</s>", "<pad>", "<image>")
 _GEMMA_TOKENS = ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>", "<image>")
@@ -33,22 +32,11 @@ _VISION = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4,
 _TEXT = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
 
 
-def write_llava(
-    folder, *, seed=3, template=LLAVA_TEMPLATE, text=None, vision=None, patch_size=8, shards=None
-):
+def write_llava(folder, *, seed=3, template=LLAVA_TEMPLATE, text=None, vision=None, patch_size=8, shards=None):
     """LLaVA-1.5: CLIP, Llama, its processor's chat template."""
     tokenizer = _tokenizer(_LLAMA_TOKENS)
     config = _transformers().LlamaConfig(**_text(tokenizer, **(text or {})))
-    _save_llava(
-        folder,
-        config,
-        tokenizer,
-        seed,
-        template=template,
-        vision=vision,
-        patch_size=patch_size,
-        shards=shards,
-    )
+    _save_llava(folder, config, tokenizer, seed, template=template, vision=vision, patch_size=patch_size, shards=shards)
 
 
 def write_bakllava(folder, *, seed=4):
@@ -168,9 +156,7 @@ def _save_llava(
 ):  # fmt: skip
     transformers = _transformers()
     size = (vision or {}).get("image_size", SIZE)
-    tower = transformers.CLIPVisionConfig(
-        **{**_VISION, "image_size": size, "patch_size": patch_size, **(vision or {})}
-    )
+    tower = transformers.CLIPVisionConfig(**{**_VISION, "image_size": size, "patch_size": patch_size, **(vision or {})})
     configured, built = (getattr(transformers, f"{kind}{p}") for p in ("Config", "ForConditionalGeneration"))
     config = configured(
         vision_config=tower,
@@ -182,9 +168,7 @@ def _save_llava(
     model = randomised(lambda: built(config), seed)
     _ends(model, tokenizer)
     model.save_pretrained(folder, **({"max_shard_size": shards} if shards else {}))
-    images = transformers.CLIPImageProcessorPil(
-        size={"shortest_edge": size}, crop_size={"height": size, "width": size}
-    )
+    images = transformers.CLIPImageProcessorPil(size={"shortest_edge": size}, crop_size={"height": size, "width": size})
     transformers.LlavaProcessor(
         images, tokenizer, patch_size=patch_size, vision_feature_select_strategy="default",
         num_additional_image_tokens=1, chat_template=template,
@@ -219,7 +203,5 @@ def randomised(build, seed):
                     a_table = ("embed" in name and not tied) or "query_tokens" in name
                     parameter.normal_(std=(1 if a_table else parameter[0].numel()) ** -0.5)
                 else:
-                    parameter.normal_(
-                        mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.2
-                    )
+                    parameter.normal_(mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.2)
     return model.eval()

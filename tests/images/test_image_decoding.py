@@ -56,9 +56,7 @@ def test_every_exif_orientation_comes_out_upright(kind: str, orientation: int, u
     assert not decoded.getexif(), "a second reader would turn it again"
 
 
-@pytest.mark.parametrize(
-    "exif", [b"Exif\0\0not a tiff header", b"Exif\0\0II*\0\xff\xff\xff\x7f", b"Exif\0\0"]
-)
+@pytest.mark.parametrize("exif", [b"Exif\0\0not a tiff header", b"Exif\0\0II*\0\xff\xff\xff\x7f", b"Exif\0\0"])
 def test_a_damaged_exif_block_does_not_cost_the_picture(exif: bytes) -> None:
     assert_halves(decode(encoded(halves(), "JPEG", quality=95, exif=exif)), RED, BLUE)
 
@@ -129,9 +127,7 @@ def test_16_bit_colour_is_scaled_and_refused_where_its_transparent_colour_is_los
         (6, (0xFFFF, 0, 0, 0x8000), (255, 127, 127)),
     ],
 )
-def test_16_bit_with_alpha_is_composited_on_white(
-    colour: int, values: tuple[int, ...], pixel: tuple[int, ...]
-) -> None:
+def test_16_bit_with_alpha_is_composited_on_white(colour: int, values: tuple[int, ...], pixel: tuple[int, ...]) -> None:
     row = b"\0" + struct.pack(f">{len(values)}H", *values) * 3
     picture = decode(png((3, 2, 16, colour), row * 2))
     assert picture.mode == "RGB" and picture.size == (3, 2)
@@ -173,9 +169,7 @@ def test_check_refuses_what_decode_refuses_without_a_picture_of_one_pixel_more(
     decoded = outcome(decode)
     converted: list[tuple[int, int]] = []
     really = upright_rgb._as_rgb
-    monkeypatch.setattr(
-        upright_rgb, "_as_rgb", lambda picture: converted.append(picture.size) or really(picture)
-    )
+    monkeypatch.setattr(upright_rgb, "_as_rgb", lambda picture: converted.append(picture.size) or really(picture))
     assert outcome(check) == decoded
     assert set(converted) <= {(1, 1)}
     assert converted or decoded, "an accepted picture has passed all that can refuse it"

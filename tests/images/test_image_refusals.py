@@ -49,9 +49,7 @@ def _webp_that_claims(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize("side", [9_460, 16_000, 60_000])
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
-def test_a_bomb_is_an_error_before_any_pixel_is_decoded(
-    kind: str, side: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bomb_is_an_error_before_any_pixel_is_decoded(kind: str, side: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda _: pytest.fail("pixels were decoded"))
     bombs = {
         "JPEG": lambda: jpeg_that_claims(side, side),
@@ -60,9 +58,7 @@ def test_a_bomb_is_an_error_before_any_pixel_is_decoded(
     }
     with pytest.raises(ImageRejected) as caught:
         decode(bombs[kind]())
-    assert caught.value.code in (
-        {"decompression_bomb"} if kind != "WEBP" else {"decompression_bomb", "corrupt"}
-    )
+    assert caught.value.code in ({"decompression_bomb"} if kind != "WEBP" else {"decompression_bomb", "corrupt"})
 
 
 def test_the_largest_picture_is_the_one_where_pillow_begins_to_warn() -> None:

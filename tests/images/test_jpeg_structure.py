@@ -23,11 +23,7 @@ PLAIN = {
     "RGB": {"keep_rgb": True},
     "restart by block": {"restart_marker_blocks": 1},
     "restart by row": {"restart_marker_rows": 1, "subsampling": 0},
-    "EXIF, ICC, comment": {
-        "exif": b"Exif\0\0II*\0\x08\0\0\0\0\0",
-        "icc_profile": b"p" * 300,
-        "comment": b"c",
-    },
+    "EXIF, ICC, comment": {"exif": b"Exif\0\0II*\0\x08\0\0\0\0\0", "icc_profile": b"p" * 300, "comment": b"c"},
     "rough": {"quality": 2},
 }
 OTHER = {"progressive": {"progressive": True}, "progressive, 4:4:4": {"progressive": True, "subsampling": 0}}
@@ -46,10 +42,7 @@ def encoded(image: Image.Image, **options: object) -> bytes:
 
 def plain_files() -> dict[str, bytes]:
     files = {name: encoded(picture(), **options) for name, options in PLAIN.items()}
-    files |= {
-        f"grey, {name}": encoded(picture(mode="L"), **PLAIN[name])
-        for name in ("optimised", "restart by block")
-    }
+    files |= {f"grey, {name}": encoded(picture(mode="L"), **PLAIN[name]) for name in ("optimised", "restart by block")}
     return files | {"grey": encoded(picture(mode="L")), "8 × 8": encoded(picture((8, 8)))}
 
 
@@ -115,9 +108,7 @@ def frame_changed(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
 
 @mutation
 def scan_head_changed(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
-    return with_bytes(
-        rng, data, len(data) - len(segments(data)[-1]), len(data) - len(segments(data)[-1]) + 14
-    )
+    return with_bytes(rng, data, len(data) - len(segments(data)[-1]), len(data) - len(segments(data)[-1]) + 14)
 
 
 @mutation
@@ -168,9 +159,7 @@ def mark_inserted(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
 @mutation
 def bytes_inserted_or_removed(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
     at, length = rng.integers(2, len(data)), rng.integers(1, 30)
-    return (
-        data[:at] + rng.bytes(length) + data[at:] if rng.random() < 0.5 else data[:at] + data[at + length :]
-    )
+    return data[:at] + rng.bytes(length) + data[at:] if rng.random() < 0.5 else data[:at] + data[at + length :]
 
 
 @mutation
@@ -186,9 +175,7 @@ def application_inserted(rng: np.random.Generator, data: bytes, other: bytes) ->
         b"MPF\0",
         b"FPXR\0",
     ]
-    body = b"".join(names[n] for n in rng.integers(0, len(names), rng.integers(1, 3))) + rng.bytes(
-        rng.integers(20)
-    )
+    body = b"".join(names[n] for n in rng.integers(0, len(names), rng.integers(1, 3))) + rng.bytes(rng.integers(20))
     pieces = segments(data)
     kind = bytes([0xFF, rng.choice([0xE0, 0xE1, 0xE2, 0xED, 0xEE, 0xEF, 0xFE])])
     pieces.insert(rng.integers(1, len(pieces)), kind + (len(body) + 2).to_bytes(2) + body)
@@ -209,12 +196,8 @@ def something_behind(rng: np.random.Generator, data: bytes, other: bytes) -> byt
 
 def with_bytes(rng: np.random.Generator, data: bytes, start: int, end: int) -> bytes:
     changed = bytearray(data)
-    for at in (
-        rng.integers(start, max(start + 1, min(end, len(data))), rng.integers(1, 4)) if data[start:] else ()
-    ):
-        changed[at] = rng.choice(
-            [rng.choice(VALUES), rng.integers(256), changed[at] ^ (1 << rng.integers(8))]
-        )
+    for at in rng.integers(start, max(start + 1, min(end, len(data))), rng.integers(1, 4)) if data[start:] else ():
+        changed[at] = rng.choice([rng.choice(VALUES), rng.integers(256), changed[at] ^ (1 << rng.integers(8))])
     return bytes(changed)
 
 
@@ -348,9 +331,7 @@ def test_restarts_must_be_those_announced_in_their_order() -> None:
         ([1], [], set()),
     ],
 )
-def test_huffman_codes_must_fit_their_lengths(
-    counts: list[int], symbols: list[int], tables: set[int]
-) -> None:
+def test_huffman_codes_must_fit_their_lengths(counts: list[int], symbols: list[int], tables: set[int]) -> None:
     body = bytes([0, *counts, *[0] * (16 - len(counts)), *symbols])
     assert huffman_tables(body) == tables
     assert huffman_tables(body + b"\x11" + body[1:]) == (tables | {0x11} if tables else set())

@@ -24,9 +24,7 @@ STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 def written(path: Path, pictures: list[bytes | None], *, group: int = 3) -> Path:
     """Write pictures as Hugging Face does, in row groups of `group`; None is a row without a picture."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    values = [
-        None if data is None else {"bytes": data, "path": f"{i}.jpg"} for i, data in enumerate(pictures)
-    ]
+    values = [None if data is None else {"bytes": data, "path": f"{i}.jpg"} for i, data in enumerate(pictures)]
     table = pa.table({"image": pa.array(values, STRUCT), "caption": ["words"] * len(pictures)})
     parquet.write_table(table, path, row_group_size=group)
     return path
@@ -77,9 +75,7 @@ def test_each_row_gives_its_own_bytes_whatever_row_group_it_lies_in(tmp_path: Pa
 
 
 def test_a_plain_column_of_bytes_is_read_as_well(tmp_path: Path) -> None:
-    parquet.write_table(
-        pa.table({"image": pa.array([b"one", b"two"], pa.large_binary())}), tmp_path / "a.parquet"
-    )
+    parquet.write_table(pa.table({"image": pa.array([b"one", b"two"], pa.large_binary())}), tmp_path / "a.parquet")
     assert read_image_file(tmp_path / "a.parquet/1") == b"two"
 
 
@@ -93,9 +89,7 @@ def test_a_plain_column_of_bytes_is_read_as_well(tmp_path: Path) -> None:
     ids=lambda values: str(values.type),
 )
 @pytest.mark.parametrize("struct", [True, False])
-def test_bytes_are_read_in_every_form_that_arrow_has_for_them(
-    values: pa.Array, struct: bool, tmp_path: Path
-) -> None:
+def test_bytes_are_read_in_every_form_that_arrow_has_for_them(values: pa.Array, struct: bool, tmp_path: Path) -> None:
     column = pa.StructArray.from_arrays([values], ["bytes"]) if struct else values
     parquet.write_table(pa.table({"image": column}), tmp_path / "a.parquet")
     assert [read_image_file(tmp_path / f"a.parquet/{row}") for row in (0, 1)] == [b"one", b"two"]
@@ -123,9 +117,7 @@ def test_row_groups_without_rows_are_passed_over(tmp_path: Path) -> None:
     assert [read_image_file(tmp_path / f"a.parquet/{row}") for row in (0, 1)] == [b"one", b"two"]
 
 
-def test_a_row_is_checked_and_decoded_without_an_extension(
-    tmp_path: Path, jpeg: Callable[..., bytes]
-) -> None:
+def test_a_row_is_checked_and_decoded_without_an_extension(tmp_path: Path, jpeg: Callable[..., bytes]) -> None:
     file = written(tmp_path / "a.parquet", [jpeg(1), jpeg(2)[:200]])
     check(file / "0")
     assert decode(file / "0").tobytes() == decode(jpeg(1)).tobytes()
@@ -158,9 +150,7 @@ def test_a_file_without_rows_has_no_row_0(tmp_path: Path) -> None:
     assert refusal(written(tmp_path / "a.parquet", []) / "0").code == "missing_file"
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda data: b"", lambda data: b"text", lambda data: data[: len(data) // 2]]
-)
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: b"text", lambda data: data[: len(data) // 2]])
 def test_a_file_that_is_no_parquet_is_corrupt(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
     file = written(tmp_path / "a.parquet", [b"a"])
     file.write_bytes(damage(file.read_bytes()))
@@ -211,8 +201,7 @@ def test_a_place_outside_the_dictionary_is_corrupt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "column",
-    [{"picture": [b"a"]}, {"image": ["text"]}, {"image": [{"path": "a.jpg"}]}, {"image": [{"bytes": 7}]}],
+    "column", [{"picture": [b"a"]}, {"image": ["text"]}, {"image": [{"path": "a.jpg"}]}, {"image": [{"bytes": 7}]}]
 )
 def test_a_file_without_a_column_of_pictures_says_what_it_has(column: dict, tmp_path: Path) -> None:
     parquet.write_table(pa.table(column), tmp_path / "a.parquet")
@@ -264,9 +253,7 @@ def test_rows_in_order_decode_each_row_group_once(tmp_path: Path, decoded: list)
     assert sorted(decoded) == [("a.parquet", 0), ("a.parquet", 1), ("a.parquet", 2)]
 
 
-def test_only_the_last_row_groups_are_kept(
-    tmp_path: Path, decoded: list, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_last_row_groups_are_kept(tmp_path: Path, decoded: list, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path / "a.parquet", [bytes([i]) * 1000 for i in range(9)])
     recent = parquet_images._RecentGroups(1)
     monkeypatch.setattr(parquet_images, "_RECENT", recent)
@@ -279,9 +266,7 @@ def test_only_the_last_row_groups_are_kept(
     assert len(decoded) == 4
 
 
-def test_keeping_a_row_group_looks_at_no_other(
-    tmp_path: Path, decoded: list, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keeping_a_row_group_looks_at_no_other(tmp_path: Path, decoded: list, monkeypatch: pytest.MonkeyPatch) -> None:
     sized: list[int] = []
     honest = parquet_images._size
     monkeypatch.setattr(parquet_images, "_size", lambda outcome: (sized.append(1), honest(outcome))[1])

@@ -57,9 +57,7 @@ def test_pages_of_every_kind_are_counted_and_read(version: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
 def test_an_encoding_that_leaves_the_size_open_is_refused(encoding: str, tmp_path: Path) -> None:
-    file = written(
-        tmp_path / "a.parquet", [bytes(1000)] * 9, use_dictionary=False, column_encoding={"image": encoding}
-    )
+    file = written(tmp_path / "a.parquet", [bytes(1000)] * 9, use_dictionary=False, column_encoding={"image": encoding})
     error = refusal(file)
     assert (error.code, error.found) == ("unsupported_format", encoding)
     assert error.hint == WRITE_AGAIN
@@ -89,9 +87,7 @@ def test_what_a_refusal_says_to_do_makes_the_file_readable(
     assert [value.as_py() for value in read] == values
 
 
-def test_damage_is_told_from_what_is_only_not_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_is_told_from_what_is_only_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path / "a.parquet", [b"a"])
 
     def fail(*_: object, **__: object) -> None:

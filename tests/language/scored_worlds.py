@@ -15,12 +15,7 @@ BASE = ["dataset", "subset", "attribute", "group", "occupation", "set_id", "imag
 
 
 def images_of_sets(
-    sets,
-    *,
-    groups=GROUPS,
-    occupations=("barber", "doctor", "pilot"),
-    dataset="social",
-    attribute="race_gender",
+    sets, *, groups=GROUPS, occupations=("barber", "doctor", "pilot"), dataset="social", attribute="race_gender"
 ):
     """Return one row an image, in `EXPECTED_SCHEMA`: every set has every group."""
     rows = [
@@ -40,9 +35,7 @@ def images_of_sets(
     return pl.DataFrame(rows)
 
 
-def answers_to(
-    images, *, prompts=("characteristics",), instructions=("none",), seeds=(0, 1, 2), model="model"
-):
+def answers_to(images, *, prompts=("characteristics",), instructions=("none",), seeds=(0, 1, 2), model="model"):
     """Return one row an answer, in `DESCRIBED_SCHEMA`, all with the same text."""
     asked = pl.DataFrame(
         list(itertools.product(prompts, instructions, seeds)),
@@ -98,7 +91,5 @@ def scored_world(sets=40, *, seed=0, shifts=None, scorers=("offline",), scored=S
     draw, images = np.random.default_rng(seed), images_of_sets(sets)
     answers = answers_to(images, **asked)
     values = skewed(answers, draw, shifts=shifts)
-    scores = [
-        scores_of(answers, values ** (1 + k), scorer=name, scored=scored) for k, name in enumerate(scorers)
-    ]
+    scores = [scores_of(answers, values ** (1 + k), scorer=name, scored=scored) for k, name in enumerate(scorers)]
     return cell_of(images, answers, pl.concat(scores))

@@ -13,10 +13,7 @@ from statsmodels.stats.inter_rater import fleiss_kappa as by_statsmodels
 
 from plumbline.errors import ConfigError, MetricError
 from plumbline.language import annotated_agreement as module
-from plumbline.language.annotated_agreement import (
-    fleiss_kappa,
-    judge_agreement,
-)
+from plumbline.language.annotated_agreement import fleiss_kappa, judge_agreement
 from plumbline.language.annotation_sheets import (
     ANNOTATION_SCHEMA,
     SHEETS,
@@ -116,9 +113,7 @@ def written(tmp_path):
 
 
 def lines(*rows):
-    return HEADER + "".join(
-        f"{text_id},a text,{sheet},{who},{label}\n" for sheet, text_id, who, label in rows
-    )
+    return HEADER + "".join(f"{text_id},a text,{sheet},{who},{label}\n" for sheet, text_id, who, label in rows)
 
 
 def test_annotations_are_read_with_their_lines(written):
@@ -186,9 +181,7 @@ def test_a_stray_name_is_told_and_named():
     labels = {f"k{place}": (1, 0, 1) for place in range(20)}
     everyone = sheet_labels(annotations("personality", labels), "personality")
     assert (everyone.texts, everyone.annotators, everyone.few, everyone.reasons()) == (20, 3, (), ())
-    stray = sheet_labels(
-        annotations("personality", labels | {"k7": (1, 0, 1, 1), "k8": (1, None, 1)}), "personality"
-    )
+    stray = sheet_labels(annotations("personality", labels | {"k7": (1, 0, 1, 1), "k8": (1, None, 1)}), "personality")
     assert stray.counts.rows() == [("k7", 1, 3)] and stray.few == (("a3", 1),)
     assert [str(why) for why in stray.reasons()] == [
         "19 of 20 texts left out: not labelled by all 4 annotators",
@@ -229,11 +222,7 @@ def test_a_judge_that_names_nothing_has_no_precision():
     assert np.isnan(found.precision.value) and found.precision.reason == (reason("none_judged"),)
     assert (found.recall.value, found.recall.n) == (0, 1)
     found = judge_agreement(counts.filter(pl.col("text_id") == "b"), ["b"])
-    assert (
-        np.isnan(found.recall.value)
-        and found.recall.reason == (reason("none_true"),)
-        and found.precision.value == 0
-    )
+    assert np.isnan(found.recall.value) and found.recall.reason == (reason("none_true"),) and found.precision.value == 0
 
 
 def test_a_majority_needs_an_odd_number_of_annotators():

@@ -67,9 +67,7 @@ def test_kappa_alone_and_with_the_score(cell, tmp_path):
     table = np.array([[0, 3]] * 10 + [[3, 0]] * 10) + np.array([[1, -1]]) * (np.arange(20) == 2)[:, None]
     table += np.array([[-1, 1]]) * (np.arange(20) == 15)[:, None]
     alone = rows["annotators", "personality"]
-    assert (
-        alone["value"] == pytest.approx(fleiss_kappa(table)) and alone["n"] == 20 and alone["scorer"] is None
-    )
+    assert alone["value"] == pytest.approx(fleiss_kappa(table)) and alone["n"] == 20 and alone["scorer"] is None
     assert alone["reason"] == "of this model's texts only: 20 of the 21 on the sheet"
     with_score = rows["annotators_and_score", "personality"]
     table = table + np.repeat([[0, 1], [1, 0]], 10, axis=0)
@@ -121,47 +119,31 @@ def of_model(cell, name, keep):
 
 def test_the_study_pools_the_models_of_a_sheet(cell, tmp_path):
     settings = replace(SETTINGS, annotations=sheet(tmp_path / "sheet.csv", cell))
-    halves = [
-        of_model(cell, "even", lambda place: place % 2 == 0),
-        of_model(cell, "odd", lambda place: place % 2 == 1),
-    ]
+    halves = [of_model(cell, "even", lambda place: place % 2 == 0), of_model(cell, "odd", lambda place: place % 2 == 1)]
     own = [annotation_rows(half, settings=settings) for half in halves]
     assert [row["n"] for rows in own for row in rows] == [10] * 8
-    whole = {
-        (row["definition"], row.get("prompt")): row["value"]
-        for row in annotation_rows(cell, settings=settings)
-    }
+    whole = {(row["definition"], row.get("prompt")): row["value"] for row in annotation_rows(cell, settings=settings)}
     pooled = pooled_agreement(halves, settings)
-    assert (
-        pooled.height == 4 and set(pooled["model"]) == {ALL_MODELS} and set(pooled["dataset"]) == {"social"}
-    )
+    assert pooled.height == 4 and set(pooled["model"]) == {ALL_MODELS} and set(pooled["dataset"]) == {"social"}
     for row in pooled.iter_rows(named=True):
         assert row["value"] == pytest.approx(whole[row["definition"], row["prompt"]]) and row["n"] == 20
     personality = pooled.filter(prompt="personality")["reason"]
     assert set(personality) == {"1 of 21 texts left out: of no answer of this audit (3 labels)"}
     assert set(pooled.filter(group="Black")["reason"]) == {None}
-    two = [
-        halves[0],
-        replace(halves[1], generations=halves[1].generations.with_columns(dataset=pl.lit("pata"))),
-    ]
+    two = [halves[0], replace(halves[1], generations=halves[1].generations.with_columns(dataset=pl.lit("pata")))]
     assert set(pooled_agreement(two, settings)["dataset"]) == {ALL_DATASETS}
 
 
 def test_what_is_left_out_is_said(cell, tmp_path):
     first = cell.generations.collect()["row_key"][0]
     path = sheet(tmp_path / "sheet.csv", cell, stray=[(first, 99)])
-    silent = cell.scores.with_columns(
-        score=pl.when(pl.col("row_key") == first).then(float("nan")).otherwise("score")
-    )
+    silent = cell.scores.with_columns(score=pl.when(pl.col("row_key") == first).then(float("nan")).otherwise("score"))
     settings = replace(SETTINGS, annotations=path)
     rows = annotation_rows(replace(cell, scores=silent), settings=settings)
     found = {(row["definition"], row.get("prompt")): row for row in rows}
     alone, scored = (found[name, "personality"] for name in ("annotators", "annotators_and_score"))
     assert (alone["n"], scored["n"]) == (1, 0)
-    for said in (
-        "19 of 20 texts left out: not labelled by all 4 annotators",
-        "few labels of 99 (1 of 20)",
-    ):
+    for said in ("19 of 20 texts left out: not labelled by all 4 annotators", "few labels of 99 (1 of 20)"):
         assert said in alone["reason"] and said in scored["reason"]
     assert "1 of 1 texts left out: without a score" in scored["reason"]
     assert "without a score" not in alone["reason"]
@@ -188,11 +170,7 @@ def test_a_dead_judge_costs_no_toxicity(cell, tmp_path):
         raise ConnectionError("the judge is gone")
 
     settings = replace(
-        SETTINGS,
-        permutations=20,
-        resamples=20,
-        judge=judge,
-        annotations=sheet(tmp_path / "s.csv", cell, words=WORDS),
+        SETTINGS, permutations=20, resamples=20, judge=judge, annotations=sheet(tmp_path / "s.csv", cell, words=WORDS)
     )
     assert LANGUAGE_FAMILIES["max_toxicity"].compute(cell, settings=settings).rows.height
     with pytest.raises(ConnectionError):

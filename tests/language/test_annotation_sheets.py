@@ -26,15 +26,7 @@ GROUPS = {"race_gender": ("Black_woman", "White_man"), "physical_gender": ("obes
 def generations():
     """Return answers to two prompts, with and without an instruction; every fifth is empty."""
     rows = [
-        (
-            f"{i:05d}",
-            "llava",
-            prompt,
-            instruction,
-            f"A Black woman and text {i}" if i % 5 else " ",
-            attribute,
-            group,
-        )
+        (f"{i:05d}", "llava", prompt, instruction, f"A Black woman and text {i}" if i % 5 else " ", attribute, group)
         for i, (prompt, instruction, attribute, group, _) in enumerate(
             (prompt, instruction, attribute, group, repeat)
             for prompt in ("personality", "describe", "story")
@@ -55,20 +47,14 @@ def scores_of(frame):
     named = [
         own.with_columns(scorer=pl.lit(scorer), attribute=pl.lit(attribute), score=score)
         for scorer, attribute, score in (
-            (
-                "tiny",
-                "toxicity",
-                pl.when(pl.col("row_key").str.ends_with("7")).then(np.nan).otherwise("score"),
-            ),
+            ("tiny", "toxicity", pl.when(pl.col("row_key").str.ends_with("7")).then(np.nan).otherwise("score")),
             ("tiny", "insult", pl.lit(0.9)),
             ("other", "toxicity", pl.lit(0.1)),
         )
     ]
     return pl.concat(
         [
-            part.with_columns(truncated=pl.lit(False), reason=pl.lit(None, dtype=pl.String)).select(
-                list(SCORE_SCHEMA)
-            )
+            part.with_columns(truncated=pl.lit(False), reason=pl.lit(None, dtype=pl.String)).select(list(SCORE_SCHEMA))
             for part in named
         ]
     )
@@ -165,16 +151,12 @@ def test_every_text_of_a_band_is_drawn_as_often_as_another():
     seen = pl.concat(
         [
             drawn(seed=seed, frame=frame, words=associations(0)).key.filter(
-                pl.col("sheet") == "personality",
-                pl.col("band") == BANDS[0],
-                pl.col("attribute") == "race_gender",
+                pl.col("sheet") == "personality", pl.col("band") == BANDS[0], pl.col("attribute") == "race_gender"
             )
             for seed in range(60)
         ]
     )
-    counts = subset.join(seen.group_by("text_id").len(), left_on="row_key", right_on="text_id", how="left")[
-        "len"
-    ]
+    counts = subset.join(seen.group_by("text_id").len(), left_on="row_key", right_on="text_id", how="left")["len"]
     assert seen.height == 300
     expected = 300 / subset.height
     assert counts.null_count() == 0 and counts.min() > expected / 4 and counts.max() < expected * 2.5
@@ -225,9 +207,7 @@ def test_a_filled_sheet_can_be_read_back(sheets, tmp_path):
     path.write_text(filled.getvalue(), "utf-8")
     read = read_annotations(path)
     assert read.height == 2 * (50 + 50 + 300)
-    assert set(read.filter(pl.col("sheet") == "personality")["text_id"]) == set(
-        sheets.sheets["personality"]["text_id"]
-    )
+    assert set(read.filter(pl.col("sheet") == "personality")["text_id"]) == set(sheets.sheets["personality"]["text_id"])
 
 
 def test_a_frame_without_a_column_is_refused():

@@ -31,9 +31,7 @@ def test_never_surer_than_independent_counts():
 
 def test_a_word_that_others_never_say_has_the_variance_of_half_a_count():
     """z of the group is -1/6, 0, 1/6: 3/2 x 1/18 = 1/12 < 1/6, and 2 for the half. The others do not say it."""
-    found = association_errors(
-        [[[1], [2], [3]], [[0], [0], [0]]], [[10, 10, 10], [10, 20, 30]], log_base=np.e
-    )
+    found = association_errors([[[1], [2], [3]], [[0], [0], [0]]], [[10, 10, 10], [10, 20, 30]], log_base=np.e)
     assert found.error[0, 0] == pytest.approx(sqrt(1 / 6 + 2), abs=1e-12)
     assert np.isnan(found.error[1, 0])
 
@@ -55,9 +53,7 @@ def test_intervals_hold_where_words_come_in_clumps_and_poisson_ones_do_not():
     times = rng.poisson(rate).reshape(3, blocks, sets // blocks, words).sum(axis=2)
     totals = np.full((3, blocks), 100_000)
     totals[0] += 7
-    counts = np.concatenate(
-        [times.sum(axis=1), (totals.sum(axis=1) - times.sum(axis=(1, 2)))[:, None]], axis=1
-    )
+    counts = np.concatenate([times.sum(axis=1), (totals.sum(axis=1) - times.sum(axis=(1, 2)))[:, None]], axis=1)
     found = associations_of_matrix(counts, min_count=1, threshold=-np.inf)
     association = found.association[(found.group == 0) & (found.word < words)]
     error = association_errors(times, totals).error[0]

@@ -30,9 +30,7 @@ def twins(*, occupations=("barber", "doctor", "pilot", "nurse"), twin_lost=None)
     cells = []
     for model, stretch in (("model", 1.0), ("twin", 0.5)):
         answers = answers_to(images, seeds=(0, 1), model=model)
-        place = (
-            answers["group"].replace_strict(dict(zip(GROUPS, range(4))), return_dtype=pl.Float64).to_numpy()
-        )
+        place = answers["group"].replace_strict(dict(zip(GROUPS, range(4))), return_dtype=pl.Float64).to_numpy()
         job = answers["occupation"].rank("dense").to_numpy() * 0.03
         wobble = np.random.default_rng(0 if model == "model" else 1).uniform(0, 0.02, answers.height)
         values = stretch * place * (0.1 + job) + wobble
@@ -71,11 +69,7 @@ def test_differences_are_over_the_sets_that_both_answered():
     assert r["reason"].startswith("1 of 80 sets × seeds left out without a counterpart")
     p90 = one(rows, metric="max_toxicity_over_llm", statistic="p90")
     assert p90["value"] == pytest.approx(np.quantile(own, 0.9) - np.quantile(twin, 0.9), abs=1e-12)
-    assert (mean["prompt"], mean["attribute"], mean["instruction"]) == (
-        "characteristics",
-        "race_gender",
-        None,
-    )
+    assert (mean["prompt"], mean["attribute"], mean["instruction"]) == ("characteristics", "race_gender", None)
 
 
 @pytest.mark.parametrize(("definition", "unit"), [("pearson", "occupation"), ("pearson_groups", "group")])

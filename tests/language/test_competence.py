@@ -41,9 +41,7 @@ def test_by_hand():
         "a": "Competent and filler, competent",  # 2 of 3; 1 different
         "b": "the filler",  # 0 of 1
     }
-    frame = answers(
-        lambda group, *_: words[group], groups=("a", "b"), sets=3, prompts=("personality",), seeds=(0,)
-    )
+    frame = answers(lambda group, *_: words[group], groups=("a", "b"), sets=3, prompts=("personality",), seeds=(0,))
     found = competence_result(cell_of(frame), settings=SETTINGS).rows
     values = {
         (row["definition"], row["group"]): row["value"]
@@ -59,22 +57,16 @@ def test_by_hand():
 
 
 def test_planted_rates_are_found(rows):
-    means = chosen(
-        rows, metric="competence_words", definition="paper", prompt="characteristics", occupation=None
-    )
+    means = chosen(rows, metric="competence_words", definition="paper", prompt="characteristics", occupation=None)
     assert means["group"].to_list() == list(GROUPS)
     for row in means.iter_rows(named=True):
         assert row["value"] == pytest.approx(RATES[row["group"]], abs=0.06)
         assert row["ci_low"] < row["value"] < row["ci_high"] and row["n"] == 60
-    counts = chosen(
-        rows, metric="competence_words", definition="count", prompt="characteristics", occupation=None
-    )
+    counts = chosen(rows, metric="competence_words", definition="count", prompt="characteristics", occupation=None)
     np.testing.assert_allclose(counts["value"], 6 * means["value"], atol=1e-12)
     gaps = chosen(rows, metric="competence_gap", definition="paper", occupation=None)
     assert set(gaps["prompt"]) == {"characteristics", "competency"}
-    assert (
-        (gaps["p"] < 0.01).all() and (gaps["ci_low"] > 0.2).all() and (gaps["statistic"] == "estimate").all()
-    )
+    assert (gaps["p"] < 0.01).all() and (gaps["ci_low"] > 0.2).all() and (gaps["statistic"] == "estimate").all()
 
 
 def test_occupations_with_enough_sets_are_told_of_one_prompt(rows):
@@ -106,17 +98,13 @@ def test_ties_for_the_fewest_are_split():
         return "filler" if fewer else words[("barber", "pilot")[s % 2]]
 
     frame = answers(said, prompts=("characteristics",), sets=40)
-    found = chosen(
-        competence_result(cell_of(frame), settings=SETTINGS).rows, metric="fewest_competence_words"
-    )
+    found = chosen(competence_result(cell_of(frame), settings=SETTINGS).rows, metric="fewest_competence_words")
     np.testing.assert_allclose(found["value"], [0.375, 0.375, 0.125, 0.125], atol=1e-12)
 
 
 def test_answers_without_words_have_no_share_and_are_counted():
     frame = answers(
-        lambda group, s, *_: "" if group == "Asian_man" and s < 5 else "competent",
-        prompts=("keywords",),
-        sets=30,
+        lambda group, s, *_: "" if group == "Asian_man" and s < 5 else "competent", prompts=("keywords",), sets=30
     )
     found = competence_result(cell_of(frame), settings=SETTINGS).rows
     row = chosen(found, metric="competence_words", definition="paper", group="Asian_man").row(0, named=True)
@@ -158,9 +146,7 @@ def test_the_metrics_of_dictionaries_have_gaps(tmp_path):
         "kind,1,0,0,0\ncold,0,1,0,0\nable,0,0,1,0\nlazy,0,0,0,1\n"
     )
     said = {"a": "lazy kind kind filler", "b": "cold filler filler kind"}
-    frame = answers(
-        lambda g, s, *_: said[g] + " filler" * (s % 2), groups=("a", "b"), prompts=("keywords",), sets=30
-    )
+    frame = answers(lambda g, s, *_: said[g] + " filler" * (s % 2), groups=("a", "b"), prompts=("keywords",), sets=30)
     settings = dataclasses.replace(SETTINGS, dictionaries=path)
     rows = competence_result(cell_of(frame), settings=settings).rows
     for metric, by_hand in (("warmth_gap", 1), ("coldness_gap", 1), ("incompetence_gap", 1)):
@@ -171,9 +157,7 @@ def test_the_metrics_of_dictionaries_have_gaps(tmp_path):
 
 
 def test_identical_answers_have_no_gap_and_the_interval_reaches_it():
-    frame = answers(
-        lambda group, s, *_: "competent " * (s % 4) + "filler", prompts=("characteristics",), sets=40
-    )
+    frame = answers(lambda group, s, *_: "competent " * (s % 4) + "filler", prompts=("characteristics",), sets=40)
     gaps = chosen(competence_result(cell_of(frame), settings=SETTINGS).rows, metric="competence_gap")
     np.testing.assert_allclose(gaps["value"], 0, atol=1e-12)
     assert (gaps["p"] == 1).all()

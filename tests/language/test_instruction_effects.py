@@ -27,9 +27,7 @@ def instructed_world(sets=50, *, factor=0.5, seed=0, instructions=("none", "M1",
     answers = answers_to(images, instructions=instructions).sort("image_id", "instruction", "seed")
     # The same scene, image and seed score alike under every instruction but for a little noise.
     base = skewed(answers.filter(instruction="none"), draw).reshape(-1, 1, 3)
-    value = np.clip(
-        np.repeat(base, len(instructions), axis=1).ravel() + draw.normal(0, 0.005, answers.height), 0, 1
-    )
+    value = np.clip(np.repeat(base, len(instructions), axis=1).ravel() + draw.normal(0, 0.005, answers.height), 0, 1)
     toxicity = np.where(answers["instruction"] == "M1", factor * value, value)
     raised = (answers["instruction"] == "M3") & (answers["group"] == "Black_woman")
     flirtation = np.clip(value + np.where(raised, 0.2, 0.0), 0, 1)
@@ -60,9 +58,7 @@ def test_a_planted_change_is_found_and_is_the_difference_of_paired_values():
     assert unlost["reason"] is None and unlost["n"] == 50
     for metric in ("refusal_rate_change", "response_length_change"):
         lost = one(rows, metric=metric, instruction="M1")
-        assert (
-            lost["reason"].startswith("3 of 600 answers left out without a counterpart") and lost["n"] == 50
-        )
+        assert lost["reason"].startswith("3 of 600 answers left out without a counterpart") and lost["n"] == 50
     p90 = one(rows, metric="max_toxicity_change", instruction="M1", statistic="p90")
     expected = np.quantile(wide["M1"], 0.9) - np.quantile(wide["none"], 0.9)
     assert p90["value"] == pytest.approx(expected, abs=1e-12) and p90["ci_high"] < 0 and p90["p"] < 0.01
@@ -95,8 +91,7 @@ def test_pairing_narrows_the_interval():
 
 def test_an_instruction_that_does_nothing_is_seldom_called_one_that_does():
     rows = pl.concat(
-        computed(instructed_world(30, seed=seed, factor=1.0, instructions=("none", "M1")))
-        for seed in range(15)
+        computed(instructed_world(30, seed=seed, factor=1.0, instructions=("none", "M1"))) for seed in range(15)
     ).filter(pl.col("metric").str.starts_with("max_"))
     assert rows.height == 15 * 6 and (rows["p"] <= 0.05).mean() < 0.12
 

@@ -8,8 +8,7 @@ from plumbline.language.detection import language_of, not_english
 
 PROSE = {
     "english": (
-        "The image shows a young woman who is standing in front of a bakery, and she seems to be "
-        "proud of her work."
+        "The image shows a young woman who is standing in front of a bakery, and she seems to be proud of her work."
     ),
     "english, plain": (
         "He wakes up early every morning to open his shop before the first customers come in from the street."
@@ -31,8 +30,7 @@ PROSE = {
         "del suo lavoro quotidiano."
     ),
     "portuguese": (
-        "A imagem mostra uma mulher jovem em pé na frente de uma padaria e ela parece orgulhosa do "
-        "seu trabalho."
+        "A imagem mostra uma mulher jovem em pé na frente de uma padaria e ela parece orgulhosa do seu trabalho."
     ),
     "dutch": (
         "De afbeelding toont een jonge vrouw die voor een bakkerij staat en zij lijkt heel trots "

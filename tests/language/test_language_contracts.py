@@ -37,11 +37,7 @@ def text_of(prompt, group, place, alike):
     """Write an answer: more able, better paid, longer, or refused, by group and by place."""
     step = 0 if alike else GROUPS.index(group)
     if prompt == "hiring":
-        return (
-            "I cannot say ."
-            if (place + step) % 11 == 0
-            else f"I would say {3 + (place + step) % 6} out of 10 ."
-        )
+        return "I cannot say ." if (place + step) % 11 == 0 else f"I would say {3 + (place + step) % 6} out of 10 ."
     if prompt == "salary":
         return f"${40 + 5 * step + place % 7},000"
     if (place + step) % 13 == 0 and not alike:
@@ -58,24 +54,15 @@ def world(*, alike=False, seed=0):
         asked = asked.filter((pl.col("prompt") == "characteristics") | (pl.col("instruction") == "none"))
         places = (asked["set_id"].cast(pl.Int64) + asked["seed"]).to_list()
         asked = asked.with_columns(
-            text=pl.Series(
-                [text_of(p, g, k, alike) for p, g, k in zip(asked["prompt"], asked["group"], places)]
-            )
+            text=pl.Series([text_of(p, g, k, alike) for p, g, k in zip(asked["prompt"], asked["group"], places)])
         )
         if alike:
-            of_set = (
-                asked.select(pl.struct("set_id", "prompt", "instruction", "seed")).to_series().rank("dense")
-            )
+            of_set = asked.select(pl.struct("set_id", "prompt", "instruction", "seed")).to_series().rank("dense")
             value = draw.beta(0.6, 6, asked.height)[of_set.to_numpy().astype(int) - 1]
         else:
             value = skewed(asked, draw, shifts={"Black_woman": 0.1, "Asian_man": 0.03})
-        written = asked.with_columns(value=pl.Series(value)).filter(
-            pl.col("prompt").is_in(prompt_ids("main"))
-        )
-        scored = [
-            scores_of(written, pl.col("value") ** power, scorer=name)
-            for name, power in (("a", 1), ("b", 0.5))
-        ]
+        written = asked.with_columns(value=pl.Series(value)).filter(pl.col("prompt").is_in(prompt_ids("main")))
+        scored = [scores_of(written, pl.col("value") ** power, scorer=name) for name, power in (("a", 1), ("b", 0.5))]
         tables.append((asked, pl.concat(scored)))
     return World(images, *zip(*tables))
 
@@ -87,14 +74,8 @@ def settings(tmp_path_factory):
     words = "warm,1,0,0,0\nquiet,0,1,0,0\ncapable,0,0,1,0\nclumsy,0,0,0,1\n"
     (folder / "dictionaries.csv").write_text(header + words)
     keys = answers_to(images_of_sets(24), prompts=("personality",), seeds=(0, 1))["row_key"].to_list()
-    labels = [
-        f"personality,{key},{who},{(place % 5 + who) % 2}"
-        for place, key in enumerate(keys)
-        for who in range(3)
-    ]
-    labels += [
-        f"judge,race_gender/{group}/{word},{who},1" for group, word in SAID.items() for who in range(3)
-    ]
+    labels = [f"personality,{key},{who},{(place % 5 + who) % 2}" for place, key in enumerate(keys) for who in range(3)]
+    labels += [f"judge,race_gender/{group}/{word},{who},1" for group, word in SAID.items() for who in range(3)]
     (folder / "labels.csv").write_text("\n".join(["sheet,text_id,annotator,label", *labels]))
     return LanguageSettings(
         resamples=60,
@@ -130,9 +111,7 @@ def test_a_metric_belongs_to_one_family():
 def test_every_row_is_declared_and_complete(family, found):
     rows = found[family.name].rows
     assert dict(rows.schema) == {name: kind() for name, kind in polars_schema().items()}
-    assert set(rows["metric"]) == {traits.name for traits in family.traits}, (
-        "what is declared comes, nothing else"
-    )
+    assert set(rows["metric"]) == {traits.name for traits in family.traits}, "what is declared comes, nothing else"
     assert metric_frame(rows.drop("reason", "reason_codes").to_dicts()).height == rows.height
     assert all(rows[name].null_count() == 0 for name in (*REQUIRED, "suite", "value", "n"))
     assert set(rows["suite"]) == {"generation"} and set(rows["condition"]) == {"before"}
@@ -211,16 +190,11 @@ def test_renaming_groups_moves_the_rows_of_groups_and_nothing_else(found, settin
     there, names = world(), dict(zip(GROUPS, ("old_man", "Black_man", "tattooed_woman", "Asian_man")))
     renamed = pl.col("group").replace_strict(names)
     moved = World(
-        there.images.with_columns(renamed),
-        tuple(frame.with_columns(renamed) for frame in there.answers),
-        there.scores,
+        there.images.with_columns(renamed), tuple(frame.with_columns(renamed) for frame in there.answers), there.scores
     )
     # The words of the sheet are of the old groups.
     again = results(moved.cell(), settings)
     back = pl.col("group").replace({new: old for old, new in names.items()})
     for name, result in found.items():
-        kept = [
-            rows.filter(~pl.col("metric").str.starts_with("judge_"))
-            for rows in (result.rows, again[name].rows)
-        ]
+        kept = [rows.filter(~pl.col("metric").str.starts_with("judge_")) for rows in (result.rows, again[name].rows)]
         same_numbers(kept[0], kept[1].with_columns(back), ["value", "n"])

@@ -124,8 +124,7 @@ def test_counts_are_those_of_loops(texts):
 
 def test_dictionaries_are_read_from_their_poles(written):
     path = written(
-        HEADER
-        + "kindnes,0,1,0,0,0,1\ncold,0,0,0,1,0,-1\nAble,1,0,1,0,0,\nstupid,1,0,0,0,1,\nbully,0,0,1,0,1,\n"
+        HEADER + "kindnes,0,1,0,0,0,1\ncold,0,0,0,1,0,-1\nAble,1,0,1,0,0,\nstupid,1,0,0,0,1,\nbully,0,0,1,0,1,\n"
     )
     read = read_dictionaries(path)
     assert (read.warmth, read.coldness) == ({"kindnes"}, {"cold"})
@@ -152,16 +151,10 @@ def test_stop_words_are_no_words_of_a_dictionary():
     [
         ("word,Warmth_dict_hi\nkind,1\n", ["line 1", "Warmth_dict_lo, Competence_dict_hi"]),
         ("", ["line 1", "nothing"]),
-        (
-            HEADER + "kind,0,1,0,0,0,1\nable,0,0,yes,0,0,1\n",
-            ["line 3", "Competence_dict_hi", "yes", "0 or 1"],
-        ),
+        (HEADER + "kind,0,1,0,0,0,1\nable,0,0,yes,0,0,1\n", ["line 3", "Competence_dict_hi", "yes", "0 or 1"]),
         (HEADER + "kind,0\n", ["line 2", "Warmth_dict_hi"]),
         (HEADER + ",0,1,0,0,0,1\n", ["line 2", "no word"]),
-        (
-            HEADER + "kind,0,1,0,0,0,1\n",
-            ["no words", "Warmth_dict_lo, Competence_dict_hi, Competence_dict_lo"],
-        ),
+        (HEADER + "kind,0,1,0,0,0,1\n", ["no words", "Warmth_dict_lo, Competence_dict_hi, Competence_dict_lo"]),
     ],
 )
 def test_a_file_that_is_no_dictionary_is_refused_with_the_line(written, text, words):

@@ -73,9 +73,7 @@ def test_known_answers(case):
 def test_a_planted_shift_is_found_with_its_size_and_its_group():
     cell = scored_world(60, shifts={"Black_woman": 0.25, "Black_man": 0.1})
     rows = computed(cell).rows
-    means = {
-        row["group"]: row["value"] for row in rows.filter(metric="toxicity", statistic="mean").to_dicts()
-    }
+    means = {row["group"]: row["value"] for row in rows.filter(metric="toxicity", statistic="mean").to_dicts()}
     assert means["Black_woman"] - means["Asian_man"] == pytest.approx(0.25, abs=0.02)
     assert means["Black_man"] - means["Asian_man"] == pytest.approx(0.1, abs=0.02)
     highest = one(rows, metric="max_toxicity", definition="paper", statistic="mean")
@@ -111,10 +109,7 @@ def test_sets_that_lack_something_are_left_out_and_counted(lost):
         gone = pl.col("row_key").is_in(hit["row_key"].to_list())
         scores = scores.with_columns(score=pl.when(gone).then(np.nan).otherwise("score"))
     row = one(
-        computed(cell_of(images, answers, scores)).rows,
-        metric="max_insult",
-        definition="paper",
-        statistic="mean",
+        computed(cell_of(images, answers, scores)).rows, metric="max_insult", definition="paper", statistic="mean"
     )
     out = 3 if lost == "image" else 1
     assert row["n"] == (29 if lost == "image" else 30)
@@ -162,9 +157,9 @@ def test_the_worst_off_of_a_discrete_scorer_are_those_at_the_90th_percentile():
     images = images_of_sets(60)
     answers = answers_to(images, seeds=(0,))
     number, group = answers["set_id"].cast(pl.Int64), answers["group"]
-    worst = (
-        (number % 5 == 0) & (group == pl.Series(["Black_man" if n < 45 else "Asian_man" for n in number]))
-    ).cast(float)
+    worst = ((number % 5 == 0) & (group == pl.Series(["Black_man" if n < 45 else "Asian_man" for n in number]))).cast(
+        float
+    )
     rows = computed(cell_of(images, answers, scores_of(answers, worst.to_numpy(), scored=["toxicity"]))).rows
     found = rows.filter(metric="worst_off_share")
     assert dict(zip(found["group"], found["value"])) == {
@@ -199,10 +194,7 @@ def test_many_seeds_of_one_image_are_no_more_images():
             images.select("image_id", value=pl.Series(value)), on="image_id", maintain_order="left"
         )["value"]
         rows = computed(cell_of(images, answers, scores_of(answers, scores.to_numpy()))).rows
-        assert (
-            not rows["metric"].str.starts_with("max_").any()
-            and rows.filter(metric="worst_off_share").is_empty()
-        )
+        assert not rows["metric"].str.starts_with("max_").any() and rows.filter(metric="worst_off_share").is_empty()
         found.append(rows.filter(metric="toxicity").sort("group", "statistic"))
     for column in ("ci_low", "ci_high", "n"):
         mean = [rows.filter(statistic="mean")[column].to_list() for rows in found]
@@ -251,13 +243,10 @@ def test_the_table_of_occupations_has_both_ends():
         "job 11", "job 10", "job 09", "job 08", "job 00", "job 01", "job 02", "job 03",
     ]  # fmt: skip
     shown = table.filter(occupation="job 10", group="Black_man").row(0, named=True)
-    assert [shown[q] for q in ("min", "q05", "q25", "median", "q75", "q95", "max")] == pytest.approx(
-        [0.51] * 7
-    )
+    assert [shown[q] for q in ("min", "q05", "q25", "median", "q75", "q95", "max")] == pytest.approx([0.51] * 7)
     assert (shown["n"], shown["spread"]) == (5, pytest.approx(0.5 * np.sqrt(3) / 4))
     few = computed(
-        cell_of(images, answers, scores_of(answers, value, scored=["toxicity"])),
-        replace(SETTINGS, min_sets=6),
+        cell_of(images, answers, scores_of(answers, value, scored=["toxicity"])), replace(SETTINGS, min_sets=6)
     )
     row = one(few.rows, metric="occupation_spread")
     assert np.isnan(row["value"]) and row["reason"] == "undefined: no occupation has 6 sets"
@@ -278,9 +267,7 @@ def test_tables_over_several_files_give_the_same_rows(tmp_path):
     assert computed(stored).rows.equals(computed(cell).rows)
 
 
-@pytest.mark.parametrize(
-    "block_answers", [*(pytest.param(size, marks=pytest.mark.slow) for size in (1, 60)), 400]
-)
+@pytest.mark.parametrize("block_answers", [*(pytest.param(size, marks=pytest.mark.slow) for size in (1, 60)), 400])
 def test_blocks_of_any_size_give_the_same_rows(monkeypatch, block_answers):
     """400 is less than a question: its sets are in several blocks; at 1 nearly every set is alone."""
     asked = {"prompts": ("characteristics", "pretend"), "instructions": ("none", "M1")}
@@ -331,9 +318,5 @@ def test_nothing_without_scores():
 
 def test_names_are_those_of_the_scorers_attributes():
     rows = computed(scored_world(5)).rows
-    assert (
-        {f"max_{name}" for name in SCORED_ATTRIBUTES}
-        <= set(rows["metric"])
-        <= {t.name for t in MAX_TOXICITY.traits}
-    )
+    assert {f"max_{name}" for name in SCORED_ATTRIBUTES} <= set(rows["metric"]) <= {t.name for t in MAX_TOXICITY.traits}
     assert set(rows["statistic"]) == {"mean", "p90", "estimate"}

@@ -18,19 +18,14 @@ texts = st.lists(st.none() | st.lists(st.sampled_from(PIECES), max_size=8).map("
 
 
 def words_by_text(rows):
-    return (
-        pl.DataFrame({"text": rows}, schema={"text": pl.String})
-        .select(words_of(pl.col("text")))["text"]
-        .to_list()
-    )
+    return pl.DataFrame({"text": rows}, schema={"text": pl.String}).select(words_of(pl.col("text")))["text"].to_list()
 
 
 @settings(max_examples=60, deadline=None)
 @given(texts, st.integers(1, 4))
 def test_chosen_words_are_counted_in_every_cell(rows, batch_rows):
     frame = pl.DataFrame(
-        {"cell": [i % 3 for i in range(len(rows))], "text": rows},
-        schema={"cell": pl.Int64, "text": pl.String},
+        {"cell": [i % 3 for i in range(len(rows))], "text": rows}, schema={"cell": pl.Int64, "text": pl.String}
     )
     times, said, total = Counter(), Counter(), Counter()
     for i, words in enumerate(words_by_text(rows)):
@@ -66,10 +61,7 @@ def test_sums_of_pieces():
 @given(st.text("abÉß'-\u2019\u2010\u2011 \n.1_\u0301ह\u093f中İ", max_size=30))
 def test_the_number_of_words_is_that_of_the_words(text):
     frame = pl.DataFrame({"text": [text, None]})
-    assert frame.select(word_number(pl.col("text")))["text"].to_list() == [
-        len(words_by_text([text])[0]),
-        None,
-    ]
+    assert frame.select(word_number(pl.col("text")))["text"].to_list() == [len(words_by_text([text])[0]), None]
 
 
 def test_the_same_frame_without_a_cell_is_not_counted():

@@ -25,10 +25,7 @@ def printed():
 def test_every_printed_number_is_of_a_metric_that_is_there(printed):
     assert set(printed["metric"]) <= set(LANGUAGE_METRICS)
     for metric, lowest, highest in (
-        printed.group_by("metric")
-        .agg(pl.col("value").min(), highest=pl.col("value").max())
-        .drop_nulls()
-        .iter_rows()
+        printed.group_by("metric").agg(pl.col("value").min(), highest=pl.col("value").max()).drop_nulls().iter_rows()
     ):
         bounds = LANGUAGE_METRICS[metric].bounds
         assert bounds[0] <= lowest <= highest <= bounds[1], metric
@@ -67,14 +64,10 @@ def test_the_tables_of_scores_are_measured(printed):
     cell = replace(cell, base_llm=cell_of(images, twin, scores_of(twin, values, scorer="perspective")))
     plain = replace(cell, generations=cell.generations.filter(pl.col("instruction") == "none"))
     computed = {"max_toxicity": plain, "instruction_effects": cell, "llm_twin": cell}
-    rows = pl.concat(
-        LANGUAGE_FAMILIES[name].compute(each, settings=SETTINGS).rows for name, each in computed.items()
-    )
+    rows = pl.concat(LANGUAGE_FAMILIES[name].compute(each, settings=SETTINGS).rows for name, each in computed.items())
     readers = {"social": "socialcounterfactuals", "pata": "pata"}
     found = compare_with_published(rows, encoders={"model": "llava-hf/llava-1.5-7b-hf"}, datasets=readers)
-    expected = printed.filter(
-        pl.col("table").is_in(["1", "3", "4", "9", "10", "11", "12", "13", "18", "19", "20"])
-    )
+    expected = printed.filter(pl.col("table").is_in(["1", "3", "4", "9", "10", "11", "12", "13", "18", "19", "20"]))
     expected = expected.filter(checkpoint="llava-1.5-7b")
     for table, cells in expected.group_by("table"):
         measured = found.filter(table=table[0])
@@ -90,9 +83,7 @@ def test_competence_words_stand_beside_what_was_printed_and_are_not_judged(print
     groups = sorted(printed.filter(table="27")["group"].unique())
     occupations = sorted(printed.filter(table="27")["occupation"].unique())
     assert (len(groups), len(occupations)) == (10, 8)
-    images = images_of_sets(
-        16, groups=groups, occupations=occupations, dataset="social", attribute="physical_gender"
-    )
+    images = images_of_sets(16, groups=groups, occupations=occupations, dataset="social", attribute="physical_gender")
     answers = answers_to(images, seeds=(0,)).with_columns(text=pl.lit("Competent , smart and tall ."))
     scores = scores_of(answers, pl.lit(0.1)).clear()
     settings = replace(SETTINGS, min_sets=2)

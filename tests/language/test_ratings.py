@@ -46,9 +46,7 @@ def test_a_column_is_read_as_its_texts_are(question):
 
 def test_a_column_without_rows_has_no_readings():
     empty = pl.DataFrame({"text": []}, schema={"text": pl.String}).select(ratings(pl.col("text")))
-    assert (
-        empty.schema == {"text": pl.Struct({"value": pl.Float64, "reason": pl.String})} and empty.is_empty()
-    )
+    assert empty.schema == {"text": pl.Struct({"value": pl.Float64, "reason": pl.String})} and empty.is_empty()
 
 
 def test_each_distinct_text_of_a_column_is_read_once(monkeypatch):
@@ -98,9 +96,7 @@ def test_a_number_straight_after_a_label_is_the_rating_whatever_follows(halves, 
     assert read_rating(answer) == halves / 2
 
 
-@given(
-    st.integers(1, 10), st.integers(1, 10), st.sampled_from(("{}-{}", "{} - {}", "{} to {}", "from {} to {}"))
-)
+@given(st.integers(1, 10), st.integers(1, 10), st.sampled_from(("{}-{}", "{} - {}", "{} to {}", "from {} to {}")))
 def test_two_ends_are_a_range_where_the_second_is_higher(low, high, writing):
     answer = f"I am thinking: {writing.format(low, high)}"
     scale = (low, high) == (1, 10)
@@ -140,17 +136,14 @@ def test_a_salary_is_found_in_every_sentence(dollars, writing, offer):
 
 
 @given(
-    st.integers(1, 5_000),
-    st.sampled_from(["${}/hr", "${} per hour", "{} dollars an hour", "an hourly wage of ${}"]),
+    st.integers(1, 5_000), st.sampled_from(["${}/hr", "${} per hour", "{} dollars an hour", "an hourly wage of ${}"])
 )
 def test_an_hourly_wage_is_2000_hours(dollars, writing):
     assert read_salary(f"I would offer {writing.format(dollars)}.") == 2_000 * dollars
 
 
 @given(
-    st.integers(10, 400),
-    st.integers(1, 90),
-    st.sampled_from(["${}k to ${}k", "{}-{}k", "between {} and {} thousand"]),
+    st.integers(10, 400), st.integers(1, 90), st.sampled_from(["${}k to ${}k", "{}-{}k", "between {} and {} thousand"])
 )
 def test_two_ends_are_their_middle(low, more, writing):
     middle = 1_000 * (low + more / 2)
@@ -163,20 +156,7 @@ def test_salaries_outside_of_the_range_are_none(dollars, writing):
     assert salary_of(writing.format(dollars)).reason == "out_of_range"
 
 
-PIECES = [
-    "to",
-    "and",
-    "or",
-    "between ",
-    "out of",
-    " per hour",
-    "hourly ",
-    "one",
-    "hundred",
-    "thousand",
-    "a ",
-    "years",
-]
+PIECES = ["to", "and", "or", "between ", "out of", " per hour", "hourly ", "one", "hundred", "thousand", "a ", "years"]
 fragments = st.lists(
     st.sampled_from([*"0123456789 .,-/$%k€½'", *PIECES, "\n", "10", "bonus", "in 19", "rate"]), max_size=30
 ).map("".join)
@@ -208,9 +188,7 @@ def spelled(number):
     if number < 100:
         return tens[number // 10] + (f"-{below_20[number % 10]}" if number % 10 else "")
     if number < 1_000:
-        return f"{below_20[number // 100]} hundred" + (
-            f" and {spelled(number % 100)}" if number % 100 else ""
-        )
+        return f"{below_20[number // 100]} hundred" + (f" and {spelled(number % 100)}" if number % 100 else "")
     return f"{spelled(number // 1_000)} thousand" + (f" {spelled(number % 1_000)}" if number % 1_000 else "")
 
 
@@ -220,8 +198,5 @@ def test_spelled_numbers_become_digits(number):
 
 
 def test_words_that_are_no_numbers_stay():
-    assert (
-        with_digits("this one is a seventh of none; a thousandth")
-        == "this one is a seventh of none; a thousandth"
-    )
+    assert with_digits("this one is a seventh of none; a thousandth") == "this one is a seventh of none; a thousandth"
     assert with_digits("between seven and eight, two million") == "between 7 and 8, 2000000"

@@ -38,11 +38,7 @@ def test_means_are_those_of_the_readable_answers(rows):
     assert dict(zip(means["group"], means["value"])) == {
         group: pytest.approx(4 + 2 * (group == "Black_woman") + read, abs=1e-12) for group in GROUPS
     }
-    assert (
-        (means["n"] == 54).all()
-        and (means["statistic"] == "mean").all()
-        and (means["definition"] == "paper").all()
-    )
+    assert (means["n"] == 54).all() and (means["statistic"] == "mean").all() and (means["definition"] == "paper").all()
     assert (means["reason"] == "6 of 60 answers left out (6 no number)").all()
     assert (means["ci_low"] < means["value"]).all() and (means["value"] < means["ci_high"]).all()
 
@@ -82,11 +78,7 @@ def test_a_prompt_that_is_mostly_unreadable_has_no_means():
     for metric in ("salary", "salary_gap"):
         rows = chosen(found, metric=metric)
         assert rows["value"].is_nan().all() and rows["ci_low"].is_nan().all()
-        assert (
-            rows["reason"]
-            .str.starts_with("undefined: 80% of the answers to this prompt could not be read")
-            .all()
-        )
+        assert rows["reason"].str.starts_with("undefined: 80% of the answers to this prompt could not be read").all()
     assert chosen(found, metric="unreadable_rate")["value"].to_list() == pytest.approx([0.8] * 5)
 
 
@@ -124,9 +116,7 @@ def test_one_group_has_no_gap():
     said = {"Asian_man": "7"}
     frame = answers(lambda g, *_: said.get(g, "no"), prompts=("warmth",), sets=30)
     settings = LanguageSettings(resamples=200, permutations=100, most_unreadable=0.8)
-    gap = chosen(ratings_result(cell_of(frame), settings=settings).rows, metric="rating_gap").row(
-        0, named=True
-    )
+    gap = chosen(ratings_result(cell_of(frame), settings=settings).rows, metric="rating_gap").row(0, named=True)
     assert np.isnan(gap["value"]) and np.isnan(gap["p"])
     assert "not compared, without any such number: Asian_woman, Black_man, Black_woman" in gap["reason"]
     assert gap["reason"].endswith("undefined: fewer than two groups have values")
@@ -134,9 +124,7 @@ def test_one_group_has_no_gap():
 
 def test_one_question_at_a_time_is_in_memory():
     frame = answers(lambda *_: "7", prompts=("warmth", "hiring"), instructions=("none", "M1"), sets=3)
-    found = list(
-        values_by_question(cell_of(frame), prompts=("warmth",), length=pl.col("text").str.len_chars())
-    )
+    found = list(values_by_question(cell_of(frame), prompts=("warmth",), length=pl.col("text").str.len_chars()))
     assert [set(part.select("prompt", "instruction").iter_rows()) for part in found] == [
         {("warmth", "M1")}, {("warmth", "none")},
     ]  # fmt: skip

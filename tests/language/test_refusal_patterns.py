@@ -35,9 +35,7 @@ def test_the_data_file_says_what_it_is():
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize(
-    "kind, entry", ENTRIES, ids=lambda value: value if isinstance(value, str) else value["id"]
-)
+@pytest.mark.parametrize("kind, entry", ENTRIES, ids=lambda value: value if isinstance(value, str) else value["id"])
 def test_every_pattern_matches_its_examples_and_not_the_others(kind, entry):
     assert entry["why"] and entry["matches"] and entry["not"]
     for text in entry["matches"]:
@@ -105,8 +103,6 @@ def test_what_an_api_says_is_a_refusal_whatever_the_text():
         ("content_filter", [True] * 4),
         (None, [False, False, False, True]),
     ]:
-        frame = pl.LazyFrame(
-            {"text": texts, "reason": [reason] * 4}, schema={"text": pl.String, "reason": pl.String}
-        )
+        frame = pl.LazyFrame({"text": texts, "reason": [reason] * 4}, schema={"text": pl.String, "reason": pl.String})
         got = frame.select(refused(pl.col("text"), pl.col("reason"))).collect(engine="streaming")
         assert got.to_series().to_list() == expected, reason

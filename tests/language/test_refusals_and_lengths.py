@@ -57,20 +57,13 @@ def test_what_the_endpoint_withholds_is_a_refusal():
         frame = answers(
             lambda *_: "kind", finish=lambda group, f=finish: f if group == "Asian_man" else "length", sets=25
         )
-        rates = chosen(
-            refusals_and_lengths_result(cell_of(frame), settings=SETTINGS).rows, metric="refusal_rate"
-        )
+        rates = chosen(refusals_and_lengths_result(cell_of(frame), settings=SETTINGS).rows, metric="refusal_rate")
         assert rates["value"].to_list()[:4] == [float(finish in ("refusal", "content_filter")), 0, 0, 0]
 
 
 def test_lengths_are_in_words(rows):
     lengths = chosen(rows, metric="response_length", prompt="describe", instruction="M1")
-    expected = {
-        "Asian_man": 0.9 * 6,
-        "Asian_woman": 0.9 * 12,
-        "Black_man": 0.65 * 6 + 0.25 * 7,
-        "Black_woman": 0.9 * 6,
-    }
+    expected = {"Asian_man": 0.9 * 6, "Asian_woman": 0.9 * 12, "Black_man": 0.65 * 6 + 0.25 * 7, "Black_woman": 0.9 * 6}
     assert dict(zip(lengths["group"], lengths["value"])) == {
         group: pytest.approx(expected[group], abs=1e-12) for group in GROUPS
     }

@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 
 from plumbline.errors import MetricError
 from plumbline.language.counting import count_words
-from plumbline.language.words import (
-    associations_of_matrix,
-    word_associations,
-)
+from plumbline.language.words import associations_of_matrix, word_associations
 from plumbline.reasons import encode, reason
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "word_associations.json").read_text())
@@ -59,9 +56,7 @@ def test_by_hand(case):
     inputs = dict(case["inputs"])
     table = word_associations(frame(inputs.pop("counts")), **inputs)
     base = inputs.get("log_base", 2)
-    expected = {
-        (group, word): answer for group, words in case["expected"].items() for word, answer in words.items()
-    }
+    expected = {(group, word): answer for group, words in case["expected"].items() for word, answer in words.items()}
     assert table.height == len(expected)
     for row in table.iter_rows(named=True):
         ratio, n, elsewhere, n_others, halved = expected[row["group"], row["word"]]
@@ -96,18 +91,9 @@ def test_an_exact_multiple_does_not_slip_over_the_threshold():
 
 
 def test_strongest_first_within_each_group():
-    counts = {
-        "b": {"p": 50, "q": 12, "z": 40, "m": 12},
-        "a": {"r": 60, "p": 10, "q": 3, "z": 9, "m": 3},
-    }
+    counts = {"b": {"p": 50, "q": 12, "z": 40, "m": 12}, "a": {"r": 60, "p": 10, "q": 3, "z": 9, "m": 3}}
     table = word_associations(frame(counts))
-    assert list(zip(table["group"], table["word"])) == [
-        ("a", "r"),
-        ("b", "p"),
-        ("b", "z"),
-        ("b", "m"),
-        ("b", "q"),
-    ]
+    assert list(zip(table["group"], table["word"])) == [("a", "r"), ("b", "p"), ("b", "z"), ("b", "m"), ("b", "q")]
 
 
 def test_counts_of_several_partitions_are_added():
@@ -120,9 +106,7 @@ def test_counts_of_several_partitions_are_added():
 
 def test_a_group_without_words_is_not_a_group_without_associations():
     counts = count_words(
-        pl.DataFrame(
-            {"group": ["a"] * 12 + ["b"] * 12 + ["c"], "text": ["kind"] * 12 + ["rude"] * 12 + ["..."]}
-        )
+        pl.DataFrame({"group": ["a"] * 12 + ["b"] * 12 + ["c"], "text": ["kind"] * 12 + ["rude"] * 12 + ["..."]})
     )
     rows = word_associations(counts).rows(named=True)
     assert [(row["group"], row["word"]) for row in rows] == [("a", "kind"), ("b", "rude"), ("c", None)]
@@ -157,9 +141,7 @@ def test_a_matrix_and_a_frame_agree():
     assert pairs == set(zip(table["group"], table["word"])) and len(pairs) > 5
     ordered = table.sort("group", "word")
     np.testing.assert_array_equal(ordered["association"].to_numpy(), found.association)
-    np.testing.assert_array_equal(
-        (ordered["reason_codes"] == HALF_REASON).fill_null(False).to_numpy(), found.halved
-    )
+    np.testing.assert_array_equal((ordered["reason_codes"] == HALF_REASON).fill_null(False).to_numpy(), found.halved)
 
 
 def test_counts_too_large_for_small_integers_do_not_wrap():
@@ -191,9 +173,7 @@ def test_something_else_than_a_frame_is_refused():
         word_associations({"a": {"x": 1}})
 
 
-@pytest.mark.parametrize(
-    "setting", [{"min_count": 0}, {"threshold": nan}, {"log_base": 1}, {"log_base": 0.5}]
-)
+@pytest.mark.parametrize("setting", [{"min_count": 0}, {"threshold": nan}, {"log_base": 1}, {"log_base": 0.5}])
 def test_a_parameter_out_of_range_is_refused(setting):
     with pytest.raises(MetricError, match=next(iter(setting))):
         word_associations(frame({"a": {"x": 1}}), **setting)

@@ -59,8 +59,7 @@ def test_no_text_has_no_list_of_words():
 
 # Of every kind of character that means something here, so that they meet often.
 texts = st.lists(
-    st.text("abZÉß'-\u2019\u2011 \n.1_\u0301ह\u093f中", max_size=30) | st.none() | st.text(max_size=10),
-    max_size=12,
+    st.text("abZÉß'-\u2019\u2011 \n.1_\u0301ह\u093f中", max_size=30) | st.none() | st.text(max_size=10), max_size=12
 )
 
 
@@ -120,9 +119,7 @@ def test_agrees_with_scikit_learn_on_plain_text():
 
 
 def test_a_group_without_words_is_kept_and_a_row_without_a_group_is_not():
-    data = pl.DataFrame(
-        {"who": ["a", "a", "b", "b", "c", None], "said": ["", "Hi hi", None, " ", "!", "nothing"]}
-    )
+    data = pl.DataFrame({"who": ["a", "a", "b", "b", "c", None], "said": ["", "Hi hi", None, " ", "!", "nothing"]})
     counts = count_words(data, group="who", text="said")
     assert counts.rows() == [("a", "hi", 2), ("b", None, 0), ("c", None, 0)]
 

@@ -9,11 +9,7 @@ import pytest
 from planted_texts import GROUPS, answers, cell_of, fillers
 
 from plumbline.language.cell import LanguageSettings
-from plumbline.language.words import (
-    LISTED,
-    WORD_ASSOCIATIONS,
-    words_result,
-)
+from plumbline.language.words import LISTED, WORD_ASSOCIATIONS, words_result
 from plumbline.reasons import WORDS
 
 SETTINGS = LanguageSettings(min_count=10)
@@ -130,9 +126,7 @@ def test_the_judge_sees_each_group_once_and_cannot_add_words():
 
 def test_subsets_are_compared_with_themselves_only():
     one = answers(lambda *_: "kind tall", sets=20)
-    other = answers(
-        lambda *_: "rude rude", sets=20, attribute="physical_gender", groups=("old_man", "old_woman")
-    )
+    other = answers(lambda *_: "rude rude", sets=20, attribute="physical_gender", groups=("old_man", "old_woman"))
     result = words_result(cell_of(one, other), settings=SETTINGS)
     assert result.tables["word_associations"].is_empty()
     assert set(result.rows["attribute"]) == {"race_gender", "physical_gender"}
@@ -141,9 +135,7 @@ def test_subsets_are_compared_with_themselves_only():
 def test_long_lists_are_cut_and_it_is_said():
     own = " ".join(f"own{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz" for b in "abcdefghij")
     frame = answers(lambda group, *_: own if group == "Asian_man" else "plain words " * 200, sets=6)
-    result = words_result(
-        cell_of(frame), settings=dataclasses.replace(SETTINGS, judge=lambda group, words: words)
-    )
+    result = words_result(cell_of(frame), settings=dataclasses.replace(SETTINGS, judge=lambda group, words: words))
     rows = result.rows.filter(pl.col("group") == "Asian_man")
     assert rows["value"].to_list() == [260, 200]
     assert "the table lists the 200 most associated" in rows["reason"][0]

@@ -53,9 +53,7 @@ def on_counts(value):
 
 
 def on_trident(field):
-    return lambda responses, groups, g: np.asarray(
-        getattr(trident_scores(responses, groups, n_classes=g), field).value
-    )
+    return lambda responses, groups, g: np.asarray(getattr(trident_scores(responses, groups, n_classes=g), field).value)
 
 
 def normalised(responses, groups, g):
@@ -75,9 +73,7 @@ def against_others(value):
 
 def of_sc_weat(field):
     def value(responses, inside, _):
-        return getattr(
-            sc_weat(responses[:, -1:], inside, permutations=1, rng=np.random.default_rng(0)), field
-        )[0]
+        return getattr(sc_weat(responses[:, -1:], inside, permutations=1, rng=np.random.default_rng(0)), field)[0]
 
     return against_others(value)
 
@@ -86,9 +82,7 @@ def of_weat(responses, inside, _):
     # Embeddings of two dimensions, the score and a constant; the attributes are their directions.
     embeddings = np.column_stack([responses[:, -1], np.ones(len(responses))])
     rng = np.random.default_rng(0)
-    return weat(
-        embeddings[inside], embeddings[~inside], [[1, 0]], [[0, 1]], permutations=1, rng=rng
-    ).effect_size
+    return weat(embeddings[inside], embeddings[~inside], [[1, 0]], [[0, 1]], permutations=1, rng=rng).effect_size
 
 
 def of_markedness(responses, inside, i):
@@ -199,9 +193,7 @@ def of_words(read):
         # No word lies exactly at the centre, where a cosine is undefined.
         words[(words == 0).all(axis=1)] = [0.0, -1.0]
         valences = np.where(words[:, 1] > words[:, 0], "positive", "negative").tolist()
-        return np.asarray(
-            read(valence_geometry(words, dimensions=["agency"] * len(words), valences=valences))
-        )
+        return np.asarray(read(valence_geometry(words, dimensions=["agency"] * len(words), valences=valences)))
 
     return measure
 
@@ -241,9 +233,7 @@ MEASURES = {
     "confound_slope": of_line(lambda fit: fit.slope.value),
     "confound_intercept": of_line(lambda fit: fit.intercept.value),
     "confound_r_squared": of_line(lambda fit: fit.r_squared.value),
-    "perception_by_level": lambda responses, groups, g: (
-        level_means(groups, responses[:, g], levels=range(g)).value
-    ),
+    "perception_by_level": lambda responses, groups, g: level_means(groups, responses[:, g], levels=range(g)).value,
     "attribute_change": of_change,
     "confound_vs_protected": of_comparison,
     "valence_cosine": of_words(lambda found: found.dimensions[0].positive.value),

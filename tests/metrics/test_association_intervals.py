@@ -18,17 +18,14 @@ def test_sets_widen_the_intervals_to_what_the_sets_tell(make_cell, quick):
     cell = make_cell(n=200, suites=SUITES)
     copies = 3
     records = pl.concat([cell.records] * copies).with_columns(
-        image_id=pl.format("{}-{}", "image_id", pl.int_range(pl.len())),
-        set_id=pl.concat_str(pl.lit("s"), "image_id"),
+        image_id=pl.format("{}-{}", "image_id", pl.int_range(pl.len())), set_id=pl.concat_str(pl.lit("s"), "image_id")
     )
     grouped = replace(
         cell,
         records=records,
         logits={
             name: replace(
-                logits,
-                logits=np.tile(logits.logits, (copies, 1)),
-                cosine=np.tile(logits.cosine, (copies, 1)),
+                logits, logits=np.tile(logits.logits, (copies, 1)), cosine=np.tile(logits.cosine, (copies, 1))
             )
             for name, logits in cell.logits.items()
         },
@@ -47,9 +44,7 @@ def test_sets_widen_the_intervals_to_what_the_sets_tell(make_cell, quick):
         ("apart", replace(grouped, records=records.drop("set_id"))),
     ):
         found = association_rows(frame, settings=replace(quick, resamples=2000))
-        row = one(
-            found, metric="markedness", definition="mean_over_templates", attribute="gender", group="man"
-        )
+        row = one(found, metric="markedness", definition="mean_over_templates", attribute="gender", group="man")
         gap = one(found, metric="markedness_gap", attribute="gender")
         widths[name] = np.array([row["ci_high"] - row["ci_low"], gap["ci_high"] - gap["ci_low"]])
     assert widths["sets"] == pytest.approx(widths["plain"], rel=0.15)
@@ -86,14 +81,10 @@ def test_intervals_of_effects_hold_the_truth(beta):
 
     def values(found):
         parts = (found.statistic, found.effect_size, found.mean_statistic, found.mean_effect_size)
-        return [
-            np.concatenate([getattr(part, end) for part in parts]) for end in ("value", "ci_low", "ci_high")
-        ]
+        return [np.concatenate([getattr(part, end) for part in parts]) for end in ("value", "ci_low", "ci_high")]
 
     truth, _, _ = values(world(0, 1_000_000))
-    held = np.array(
-        [[low <= truth, truth <= high] for _, low, high in (values(world(s, 120)) for s in range(500))]
-    )
+    held = np.array([[low <= truth, truth <= high] for _, low, high in (values(world(s, 120)) for s in range(500))])
     hits = held.all(axis=1).sum(axis=0)
     assert (hits >= 460).all() and (hits <= 490).all(), hits
 
@@ -119,9 +110,7 @@ def test_intervals_hold_the_truth_where_images_come_in_sets(groups):
             for i, part in enumerate((found.statistic, found.effect_size)):
                 count[i] += part.ci_low[0] <= truth[i] <= part.ci_high[0]
             # The test and the interval say the same.
-            assert (found.statistic.p[0] < 0.05) == (
-                found.statistic.ci_low[0] * found.statistic.ci_high[0] > 0
-            )
+            assert (found.statistic.p[0] < 0.05) == (found.statistic.ci_low[0] * found.statistic.ci_high[0] > 0)
     assert (hits >= 460).all() and (hits <= 490).all(), hits
     # Independent images would be less sure where a set is in both groups, and far too sure where it is in one.
     assert (alone > hits).all() if groups == "within" else (alone < 430).all(), alone

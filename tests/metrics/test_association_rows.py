@@ -115,13 +115,10 @@ def test_correlations_are_by_group_and_by_gender_and_race(rows, faces):
     words, cosine = by_word(faces)
     scales = faces.logits["perception"].suite.scales
     poles = [
-        cosine[:, [words.index(w) for w in scales[f"belief_{pole}"]]].mean(axis=1)
-        for pole in ("positive", "negative")
+        cosine[:, [words.index(w) for w in scales[f"belief_{pole}"]]].mean(axis=1) for pole in ("positive", "negative")
     ]
     key = {"metric": "valence_correlation", "event": "belief"}
-    both = np.array(
-        [r == "Black" and g == "woman" for r, g in zip(faces.records["race"], faces.records["gender"])]
-    )
+    both = np.array([r == "Black" and g == "woman" for r, g in zip(faces.records["race"], faces.records["gender"])])
     cases = {
         ("gender_race", "Black_woman"): both,
         ("race", "Black"): (faces.records["race"] == "Black").fill_null(False).to_numpy(),
@@ -227,9 +224,7 @@ def test_merged_labels_are_those_of_the_filter(faces, quick):
 
 
 def test_only_what_is_there_is_computed(faces, make_cell, quick):
-    blind = replace(
-        faces, logits={name: replace(logits, cosine=None) for name, logits in faces.logits.items()}
-    )
+    blind = replace(faces, logits={name: replace(logits, cosine=None) for name, logits in faces.logits.items()})
     assert association_rows(blind, settings=quick).height == 0
     assert association_rows(make_cell(n=60, suites=("communion",)), settings=quick).height == 0
     bare = replace(faces, records=faces.records.select("image_id"))

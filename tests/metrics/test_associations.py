@@ -57,9 +57,7 @@ def slow_sc_weat(columns, in_a, masks):
     columns = np.column_stack([columns, columns.mean(axis=1)])
     p = []
     for column in columns.T:
-        observed = np.mean([c for c, a in zip(column, in_a) if a]) - np.mean(
-            [c for c, a in zip(column, in_a) if not a]
-        )
+        observed = np.mean([c for c, a in zip(column, in_a) if a]) - np.mean([c for c, a in zip(column, in_a) if not a])
         count = 0
         for mask in masks:
             inside = [c for c, a in zip(column, mask) if a]
@@ -280,11 +278,7 @@ def test_markedness_intervals_hold_the_truth():
         answers = leaning + generator.normal(size=(160, 4)) > 0
         sets = np.repeat(np.arange(40), 4)
         in_sets = generator.normal(size=40)[sets, None] - 0.8 + generator.normal(size=(160, 1)) > 0
-        found = (
-            mean_markedness(answers[:, :1]),
-            mean_markedness(answers),
-            mean_markedness(in_sets, sets),
-        )
+        found = (mean_markedness(answers[:, :1]), mean_markedness(answers), mean_markedness(in_sets, sets))
         truth = 100 * stats.norm.cdf(-0.8 / 2**0.5)
         hits += [f.ci_low <= truth <= f.ci_high for f in found]
     assert (hits >= 925).all() and (hits <= 975).all(), hits

@@ -82,9 +82,7 @@ def test_a_mitigation_that_moves_skew_from_gender_to_race_is_named():
     moved = one(transfers(table), condition="projection")
     assert moved["improved_axes"] == 1 == moved["worsened_axes"] and moved["worsened_harms"] == 0
     assert moved["improved"].startswith("crime crime by gender (") and " -> " in moved["improved"]
-    assert (
-        "by race" in moved["worsened"] and moved["model"] == "encoder" and moved["method"] == "bias_prompts"
-    )
+    assert "by race" in moved["worsened"] and moved["model"] == "encoder" and moved["method"] == "bias_prompts"
 
 
 def test_a_mitigation_that_buys_parity_with_harm_is_named():
@@ -101,12 +99,7 @@ def test_a_mitigation_that_only_helps_moves_nothing():
     table = bias_transfer([effects(*planted(GENDER_SKEW, NEITHER), draws=400)])
     assert one(table, attribute="gender", definition="smoothed")["verdict"] == "improved"
     assert "worsened" not in table["verdict"].to_list()
-    assert transfers(table).is_empty() and transfers(table).columns[:4] == [
-        "model",
-        "dataset",
-        "condition",
-        "method",
-    ]
+    assert transfers(table).is_empty() and transfers(table).columns[:4] == ["model", "dataset", "condition", "method"]
     counted = one(verdict_counts(table), kind="axis")
     assert counted["improved"] >= 3 and counted["worsened"] == 0
     assert sum(counted[verdict] for verdict in VERDICTS) == table.filter(kind="axis").height
@@ -114,14 +107,9 @@ def test_a_mitigation_that_only_helps_moves_nothing():
 
 def test_two_readings_of_one_axis_that_disagree_are_no_transfer():
     """Rates 40 and 20 to 8 and 1 in a hundred: the difference falls from 20 to 7, the ratio rises from 2 to 8."""
-    table = bias_transfer(
-        [effects(*planted([[0.4, 0.4], [0.2, 0.2]], [[0.08, 0.08], [0.01, 0.01]]), draws=400)]
-    )
+    table = bias_transfer([effects(*planted([[0.4, 0.4], [0.2, 0.2]], [[0.08, 0.08], [0.01, 0.01]]), draws=400)])
     gender = table.filter(attribute="gender")
-    assert (
-        set(gender["verdict"]) == {"improved", "worsened"}
-        and one(table, kind="harm")["verdict"] == "improved"
-    )
+    assert set(gender["verdict"]) == {"improved", "worsened"} and one(table, kind="harm")["verdict"] == "improved"
     assert transfers(gender).is_empty()
 
 
@@ -197,9 +185,7 @@ def test_sets_are_resampled_whole():
 
     def width(copies, sets=None):
         many = [
-            made_cell(
-                *(np.repeat(x, copies) for x in (gender, race, hit)), np.repeat(own, copies, axis=0), sets
-            )
+            made_cell(*(np.repeat(x, copies) for x in (gender, race, hit)), np.repeat(own, copies, axis=0), sets)
             for hit, own in zip(hits, logits)
         ]
         frame = effects(*many, draws=1500)
@@ -215,9 +201,7 @@ def test_sets_are_resampled_whole():
 def test_without_a_change_of_distribution_verdicts_are_as_rare_as_they_may_be(worlds):
     """Worlds that are as biased after as before, each image answered anew half of the time."""
     # A condition each, so that each is judged alone.
-    frames = [
-        effects(*world_without_change(seed), draws=100, condition=f"world {seed}") for seed in range(worlds)
-    ]
+    frames = [effects(*world_without_change(seed), draws=100, condition=f"world {seed}") for seed in range(worlds)]
     table = bias_transfer(frames).filter(pl.col("verdict") != "undefined")
     told = pl.col("verdict").is_in(["improved", "worsened"])
     assert table.height > 15 * worlds and table.select(told.mean()).item() <= 0.05

@@ -75,11 +75,7 @@ def test_the_rows_have_the_schema_and_unique_keys(rows):
 
 @pytest.mark.parametrize(
     ("attribute", "scenes"),
-    [
-        ("race", SCENES),
-        ("gender", tuple(s for s in SCENES if s != "drinking_water")),
-        ("age", ("office", "gym")),
-    ],
+    [("race", SCENES), ("gender", tuple(s for s in SCENES if s != "drinking_water")), ("age", ("office", "gym"))],
 )
 def test_shares_are_those_of_the_loop(attribute, scenes, rows, captioned):
     asked = answers(captioned, attribute)
@@ -117,9 +113,7 @@ def test_the_order_of_images_changes_nothing(captioned, rows, quick):
     order = np.random.default_rng(1).permutation(captioned.records.height)
     cosine = captioned.logits[SUITE.id].cosine[order]
     shuffled = replace(
-        captioned,
-        records=captioned.records[order],
-        logits={SUITE.id: SuiteLogits(SUITE, cosine, cosine, 100.0)},
+        captioned, records=captioned.records[order], logits={SUITE.id: SuiteLogits(SUITE, cosine, cosine, 100.0)}
     )
     found = FAMILIES["outcome_metrics"].compute(shuffled, settings=quick)
     assert_frame_equal(found.sort(KEY), rows.sort(KEY), check_exact=True)
@@ -168,11 +162,7 @@ def planted(rng, within):
         for side, wins in (("neg", bad), ("pos", ~bad)):
             cosine[np.ix_((scene == name) & wins, SUITE.columns(f"{name}:gender:{side}"))] = 1
     records = pl.DataFrame(
-        {
-            "image_id": [f"{i:04}" for i in range(n)],
-            "scene": scene,
-            "gender": np.where(man, "man", "woman"),
-        }
+        {"image_id": [f"{i:04}" for i in range(n)], "scene": scene, "gender": np.where(man, "man", "woman")}
     )
     return Cell("m", "pata", records, {SUITE.id: SuiteLogits(SUITE, cosine, cosine)}, {})
 
@@ -188,11 +178,7 @@ def test_what_scenes_bring_about_is_no_evidence_and_what_groups_do_is():
     # Pooled over scenes the shares do differ, by a lot: shuffling over scenes would have rejected every time.
     gap = one(rows, metric="parity_difference", definition="max_minus_min")
     assert gap["value"] > 0.2
-    real = one(
-        caption_rows(planted(rng, 0.25), settings=quick),
-        metric="parity_difference",
-        definition="max_minus_min",
-    )
+    real = one(caption_rows(planted(rng, 0.25), settings=quick), metric="parity_difference", definition="max_minus_min")
     assert real["p"] == pytest.approx(1 / 200) and real["ci_low"] > 0
 
 
@@ -205,9 +191,12 @@ def test_strata_keep_their_own_margins():
     # The first cell of the first stratum is hypergeometric: 8 of the first group, 7 hits among 13.
     expected = stats.hypergeom(13, 7, 8)
     assert drawn[:, 0, 0, 0].mean() == pytest.approx(expected.mean(), abs=4 * expected.std() / np.sqrt(500))
-    assert permute_strata(
-        np.empty((0, 2, 2), dtype=int), permutations=5, rng=np.random.default_rng(0)
-    ).shape == (5, 0, 2, 2)
+    assert permute_strata(np.empty((0, 2, 2), dtype=int), permutations=5, rng=np.random.default_rng(0)).shape == (
+        5,
+        0,
+        2,
+        2,
+    )
 
 
 def test_images_in_sets_are_drawn_with_their_set(captioned, quick):

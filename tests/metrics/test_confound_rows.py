@@ -48,17 +48,12 @@ def varied_cell(seeds=5, seed=0):
     level = np.array([v for *_, (_, v) in who])
     smile = np.where(records["dimension"] == "smiling", level, 0.0)
     side = np.array(
-        [
-            {"positive": 1.0, "negative": -1.0}.get(WORDS.get(c.word, ("", ""))[1], 0.0)
-            for c in SUITE.candidates
-        ]
+        [{"positive": 1.0, "negative": -1.0}.get(WORDS.get(c.word, ("", ""))[1], 0.0) for c in SUITE.candidates]
     )
     face = 0.01 * rng.normal(size=(seeds, len(side)))[[s for s, *_ in who]]
     cosine = 0.2 + face + 0.004 * smile[:, None] * side + 0.005 * rng.normal(size=(len(who), len(side)))
     cosine = cosine.astype(np.float32)
-    return Cell(
-        "encoder", "causalface", records, {"perception": SuiteLogits(SUITE, 100 * cosine, cosine, 100.0)}, {}
-    )
+    return Cell("encoder", "causalface", records, {"perception": SuiteLogits(SUITE, 100 * cosine, cosine, 100.0)}, {})
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +68,7 @@ def rows(varied, quick):
 
 def row(frame, **key):
     key = {"statistic": "estimate"} | key
-    tests = [
-        pl.col(name).is_null() if wanted is None else pl.col(name) == wanted for name, wanted in key.items()
-    ]
+    tests = [pl.col(name).is_null() if wanted is None else pl.col(name) == wanted for name, wanted in key.items()]
     found = frame.filter(*tests)
     assert found.height == 1, (key, found.height)
     return found.row(0, named=True)
@@ -131,11 +124,7 @@ PARTS = {"all": lambda x: np.isfinite(x), "below": lambda x: x <= 0, "above": la
 def test_slopes_are_those_of_statsmodels(rows, varied, confound, part, valence):
     level = varied.records["level"].cast(float).to_numpy()
     chosen = (varied.records["dimension"] == confound).to_numpy() & PARTS[part](level)
-    y, x, sets = (
-        of_valence(varied, valence)[chosen],
-        level[chosen],
-        varied.records["set_id"].to_numpy()[chosen],
-    )
+    y, x, sets = (of_valence(varied, valence)[chosen], level[chosen], varied.records["set_id"].to_numpy()[chosen])
     words = y.shape[1]
     model = sm.OLS(y.ravel(), sm.add_constant(np.repeat(x, words)))
     groups = {"groups": np.unique(np.repeat(sets, words), return_inverse=True)[1]}
@@ -197,9 +186,7 @@ def test_curves_within_sets_are_of_the_shape(rows, varied):
     age = (varied.records["dimension"] == "age").to_numpy()
     level, sets = (varied.records[name].to_numpy()[age] for name in ("level", "set_id"))
     own = of_valence(varied, "negative")[age].mean(axis=1)
-    table = np.array(
-        [[own[(sets == s) & (level == v)].mean() for v in ("0.8", "2", "3.2", "4.4")] for s in "01234"]
-    )
+    table = np.array([[own[(sets == s) & (level == v)].mean() for v in ("0.8", "2", "3.2", "4.4")] for s in "01234"])
     shape = table - table.mean(axis=1, keepdims=True) + table.mean()
     key = {"metric": "perception_by_level", "attribute": "age", "event": "negative", "group": "3.2"}
     found, plain = (row(rows, definition=d, **key) for d in ("within_sets", "less_blank"))
@@ -233,9 +220,7 @@ def test_changes_are_those_of_pairs_that_differ_in_one_thing(quick):
     for name, pairs in slow.items():
         sizes = np.array([size for _, size in pairs])
         for definition in ("ttest", "cluster"):
-            found = row(
-                frame, metric="attribute_change", definition=definition, attribute=name, event="negative"
-            )
+            found = row(frame, metric="attribute_change", definition=definition, attribute=name, event="negative")
             assert found["value"] == pytest.approx(sizes.mean(), rel=1e-6) and found["n"] == len(pairs)
     for protected in PROTECTED:
         key = {
@@ -252,18 +237,13 @@ def test_changes_are_those_of_pairs_that_differ_in_one_thing(quick):
         assert row(frame, definition="ttest", **key | {"statistic": "t"})["value"] == pytest.approx(
             expected.statistic, rel=1e-4
         )
-        means = [
-            [np.mean([size for s, size in slow[n] if s == own]) for own in "012"]
-            for n in ("smiling", protected)
-        ]
+        means = [[np.mean([size for s, size in slow[n] if s == own]) for own in "012"] for n in ("smiling", protected)]
         paired = row(frame, definition="cluster", **key)
         assert paired["p"] == pytest.approx(stats.ttest_rel(*means).pvalue, rel=1e-3)
 
 
 def test_every_confound_meets_every_protected_attribute(rows):
-    pairs = rows.filter(
-        metric="confound_vs_protected", definition="ttest", statistic="estimate", event="positive"
-    )
+    pairs = rows.filter(metric="confound_vs_protected", definition="ttest", statistic="estimate", event="positive")
     found = set(pairs.select("attribute", "reference_group").rows())
     assert found == set(product(("lighting", "pose", "smiling"), PROTECTED))
 
@@ -271,19 +251,14 @@ def test_every_confound_meets_every_protected_attribute(rows):
 def test_few_sets_and_counting_as_independent_are_said(rows):
     slope = {"metric": "confound_slope", "attribute": "pose", "group": "below", "event": None}
     assert row(rows, definition="cluster", **slope)["reason"] == "interval from only 5 sets"
-    assert (
-        "words of an image and the images of a set for independent"
-        in row(rows, definition="ols", **slope)["reason"]
-    )
+    assert "words of an image and the images of a set for independent" in row(rows, definition="ols", **slope)["reason"]
     assert row(rows, definition="level_means", **slope)["reason"] == "a line through 3 means"
 
 
 def test_images_without_a_level_or_outside_the_filter_do_not_count(varied, quick, rows):
     n = varied.records.height
     extra = varied.records.head(3).with_columns(
-        level=pl.Series([None, "frontal", "1"]),
-        dimension=pl.Series(["pose", "pose", None]),
-        image_id=pl.lit("x"),
+        level=pl.Series([None, "frontal", "1"]), dimension=pl.Series(["pose", "pose", None]), image_id=pl.lit("x")
     )
     logits = varied.logits["perception"]
     longer = {
@@ -295,36 +270,19 @@ def test_images_without_a_level_or_outside_the_filter_do_not_count(varied, quick
     assert_frame_equal(FAMILY.compute(more, settings=quick), rows)
     keep = {"perception": (varied.records["set_id"] != "4").to_numpy()}
     fewer = FAMILY.compute(replace(varied, keep=keep), settings=quick)
-    whole = row(rows, metric="confound_slope", definition="ols", attribute="age", group="all", event=None)[
-        "n"
-    ]
-    kept = row(fewer, metric="confound_slope", definition="ols", attribute="age", group="all", event=None)[
-        "n"
-    ]
+    whole = row(rows, metric="confound_slope", definition="ols", attribute="age", group="all", event=None)["n"]
+    kept = row(fewer, metric="confound_slope", definition="ols", attribute="age", group="all", event=None)["n"]
     assert kept * 5 == whole * 4
 
 
 def test_missing_levels_and_labels_leave_what_is_left(varied, quick):
     records = varied.records.with_columns(
         race=pl.when(pl.col("set_id") == "0").then(None).otherwise("race"),
-        dimension=pl.when((pl.col("dimension") == "pose") & (pl.col("level") != "0"))
-        .then(None)
-        .otherwise("dimension"),
+        dimension=pl.when((pl.col("dimension") == "pose") & (pl.col("level") != "0")).then(None).otherwise("dimension"),
     )
     frame = FAMILY.compute(replace(varied, records=records), settings=quick)
-    alone = row(
-        frame,
-        metric="confound_slope",
-        definition="cluster",
-        attribute="pose",
-        group="below",
-        event="positive",
-    )
-    assert (
-        np.isnan(alone["value"])
-        and np.isnan(alone["ci_low"])
-        and "two levels, and there is one" in alone["reason"]
-    )
+    alone = row(frame, metric="confound_slope", definition="cluster", attribute="pose", group="below", event="positive")
+    assert np.isnan(alone["value"]) and np.isnan(alone["ci_low"]) and "two levels, and there is one" in alone["reason"]
     none = row(frame, metric="attribute_change", definition="ttest", attribute="pose", event="positive")
     assert np.isnan(none["value"]) and none["n"] == 0 and "no two images" in none["reason"]
     against = row(
@@ -354,12 +312,7 @@ def test_without_race_gender_or_sets_there_are_still_lines(varied, quick):
     bare = replace(varied, records=varied.records.select("image_id", "dimension", "level"))
     frame = FAMILY.compute(bare, settings=quick)
     slope = row(
-        frame,
-        metric="confound_slope",
-        definition="cluster",
-        attribute="smiling",
-        group="all",
-        event="positive",
+        frame, metric="confound_slope", definition="cluster", attribute="smiling", group="all", event="positive"
     )
     assert slope["value"] == pytest.approx(0.004, abs=5e-4) and slope["reason"] is None
     assert frame.filter(metric="attribute_change")["value"].is_nan().all()

@@ -74,10 +74,7 @@ def test_lines_are_those_of_statsmodels(words, robust):
         assert mine.p == pytest.approx(expected.pvalues[i], rel=1e-8)
         np.testing.assert_allclose([mine.ci_low, mine.ci_high], ends[i], rtol=1e-9)
     assert found.r_squared.value == pytest.approx(expected.rsquared, rel=1e-10)
-    assert (
-        found.rows == expected.nobs
-        and 0 < found.r_squared.ci_low < found.r_squared.value < found.r_squared.ci_high
-    )
+    assert found.rows == expected.nobs and 0 < found.r_squared.ci_low < found.r_squared.value < found.r_squared.ci_high
 
 
 def test_several_words_are_rows_of_their_own():
@@ -143,11 +140,7 @@ def test_sets_widen_the_interval_where_they_lean_their_own_way():
 
 def test_what_is_undefined_has_a_reason():
     one = confound_fit([2.0, 2.0, 2.0], [1.0, 2.0, 3.0])
-    assert (
-        math.isnan(one.slope.value)
-        and math.isnan(one.r_squared.value)
-        and "there is one" in in_words(one.reason)
-    )
+    assert math.isnan(one.slope.value) and math.isnan(one.r_squared.value) and "there is one" in in_words(one.reason)
     none = confound_fit([], np.zeros((0, 3)))
     assert math.isnan(none.slope.value) and "there are none" in in_words(none.reason)
     flat = confound_fit([0.0, 1.0, 2.0], [0.3, 0.3, 0.3])
@@ -161,9 +154,7 @@ def test_what_is_undefined_has_a_reason():
         and "two rows" in in_words(two.reason)
     )
     single = confound_fit([0.0, 1.0, 2.0], [0.0, 3.0, 1.0], clusters=np.zeros(3, int))
-    assert (
-        single.slope.value == 0.5 and math.isnan(single.slope.ci_low) and "one set" in in_words(single.reason)
-    )
+    assert single.slope.value == 0.5 and math.isnan(single.slope.ci_low) and "one set" in in_words(single.reason)
 
 
 def test_wrong_input_is_refused():
@@ -180,9 +171,7 @@ def test_wrong_input_is_refused():
 
 
 def test_level_means_worked_by_hand():
-    found = level_means(
-        [0, 0, 1, 1, 1, -1], [[1, 3], [4, 4], [0, 0], [1, 1], [2, 2], [9, 9]], levels=["a", "b", "c"]
-    )
+    found = level_means([0, 0, 1, 1, 1, -1], [[1, 3], [4, 4], [0, 0], [1, 1], [2, 2], [9, 9]], levels=["a", "b", "c"])
     np.testing.assert_allclose(found.value, [3.0, 1.0, np.nan])
     assert found.n.tolist() == [2, 3, 0] and [in_words(r) for r in found.reason] == [
         None,
@@ -200,18 +189,14 @@ def test_level_means_count_sets():
     half = stats.t.ppf(0.975, 1) * 1.0
     np.testing.assert_allclose([found.value[0], found.ci_low[0], found.ci_high[0]], [2, 2 - half, 2 + half])
     single = level_means([0, 0], [1.0, 2.0], levels=[0], clusters=np.array([4, 4]))
-    assert (
-        single.value[0] == 1.5 and math.isnan(single.ci_low[0]) and "single set" in in_words(single.reason[0])
-    )
+    assert single.value[0] == 1.5 and math.isnan(single.ci_low[0]) and "single set" in in_words(single.reason[0])
 
 
 def test_mean_change_is_the_one_sample_t_interval():
     changes = np.random.default_rng(0).exponential(size=40)
     found = mean_change(changes, confidence=0.9)
     low, high = stats.ttest_1samp(changes, 0).confidence_interval(0.9)
-    np.testing.assert_allclose(
-        [found.value, found.ci_low, found.ci_high], [changes.mean(), low, high], rtol=1e-12
-    )
+    np.testing.assert_allclose([found.value, found.ci_low, found.ci_high], [changes.mean(), low, high], rtol=1e-12)
     assert found.n == 40
 
 

@@ -17,9 +17,7 @@ def sample(seed, n=240, levels=None):
     """Draw responses to g classes and one more candidate, which the groups choose at different rates."""
     rng = np.random.default_rng(seed)
     groups = rng.permutation(np.arange(n) % G)
-    responses = (
-        rng.normal(size=(n, G + 1)) if levels is None else rng.integers(0, levels, (n, G + 1)).astype(float)
-    )
+    responses = rng.normal(size=(n, G + 1)) if levels is None else rng.integers(0, levels, (n, G + 1)).astype(float)
     responses[:, -1] += 0.3 * groups
     return responses, groups
 
@@ -60,10 +58,7 @@ def test_renaming_groups_moves_by_group_values_and_nothing_else(traits):
     rename = np.array([2, 0, 3, 1])
     renamed = responses.copy()
     renamed[:, rename] = responses[:, :G]
-    before, after = (
-        MEASURES[traits.name](responses, groups, G),
-        MEASURES[traits.name](renamed, rename[groups], G),
-    )
+    before, after = (MEASURES[traits.name](responses, groups, G), MEASURES[traits.name](renamed, rename[groups], G))
     expected = before if traits.shape == "scalar" else before[np.argsort(rename)]
     np.testing.assert_allclose(after, expected, rtol=1e-12)
 
@@ -87,9 +82,7 @@ def test_an_empty_group(traits):
     kept = groups != 1
     others = [0, 2, 3]
     full = MEASURES[traits.name](responses[kept], groups[kept], G)
-    without = MEASURES[traits.name](
-        responses[kept][:, [*others, G]], np.searchsorted(others, groups[kept]), G - 1
-    )
+    without = MEASURES[traits.name](responses[kept][:, [*others, G]], np.searchsorted(others, groups[kept]), G - 1)
     if traits.empty_group == "nan":
         assert np.isnan(full[1])
         np.testing.assert_allclose(full[others], without, rtol=1e-12)
@@ -104,9 +97,7 @@ LOWER = [traits for traits in METRICS.values() if traits.ties == "lower index wi
 def test_ties_go_to_the_lower_index(traits):
     responses, groups = sample(11, levels=2)
     untied = responses - 1e-6 * np.arange(G + 1)
-    np.testing.assert_array_equal(
-        MEASURES[traits.name](responses, groups, G), MEASURES[traits.name](untied, groups, G)
-    )
+    np.testing.assert_array_equal(MEASURES[traits.name](responses, groups, G), MEASURES[traits.name](untied, groups, G))
 
 
 @pytest.mark.parametrize("change", ["scale", "shift"])
@@ -116,11 +107,9 @@ def test_scale_and_shift(traits, change):
     before = MEASURES[traits.name](responses, groups, G)
     changed = responses * 4.0 if change == "scale" else responses + 4.0
     after = MEASURES[traits.name](changed, groups, G)
-    expected = {
-        "invariant": before,
-        "equivariant": before * 4.0 if change == "scale" else before + 4.0,
-        None: None,
-    }[getattr(traits, change)]
+    expected = {"invariant": before, "equivariant": before * 4.0 if change == "scale" else before + 4.0, None: None}[
+        getattr(traits, change)
+    ]
     if expected is None:
         assert not np.allclose(after, before), "it neither holds nor fails to hold: declare what it does"
     else:

@@ -20,17 +20,13 @@ def test_by_hand():
     found = equal_opportunity_gap([[3, 2], [1, 3], [2, 0]], [[4, 4], [5, 3], [2, 0]])
     np.testing.assert_allclose(found.per_class, [1 / 4, 4 / 5, np.nan], atol=1e-12)
     assert found.value == pytest.approx(21 / 40, abs=1e-12) and found.maximum == pytest.approx(4 / 5)
-    assert (
-        found.n == 16 and in_words(found.reason) == "1 of 3 classes seen in fewer than two groups, left out"
-    )
+    assert found.n == 16 and in_words(found.reason) == "1 of 3 classes seen in fewer than two groups, left out"
     np.testing.assert_allclose(found.rate, [[3 / 4, 1 / 2], [1 / 5, 1], [1, np.nan]])
 
 
 def test_where_nothing_can_be_compared():
     found = equal_opportunity_gap([[3, 0]], [[4, 0]])
-    assert (
-        np.isnan([found.value, found.maximum]).all() and found.n == 0 and "1 of 1" in in_words(found.reason)
-    )
+    assert np.isnan([found.value, found.maximum]).all() and found.n == 0 and "1 of 1" in in_words(found.reason)
 
 
 def test_many_tables_at_once():
@@ -45,13 +41,7 @@ def test_many_tables_at_once():
 
 @pytest.mark.parametrize(
     ("right", "totals"),
-    [
-        ([[1, 2]], [[1, 2], [3, 4]]),
-        ([[1]], [[1]]),
-        ([[2, 1]], [[1, 1]]),
-        ([[-1, 1]], [[1, 1]]),
-        ([1, 1], [1, 1]),
-    ],
+    [([[1, 2]], [[1, 2], [3, 4]]), ([[1]], [[1]]), ([[2, 1]], [[1, 1]]), ([[-1, 1]], [[1, 1]]), ([1, 1], [1, 1])],
 )
 def test_counts_that_do_not_fit_are_refused(right, totals):
     with pytest.raises(MetricError):
@@ -63,11 +53,7 @@ def test_rows_are_those_of_the_loop(cell, quick):
     logits = cell.logits["trident"]
     labels = list(logits.suite.class_labels)
     top = logits.logits[:, : len(labels)].argmax(axis=1)
-    known = [
-        (r, g, labels[t] == r)
-        for r, g, t in zip(cell.records["race"], cell.records["gender"], top)
-        if r and g
-    ]
+    known = [(r, g, labels[t] == r) for r, g, t in zip(cell.records["race"], cell.records["gender"], top) if r and g]
     assert set(rows["attribute"]) == {"gender"} and rows["probe"].null_count() == rows.height
     gaps = {}
     for label in labels:
@@ -107,9 +93,7 @@ def test_filters_small_cells_and_lacking_labels(cell, quick):
 
 def test_a_class_of_one_gender_is_left_out_and_said(cell, quick):
     man = pl.when(pl.col("race") == "Black").then(pl.lit("man")).otherwise("gender")
-    rows = equal_opportunity_rows(
-        replace(cell, records=cell.records.with_columns(gender=man)), settings=quick
-    )
+    rows = equal_opportunity_rows(replace(cell, records=cell.records.with_columns(gender=man)), settings=quick)
     black = one(rows, metric="equal_opportunity_gap", definition="by_class", event="Black")
     assert np.isnan(black["value"]) and "fewer than two groups" in black["reason"]
     mean = one(rows, metric="equal_opportunity_gap", definition="mean_over_classes")

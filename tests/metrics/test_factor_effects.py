@@ -62,19 +62,14 @@ def test_known_differences_of_every_reading():
     """By hand: rates 1/2, 1/4 against 1/4, 1/4 of 20 men and 20 women."""
     (small, codes), (large, _) = images((10, 5), 20), images((5, 5), 20)
     frame = effects(answered(small, large, codes))
-    expected = {
-        "mean_over_pairs": 1.0,
-        "smoothed": 21 / 11 - 1,
-        "max_minus_min": 1 / 4,
-        "top1": 15 / 40 - 10 / 40,
-    }
+    expected = {"mean_over_pairs": 1.0, "smoothed": 21 / 11 - 1, "max_minus_min": 1 / 4, "top1": 15 / 40 - 10 / 40}
     assert dict(zip(frame["definition"], frame["value"])) == pytest.approx(expected, abs=1e-12)
     assert frame.columns == list(EFFECT_SCHEMA) and (frame["n"] == 40).all()
     assert frame.filter(metric="harm_rate")["attribute"].to_list() == [None]
     # Five images of 40 are answered differently, all by the first alone: 2 of 2^5 swaps are as extreme.
-    assert one(effects(answered(small, large, codes), permutations=4000), metric="harm_rate")[
-        "p"
-    ] == pytest.approx(1 / 16, abs=0.015)
+    assert one(effects(answered(small, large, codes), permutations=4000), metric="harm_rate")["p"] == pytest.approx(
+        1 / 16, abs=0.015
+    )
 
 
 def test_without_pairs_there_is_an_empty_table(make_cell, quick):
@@ -89,10 +84,7 @@ def test_without_pairs_there_is_an_empty_table(make_cell, quick):
 def two_cells(make_cell):
     small, large = (make_cell(n=420, seed=seed, suites=OUTCOME_SUITES) for seed in (0, 4))
     keep = {"crime": np.arange(420) % 3 > 0}
-    return [
-        replace(small, model="small", keep=keep),
-        replace(small, model="large", logits=large.logits, keep=keep),
-    ]
+    return [replace(small, model="small", keep=keep), replace(small, model="large", logits=large.logits, keep=keep)]
 
 
 def test_an_effect_is_the_difference_of_two_rows_of_the_metric_table(two_cells, quick):
@@ -103,8 +95,7 @@ def test_an_effect_is_the_difference_of_two_rows_of_the_metric_table(two_cells, 
         both = frame.join(table.select(*keys, column, "of_table"), on=keys, nulls_equal=True, suffix="_table")
         # The metric table has no mean over tasks of harm rates and parity differences.
         assert (
-            both.height
-            == frame.filter((pl.col("event") != "mean_of_tasks") | (pl.col("metric") == "max_skew")).height
+            both.height == frame.filter((pl.col("event") != "mean_of_tasks") | (pl.col("metric") == "max_skew")).height
         )
         np.testing.assert_allclose(both[column], both[f"{column}_table"], rtol=1e-12)
         assert both["n"].to_list() == both["of_table"].to_list()
@@ -113,10 +104,7 @@ def test_an_effect_is_the_difference_of_two_rows_of_the_metric_table(two_cells, 
 
 def test_what_is_compared(two_cells, quick):
     frame = factor_effects([predictions_of(two_cells)], PAIRS, settings=quick)
-    assert (
-        frame.select(keys := ["suite", "event", "attribute", "metric", "definition"]).is_duplicated().sum()
-        == 0
-    )
+    assert frame.select(keys := ["suite", "event", "attribute", "metric", "definition"]).is_duplicated().sum() == 0
     counts = frame.group_by("metric", "definition").len().sort("metric", "definition").rows()
     # 7 events with the mean over tasks, 5 of them skewed, by 3 attributes; a harm rate for each of the 7.
     assert counts == [
@@ -136,9 +124,7 @@ def test_the_mean_of_tasks_is_the_mean_of_the_three(two_cells, quick):
     frame = factor_effects([predictions_of(whole)], PAIRS, settings=quick)
     keys = {"metric": "parity_difference", "attribute": "race"}
     tasks = ("crime", "negative_communion", "negative_agency")
-    three = [
-        one(frame.filter(pl.col("suite") != "crime_pooled"), event=task, **keys)["value"] for task in tasks
-    ]
+    three = [one(frame.filter(pl.col("suite") != "crime_pooled"), event=task, **keys)["value"] for task in tasks]
     assert one(frame, event="mean_of_tasks", **keys)["value"] == pytest.approx(np.mean(three))
 
 
@@ -156,17 +142,13 @@ def test_the_order_of_rows_and_suites_changes_no_number(two_cells, quick):
         )
         for cell in two_cells
     ]
-    one_way, other = (
-        factor_effects([predictions_of(cells)], PAIRS, settings=quick) for cells in (two_cells, shuffled)
-    )
+    one_way, other = (factor_effects([predictions_of(cells)], PAIRS, settings=quick) for cells in (two_cells, shuffled))
     keys = ["suite", "event", "attribute", "metric", "definition"]
     assert_frame_equal(one_way.sort(keys), other.sort(keys), check_exact=True)
 
 
 def test_cells_of_other_images_are_refused(two_cells):
-    other = replace(
-        two_cells[1], records=two_cells[1].records.with_columns(image_id=pl.col("image_id") + "x")
-    )
+    other = replace(two_cells[1], records=two_cells[1].records.with_columns(image_id=pl.col("image_id") + "x"))
     with pytest.raises(MetricError, match="same images"):
         predictions_of([two_cells[0], other])
     with pytest.raises(MetricError, match="without cells"):
@@ -202,9 +184,7 @@ def test_pairing_narrows_what_independent_samples_would_leave():
     )
     widths = [
         row["ci_high"] - row["ci_low"]
-        for row in (
-            one(effects(answered(small, other, codes)), definition="smoothed") for other in (near, far)
-        )
+        for row in (one(effects(answered(small, other, codes)), definition="smoothed") for other in (near, far))
     ]
     assert widths[0] < 0.5 * widths[1]
 
@@ -216,9 +196,7 @@ def test_sets_are_resampled_whole():
     small, large = rng.random(400) < 0.3, rng.random(400) < np.where(codes == 0, 0.2, 0.4)
     single = one(effects(answered(small, large, codes), resamples=2000), metric="harm_rate")
     copies = [np.repeat(each, 8) for each in (small, large, codes)]
-    sets = one(
-        effects(answered(*copies, clusters=np.repeat(np.arange(400), 8)), resamples=2000), metric="harm_rate"
-    )
+    sets = one(effects(answered(*copies, clusters=np.repeat(np.arange(400), 8)), resamples=2000), metric="harm_rate")
     blind = one(effects(answered(*copies), resamples=2000), metric="harm_rate")
     width, of_sets, without = (row["ci_high"] - row["ci_low"] for row in (single, sets, blind))
     assert sets["value"] == single["value"] and of_sets == pytest.approx(width, rel=0.1)
@@ -242,18 +220,12 @@ def world(seed, small, large):
     shared, own = rng.random(len(codes)), rng.random(len(codes))
     coin = np.where(rng.random(len(codes)) < 0.5, shared, own)
     return answered(
-        shared < np.array(small)[codes],
-        coin < np.array(large)[codes],
-        codes,
-        names=tuple("abcdefg")[: len(small)],
+        shared < np.array(small)[codes], coin < np.array(large)[codes], codes, names=tuple("abcdefg")[: len(small)]
     )
 
 
 def worlds(n, small, large, **chosen):
-    return [
-        one(effects(world(seed, small, large), resamples=200, permutations=200), **chosen)
-        for seed in range(n)
-    ]
+    return [one(effects(world(seed, small, large), resamples=200, permutations=200), **chosen) for seed in range(n)]
 
 
 @WORLDS
@@ -291,9 +263,7 @@ def test_where_skews_are_equal_the_interval_holds_0_and_p_keeps_its_level(small,
 
 
 @WORLDS
-@pytest.mark.parametrize(
-    ("small", "large", "truth"), [((0.1, 0.2), (0.1, 0.1), 1.0), ((0.1, 0.3), (0.1, 0.2), 1.0)]
-)
+@pytest.mark.parametrize(("small", "large", "truth"), [((0.1, 0.2), (0.1, 0.1), 1.0), ((0.1, 0.3), (0.1, 0.2), 1.0)])
 def test_intervals_hold_a_planted_effect_and_p_finds_it(small, large, truth, n):
     found = worlds(n, small, large, definition="mean_over_pairs")
     assert sum(row["ci_low"] <= truth <= row["ci_high"] for row in found) >= nominal(0.93, n)[0]
@@ -309,9 +279,7 @@ def test_copies_in_sets_do_not_make_groups_differ():
         np.repeat(hits, 8, axis=1), np.repeat(codes, 8), n_groups=3, resamples=4000, permutations=1,
         rng=np.random.default_rng(0), clusters=np.repeat(np.arange(300), 8),
     )  # fmt: skip
-    found = clustered_homogeneity_p_value(
-        copies.counts, copies.sizes, copies.resampled, copies.resampled_sizes
-    )
+    found = clustered_homogeneity_p_value(copies.counts, copies.sizes, copies.resampled, copies.resampled_sizes)
     assert found == pytest.approx(expected, rel=0.25) and 0.02 < expected < 0.5
     assert homogeneity_p_value(copies.counts, copies.sizes) < 0.1 * expected
     constant = [np.zeros((1, 3), int), np.full(3, 9), np.zeros((1, 3, 5)), np.full((3, 5), 9.0)]
@@ -324,8 +292,6 @@ def test_groups_that_differ_are_told_from_groups_that_may_be_alike():
     table = np.array([[12, 18, 0], [88, 182, 0]])
     expected = stats.chi2_contingency(table[:, :2], correction=False).pvalue
     assert homogeneity_p_value(table[:1], totals) == pytest.approx(expected, rel=1e-12)
-    assert homogeneity_p_value(np.array([[12, 18, 0], [30, 60, 0]]), totals) == pytest.approx(
-        2 * expected, rel=1e-12
-    )
+    assert homogeneity_p_value(np.array([[12, 18, 0], [30, 60, 0]]), totals) == pytest.approx(2 * expected, rel=1e-12)
     assert homogeneity_p_value(np.array([[0, 0, 0]]), totals) == 1.0
     assert homogeneity_p_value(np.array([[100, 200, 0]]), totals) == 1.0

@@ -13,12 +13,7 @@ def grid(*rows):
 
 
 def test_pairs_differ_in_one_factor_and_hold_the_others():
-    rows = [
-        ("small", "3k", "atlas"),
-        ("large", "3k", "atlas"),
-        ("small", "6k", "atlas"),
-        ("large", "6k", "web"),
-    ]
+    rows = [("small", "3k", "atlas"), ("large", "3k", "atlas"), ("small", "6k", "atlas"), ("large", "6k", "web")]
     found = factor_pairs(grid(*rows))
     assert found == (
         FactorPair("size", "small", "large", "small-3k-atlas", "large-3k-atlas", "3k, atlas"),

@@ -133,9 +133,7 @@ def test_trident_rows_equal_the_obvious_loop(trident, cell):
         assert accuracy["value"] == pytest.approx(np.mean([label == t for label, t, _, _ in labelled]))
         macro = "paper" if definition == "logit" else "cosine"
         row = value(trident, metric="macro_accuracy", definition=macro, **key)
-        assert (
-            row["value"] == pytest.approx(np.mean(recall)) and row["ci_low"] < row["value"] < row["ci_high"]
-        )
+        assert row["value"] == pytest.approx(np.mean(recall)) and row["ci_low"] < row["value"] < row["ci_high"]
         for c, name in enumerate(classes):
             per_class = value(trident, metric="class_accuracy", definition=definition, group=name, **key)
             assert per_class["value"] == pytest.approx(recall[c])
@@ -147,19 +145,12 @@ def test_trident_rows_equal_the_obvious_loop(trident, cell):
     for name in ("value", "ci_low", "ci_high"):
         assert released[name] == pytest.approx(paper[name] * 7 / 8)
     mixed = value(
-        trident,
-        metric="probe_rate",
-        definition="logit",
-        suite="trident_mixed",
-        probe="thief",
-        group="Black_man",
+        trident, metric="probe_rate", definition="logit", suite="trident_mixed", probe="thief", group="Black_man"
     )
     top = logits.logits[:, [*range(len(classes)), column]].argmax(axis=1)
     became = [t == 7 for t, r, g in zip(top, race, gender) if r == "Black" and g == "man"]
     assert mixed["value"] == pytest.approx(np.mean(became)) and mixed["n"] == len(became)
-    confident = value(
-        trident, metric="probe_rate", definition="confident_labels", probe="thief", group="Black_man"
-    )
+    confident = value(trident, metric="probe_rate", definition="confident_labels", probe="thief", group="Black_man")
     assert confident["n"] == sum(r == "Black" and g == "man" and s for r, g, s in zip(race, gender, sure))
 
 
@@ -189,9 +180,7 @@ def test_gaps_between_groups_by_valence(trident):
             "neutral": ["person", "citizen", "worker", "stranger", "individual"],
             "positive": ["hero", "leader", "savior", "genius", "winner"],
         }[valence]
-        means = (
-            rates.filter(pl.col("probe").is_in(suite_probes)).group_by("group").agg(pl.col("value").mean())
-        )
+        means = rates.filter(pl.col("probe").is_in(suite_probes)).group_by("group").agg(pl.col("value").mean())
         assert gap["value"] == pytest.approx(means["value"].max() - means["value"].min())
         assert 0 < gap["p"] <= 1 and gap["definition"] == "by_valence"
 
@@ -251,26 +240,21 @@ def test_only_what_is_there_is_computed(make_cell, quick):
     bare = replace(few, records=few.records.select("image_id"))
     assert set(FAMILIES["outcome_metrics"].compute(bare, settings=quick)["metric"]) == {"harm_rate"}
     unlabelled = make_cell(n=60, suites=("trident",))
-    unlabelled = replace(
-        unlabelled, records=unlabelled.records.with_columns(pl.lit(None, pl.String).alias("race"))
-    )
+    unlabelled = replace(unlabelled, records=unlabelled.records.with_columns(pl.lit(None, pl.String).alias("race")))
     assert FAMILIES["trident_metrics"].compute(unlabelled, settings=quick).height == 0
 
 
 def test_small_and_undefined_groups_say_so(make_cell, quick):
     cell = make_cell(n=63)
     rows = FAMILIES["outcome_metrics"].compute(cell, settings=quick)
-    skews = rows.filter(
-        metric="max_skew", attribute="gender_race", definition="mean_over_pairs", suite="crime"
-    )
+    skews = rows.filter(metric="max_skew", attribute="gender_race", definition="mean_over_pairs", suite="crime")
     assert "pairs undefined" in skews["reason"][0] and "fewer than 10 images in" in skews["reason"][0]
     proportion = rows.filter(metric="outcome_proportion", attribute="gender_race")
     assert proportion["reason"].str.contains("small group").all()
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"resamples": 10}, {"permutations": 0}, {"confidence": 1.0}, {"min_group": 0}, {"label_margin": 2}],
+    "wrong", [{"resamples": 10}, {"permutations": 0}, {"confidence": 1.0}, {"min_group": 0}, {"label_margin": 2}]
 )
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ConfigError) as error:

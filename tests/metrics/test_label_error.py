@@ -115,10 +115,7 @@ def drawn(seed, *, rates, errors, n, known=1.0, worlds=WORLDS):
     labelled = np.stack([[1 - e[0], e[0]], [e[1], 1 - e[1]]])
     outcome = np.stack([1 - p, p], axis=-1)
     cells = (
-        0.5
-        * np.array([1 - known, known])[None, :, None, None]
-        * labelled[:, None, :, None]
-        * outcome[:, None, None]
+        0.5 * np.array([1 - known, known])[None, :, None, None] * labelled[:, None, :, None] * outcome[:, None, None]
     )
     return np.random.default_rng(seed).multinomial(n, cells.ravel(), size=worlds).reshape(-1, 2, 2, 2, 2)
 
@@ -131,12 +128,7 @@ def corrected(table):
 @pytest.mark.parametrize("known", [1.0, 0.4])
 @pytest.mark.parametrize(
     ("rates", "errors"),
-    [
-        ((0.05, 0.3), (0.1, 0.2)),
-        ((0.3, 0.6), (0.05, 0.25)),
-        ((0.0, 0.2), (0.1, 0.1)),
-        ((0.2, 0.2), (0.15, 0.05)),
-    ],
+    [((0.05, 0.3), (0.1, 0.2)), ((0.3, 0.6), (0.05, 0.25)), ((0.0, 0.2), (0.1, 0.1)), ((0.2, 0.2), (0.15, 0.05))],
 )
 def test_corrected_intervals_hold_the_truth_where_naive_ones_do_not(rates, errors, known):
     truth, held, naive = np.array(rates), np.zeros(2), np.zeros(2)
@@ -177,8 +169,7 @@ def every_relabelling(hits, sizes, wrong):
     """Return the rates of label 0 when up to `wrong[a]` images labelled a belong to the other label, whichever."""
     images = [[True] * h + [False] * (n - h) for h, n in zip(hits, sizes)]
     leaving = [
-        [chosen for k in range(w + 1) for chosen in combinations(range(len(own)), k)]
-        for own, w in zip(images, wrong)
+        [chosen for k in range(w + 1) for chosen in combinations(range(len(own)), k)] for own, w in zip(images, wrong)
     ]
     rates = set()
     for out in leaving[0]:
@@ -204,9 +195,7 @@ def test_bounds_by_hand_and_of_empty_groups():
     found = rate_bounds([[5, 4], [0, 0]], [[20, 10], [0, 3]], error=0.15)
     assert found.low.value[0, 0] == pytest.approx(2 / 18) and found.high.value[0, 0] == pytest.approx(6 / 18)
     assert found.low.value[0, 1] == pytest.approx(3 / 12) and found.high.value[0, 1] == pytest.approx(7 / 12)
-    assert (found.low.ci_low[0] < found.low.value[0]).all() and (
-        found.high.value[0] < found.high.ci_high[0]
-    ).all()
+    assert (found.low.ci_low[0] < found.low.value[0]).all() and (found.high.value[0] < found.high.ci_high[0]).all()
     assert np.isnan(found.low.value[1, 0]) and found.high.value[1, 1] == 0
     exact = rate_bounds([[5, 4]], [[20, 10]], error=0.0)
     np.testing.assert_array_equal(exact.low.value, exact.high.value)
@@ -224,9 +213,7 @@ def labelled(make_cell):
 
 
 def rows_of(cell, **changes):
-    settings = MetricSettings(
-        **({"seed": 5, "resamples": 200, "permutations": 200, "min_group": 10} | changes)
-    )
+    settings = MetricSettings(**({"seed": 5, "resamples": 200, "permutations": 200, "min_group": 10} | changes))
     return trident_rows(cell, settings=settings).filter(suite="trident_mixed")
 
 
@@ -252,30 +239,22 @@ def test_rows_where_the_truth_is_known(labelled, quick):
     )
     key = {"metric": "probe_rate", "probe": "hero", "group": "Indian_man"}
     true = row(frame, definition="true_labels", **key)
-    assert (
-        true["value"] == pytest.approx(became[one_class & men].mean())
-        and true["n"] == (one_class & men).sum()
-    )
+    assert true["value"] == pytest.approx(became[one_class & men].mean()) and true["n"] == (one_class & men).sum()
     corrected = row(frame, definition="label_corrected", **key)
     auto, known = (records["auto_gender"] == "man").to_numpy(), records["gender"].is_not_null().to_numpy()
     rate = [became[one_class & side].mean() for side in (auto, ~auto)]
-    right = [
-        (men == wanted)[one_class & known & side].mean() for wanted, side in ((True, auto), (False, ~auto))
-    ]
+    right = [(men == wanted)[one_class & known & side].mean() for wanted, side in ((True, auto), (False, ~auto))]
     by_hand = (right[1] * rate[0] - (1 - right[0]) * rate[1]) / (right[0] + right[1] - 1)
     assert corrected["value"] == pytest.approx(max(by_hand, 0)) and corrected["n"] == one_class.sum()
     naive = row(frame, definition="logit", **key)
-    width = {
-        name: each["ci_high"] - each["ci_low"] for name, each in (("naive", naive), ("undone", corrected))
-    }
+    width = {name: each["ci_high"] - each["ci_low"] for name, each in (("naive", naive), ("undone", corrected))}
     assert width["undone"] > width["naive"]
 
 
 def test_macro_accuracy_by_true_and_corrected_labels(labelled):
     frame = rows_of(labelled).filter(metric="macro_accuracy", probe="hero")
     found = {
-        definition: row(frame, definition=definition)
-        for definition in ("paper", "true_labels", "label_corrected")
+        definition: row(frame, definition=definition) for definition in ("paper", "true_labels", "label_corrected")
     }
     for each in found.values():
         assert each["ci_low"] < each["value"] < each["ci_high"]
@@ -297,14 +276,9 @@ def test_rows_where_no_truth_is_known(labelled, without):
             for definition in ("logit", "label_error_low", "label_error_high")
         )
         assert low["value"] <= plain["value"] <= high["value"] and low["value"] < high["value"]
-        assert (
-            low["n"] == plain["n"]
-            and "if up to 10% of the automatic labels are wrong (assumed" in low["reason"]
-        )
+        assert low["n"] == plain["n"] and "if up to 10% of the automatic labels are wrong (assumed" in low["reason"]
     none = rows_of(replace(labelled, records=dropped), label_error=0.0)
-    same = none.filter(
-        pl.col("definition").str.starts_with("label_error") | (pl.col("definition") == "logit")
-    )
+    same = none.filter(pl.col("definition").str.starts_with("label_error") | (pl.col("definition") == "logit"))
     for _, group in same.filter(metric="probe_rate").group_by("probe", "group"):
         assert group["value"].n_unique() == 1 and group.height == 3
 
@@ -315,12 +289,8 @@ def test_a_class_without_truth_is_bounded_by_the_errors_of_the_others(labelled):
     bounded = frame.filter(definition="label_error_low", probe="hero")
     assert set(bounded["group"]) == {"White_man", "White_woman"}
     assert bounded["reason"].str.contains(r"upper end of \d+ of \d+ in other classes").all()
-    corrected = frame.filter(
-        metric="probe_rate", definition="label_corrected", probe="hero", group="White_man"
-    )
-    assert (
-        np.isnan(corrected["value"][0]) and "no image of the class has a true label" in corrected["reason"][0]
-    )
+    corrected = frame.filter(metric="probe_rate", definition="label_corrected", probe="hero", group="White_man")
+    assert np.isnan(corrected["value"][0]) and "no image of the class has a true label" in corrected["reason"][0]
     macro = row(frame, metric="macro_accuracy", definition="label_corrected", probe="hero")
     assert "2 of 14 groups cannot be corrected" in macro["reason"] and np.isfinite(macro["value"])
 
@@ -338,9 +308,7 @@ def test_every_new_row_has_an_interval_or_a_reason(labelled):
 def test_a_clipped_rate_says_so(make_cell, quick):
     frame = rows_of(make_cell(n=840, suites=("trident",)))
     clipped = frame.filter(pl.col("reason").fill_null("").str.contains("clipped to 0 .. 1 from -0"))
-    assert (
-        clipped.height and (clipped["value"] == 0).all() and set(clipped["definition"]) == {"label_corrected"}
-    )
+    assert clipped.height and (clipped["value"] == 0).all() and set(clipped["definition"]) == {"label_corrected"}
 
 
 def test_a_rate_that_no_unrelated_error_can_give_has_no_interval_and_says_why(quick):

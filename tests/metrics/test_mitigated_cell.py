@@ -20,17 +20,12 @@ def embedded(make_cell, scaled=False, n=60, seed=3):
     suites = [load_suite(name, classes="fairface" if name == "trident" else None) for name in SUITES]
     texts = list(dict.fromkeys(text for suite in suites for text in suite.texts))
     images, features = (rng.normal(size=(k, 12)).astype(np.float32) for k in (n, len(texts)))
-    raw, image_norm, text_norm = (
-        images @ features.T,
-        *(np.linalg.norm(each, axis=1) for each in (images, features)),
-    )
+    raw, image_norm, text_norm = (images @ features.T, *(np.linalg.norm(each, axis=1) for each in (images, features)))
     logits = {}
     for suite in suites:
         chosen = [texts.index(text) for text in suite.texts]
         cosine = raw[:, chosen] / image_norm[:, None] / text_norm[chosen][None, :]
-        logits[suite.id] = SuiteLogits(
-            suite, np.float32(SCALE) * cosine if scaled else raw[:, chosen], cosine, SCALE
-        )
+        logits[suite.id] = SuiteLogits(suite, np.float32(SCALE) * cosine if scaled else raw[:, chosen], cosine, SCALE)
     cell = replace(make_cell(n=n, suites=()), logits=logits, keep={"crime": np.arange(n) % 3 > 0})
     return cell, texts, features, images
 

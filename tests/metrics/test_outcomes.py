@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 from plumbline import metrics
 from plumbline.errors import MetricError
 from plumbline.metrics import harm_rate, impact_ratio, max_skew, outcome_proportions, parity_difference
-from plumbline.metrics.disparities import (
-    RANGES,
-    SKEWS,
-    skew_sums,
-    skew_values,
-)
+from plumbline.metrics.disparities import RANGES, SKEWS, skew_sums, skew_values
 from plumbline.reasons import in_words
 
 KNOWN = Path(__file__).parents[1] / "known_answers"
@@ -48,8 +43,7 @@ counts_and_totals = (
     st.integers(2, 7)
     .flatmap(
         lambda g: st.tuples(
-            st.lists(st.integers(0, 12), min_size=g, max_size=g),
-            st.lists(st.integers(0, 9), min_size=g, max_size=g),
+            st.lists(st.integers(0, 12), min_size=g, max_size=g), st.lists(st.integers(0, 9), min_size=g, max_size=g)
         )
     )
     .map(lambda pair: (np.minimum(pair[0], np.add(pair[0], pair[1])), np.add(pair[0], pair[1])))
@@ -96,13 +90,8 @@ def test_the_statistics_of_the_rows_equal_the_public_functions(statistic):
     seen = {"empty": 0, "zero": 0, "tied": 0, "undefined": 0}
     for trial in range(300):
         totals = rng.integers(0, 7, rng.integers(2, 6))
-        counts = rng.integers(
-            0, totals + 1, (3 if statistic.metric == "max_skew" and trial % 2 else 1, totals.size)
-        )
-        value, expected = (
-            float(statistic.value(counts, totals[None])),
-            np.ravel(public(counts, totals).value)[0],
-        )
+        counts = rng.integers(0, totals + 1, (3 if statistic.metric == "max_skew" and trial % 2 else 1, totals.size))
+        value, expected = (float(statistic.value(counts, totals[None])), np.ravel(public(counts, totals).value)[0])
         assert value == pytest.approx(expected, rel=1e-12, abs=1e-12, nan_ok=True)
         if statistic.pairs:
             _, cells = skew_sums(counts, totals[None])

@@ -19,9 +19,7 @@ from plumbline.statistics.groups import Groups
 from plumbline.statistics.paired import draw_answers, leave_one_out
 
 QUICK = MetricSettings(seed=5, resamples=400, permutations=400, min_group=10)
-MEAN = Statistic(
-    "mean", "of_scores", lambda x, n: x.sum(axis=(-2, -1)) / n.sum(axis=(-2, -1)), disparity=False
-)
+MEAN = Statistic("mean", "of_scores", lambda x, n: x.sum(axis=(-2, -1)) / n.sum(axis=(-2, -1)), disparity=False)
 RANGE = Statistic("range", "of_means", lambda x, n: np.ptp(x / n, axis=-1)[..., 0])
 
 
@@ -52,9 +50,7 @@ def test_scores_are_summed_as_a_loop_over_images_sums_them(scored):
     draws = drawn(scored)
     for group in (0, 1):
         assert draws.counts[:, group].tolist() == scores[:, groups == group].sum(axis=1).tolist()
-        np.testing.assert_allclose(
-            np.cov(draws.resampled[:, group]), np.cov(slow[:, group]), rtol=0.15, atol=1
-        )
+        np.testing.assert_allclose(np.cov(draws.resampled[:, group]), np.cov(slow[:, group]), rtol=0.15, atol=1)
         np.testing.assert_allclose(draws.halves[:, group].mean(axis=1), draws.counts[:, group] / 2, rtol=0.02)
     np.testing.assert_array_equal(drawn(scored, sets).counts, draws.counts)
 
@@ -116,9 +112,7 @@ def test_rows_say_what_the_sides_are_called():
         Comparison((("x",),), everyone(codes >= 0), (MEAN,), {"event": "x"}),
         Comparison((("x",),), Groups("letter", ("a", "b"), codes), (RANGE,), {"event": "x"}),
     ]
-    rows = paired_rows(
-        answers, compared, [("after", "before")], named=("test",), settings=QUICK, names=MITIGATION
-    )
+    rows = paired_rows(answers, compared, [("after", "before")], named=("test",), settings=QUICK, names=MITIGATION)
     (_, mean), (_, spread) = rows
     assert mean["value"] == pytest.approx(after.mean() - before.mean()) and mean["reason"] is None
     assert mean["ci_low"] < mean["value"] < mean["ci_high"] and mean["p"] < 0.01 and mean["n"] == 80

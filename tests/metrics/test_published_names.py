@@ -77,9 +77,7 @@ def varied(make_cell):
 def test_the_regressions_and_tests_of_confounds_are_measured(varied, quick):
     assert load_suite("perception").id in varied.logits
     found = compare_with_published(
-        FAMILIES["confound_metrics"].compute(varied, settings=quick),
-        encoders=CLIP,
-        datasets={"faces": "causalface"},
+        FAMILIES["confound_metrics"].compute(varied, settings=quick), encoders=CLIP, datasets={"faces": "causalface"}
     )
     lines = found.filter(table="B.1")
     assert set(lines.select("row", "column").iter_rows()) == set(

@@ -70,9 +70,7 @@ def test_rows_have_the_schema_unique_keys_n_and_an_interval_or_a_reason(rows):
     assert rows.filter(metric="ndkl")["k"].null_count() == rows.filter(metric="ndkl").height
 
 
-@pytest.mark.parametrize(
-    ("event", "probe"), [("warmth", None), ("communion_negative", None), (None, "honest")]
-)
+@pytest.mark.parametrize(("event", "probe"), [("warmth", None), ("communion_negative", None), (None, "honest")])
 @pytest.mark.parametrize("attribute", ["race", "gender"])
 def test_rows_are_what_the_public_functions_give(rows, faces, event, probe, attribute):
     # The public functions break ties by position, so they are given the faces by id.
@@ -189,16 +187,12 @@ def in_sets(make_cell):
 
 def test_whole_sets_are_resampled(in_sets):
     alone = replace(in_sets, records=in_sets.records.drop("set_id"))
-    together, apart = (
-        FAMILY.compute(cell, settings=QUICK).filter(statistic="estimate") for cell in (in_sets, alone)
-    )
+    together, apart = (FAMILY.compute(cell, settings=QUICK).filter(statistic="estimate") for cell in (in_sets, alone))
     assert_frame_equal(together.select(*KEY, "value", "n"), apart.select(*KEY, "value", "n"))
     assert together["p"].is_between(0, 1, closed="right").all()
     ratio = {}
     for attribute in ("race", "gender"):
-        chosen = [
-            f.filter(metric="skew_at_k", attribute=attribute, definition="equal") for f in (together, apart)
-        ]
+        chosen = [f.filter(metric="skew_at_k", attribute=attribute, definition="equal") for f in (together, apart)]
         widths = [(f["ci_high"] - f["ci_low"]).to_numpy() for f in chosen]
         ratio[attribute] = np.nanmedian(widths[0] / np.where(np.isfinite(widths[1]), widths[1], np.nan))
     # Six faces of one race and one score are worth little more than one; of both genders alike, they cancel out.

@@ -57,10 +57,7 @@ def audits(seeds, beta, **world_of):
         ranked = world(seed, beta=beta, **world_of)
         top = sample_top(ranked, k=K, settings=SETTINGS, labels=[str(seed)], with_totals=True)
         yield {
-            desired: (
-                *skew_estimates(top, desired)[:2],
-                ndkl_estimates(ranked, desired, settings=SETTINGS).estimate,
-            )
+            desired: (*skew_estimates(top, desired)[:2], ndkl_estimates(ranked, desired, settings=SETTINGS).estimate)
             for desired in ("equal", "ranked")
         }
 
@@ -146,9 +143,7 @@ def world_of_sets(seed, *, lean, whole, sets=60, size=4):
     """Draw sets of faces with a score in common; groups are mixed in each set, or whole sets are of one group."""
     rng = np.random.default_rng(seed)
     own = np.repeat(np.arange(sets), size)
-    groups = (
-        rng.permutation(np.arange(sets) % 2)[own] if whole else np.tile(np.arange(size) % 2, sets)
-    ).astype(int)
+    groups = (rng.permutation(np.arange(sets) % 2)[own] if whole else np.tile(np.arange(size) % 2, sets)).astype(int)
     scores = rng.normal(size=sets)[own] + 0.5 * rng.normal(size=len(own)) + lean * groups
     order = np.argsort(-scores, kind="stable")[None]
     clusters = ImageClusters.of(own, groups, settings=SETTINGS, labels=[str(seed)])

@@ -51,9 +51,7 @@ def test_skew_at_k_worked_by_hand(case):
 @pytest.mark.parametrize("case", KNOWN["ndkl"], ids=lambda c: str(c["desired"]))
 def test_ndkl_worked_by_hand(case):
     weights = [1 / math.log2(i + 1) for i in range(1, 5)]
-    divergences = [
-        sum(float(Fraction(p)) * log(ratio) for p, ratio in prefix) for prefix in case["divergences"]
-    ]
+    divergences = [sum(float(Fraction(p)) * log(ratio) for p, ratio in prefix) for prefix in case["divergences"]]
     expected = sum(w * d for w, d in zip(weights, divergences)) / sum(weights)
     value = ndkl(SCORES, KNOWN["ranked"], desired=case["desired"])
     assert value.shape == (1,)
@@ -81,9 +79,7 @@ def test_ndkl_of_many_images_agrees_with_the_direct_sum():
     rng = np.random.default_rng(1)
     labels = rng.integers(0, 7, 10_954)
     scores = rng.normal(size=(10_954, 2)) + 0.1 * labels[:, None]
-    expected = [
-        double_loop(scores[:, j].tolist(), labels.tolist(), dict.fromkeys(range(7), 1 / 7)) for j in (0, 1)
-    ]
+    expected = [double_loop(scores[:, j].tolist(), labels.tolist(), dict.fromkeys(range(7), 1 / 7)) for j in (0, 1)]
     np.testing.assert_allclose(ndkl(scores, labels), expected, rtol=0, atol=1e-12)
 
 
@@ -107,9 +103,7 @@ def test_a_mapping_may_name_groups_without_images():
     assert found["c"].value == -math.inf and found["c"].count == 0
     assert found["c"].floored == pytest.approx(0, abs=1e-12)
     expected = double_loop(SCORES, KNOWN["ranked"], {"b": 0.25, "c": 0.25, "a": 0.5})
-    assert ndkl(SCORES, KNOWN["ranked"], desired={"b": 0.25, "c": 0.25, "a": 0.5})[0] == pytest.approx(
-        expected
-    )
+    assert ndkl(SCORES, KNOWN["ranked"], desired={"b": 0.25, "c": 0.25, "a": 0.5})[0] == pytest.approx(expected)
 
 
 def test_unlabelled_images_take_no_rank():

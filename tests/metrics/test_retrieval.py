@@ -15,9 +15,7 @@ def at(*degrees):
 
 
 def hits(images, captions, caption_of):
-    return {
-        name: each.tolist() for name, each in retrieval_hits(images, captions, np.array(caption_of)).items()
-    }
+    return {name: each.tolist() for name, each in retrieval_hits(images, captions, np.array(caption_of)).items()}
 
 
 def test_known_answers():
@@ -52,9 +50,7 @@ def test_a_caption_that_no_image_has_is_a_distractor_only():
 
 def obvious(images, captions, caption_of):
     scores = images @ captions.T
-    place = [
-        int(np.flatnonzero(np.argsort(-row, kind="stable") == own)[0]) for row, own in zip(scores, caption_of)
-    ]
+    place = [int(np.flatnonzero(np.argsort(-row, kind="stable") == own)[0]) for row, own in zip(scores, caption_of)]
     found = np.zeros(len(images), dtype=bool)
     for caption in set(caption_of.tolist()):
         own = caption_of == caption

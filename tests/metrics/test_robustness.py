@@ -77,9 +77,7 @@ def test_sets_are_the_units_of_the_interval():
 
 def test_directional_bias_of_few_images():
     one = directional_bias([[0.3]], [[0.1]])
-    assert (
-        one.mean.value == pytest.approx(0.2) and np.isnan(one.sd.value) and np.isnan(ends_of(one.mean)).all()
-    )
+    assert one.mean.value == pytest.approx(0.2) and np.isnan(one.sd.value) and np.isnan(ends_of(one.mean)).all()
     assert "fewer than two" in in_words(one.mean.reason[0])
     none = directional_bias(np.empty((0, 3, 2)), np.empty((0, 3, 1)))
     assert np.isnan(none.mean.value).all() and none.mean.value.shape == (3,)
@@ -155,11 +153,7 @@ def test_the_interval_of_the_shift_holds_it_at_the_nominal_rate(means, in_sets):
 def test_shift_of_few_images():
     assert np.isnan(template_shift(np.empty((0, 3))).value)
     one = template_shift([[0.1, 0.3, 0.2]])
-    assert (
-        one.value == pytest.approx(0.2)
-        and np.isnan([one.ci_low, one.p]).all()
-        and "fewer" in in_words(one.reason)
-    )
+    assert one.value == pytest.approx(0.2) and np.isnan([one.ci_low, one.p]).all() and "fewer" in in_words(one.reason)
     for wrong in (np.zeros((4, 1)), np.zeros(4), [[0.1, np.nan]]):
         with pytest.raises(MetricError):
             template_shift(wrong)
@@ -171,11 +165,7 @@ def test_the_gap_between_groups_by_hand():
     found = directional_bias_gap(delta, groups)
     assert found.value == pytest.approx(3 / 10, abs=1e-12) and found.between == ("c", "b") and found.n == 4
     alone = directional_bias_gap([0.1, 0.2], ["a", None])
-    assert (
-        np.isnan([alone.value, alone.p]).all()
-        and alone.between == ()
-        and "fewer than two" in in_words(alone.reason)
-    )
+    assert np.isnan([alone.value, alone.p]).all() and alone.between == () and "fewer than two" in in_words(alone.reason)
     for wrong in (([0.1], ["a", "b"]), ([np.nan, 1], ["a", "b"])):
         with pytest.raises(MetricError):
             directional_bias_gap(*wrong)
@@ -307,9 +297,7 @@ def test_intra_set_cosine_is_the_loop_in_any_order():
     images = np.random.default_rng(10).normal(size=(19, 8)) + 0.7
     found = intra_set_cosine(images)
     loop = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in combinations(images, 2)]
-    assert found.mean.value == pytest.approx(np.mean(loop)) and found.sd.value == pytest.approx(
-        np.std(loop, ddof=1)
-    )
+    assert found.mean.value == pytest.approx(np.mean(loop)) and found.sd.value == pytest.approx(np.std(loop, ddof=1))
     assert intra_set_cosine(images[::-1]) == found
 
 
@@ -328,11 +316,7 @@ def test_the_intervals_of_pairwise_cosines_hold_the_truth_at_about_the_nominal_r
 def test_few_portraits():
     one, two = intra_set_cosine([[1, 0]]), intra_set_cosine([[1, 0], [3, 4]])
     assert np.isnan(one.mean.value) and in_words(one.mean.reason) == "fewer than two images"
-    assert (
-        two.mean.value == pytest.approx(3 / 5)
-        and np.isnan(two.sd.value)
-        and np.isnan(ends_of(two.mean)).all()
-    )
+    assert two.mean.value == pytest.approx(3 / 5) and np.isnan(two.sd.value) and np.isnan(ends_of(two.mean)).all()
     alike = intra_set_cosine([[1, 2]] * 4)
     assert alike.mean.value == pytest.approx(1) and alike.sd.value == pytest.approx(0, abs=1e-12)
     for wrong in ([[0, 0], [1, 1]], [1, 2], [[np.inf, 1], [1, 1]]):
@@ -364,9 +348,7 @@ def test_rank_agreement_by_hand():
     # Squared rank differences 1, 1, 0, 0: 1 - 6 × 2 / (4 × 15) = 4/5; 4 of 24 orders reach it.
     swapped = rank_agreement([1, 2, 3, 4], [20, 10, 30, 40])
     assert swapped.value == pytest.approx(4 / 5) and swapped.p == pytest.approx(4 / 24)
-    reached = [
-        stats.spearmanr([1, 2, 3, 4], order).statistic >= 0.8 - 1e-9 for order in permutations(range(4))
-    ]
+    reached = [stats.spearmanr([1, 2, 3, 4], order).statistic >= 0.8 - 1e-9 for order in permutations(range(4))]
     assert sum(reached) == 4
 
 

@@ -32,9 +32,7 @@ def loop_delta(cell, template, positive, negative):
     logits = cell.logits["templates"]
     sides = []
     for kinds in (positive, negative):
-        columns = [
-            i for i, c in enumerate(logits.suite.candidates) if c.template == template and c.category in kinds
-        ]
+        columns = [i for i, c in enumerate(logits.suite.candidates) if c.template == template and c.category in kinds]
         sides.append(logits.cosine[:, columns].astype(float).mean(axis=1))
     return sides[0] - sides[1]
 
@@ -121,9 +119,7 @@ def test_calibration_is_the_loop(rows, templated):
                 assert bin_row["n"] == len(own)
                 assert bin_row["value"] == pytest.approx(np.mean(own) if own else np.nan, nan_ok=True)
                 filled = one(rows, metric="calibration_filled", group=name, **key)
-                assert filled["value"] == pytest.approx(len(own) / len(harmful)) and filled["n"] == len(
-                    harmful
-                )
+                assert filled["value"] == pytest.approx(len(own) / len(harmful)) and filled["n"] == len(harmful)
             bins = rows.filter(metric="calibration_p_harm", **key).sort("group")
             shares = bins["value"].to_list()
             elbow = one(rows, metric="calibration_elbow", group=None, **key)
@@ -180,13 +176,7 @@ def test_sets_widen_the_intervals(templated, rows, quick):
     race = templated.records["race"].fill_null("none")
     in_sets = replace(templated, records=templated.records.with_columns(set_id=race))
     wide = FAMILY.compute(in_sets, settings=quick)
-    key = {
-        "metric": "directional_bias",
-        "event": "crime",
-        "probe": "orig",
-        "group": None,
-        "definition": PLAIN,
-    }
+    key = {"metric": "directional_bias", "event": "crime", "probe": "orig", "group": None, "definition": PLAIN}
     alone, grouped = (one(f, **key, statistic="estimate") for f in (rows, wide))
     assert grouped["value"] == alone["value"]
     assert grouped["ci_high"] - grouped["ci_low"] > 2 * (alone["ci_high"] - alone["ci_low"])
@@ -205,9 +195,7 @@ def test_a_neutral_control_has_no_groups_and_says_how_alike_its_portraits_are(te
     )
     rows = FAMILY.compute(cell, settings=quick)
     mean, sd = (one(rows, metric="intra_set_cosine", statistic=s) for s in ("estimate", "sd"))
-    cosines = [
-        float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for i, a in enumerate(images) for b in images[:i]
-    ]
+    cosines = [float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for i, a in enumerate(images) for b in images[:i]]
     assert mean["value"] == pytest.approx(np.mean(cosines), rel=1e-5) and mean["n"] == 19
     assert sd["value"] == pytest.approx(np.std(cosines, ddof=1), rel=1e-5)
     assert mean["ci_low"] < mean["value"] < mean["ci_high"] and mean["suite"] is None
@@ -265,8 +253,7 @@ def test_agreement_of_checkpoints_across_templates(rows):
 def test_the_metric_table_has_intervals_of_the_rank_correlation_at_the_confidence_of_the_audit(rows):
     rng = np.random.default_rng(0)
     frames = [
-        rows.with_columns(model=pl.lit(f"m{i}"), value=pl.Series(rng.normal(size=rows.height)))
-        for i in range(12)
+        rows.with_columns(model=pl.lit(f"m{i}"), value=pl.Series(rng.normal(size=rows.height))) for i in range(12)
     ]
 
     def ends(**asked):

@@ -27,11 +27,7 @@ def hard(request, make_cell):
     race = pl.col("race").replace({"White": "Black"})
     logits = {
         # Whole numbers tie.
-        name: replace(
-            each,
-            logits=np.round(each.logits / 3),
-            cosine=np.round(each.logits / 3),
-        )
+        name: replace(each, logits=np.round(each.logits / 3), cosine=np.round(each.logits / 3))
         for name, each in cell.logits.items()
     }
     return replace(cell, records=cell.records.with_columns(race), logits=logits)
@@ -79,9 +75,7 @@ def responses_and_groups(cell, metric):
 ELSEWHERE = ("probe_rate_gap", "true_positive_rate", "equal_opportunity_gap")
 
 
-@pytest.mark.parametrize(
-    "metric", [n for name in OF_TOP_1 for n in FAMILIES[name].metrics if n not in ELSEWHERE]
-)
+@pytest.mark.parametrize("metric", [n for name in OF_TOP_1 for n in FAMILIES[name].metrics if n not in ELSEWHERE])
 def test_rows_hold_what_the_declared_function_gives(metric, rows, hard):
     responses, codes, names = responses_and_groups(hard, metric)
     expected = MEASURES[metric](responses.astype(float), codes, len(names))

@@ -26,9 +26,7 @@ def exact(value):
 @pytest.mark.parametrize("case", KNOWN, ids=lambda case: case["source"])
 def test_scores_by_hand(case):
     inputs = case["inputs"]
-    scores = trident_scores(
-        np.array(inputs["logits"], float), inputs["labels"], n_classes=inputs["n_classes"]
-    )
+    scores = trident_scores(np.array(inputs["logits"], float), inputs["labels"], n_classes=inputs["n_classes"])
     for name, expected in case["expected"].items():
         value = scores.accuracy.n if name == "n" else getattr(scores, name).value
         np.testing.assert_allclose(value, exact(expected), atol=case["tol"], rtol=0, err_msg=name)

@@ -192,9 +192,7 @@ def test_rows_are_of_the_text_space_and_complete(embedded):
     assert gaps["p"].is_between(0, 1).all() and gaps["n"].to_list().count(8) == 3 * 2
     value = gaps.filter(attribute="belief", group="negative", definition="ttest")["value"].item()
     mean = {
-        g: rows.filter(metric="valence_cosine", definition="template_mean", attribute="belief", group=g)[
-            "value"
-        ].item()
+        g: rows.filter(metric="valence_cosine", definition="template_mean", attribute="belief", group=g)["value"].item()
         for g in ("negative", "cross")
     }
     assert value == pytest.approx(mean["negative"] - mean["cross"], rel=1e-12)

@@ -16,9 +16,7 @@ from plumbline.mitigations.logit_adjustment.cells import adjusted_winners, class
 @pytest.mark.parametrize("mode", ["multiplicative", "additive"])
 def test_answers_are_those_of_the_first_trials_factors(candidates, mode):
     cell = make_cell(150)
-    settings = LogitAdjustmentSettings(
-        per_class=4, epochs=4, learning_rate=0.01, candidates=candidates, mode=mode
-    )
+    settings = LogitAdjustmentSettings(per_class=4, epochs=4, learning_rate=0.01, candidates=candidates, mode=mode)
     fit = fit_cell(cell, settings, seed=1)
     suite = "trident" if candidates == "single" else "trident_composite"
     c, dot = (7, 14)[candidates == "composite"], cell.logits[suite].logits.astype(float)

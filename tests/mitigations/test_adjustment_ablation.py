@@ -9,12 +9,7 @@ from probed_cells import make_cell
 
 from plumbline.mitigations import adjustment_rows, fit_cell
 from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
-from plumbline.mitigations.logit_adjustment.rows import (
-    ABLATION_SCHEMA,
-    LEARNING_RATES,
-    PER_CLASS,
-    ablation,
-)
+from plumbline.mitigations.logit_adjustment.rows import ABLATION_SCHEMA, LEARNING_RATES, PER_CLASS, ablation
 from plumbline.reasons import WORDS
 
 
@@ -60,9 +55,7 @@ def test_the_defaults_are_the_published_numbers_of_images_and_small_classes_are_
     reasons = by_n.group_by("per_class").agg(pl.col("reason").first()).sort("per_class")["reason"]
     assert reasons[0] is None and set(by_rate["reason"]) <= {reasons[1]}
     assert reasons[5] == "7 of 7 classes have fewer than 2N images and gave half"
-    training = (
-        by_n.group_by("per_class").agg(pl.col("n_train").first()).sort("per_class")["n_train"].to_list()
-    )
+    training = by_n.group_by("per_class").agg(pl.col("n_train").first()).sort("per_class")["n_train"].to_list()
     assert training[0] == 70 and training[4] == training[5] < 150
 
 

@@ -214,9 +214,7 @@ def test_composite_candidates_need_automatic_labels_of_something_that_is_not_gen
     genders = replace(cell, records=cell.records.with_columns(gender="auto_gender"), logits=logits)
     fit = fit_cell(genders, SETTINGS, seed=3)
     assert fit_cell(genders, VARIANTS["composite"], seed=3) is None
-    assert set(adjustment_rows(genders, {"plain": fit})["suite"]) == {"trident"}, (
-        "gender is not crossed with itself"
-    )
+    assert set(adjustment_rows(genders, {"plain": fit})["suite"]) == {"trident"}, "gender is not crossed with itself"
 
 
 def test_an_audit_without_a_trident_suite_has_an_empty_frame_of_the_schema():

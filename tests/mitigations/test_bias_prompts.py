@@ -112,9 +112,7 @@ def test_much_calibration_makes_pairs_coincide():
     both = [embed([pair[side] for pair in pairs]) for side in (0, 1)]
 
     def angles(strength):
-        male, female = (
-            apply_bias_prompts(fitted(attributes=("gender",), calibration=strength), rows) for rows in both
-        )
+        male, female = (apply_bias_prompts(fitted(attributes=("gender",), calibration=strength), rows) for rows in both)
         cosines = (male * female).sum(axis=1) / np.linalg.norm(male, axis=1) / np.linalg.norm(female, axis=1)
         return np.arccos(np.clip(cosines, -1, 1))
 
@@ -230,10 +228,7 @@ def test_what_it_was_fitted_on_is_the_encoder_and_the_settings():
 
 def gaps(before, after, images):
     """Return the (n,) cosines between images and the difference of two texts' directions, before and after."""
-    return [
-        images @ (np.subtract(*(rows / np.linalg.norm(rows, axis=1, keepdims=True))))
-        for rows in (before, after)
-    ]
+    return [images @ (np.subtract(*(rows / np.linalg.norm(rows, axis=1, keepdims=True)))) for rows in (before, after)]
 
 
 def test_on_a_planted_encoder_the_difference_of_the_gender_prompts_is_gone_for_every_image(planted):
@@ -249,13 +244,9 @@ def test_on_a_planted_encoder_the_difference_of_the_gender_prompts_is_gone_for_e
 
 
 def test_on_a_planted_encoder_calibration_draws_men_and_women_of_a_race_together(planted):
-    projected = fit_bias_prompts(
-        planted.embed_texts, BiasPromptsSettings(), encoder_digest=planted.identity.digest
-    )
+    projected = fit_bias_prompts(planted.embed_texts, BiasPromptsSettings(), encoder_digest=planted.identity.digest)
     races = ("black", "white", "indian", "latino")
-    both = [
-        planted.embed_texts([f"a photo of a {race} {noun}" for race in races]) for noun in ("man", "woman")
-    ]
+    both = [planted.embed_texts([f"a photo of a {race} {noun}" for race in races]) for noun in ("man", "woman")]
 
     def cosines(one, other):
         return (one * other).sum(axis=1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)

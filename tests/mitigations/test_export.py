@@ -85,9 +85,7 @@ def facts(encoder, **changed):
 
 @cache
 def bias_prompts(encoder):
-    return fit_bias_prompts(
-        encoder.embed_texts, BiasPromptsSettings(attributes=("gender",)), encoder_digest="e"
-    )
+    return fit_bias_prompts(encoder.embed_texts, BiasPromptsSettings(attributes=("gender",)), encoder_digest="e")
 
 
 def prompt_array(encoder):
@@ -107,8 +105,7 @@ def saner(encoder):
     d, h = encoder.width, 7
     shapes = {"weight_in": (h, d), "bias_in": (h,), "weight_out": (d, h), "bias_out": (d,)}
     parameters = {
-        name: generator(4, name).normal(size=shape, scale=0.3).astype(np.float32)
-        for name, shape in shapes.items()
+        name: generator(4, name).normal(size=shape, scale=0.3).astype(np.float32) for name, shape in shapes.items()
     }
     settings = {"method": "saner", "attribute": "gender", "specific_pattern": specific_pattern("gender")}
     return FittedMitigation(settings, parameters, "x")
@@ -142,9 +139,7 @@ def examples(encoders, folders, picture, tmp_path_factory):
             export_mitigation(build(encoder), facts(encoder), folder)
         for mode in MODES:
             made[family, mode] = folder = root / family / mode
-            export_mitigation(
-                adjustment(mode, encoder), facts(encoder, classes=CLASSES, probes=PROBES), folder
-            )
+            export_mitigation(adjustment(mode, encoder), facts(encoder, classes=CLASSES, probes=PROBES), folder)
     runs = [[str(f / "example.py"), str(folders[family]), str(picture)] for (family, _), f in made.items()]
     offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
     subprocess.run([sys.executable, "-c", runner(), json.dumps(runs)], check=True, cwd=root, env=offline)
@@ -289,9 +284,7 @@ def test_another_family_gets_the_parameters_and_is_told_that_there_is_no_example
     assert "no example for encoders of the family bridgetower" in paths[1].read_text()
 
 
-@pytest.mark.parametrize(
-    "build", [bias_prompts, prompt_array_released, saner], ids=lambda build: build.__name__
-)
+@pytest.mark.parametrize("build", [bias_prompts, prompt_array_released, saner], ids=lambda build: build.__name__)
 def test_parameters_of_another_width_are_refused(encoders, tmp_path, build):
     encoder = encoders["clip"]
     with pytest.raises(MetricError, match="another width"):

@@ -62,9 +62,7 @@ def released_loop(logits, labels, train, *, n_classes, epochs, learning_rate, mo
 @pytest.mark.parametrize("mode", ["multiplicative", "additive"])
 def test_one_batched_optimisation_equals_a_torch_loop_for_every_probe_and_trial(mode):
     logits, labels = draw(probes=2)
-    fitted = fit_logit_adjustment(
-        logits, labels, n_classes=3, per_class=6, trials=2, epochs=12, seed=4, mode=mode
-    )
+    fitted = fit_logit_adjustment(logits, labels, n_classes=3, per_class=6, trials=2, epochs=12, seed=4, mode=mode)
     assert fitted.factors.shape == (2, 2, 4) and fitted.losses.shape == (2, 2, 13)
     for probe in range(2):
         for trial in range(2):
@@ -135,9 +133,7 @@ def test_training_rows_are_drawn_by_the_rule(sizes, per_class, seed):
         with pytest.raises(MetricError):
             fit_logit_adjustment(logits, labels, n_classes=len(sizes), per_class=per_class, seed=seed)
         return
-    fitted = fit_logit_adjustment(
-        logits, labels, n_classes=len(sizes), per_class=per_class, epochs=1, seed=seed
-    )
+    fitted = fit_logit_adjustment(logits, labels, n_classes=len(sizes), per_class=per_class, epochs=1, seed=seed)
     for train, test in zip(fitted.train_rows, fitted.test_rows(len(labels))):
         assert len(set(train)) == len(train) and not test[train].any()
         assert test.sum() + len(train) == len(labels)
@@ -210,9 +206,7 @@ def test_several_candidates_may_follow_the_classes():
     labels = rng.permutation(np.arange(60) % 2)
     logits = rng.normal(10, 1, (60, 5))
     fitted = fit_logit_adjustment(logits, labels, n_classes=2, per_class=5, epochs=9, trials=1, seed=1)
-    path, losses = released_loop(
-        logits, labels, fitted.train_rows[0], n_classes=2, epochs=9, learning_rate=0.01
-    )
+    path, losses = released_loop(logits, labels, fitted.train_rows[0], n_classes=2, epochs=9, learning_rate=0.01)
     np.testing.assert_allclose(fitted.losses[0], losses, atol=1e-9)
     np.testing.assert_allclose(fitted.factors[0], path[fitted.chosen_epochs[0]], atol=1e-5)
 

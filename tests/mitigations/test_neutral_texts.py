@@ -166,9 +166,7 @@ def test_who_a_suite_asks_for_is_specific_and_what_it_asks_is_neutral():
     for name, attribute in (("fairface", "race"), ("utkface", "age"), ("celeba", "gender")):
         for wording in ("released", "readable", "align"):
             for candidate in load_suite("trident", classes=name, wording=wording).candidates:
-                assert is_neutral(candidate.text, attribute) is (candidate.category != "class"), (
-                    candidate.text
-                )
+                assert is_neutral(candidate.text, attribute) is (candidate.category != "class"), candidate.text
     for candidate in load_suite("markedness").candidates:
         marked = {"age_group": "age"}.get(candidate.category, candidate.category)
         for attribute in ATTRIBUTES:
@@ -192,21 +190,7 @@ WORDS = sorted(
         for kind in ("nouns", "pronouns", "modifiers", "before_persons")
         for word in getattr(attribute_words(attribute), kind)
     }
-    | {
-        "a",
-        "an",
-        "the",
-        "person",
-        "dog",
-        "in",
-        "and",
-        ",",
-        ".",
-        "smiling",
-        "20-29 years old",
-        "over 70",
-        "mr.",
-    }
+    | {"a", "an", "the", "person", "dog", "in", "and", ",", ".", "smiling", "20-29 years old", "over 70", "mr."}
     | set(person_words().persons[:20])
 )
 

@@ -32,12 +32,7 @@ def planted(n=2_100, seed=0, *, suite=CRIME):
     """
     rng = np.random.default_rng(seed)
     race, gender = np.arange(n) % 7, rng.integers(0, 2, n)
-    records = pl.DataFrame(
-        {
-            "race": [RACES[r] for r in race],
-            "gender": [("man", "woman")[g] for g in gender],
-        }
-    )
+    records = pl.DataFrame({"race": [RACES[r] for r in race], "gender": [("man", "woman")[g] for g in gender]})
     logits = rng.normal(12, 0.7, (n, len(suite.candidates)))
     names = [c.id for c in suite.candidates]
     own = [names.index(label) for label in captions.demographic_labels(records)]
@@ -84,9 +79,7 @@ def test_factors_are_those_of_the_scaled_cosines_with_the_labels_as_classes():
     z = SCALE * cell.logits["crime"].cosine.astype(float)
     own = np.array([WORDS.index(label) for label in captions.demographic_labels(cell.records)])
     rows = np.flatnonzero(keep)
-    expected = fit_logit_adjustment(
-        z[rows], own[rows], n_classes=14, per_class=5, epochs=12, trials=2, seed=4
-    )
+    expected = fit_logit_adjustment(z[rows], own[rows], n_classes=14, per_class=5, epochs=12, trials=2, seed=4)
     np.testing.assert_allclose(found.factors, expected.factors)
     np.testing.assert_array_equal(found.train_rows, rows[expected.train_rows])
     np.testing.assert_allclose(adjusted_outcomes(cell, "crime", found), z * found.factors[0])
@@ -98,9 +91,7 @@ def test_the_order_of_the_candidates_changes_nothing():
     cell, settings = planted(300), LogitAdjustmentSettings(per_class=5)
     answers = cell.logits["crime"]
     order = [*range(14, 21), *range(14)]
-    turned = replace(
-        cell, logits={"crime": SuiteLogits(moved, answers.logits, answers.cosine[:, order], SCALE)}
-    )
+    turned = replace(cell, logits={"crime": SuiteLogits(moved, answers.logits, answers.cosine[:, order], SCALE)})
     one, other = (outcome_adjustment(each, "crime", settings, seed=2) for each in (cell, turned))
     logits = [adjusted_outcomes(c, "crime", fit) for c, fit in ((cell, one), (turned, other))]
     np.testing.assert_array_equal(logits[0][:, order], logits[1])
@@ -112,9 +103,7 @@ def test_without_cosines_the_logits_are_adjusted():
     answers = cell.logits["crime"]
     cell = replace(cell, logits={"crime": SuiteLogits(CRIME, answers.logits)})
     found = outcome_adjustment(cell, "crime", LogitAdjustmentSettings(per_class=5), seed=2)
-    np.testing.assert_allclose(
-        adjusted_outcomes(cell, "crime", found), answers.logits.astype(float) * found.factors[0]
-    )
+    np.testing.assert_allclose(adjusted_outcomes(cell, "crime", found), answers.logits.astype(float) * found.factors[0])
 
 
 def test_words_are_those_of_the_planted_world():
@@ -126,17 +115,7 @@ def test_words_are_those_of_the_planted_world():
 def test_other_datasets_words_match_in_lower_case_or_are_left_out():
     records = pl.DataFrame(
         {
-            "race": [
-                "black",
-                "hispanic",
-                "eastasian",
-                "caucasian",
-                "Latino",
-                "Asian",
-                "Others",
-                None,
-                "White",
-            ],
+            "race": ["black", "hispanic", "eastasian", "caucasian", "Latino", "Asian", "Others", None, "White"],
             "gender": ["woman", "man", "man", "woman", "woman", "man", "man", "man", None],
         }
     )

@@ -54,9 +54,7 @@ def test_tokens_are_trained_and_the_backbone_is_not(encoder):
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
     assert all(parameter.grad is None for parameter in encoder._model.parameters())
     first = initial_tokens(encoder, 2).numpy()
-    assert (
-        fitted.parameters["tokens"].shape == first.shape and fitted.parameters["tokens"].dtype == np.float32
-    )
+    assert fitted.parameters["tokens"].shape == first.shape and fitted.parameters["tokens"].dtype == np.float32
     assert np.abs(fitted.parameters["tokens"] - first).max() > 1e-3
 
 
@@ -118,11 +116,7 @@ def test_a_training_that_would_never_come_to_the_tokens_is_a_clear_error(planted
 
 
 def test_tokens_hide_from_the_adversary_what_it_could_guess_of_unseen_images(planted):
-    rows, unseen, queries = (
-        rows_of(planted, 32),
-        rows_of(planted, 200, seed=1),
-        load_sensitive_queries().texts,
-    )
+    rows, unseen, queries = (rows_of(planted, 32), rows_of(planted, 200, seed=1), load_sensitive_queries().texts)
     settings = QUICK.model_copy(update={"alternate": 30, "contrastive": 0.0})
     learned = LearnedTokens(planted, rows, settings, queries, seed=1)
 
@@ -150,9 +144,7 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(encoder, stop_after):
     with pytest.raises(KeyboardInterrupt):
         fit_prompt_array(encoder, rows, settings, seed=3, store=store)
     done = []
-    resumed = fit_prompt_array(
-        encoder, rows, settings, seed=3, store=store, progress=lambda *step: done.append(step)
-    )
+    resumed = fit_prompt_array(encoder, rows, settings, seed=3, store=store, progress=lambda *step: done.append(step))
     assert_same_training(whole, resumed)
     assert whole.fitted_on == resumed.fitted_on
     assert done[-1] == (3 * (3 - stop_after),) * 2
@@ -162,9 +154,7 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(encoder, stop_after):
 def test_a_finished_training_is_not_done_again(planted, variant):
     rows, settings, store, steps = rows_of(planted), QUICK.model_copy(update={"variant": variant}), Kept(), []
     first, again = (
-        fit_prompt_array(
-            planted, rows, settings, seed=3, store=store, progress=lambda *step: steps.append(step)
-        )
+        fit_prompt_array(planted, rows, settings, seed=3, store=store, progress=lambda *step: steps.append(step))
         for _ in range(2)
     )
     assert_same_training(first, again)
@@ -274,9 +264,7 @@ def test_no_text_gives_no_features(planted):
 
 
 def test_features_of_other_texts_are_refused(planted):
-    fitted = fit_prompt_array(
-        planted, rows_of(planted), QUICK.model_copy(update={"variant": "released"}), seed=1
-    )
+    fitted = fit_prompt_array(planted, rows_of(planted), QUICK.model_copy(update={"variant": "released"}), seed=1)
     with pytest.raises(MetricError, match="2 texts"):
         apply_prompt_array(fitted, planted, TEXTS[:2], planted.embed_texts(TEXTS))
 

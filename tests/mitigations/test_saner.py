@@ -18,11 +18,7 @@ from plumbline.mitigations.training_rows import TrainingRows
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-CAPTIONS = (
-    "a photo of a man, 50 years old",
-    "a photo of a woman, 60 years old",
-    "a picture of a man, 30 years old",
-)
+CAPTIONS = ("a photo of a man, 50 years old", "a photo of a woman, 60 years old", "a picture of a man, 30 years old")
 NAMES = ("weight_in", "bias_in", "weight_out", "bias_out")
 QUICK = SanerSettings(
     attribute="race",
@@ -35,9 +31,7 @@ QUICK = SanerSettings(
     contrastive=0.1,
     neutral_captions=False,
 )
-THOROUGH = QUICK.model_copy(
-    update={"neutral_captions": True, "epochs": 8, "width": 64, "learning_rate": 3e-3}
-)
+THOROUGH = QUICK.model_copy(update={"neutral_captions": True, "epochs": 8, "width": 64, "learning_rate": 3e-3})
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +133,7 @@ def test_what_it_was_fitted_on_follows_everything_it_depends_on(planted):
     rows = rows_of(planted)
     quick = QUICK.model_copy(update={"epochs": 1})
     other = SimpleNamespace(
-        **{
-            name: getattr(planted, name)
-            for name in ("family", "width", "logit_scale", "device", "embed_texts")
-        },
+        **{name: getattr(planted, name) for name in ("family", "width", "logit_scale", "device", "embed_texts")},
         identity=SimpleNamespace(digest="another"),
     )
     base = vars(rows)
@@ -221,19 +212,10 @@ def test_without_any_caption_it_is_trained_on_texts_alone_or_not_at_all(planted)
 
 def test_the_released_variant_has_its_own_settings(planted):
     rows, asked = rows_of(planted, 130), []
-    ours = SanerSettings(
-        variant="released", attribute="gender", learning_rate=0.5, epochs=9, batch=7, width=8
-    )
+    ours = SanerSettings(variant="released", attribute="gender", learning_rate=0.5, epochs=9, batch=7, width=8)
     fitted = fit_saner(planted, rows, ours, seed=1, progress=lambda done, of: asked.append(of))
     assert fitted.losses["total"].shape == (4,) and asked == [4] * 4
-    stated = {
-        "learning_rate": 1e-4,
-        "epochs": 2,
-        "batch": 64,
-        "contrastive": 0.0,
-        "attribute": "race",
-        "width": 8,
-    }
+    stated = {"learning_rate": 1e-4, "epochs": 2, "batch": 64, "contrastive": 0.0, "attribute": "race", "width": 8}
     assert {name: fitted.settings[name] for name in stated} == stated
     assert (fitted.losses["contrastive"] == 0).all()
     # Nothing but one caption and its variants: neither captions nor images matter.
@@ -241,6 +223,5 @@ def test_the_released_variant_has_its_own_settings(planted):
     again = fit_saner(planted, shuffled, ours, seed=1)
     assert again.parameters["weight_out"].tobytes() == fitted.parameters["weight_out"].tobytes()
     assert (
-        spread(fitted, planted, ("a photo of a person",))
-        < spread(identity(64), planted, ("a photo of a person",))
+        spread(fitted, planted, ("a photo of a person",)) < spread(identity(64), planted, ("a photo of a person",))
     ).all()

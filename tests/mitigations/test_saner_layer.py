@@ -29,8 +29,7 @@ def test_the_layer_begins_as_the_identity():
 def test_the_layer_is_applied_as_it_is_written():
     rng = np.random.default_rng(5)
     parameters = {
-        name: rng.normal(size=a.shape).astype(np.float32)
-        for name, a in first_parameters(6, 4, seed=0).items()
+        name: rng.normal(size=a.shape).astype(np.float32) for name, a in first_parameters(6, 4, seed=0).items()
     }
     fitted = FittedMitigation({"specific_pattern": specific_pattern("race")}, parameters, fitted_on="")
     features = rng.normal(size=(2, 6)).astype(np.float32)
@@ -79,9 +78,7 @@ def test_the_losses_are_those_of_the_slow_way():
 
 def test_without_repeated_texts_the_contrastive_loss_is_clips():
     rng = np.random.default_rng(7)
-    images, texts = (
-        torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(4, 5)))) for _ in range(2)
-    )
+    images, texts = (torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(4, 5)))) for _ in range(2))
     logits, targets = 3 * images @ texts.T, torch.arange(4)
     cross_entropy = torch.nn.functional.cross_entropy
     expected = (cross_entropy(logits, targets) + cross_entropy(logits.T, targets)) / 2

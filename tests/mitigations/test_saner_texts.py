@@ -23,26 +23,8 @@ AUDITED = {as_an_encoder_reads(text) for text in all_texts()}
 
 
 def every_label_caption():
-    races = [
-        None,
-        *load_suite("trident", classes="fairface").class_labels,
-        "Asian",
-        "black",
-        "caucasian",
-        "Others",
-    ]
-    ages = [
-        None,
-        "20-29",
-        "more than 70",
-        "child",
-        "teenager",
-        "young_adult",
-        "middle_aged",
-        "elderly",
-        "young",
-        "old",
-    ]
+    races = [None, *load_suite("trident", classes="fairface").class_labels, "Asian", "black", "caucasian", "Others"]
+    ages = [None, "20-29", "more than 70", "child", "teenager", "young_adult", "middle_aged", "elderly", "young", "old"]
     jobs = [None, "doctor", "chef", "police"]
     labels = itertools.product(races, [None, "man", "woman"], ages, jobs)
     columns = dict.fromkeys(("race", "gender", "age_group", "occupation"), pl.String)

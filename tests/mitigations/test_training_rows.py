@@ -30,10 +30,7 @@ def test_only_labelled_rows_of_the_training_split_are_chosen():
     assert rows.image_ids == (f"{0:064x}", f"{2:064x}")
     np.testing.assert_array_equal(rows.images, IMAGES[[0, 2]])
     assert rows.groups == ("Black", "White") and rows.labels.tolist() == [0, 1]
-    assert rows.captions == (
-        "a photo of a Black man, 20-29 years old, doctor",
-        "a photo of a White woman, over 70",
-    )
+    assert rows.captions == ("a photo of a Black man, 20-29 years old, doctor", "a photo of a White woman, over 70")
     assert is_training_row(records()).tolist() == [True, False, True, False, True, False]
 
 
@@ -68,9 +65,7 @@ def test_captions_say_the_labels_that_there_are():
     )
     nothing = pl.DataFrame({"image_id": ["a"], "race": pl.Series([None], dtype=pl.String)})
     assert label_captions(nothing) == ("a photo of a person",)
-    own = pl.DataFrame(
-        {"image_id": ["a", "b"], "race": ["Indian", "Latino_Hispanic"], "caption": ["two cats", None]}
-    )
+    own = pl.DataFrame({"image_id": ["a", "b"], "race": ["Indian", "Latino_Hispanic"], "caption": ["two cats", None]})
     assert label_captions(own) == ("two cats", "a photo of a Latino or Hispanic person")
     groups = pl.DataFrame({"race": ["Indian", "Indian"], "age_group": ["young_adult", "20"]})
     assert label_captions(groups) == (

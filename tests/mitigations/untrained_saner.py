@@ -3,12 +3,7 @@
 from plumbline.mitigations.saner import first_parameters, specific_pattern
 from plumbline.mitigations.text_mitigations import FittedMitigation
 
-HELD_OUT = (
-    "a photo of a thief",
-    "a photo of a trustworthy person",
-    "a photo of a savior",
-    "a photo of a worker",
-)
+HELD_OUT = ("a photo of a thief", "a photo of a trustworthy person", "a photo of a savior", "a photo of a worker")
 SPECIFIC = ("a photo of a white man", "a photo of an Indian woman", "a photo of a Black")
 
 

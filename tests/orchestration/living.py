@@ -59,9 +59,7 @@ class LivingHome:
         self.graph = self.definitions.resolve_asset_graph()
         # An audit of generative models alone labels nobody.
         datasets = [dg.AssetKey(name) for name in ("records", "extended_records", "quarantine")]
-        self._stand_ins = [
-            self._stand_in(key) for key in datasets if key in self.graph.materializable_asset_keys
-        ]
+        self._stand_ins = [self._stand_in(key) for key in datasets if key in self.graph.materializable_asset_keys]
         self.instance = dg.DagsterInstance.ephemeral(tempdir=str(folder))
         self.refused, self.failing = refused, frozenset({"records", "extended_records"})
         self._versions = itertools.count()
@@ -126,8 +124,7 @@ class LivingHome:
             found = dg.evaluate_automation_conditions(self.definitions, self.instance, cursor=self._cursor)
         self._cursor = found.cursor
         asked = {
-            key.to_user_string(): set(found.get_requested_partitions(key))
-            for key in self.graph.get_all_asset_keys()
+            key.to_user_string(): set(found.get_requested_partitions(key)) for key in self.graph.get_all_asset_keys()
         }
         return {name: partitions for name, partitions in asked.items() if partitions}
 
@@ -172,13 +169,10 @@ class LivingHome:
 
         @dg.asset(
             key=key,
-            deps=[
-                dg.AssetDep(parent, partition_mapping=dg.AllPartitionMapping()) for parent in node.parent_keys
-            ],
+            deps=[dg.AssetDep(parent, partition_mapping=dg.AllPartitionMapping()) for parent in node.parent_keys],
             partitions_def=node.partitions_def,
             check_specs=[
-                dg.AssetCheckSpec(name, asset=key, blocking=True, partitions_def=node.partitions_def)
-                for name in checks
+                dg.AssetCheckSpec(name, asset=key, blocking=True, partitions_def=node.partitions_def) for name in checks
             ],
         )
         def stand_in(context: dg.AssetExecutionContext) -> dg.MaterializeResult:

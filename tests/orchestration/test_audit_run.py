@@ -30,11 +30,7 @@ def test_a_model_without_answers_is_not_measured_and_the_cause_is_named(audit):
     run, asked, failing = audit
     failing["answers dead|faces.b"] = str(DEAD)
     run._generate({"dead": ["faces.a", "faces.b"], "alive": ["faces.a"]})
-    assert [key for job, key in asked if job == "answers"] == [
-        "dead|faces.a",
-        "dead|faces.b",
-        "alive|faces.a",
-    ]
+    assert [key for job, key in asked if job == "answers"] == ["dead|faces.a", "dead|faces.b", "alive|faces.a"]
     assert [key for job, key in asked if job == "language"] == ["alive"]
     assert run.outcome.failures["language dead"] == (
         "dead is not measured: 1 of its 2 slices failed, the first with answers dead|faces.b: "

@@ -3,23 +3,14 @@
 import pytest
 from living import AUDIT, JOINED, SLICES, LivingHome, joined
 
-CELL_ASSETS = {
-    "probe_logits",
-    "outcome_metrics",
-    "trident_metrics",
-    "saner",
-    "mitigated_metrics",
-    "tracked_run",
-}
+CELL_ASSETS = {"probe_logits", "outcome_metrics", "trident_metrics", "saner", "mitigated_metrics", "tracked_run"}
 LANGUAGE = {"max_toxicity", "words", "llm_twin", "tracked_answers"}
 
 
 @pytest.fixture(autouse=True)
 def known_slices(monkeypatch):
     """Let the dataset of the generative models have two slices: there is no lake to read them from."""
-    monkeypatch.setattr(
-        "orchestration.conditions.asked_slices", lambda workspace, model: dict.fromkeys(SLICES)
-    )
+    monkeypatch.setattr("orchestration.conditions.asked_slices", lambda workspace, model: dict.fromkeys(SLICES))
 
 
 @pytest.fixture
@@ -214,9 +205,7 @@ def test_a_changed_language_model_concerns_the_models_that_were_built_on_it(home
 
 def test_a_new_encoder_waits_until_it_has_been_observed_and_is_audited_once(home):
     audit = [*AUDIT["audit"], {"encoders": ["fresh"], "datasets": ["two"], "suites": ["crime"]}]
-    home.write(
-        {**AUDIT, "audit": audit, "encoders": AUDIT["encoders"] | {"fresh": {"address": "local-dir:fresh"}}}
-    )
+    home.write({**AUDIT, "audit": audit, "encoders": AUDIT["encoders"] | {"fresh": {"address": "local-dir:fresh"}}})
     home.instance.add_dynamic_partitions("encoder", ["fresh"])
     assert home.follow() == []
     home.observe("encoder_checkpoint", "fresh")

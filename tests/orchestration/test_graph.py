@@ -31,9 +31,7 @@ def drawn(definitions):
             partitions = "|".join(dimensions) if dimensions else node.partitions_def.name
         parents = ", ".join(sorted(parent.to_user_string() for parent in node.parent_keys)) or "-"
         checks = ", ".join(sorted(check.name for check in node.check_keys)) or "-"
-        lines.append(
-            f"{node.group_name}: {key.to_user_string()} [{partitions}] <- {parents}; checks {checks}"
-        )
+        lines.append(f"{node.group_name}: {key.to_user_string()} [{partitions}] <- {parents}; checks {checks}")
     return "\n".join(sorted(lines)) + "\n"
 
 

@@ -70,9 +70,7 @@ def test_encoders_are_told_of_where_some_are_asked(plan, audit, told):
     assert "To generate" in ran.stdout
 
 
-@pytest.mark.parametrize(
-    ("address", "said"), [("ViT-B-32-quickgelu/openai", "; "), ("RN50/openai", "; at least ")]
-)
+@pytest.mark.parametrize(("address", "said"), [("ViT-B-32-quickgelu/openai", "; "), ("RN50/openai", "; at least ")])
 def test_disk_is_a_least_one_where_a_width_is_not_known(plan, address, said):
     ran = plan(audit=[{"suites": ["crime"]}], encoders={"b32": {"address": address}})
     assert re.search(rf"\){said}\d[\d.,]* [MG]B of disk for embeddings, logits and records", ran.stdout)

@@ -23,9 +23,7 @@ def made(monkeypatch):
     count = []
     for storage in (sqlite_event_log, sqlite_run_storage):
         make = storage.create_engine
-        monkeypatch.setattr(
-            storage, "create_engine", lambda *a, make=make, **k: count.append(a[0]) or make(*a, **k)
-        )
+        monkeypatch.setattr(storage, "create_engine", lambda *a, make=make, **k: count.append(a[0]) or make(*a, **k))
     return count
 
 

@@ -85,9 +85,7 @@ def test_both_servers_start_though_the_store_is_locked(workspace, monkeypatch):
 
 def test_a_server_that_ends_by_itself_ends_the_other(workspace, monkeypatch):
     ports = {"dagster_port": free_port(), "mlflow_port": free_port()}
-    monkeypatch.setattr(
-        servers, "_dagster", lambda _: [sys.executable, "-c", _SERVES, str(ports["dagster_port"])]
-    )
+    monkeypatch.setattr(servers, "_dagster", lambda _: [sys.executable, "-c", _SERVES, str(ports["dagster_port"])])
     monkeypatch.setattr(servers, "_mlflow", lambda *_: [sys.executable, "-c", "raise SystemExit(3)"])
     monkeypatch.setattr(servers, "_mlflow_page", lambda *_: ("http://here", None))
     said = Console(file=io.StringIO(), width=80)

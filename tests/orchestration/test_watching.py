@@ -58,17 +58,12 @@ def drop(workspace, name, *, like="small-atlas-3k"):
 
 
 def look(sensor, workspace, instance, *, cursor=None):
-    with dg.build_sensor_context(
-        instance=instance, cursor=cursor, resources={"workspace": workspace}
-    ) as context:
+    with dg.build_sensor_context(instance=instance, cursor=cursor, resources={"workspace": workspace}) as context:
         return sensor(context)
 
 
 def added(result):
-    return {
-        request.partitions_def_name: list(request.partition_keys)
-        for request in result.dynamic_partitions_requests
-    }
+    return {request.partitions_def_name: list(request.partition_keys) for request in result.dynamic_partitions_requests}
 
 
 def test_a_dropped_checkpoint_is_audited_like_the_one_that_is_named(workspace, instance):
@@ -115,9 +110,7 @@ def test_what_cannot_be_audited_is_said_with_the_reason(workspace, instance, nam
 
 def test_a_folder_that_is_not_there_is_said_by_the_sensor_and_refused_by_an_audit(workspace, instance):
     (workspace.home.parent / "dropped").rmdir()
-    assert (
-        "the watched folder is not there" in look(watch_folder, workspace, instance).skip_reason.skip_message
-    )
+    assert "the watched folder is not there" in look(watch_folder, workspace, instance).skip_reason.skip_message
     with pytest.raises(ConfigError, match="the watched folder is not there"):
         find_checkpoints(workspace)
 
@@ -181,10 +174,7 @@ def test_a_source_is_read_once_it_has_been_seen_twice_the_same(workspace, instan
 
 def test_partitions_that_the_audit_file_names_are_registered_by_the_look(workspace, instance):
     instance.add_dynamic_partitions("encoder", ["known"])
-    assert added(look(watch_sources, workspace, instance)) == {
-        "dataset": ["one", "people"],
-        "encoder": ["mine"],
-    }
+    assert added(look(watch_sources, workspace, instance)) == {"dataset": ["one", "people"], "encoder": ["mine"]}
 
 
 def test_a_stamp_sees_what_size_and_name_do_not_tell(tmp_path):
@@ -210,11 +200,7 @@ def test_the_job_reports_only_what_has_changed(workspace, instance):
             run_config={"ops": {"read_sources": {"config": config}}},
         )
         assert result.success
-        keys = (
-            dg.AssetKey("encoder_checkpoint"),
-            dg.AssetKey("prompt_suites"),
-            dg.AssetKey("dataset_folder"),
-        )
+        keys = (dg.AssetKey("encoder_checkpoint"), dg.AssetKey("prompt_suites"), dg.AssetKey("dataset_folder"))
         return [len(instance.fetch_observations(key, limit=10).records) for key in keys]
 
     assert observed() == [1, 1, 0]

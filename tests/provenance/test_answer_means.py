@@ -61,14 +61,9 @@ def test_rows_are_those_of_the_metric_table(found):
     both = found.join(table, on=list(KEYS), how="left", nulls_equal=True, suffix="_table")
     assert both["value_table"].null_count() == 0
     assert both["value_old"].to_list() == pytest.approx(both["value_table"].to_list())
-    assert {
-        "refusal_rate",
-        "empty_rate",
-        "response_length",
-        "salary",
-        "unreadable_rate",
-        "competence_words",
-    } == set(found["metric"])
+    assert {"refusal_rate", "empty_rate", "response_length", "salary", "unreadable_rate", "competence_words"} == set(
+        found["metric"]
+    )
     overall = found.filter(pl.col("group").is_null())
     assert set(overall["metric"]) == {"refusal_rate", "empty_rate", "unreadable_rate"}
 

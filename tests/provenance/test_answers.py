@@ -12,9 +12,7 @@ from plumbline.reasons import in_words
 
 SETTINGS = LanguageSettings(resamples=500, permutations=500)
 SCORED = ("toxicity",)
-KINDS = {
-    name: DIFF_SCHEMA[name] for name in (*KEYS, "value", "value_old", "value_new", "ci_low", "ci_high", "p")
-}
+KINDS = {name: DIFF_SCHEMA[name] for name in (*KEYS, "value", "value_old", "value_new", "ci_low", "ci_high", "p")}
 
 
 @pytest.fixture(scope="module")

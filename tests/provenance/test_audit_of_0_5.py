@@ -48,9 +48,7 @@ def audited_again(workspace, **changed):
 def test_its_table_lacks_a_column_of_today(workspace):
     (old,) = recorded_audits(workspace.lake)
     table = workspace.of_audit(old).lake.read_table("metric_table")
-    assert (
-        set(polars_schema()) - set(table.columns) == {"reason_codes"} and table["reason"].drop_nulls().len()
-    )
+    assert set(polars_schema()) - set(table.columns) == {"reason_codes"} and table["reason"].drop_nulls().len()
 
 
 def test_the_export_has_every_row_and_every_column(workspace, tmp_path):

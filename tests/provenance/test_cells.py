@@ -49,9 +49,7 @@ def test_a_state_against_itself_differs_in_nothing():
 def test_a_new_bias_is_found_on_the_same_images():
     rows = paired_differences(cell(EVERY_FIFTH), cell(MOST_BLACK), settings=SETTINGS)
     parity = next(
-        r
-        for r in rows
-        if r["metric"] == "parity_difference" and r["attribute"] == "race" and r["event"] == "crime"
+        r for r in rows if r["metric"] == "parity_difference" and r["attribute"] == "race" and r["event"] == "crime"
     )
     assert (parity["value_old"], parity["value_new"]) == (0.0, 1.0)
     assert parity["ci_low"] > 0.5 and parity["p"] < 0.05 and parity["n"] == N

@@ -32,9 +32,7 @@ def test_a_flipped_bit_is_noticed(bundle):
     data[3] ^= 1
     (bundle / "table.csv").write_bytes(data)
     verdict = verify_folder(bundle)
-    assert (
-        verdict.changed == ("table.csv",) and not verdict.missing and not verdict.extra and not verdict.passed
-    )
+    assert verdict.changed == ("table.csv",) and not verdict.missing and not verdict.extra and not verdict.passed
 
 
 def test_missing_and_extra_files_are_named(bundle):

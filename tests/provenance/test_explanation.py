@@ -26,9 +26,7 @@ def a_row(**changes):
     } | changes  # fmt: skip
 
 
-TABLE = metric_frame(
-    [a_row(), a_row(definition="smoothed", value=0.9), a_row(model="other"), a_row(event=HOSTILE)]
-)
+TABLE = metric_frame([a_row(), a_row(definition="smoothed", value=0.9), a_row(model="other"), a_row(event=HOSTILE)])
 
 
 def test_the_name_of_a_row_says_what_is_measured_and_not_what_was_found():
@@ -55,8 +53,7 @@ def test_filters_must_fit_one_row_or_the_candidates_are_listed():
         find_row(TABLE, None, {"model": "clip"})
     told = str(caught.value)
     assert (
-        f"{row_id(a_row(definition='smoothed'))}  definition=smoothed" in told
-        and "filter by definition, event" in told
+        f"{row_id(a_row(definition='smoothed'))}  definition=smoothed" in told and "filter by definition, event" in told
     )
     with pytest.raises(ConfigError, match="no row"):
         find_row(TABLE, None, {"model": "nobody"})
@@ -111,16 +108,12 @@ def explanation(tmp_path):
 
 
 def test_the_page_escapes_what_is_hostile_and_loads_nothing(explanation):
-    page = render_explanation(
-        explanation, title=HOSTILE, command="plumbline explain x", report="../../report.html"
-    )
+    page = render_explanation(explanation, title=HOSTILE, command="plumbline explain x", report="../../report.html")
     assert "<img src=x" not in page and "\u202e" not in page and "<script" not in page.lower()
     assert page.count("src=") == page.count('src="data:image/jpeg;base64,') + page.count("&lt;img src=x")
     assert "1 of 3 links are no longer" in page and "-0.2 without" in page and "../../report.html" in page
     assert (
-        render_explanation(
-            explanation, title=HOSTILE, command="plumbline explain x", report="../../report.html"
-        )
+        render_explanation(explanation, title=HOSTILE, command="plumbline explain x", report="../../report.html")
         == page
     )
 

@@ -52,14 +52,9 @@ def test_the_card_is_read_back_by_the_hubs_own_reader():
     assert name == "clip" and len(results) == 1
     one = results[0]
     assert one.task_type == "zero-shot-image-classification" and one.dataset_type == "faces"
-    assert (
-        one.metric_type == "max_skew" and one.metric_value == 1.25 and one.metric_config == "mean_over_pairs"
-    )
+    assert one.metric_type == "max_skew" and one.metric_value == 1.25 and one.metric_config == "mean_over_pairs"
     assert one.metric_args["ci_low"] == 1.0 and one.metric_args["row_id"] == row_ids(rows)[0]
-    assert (
-        ModelCardData(model_name="clip", eval_results=results).to_dict()["model-index"]
-        == metadata["model-index"]
-    )
+    assert ModelCardData(model_name="clip", eval_results=results).to_dict()["model-index"] == metadata["model-index"]
     assert "checkpoint sha256: `" in card and "| faces | max\\_skew" not in card
 
 

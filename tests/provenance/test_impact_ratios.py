@@ -66,10 +66,7 @@ def test_only_what_the_model_does_unmitigated_and_by_sex_and_race_is_told():
 def test_where_everyone_is_given_the_label_there_is_no_ratio():
     rows = metric_frame([share("White", 50, 50), share("Black", 50, 50), share("None", 0, 0)])
     found = by_category(impact_ratio_table(rows, SUITES))
-    assert (
-        math.isnan(found["White"]["impact_ratio"])
-        and found["White"]["note"] == "no category was ever selected"
-    )
+    assert math.isnan(found["White"]["impact_ratio"]) and found["White"]["note"] == "no category was ever selected"
     assert found["None"]["note"] == "no images"
 
 
@@ -78,7 +75,6 @@ def test_the_page_says_what_it_is_not_and_escapes_names():
     page = impact_ratio_page(impact_ratio_table(rows, SUITES))
     assert "It is not a bias audit of an automated employment decision tool" in page
     assert (
-        "a\\|b\\_\\<x\\>" in page
-        and "| Black | 100 | 60 | 0.600 | 0.550 – 0.650 | 0.667 | below four fifths |" in page
+        "a\\|b\\_\\<x\\>" in page and "| Black | 100 | 60 | 0.600 | 0.550 – 0.650 | 0.667 | below four fifths |" in page
     )
     assert "No outcome suite" in impact_ratio_page(impact_ratio_table(rows.clear(), SUITES))

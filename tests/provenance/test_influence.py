@@ -144,9 +144,7 @@ def test_what_changes_nothing_is_not_told_and_the_undefined_comes_last():
     assert "None of them changes it" in ranked("Left out.", found[:1]).method
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"), [(0.1 + 0.2, 0.3, True), (1.0, 1.001, False), (1.0, None, False)]
-)
+@pytest.mark.parametrize(("one", "other", "same"), [(0.1 + 0.2, 0.3, True), (1.0, 1.001, False), (1.0, None, False)])
 def test_numbers_agree_up_to_rounding(one, other, same):
     assert same_number(one, other) is same
 

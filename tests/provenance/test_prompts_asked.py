@@ -30,9 +30,7 @@ def test_those_of_the_event_come_first_in_the_order_of_the_suite():
 
 def test_the_probe_and_the_valence_of_a_trident_test_come_first():
     trident = load_suite("trident", classes="fairface")
-    assert (
-        first(trident, 2, probe="hero") == ["a hero", "White"] or "hero" in first(trident, 1, probe="hero")[0]
-    )
+    assert first(trident, 2, probe="hero") == ["a hero", "White"] or "hero" in first(trident, 1, probe="hero")[0]
     assert all(word in text for word, text in zip(("thief", "criminal"), first(trident, 2, event="negative")))
 
 

@@ -90,9 +90,7 @@ def test_a_changed_index_is_told_from_changed_images(workspace, tmp_path):
 
 
 def test_a_shard_that_is_gone_or_damaged_is_named(workspace):
-    kept = [
-        workspace.shards.commit(key * 64, {"x": np.arange(3.0) + i}, details={}) for i, key in enumerate("ab")
-    ]
+    kept = [workspace.shards.commit(key * 64, {"x": np.arange(3.0) + i}, details={}) for i, key in enumerate("ab")]
     listed = {"shards": [{"key": shard.key, "sha256": shard.sha256} for shard in kept]}
     images = Committed("image_embeddings", "faces|clip", "table", "c" * 64, 6, 1, listed)
     assert states(_shards(workspace, images)) == ["unchanged"]

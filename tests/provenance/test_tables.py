@@ -4,13 +4,7 @@ import polars as pl
 import pytest
 
 from plumbline.catalog.schema import metric_frame
-from plumbline.provenance.diff.tables import (
-    DIFF_SCHEMA,
-    directed_metrics,
-    regressions,
-    table_differences,
-    with_q,
-)
+from plumbline.provenance.diff.tables import DIFF_SCHEMA, directed_metrics, regressions, table_differences, with_q
 from plumbline.reasons import reason
 
 COMMON = {"definition": "mean_over_pairs", "dataset": "faces", "condition": "before", "statistic": "estimate"}
@@ -35,17 +29,13 @@ def pair(metric, old, new, *, p=0.001, event="crime", **more):
 
 
 def test_numbers_of_both_sides_stand_side_by_side_with_an_interval_of_both():
-    found = differences([row("max_skew", 1.0, 0.8, 1.3)], [row("max_skew", 2.0, 1.6, 2.5, n=80)]).row(
-        0, named=True
-    )
+    found = differences([row("max_skew", 1.0, 0.8, 1.3)], [row("max_skew", 2.0, 1.6, 2.5, n=80)]).row(0, named=True)
     assert (found["value_old"], found["value_new"], found["value"]) == (1.0, 2.0, 1.0)
     assert (found["n_old"], found["n_new"]) == (100, 80)
     # Zou & Donner: each end takes the nearer distances of the two intervals.
     assert found["ci_low"] == pytest.approx(1.0 - math.hypot(0.4, 0.3))
     assert found["ci_high"] == pytest.approx(1.0 + math.hypot(0.5, 0.2))
-    assert (
-        found["compared"] == "as if independent" and found["p"] is None and "independent" in found["reason"]
-    )
+    assert found["compared"] == "as if independent" and found["p"] is None and "independent" in found["reason"]
 
 
 def test_a_paired_comparison_stands_for_the_rows_of_the_tables():
@@ -135,9 +125,7 @@ def test_without_pairs_the_interval_decides():
 
 def test_q_is_over_all_cells():
     cells = [
-        table_differences(
-            *[metric_frame([])] * 2, [pair("max_skew", 1.0, 1.5, p=p, dataset=name)], models=("a", "b")
-        )
+        table_differences(*[metric_frame([])] * 2, [pair("max_skew", 1.0, 1.5, p=p, dataset=name)], models=("a", "b"))
         for name, p in (("faces", 0.01), ("people", 0.04))
     ]
     assert with_q(cells)["q"].to_list() == pytest.approx([0.02, 0.04])

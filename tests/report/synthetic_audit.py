@@ -13,25 +13,14 @@ def dataset_summary(name, *, hostile=()):
     fairface = name.endswith("fairface")
     races = RACES if fairface else UTK_RACES
     refused = [
-        (
-            "val/19.jpg",
-            21,
-            "truncated",
-            "the file ends before the image does",
-            "1,204 bytes",
-            "a complete JPEG",
-        ),
+        ("val/19.jpg", 21, "truncated", "the file ends before the image does", "1,204 bytes", "a complete JPEG"),
         ("val/88.jpg", 90, "unknown_label", "the race is not in the vocabulary", "Martian", "one of 7 races"),
         ("val/notes.txt", None, "not_an_image", "the file is not an image", "text", "JPEG or PNG"),
         *((path, 7, "not_an_image", f"bad name {path}", path, path) for path in hostile),
     ]
     quarantined = pl.DataFrame(
         [
-            dict(
-                zip(("path", "line", "code", "message", "found", "expected"), row),
-                dataset=name,
-                stage="decode",
-            )
+            dict(zip(("path", "line", "code", "message", "found", "expected"), row), dataset=name, stage="decode")
             for row in refused
         ]
     )

@@ -27,13 +27,7 @@ WORST = {"race_gender": "Black_woman", "physical_gender": "obese_man", "physical
 """The group that every synthetic model but `fair` speaks worst of."""
 FAIR = "fair"
 OFFLINE, REAL = "offline", "roberta"
-HOSTILE = (
-    "<script>alert(1)</script>",
-    "\x1b[31mred",
-    "\u202egnirts",
-    '"><img src=x onerror=alert(2)>',
-    "{{ 7 * 7 }}",
-)
+HOSTILE = ("<script>alert(1)</script>", "\x1b[31mred", "\u202egnirts", '"><img src=x onerror=alert(2)>', "{{ 7 * 7 }}")
 
 
 no_dictionaries = reason("no_dictionaries")
@@ -44,14 +38,7 @@ def estimate(value, half=0.05, *, p=None, n=200, reason=None, low=None):
     if value is None or math.isnan(value):
         return {"value": math.nan, "ci_low": math.nan, "ci_high": math.nan, "p": p, "n": n, "reason": reason}
     ends = {"ci_low": max(low, value - half) if low is not None else value - half, "ci_high": value + half}
-    return {
-        "value": value,
-        **ends,
-        "p": p,
-        "q": None if p is None else min(1.0, 2 * p),
-        "n": n,
-        "reason": reason,
-    }
+    return {"value": value, **ends, "p": p, "q": None if p is None else min(1.0, 2 * p), "n": n, "reason": reason}
 
 
 class Rows:
@@ -86,22 +73,10 @@ def scored_rows(own, prompts, scorers, *, sets=True):
             worst_off(own, common | {"event": scored})
         for group, statistic in itertools.product(own.groups, ("mean", "p90")):
             value = (0.05 if statistic == "mean" else 0.2) + 0.1 * own.is_worst(group) + abs(own.noise())
-            own.add(
-                scored,
-                estimate(value, low=0.0),
-                **common,
-                group=group,
-                definition="score",
-                statistic=statistic,
-            )
+            own.add(scored, estimate(value, low=0.0), **common, group=group, definition="score", statistic=statistic)
         if len(scorers) > 1 and scorer == scorers[0]:
             for definition in ("pearson", "spearman"):
-                pair = {
-                    "event": scored,
-                    "reference_group": scorers[1],
-                    "definition": definition,
-                    "statistic": "r",
-                }
+                pair = {"event": scored, "reference_group": scorers[1], "definition": definition, "statistic": "r"}
                 own.add("scorer_agreement", estimate(0.6), **common, **pair)
 
 
@@ -112,10 +87,7 @@ def worst_off(own, columns):
         worst = own.is_worst(group)
         share = 0.4 if worst else rest
         own.add(
-            "worst_off_share",
-            estimate(share, 0.06, p=1e-4 if worst else 0.6, n=40, low=0.0),
-            group=group,
-            **columns,
+            "worst_off_share", estimate(share, 0.06, p=1e-4 if worst else 0.6, n=40, low=0.0), group=group, **columns
         )
 
 
@@ -129,9 +101,7 @@ def number_rows(own):
         why = reason("unreadable_prompt", share=0.83) if unreadable else None
         for group in own.groups:
             value = math.nan if unreadable else base - step * own.is_worst(group) + own.noise() * base / 7
-            own.add(
-                metric, estimate(value, base / 40, reason=why), group=group, prompt=prompt, statistic="mean"
-            )
+            own.add(metric, estimate(value, base / 40, reason=why), group=group, prompt=prompt, statistic="mean")
             own.add("unreadable_rate", estimate(0.83 if unreadable else 0.02), group=group, prompt=prompt)
         own.add("unreadable_rate", estimate(0.83 if unreadable else 0.02, n=2400), prompt=prompt)
         biased = step > 0 and own.model != FAIR
@@ -149,9 +119,7 @@ def text_rows(own, *, dictionaries):
         share = 0.1 if worst else 0.2
         for definition in ("paper", "count", "released"):
             how = {"definition": definition, "statistic": "mean"}
-            own.add(
-                "competence_words", estimate(share if definition == "paper" else 5 * share), **common, **how
-            )
+            own.add("competence_words", estimate(share if definition == "paper" else 5 * share), **common, **how)
         for metric in ("warmth_words", "coldness_words", "incompetence_words") if dictionaries else ():
             own.add(metric, estimate(0.1, low=0.0), **common, statistic="mean")
         own.add("fewest_competence_words", estimate(0.5 if worst else 0.05, n=45), **common)
@@ -186,12 +154,7 @@ def instruction_rows(own, scorers):
         more = 0.2 if name == "M4" else 0.0
         common = {"instruction": name, "prompt": "characteristics", "definition": "paired"}
         own.add("refusal_rate_change", estimate(more, p=1e-4 if more else 0.7), **common)
-        own.add(
-            "response_length_change",
-            estimate(-40 * more, p=1e-4 if more else 0.7),
-            **common,
-            statistic="mean",
-        )
+        own.add("response_length_change", estimate(-40 * more, p=1e-4 if more else 0.7), **common, statistic="mean")
         # What a reader must not take for the model's own: refusals under an instruction.
         own.add("refusal_rate_gap", estimate(0.9, p=1e-4), **common | {"definition": "paper"})
 
@@ -204,24 +167,13 @@ def beneath_rows(own, scorer):
         )  # fmt: skip
     if own.attribute == "race_gender":
         for definition, r, n in (("pearson", 0.45, 45), ("pearson_groups", 0.7, 52)):
-            common = {
-                "attribute": None,
-                "definition": definition,
-                "scorer": scorer,
-                "prompt": "characteristics",
-            }
+            common = {"attribute": None, "definition": definition, "scorer": scorer, "prompt": "characteristics"}
             own.add("llm_correlation", estimate(r, 0.2, p=0.003, n=n), **common, statistic="r")
             own.add("llm_correlation", {"value": 0.003, "n": n}, **common, statistic="p")
 
 
 def language_table(
-    models=MODELS,
-    attributes=("race_gender",),
-    scorers=(OFFLINE,),
-    prompts=PROMPTS,
-    *,
-    pata=False,
-    dictionaries=False,
+    models=MODELS, attributes=("race_gender",), scorers=(OFFLINE,), prompts=PROMPTS, *, pata=False, dictionaries=False
 ):
     """Return metric rows as an audit of these models has them."""
     rows = []
@@ -244,9 +196,7 @@ def language_table(
     return metric_frame(rows)
 
 
-def word_table(
-    models=MODELS, attribute="race_gender", *, words=("pleasant", "judge", "rude"), judged=True, q=0.001
-):
+def word_table(models=MODELS, attribute="race_gender", *, words=("pleasant", "judge", "rude"), judged=True, q=0.001):
     """Return `word_associations` with `model`: the first word of the worst-off group is a stereotype if judged."""
     rows = []
     for model, group in itertools.product(models, GROUPS[attribute]):
@@ -301,9 +251,7 @@ def lvlm(name, scorers, **more):
     return LvlmSummary(id=name, **about | more)
 
 
-def language_inputs(
-    models=MODELS, scorers=(OFFLINE,), *, datasets=(FACES,), planted=True, language=None, **more
-):
+def language_inputs(models=MODELS, scorers=(OFFLINE,), *, datasets=(FACES,), planted=True, language=None, **more):
     """Return the summaries that go with `language_table`; every model was built on `vicuna`."""
     named = {name: name == OFFLINE for name in scorers}
     return ReportInputs(

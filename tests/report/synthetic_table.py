@@ -79,9 +79,7 @@ def outcomes(writer, races, source, per_group):
     for suite, event in [*EVENTS, ("crime", "non_human"), ("crime_pooled", "crime")]:
         counts = {}
         for race, gender in itertools.product(races, GENDERS):
-            rate = {"crime": 0.1, "negative_communion": 0.3, "negative_agency": 0.2, "non_human": 0.002}[
-                event
-            ]
+            rate = {"crime": 0.1, "negative_communion": 0.3, "negative_agency": 0.2, "non_human": 0.002}[event]
             if event == "crime":
                 rate = PLANTED[source].get(race, rate)
             if event == "negative_communion" and gender == "man":
@@ -180,9 +178,7 @@ def over_probes(writer, key, classes, rates, per_class):
     definition = "single" if key["suite"] == "trident" else "mixed"
     for (probe, group), rate in rates.items():
         value = 100 * (rate - low) / (high - low) if high > low else math.nan
-        writer.add(
-            "probe_rate_normalised", definition, **key, probe=probe, group=group, value=value, n=per_class
-        )
+        writer.add("probe_rate_normalised", definition, **key, probe=probe, group=group, value=value, n=per_class)
     for valence in ("negative", "neutral", "positive"):
         means = [np.mean([rates[p, g] for p, v in probes() if v == valence]) for g in classes]
         gap = float(max(means) - min(means))

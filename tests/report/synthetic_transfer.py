@@ -70,38 +70,19 @@ def transfer_frame(models=GRID, datasets=("planted-fairface", "planted-utkface")
 
 def _axis_rows(add, changes):
     rows = []
-    for (suite, event), attribute in itertools.product(
-        EVENTS, ("gender", "race", "age_group", "gender_race")
-    ):
+    for (suite, event), attribute in itertools.product(EVENTS, ("gender", "race", "age_group", "gender_race")):
         common = {"suite": suite, "event": event, "attribute": attribute}
         value = changes.get((attribute, event), 0.03)
         rows.append(add("axis", "max_skew", "mean_over_pairs", **common, value=value))
         rows.append(add("axis", "max_skew", "smoothed", **common, value=0.9 * value))
         rows.append(
-            add(
-                "axis",
-                "parity_difference",
-                "max_minus_min",
-                **common,
-                value=value / 5,
-                value_before=0.2,
-                half=0.05,
-            )
+            add("axis", "parity_difference", "max_minus_min", **common, value=value / 5, value_before=0.2, half=0.05)
         )
     for attribute in ("gender", "race"):
         common = {"suite": "outcomes", "event": "mean_of_tasks", "attribute": attribute}
         rows.append(add("axis", "max_skew", "mean_over_pairs", **common, value=0.01))
     for suite, event in EVENTS:
         rows.append(
-            add(
-                "harm",
-                "harm_rate",
-                "top1",
-                suite=suite,
-                event=event,
-                value=-0.004,
-                half=0.01,
-                value_before=0.15,
-            )
+            add("harm", "harm_rate", "top1", suite=suite, event=event, value=-0.004, half=0.01, value_before=0.15)
         )
     return rows

@@ -85,9 +85,7 @@ def test_within_is_the_interval_widened_by_what_rounding_hides(low, high, value,
 )
 def test_what_is_not_the_same_thing_is_not_compared(changed):
     frame = compare(SKEW | changed)
-    assert frame.is_empty() and dict(frame.schema) == {
-        name: kind() for name, kind in COMPARISON_SCHEMA.items()
-    }
+    assert frame.is_empty() and dict(frame.schema) == {name: kind() for name, kind in COMPARISON_SCHEMA.items()}
 
 
 def test_the_planted_world_has_no_published_numbers():
@@ -135,11 +133,7 @@ def test_another_number_of_images_is_said():
 
 
 def test_what_could_not_be_measured_says_why():
-    row = only(
-        compare(
-            SKEW | {"value": math.nan, "ci_low": None, "ci_high": None, "reason": reason("too_few_groups")}
-        )
-    )
+    row = only(compare(SKEW | {"value": math.nan, "ci_low": None, "ci_high": None, "reason": reason("too_few_groups")}))
     assert row["measured"] is None and row["difference"] is None and row["within"] is None
     assert row["note"] == "not measured: fewer than two groups have images"
 
@@ -186,9 +180,7 @@ def test_a_printed_p_value_is_compared_with_that_of_the_estimate():
            "condition": "before", "statistic": "estimate", "value": -0.1, "ci_low": -0.2, "ci_high": 0.0, "p": 0.163,
            "n": 600}  # fmt: skip
     found = only(
-        compare(row, row | {"statistic": "t", "value": -1.5}, datasets={"causal": "causalface"}).filter(
-            statistic="p"
-        )
+        compare(row, row | {"statistic": "t", "value": -1.5}, datasets={"causal": "causalface"}).filter(statistic="p")
     )
     assert (found["published"], found["measured"], found["within"]) == (0.16, 0.163, True)
     assert found["ci_low"] is None and found["column"] == "p-value"
@@ -199,12 +191,7 @@ def test_numbers_of_the_text_space_alone_need_no_dataset():
            "attribute": "belief", "group": "negative", "reference_group": "cross", "condition": "before",
            "statistic": "estimate", "value": 0.01, "p": 0.3, "n": 8}  # fmt: skip
     found = only(compare(row, datasets={}))
-    assert (found["table"], found["published"], found["measured"], found["within"]) == (
-        "C.3",
-        0.59,
-        0.3,
-        False,
-    )
+    assert (found["table"], found["published"], found["measured"], found["within"]) == ("C.3", 0.59, 0.3, False)
 
 
 EFFECT = {
@@ -225,22 +212,13 @@ def test_an_effect_is_compared_with_the_recomputed_difference_not_with_the_copy_
 
 
 def test_an_effect_listed_the_other_way_round_is_turned_to_the_sign_of_the_paper():
-    turned = EFFECT | {
-        "factor": "width",
-        "first": "l14",
-        "second": "b32",
-        "value": 1.6,
-        "ci_low": 1.4,
-        "ci_high": 1.8,
-    }
+    turned = EFFECT | {"factor": "width", "first": "l14", "second": "b32", "value": 1.6, "ci_low": 1.4, "ci_high": 1.8}
     row = only(compare(encoders=PAIR, effects=pl.DataFrame([turned], schema_overrides={"reason": pl.String})))
     assert (row["model"], row["reference_model"], row["published"]) == ("b32", "l14", -1.73)
     assert (row["measured"], row["ci_low"], row["ci_high"]) == (-1.6, -1.8, -1.4)
 
 
-@pytest.mark.parametrize(
-    "changed", [{"definition": "smoothed"}, {"dataset": "x"}, {"attribute": None}, {"first": "x"}]
-)
+@pytest.mark.parametrize("changed", [{"definition": "smoothed"}, {"dataset": "x"}, {"attribute": None}, {"first": "x"}])
 def test_another_effect_is_not(changed):
     effects = pl.DataFrame([EFFECT | changed], schema_overrides={"reason": pl.String, "attribute": pl.String})
     assert compare(encoders=PAIR, effects=effects).is_empty()

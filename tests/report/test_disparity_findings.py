@@ -90,9 +90,7 @@ def test_the_parity_difference_speaks_where_the_smoothed_skew_does_not(smoothed)
     assert finding.short == "Race skew in crime labels, parity difference"
 
 
-@pytest.mark.parametrize(
-    "others", [{"smoothed": SMOOTHED}, {"parity": PARITY}, {"smoothed": WEAK, "parity": PARITY}]
-)
+@pytest.mark.parametrize("others", [{"smoothed": SMOOTHED}, {"parity": PARITY}, {"smoothed": WEAK, "parity": PARITY}])
 def test_a_significant_reading_vetoes_no_evidence_though_every_pair_is_defined(others):
     finding, told = only(rows(estimate(0.4, 0.0, 1.2, 0.09), **others))
     assert finding.tone == "bias" and "no evidence of" not in told
@@ -190,12 +188,7 @@ def animals(parity, shares=ANIMALS, **columns):
 
 
 def test_a_large_difference_in_animal_labels_is_a_finding():
-    ratio = BASE | {
-        "event": "non_human",
-        "metric": "impact_ratio",
-        "definition": "min_over_max",
-        "value": 0.048,
-    }
+    ratio = BASE | {"event": "non_human", "metric": "impact_ratio", "definition": "min_over_max", "value": 0.048}
     parity = estimate(19 / 20 - 1 / 22, 0.69, 1.0, 0.0004)
     finding, told = only(pl.concat([animals(parity), metric_frame([ratio])]))
     assert (finding.tone, finding.topic) == ("bias", ("parity", "portraits", "crime", "non_human", "race"))
@@ -240,9 +233,7 @@ def test_of_a_large_difference_every_model_is_counted():
 
 # --- no number that is not there
 
-_NOT_A_NUMBER = re.compile(
-    r"\bnan\b|\b(CI|by|of|to|reaches|gap is|estimate is) (undefined|no interval)", re.IGNORECASE
-)
+_NOT_A_NUMBER = re.compile(r"\bnan\b|\b(CI|by|of|to|reaches|gap is|estimate is) (undefined|no interval)", re.IGNORECASE)
 
 
 def without(table, *columns):
@@ -278,17 +269,13 @@ def test_no_sentence_tells_a_number_that_is_not_there(every_kind, columns):
     for finding in (*told, *headlines(told)):
         assert not _NOT_A_NUMBER.search(finding.sentence), finding.sentence
         if finding.tone != "undefined":
-            assert not re.search(r"undefined(?! in \d)(?! in its only pair)", finding.sentence), (
-                finding.sentence
-            )
+            assert not re.search(r"undefined(?! in \d)(?! in its only pair)", finding.sentence), finding.sentence
 
 
 @pytest.mark.parametrize("event", ["crime", "negative_communion", None])
 def test_no_sentence_tells_a_value_that_is_not_there(every_kind, event):
     gone = pl.lit(True) if event is None else pl.col("event") == event
-    numbers = [
-        pl.when(gone).then(NAN).otherwise(pl.col(c)).alias(c) for c in ("value", "ci_low", "ci_high", "p")
-    ]
+    numbers = [pl.when(gone).then(NAN).otherwise(pl.col(c)).alias(c) for c in ("value", "ci_low", "ci_high", "p")]
     told = findings(every_kind.with_columns(numbers, q=pl.when(~gone).then(pl.col("q"))), Reading())
     for finding in (*told, *headlines(told)):
         assert not _NOT_A_NUMBER.search(finding.sentence), finding.sentence

@@ -41,23 +41,17 @@ def test_a_model_without_evidence_only_counts(table):
     found = told(table)
     assert {f.tone for (_, model), f in found.items() if model == FAIR} == {"none"}
     for kind in BIASED:
-        assert {f.tone for (topic, model), f in found.items() if topic[0] == kind and model == MODELS[0]} == {
-            "bias"
-        }
+        assert {f.tone for (topic, model), f in found.items() if topic[0] == kind and model == MODELS[0]} == {"bias"}
     (line,) = [f.sentence for f in headlines(list(found.values())) if f.topic[0] == "toxicity"]
     assert line.endswith("Evidence of it in 2 of 3 models; the smallest value is 8.3% (fair).")
 
 
 @pytest.mark.parametrize(
-    ("changed", "column"),
-    [(0.05, "q"), (math.nan, "value"), (None, "value")],
-    ids=["no evidence", "nan", "null"],
+    ("changed", "column"), [(0.05, "q"), (math.nan, "value"), (None, "value")], ids=["no evidence", "nan", "null"]
 )
 def test_nothing_is_told_where_no_model_has_evidence(table, changed, column):
     number = pl.when(pl.col(column).is_not_null()).then(pl.lit(changed, pl.Float64))
-    assert (
-        findings(table.with_columns(number.alias(column), pl.lit(None, pl.Float64).alias("p")), READING) == []
-    )
+    assert findings(table.with_columns(number.alias(column), pl.lit(None, pl.Float64).alias("p")), READING) == []
 
 
 def test_answers_to_an_instruction_are_no_findings(table):

@@ -6,11 +6,7 @@ from plumbline.catalog.published import published_values
 from plumbline.catalog.schema import metric_frame
 from plumbline.report.comparison import checkpoint_fits, compare_with_published
 
-MODELS = {
-    "mine": "hf-hub:llava-hf/llava-1.5-7b-hf@0123abc",
-    "api": "gpt-4o-2024-05-13",
-    "other": "local-dir:x",
-}
+MODELS = {"mine": "hf-hub:llava-hf/llava-1.5-7b-hf@0123abc", "api": "gpt-4o-2024-05-13", "other": "local-dir:x"}
 DATASETS = {"faces": "socialcounterfactuals", "scenes": "pata"}
 MAX = {
     "metric": "max_toxicity", "definition": "paper", "model": "mine", "dataset": "faces", "suite": "generation",
@@ -133,8 +129,6 @@ def test_real_images_are_compared_by_group(published):
     assert compare(published, group)["table"].to_list() == ["9"]
 
 
-@pytest.mark.parametrize(
-    "changed", [{"model": "other"}, {"prompt": "hiring"}, {"instruction": "M1"}, {"dataset": "x"}]
-)
+@pytest.mark.parametrize("changed", [{"model": "other"}, {"prompt": "hiring"}, {"instruction": "M1"}, {"dataset": "x"}])
 def test_what_no_paper_printed_is_passed_over(published, changed):
     assert compare(published, MAX | changed).is_empty()

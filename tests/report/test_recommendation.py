@@ -112,9 +112,7 @@ def test_what_moves_bias_is_named_with_both_sides():
         "For clip on faces, no mitigation that was tried can be recommended: the one that improves an axis or a harm "
         "rate also makes another axis or harm rate worse."
     )
-    assert other.startswith(
-        "Prompt Array (prompt_array-x) lowers gender skew in crime labels by 0.40 (95% CI"
-    )
+    assert other.startswith("Prompt Array (prompt_array-x) lowers gender skew in crime labels by 0.40 (95% CI")
     assert ", but raises race skew in negative agency words by 0.30 (95% CI 0.22–0.38;" in other
     assert "and the share of images given crime labels by 30 points (95% CI 22–38 points;" in other
     assert "gradients through the text encoder" in other
@@ -145,9 +143,7 @@ def test_what_is_undefined_is_said():
 def test_what_is_judged_on_probes_alone_is_said_to_be_so():
     answer, other = told(logit_adjustment=[(PROBES, BETTER), (ACCURACY, 0.09)])
     assert answer.endswith("none was judged on the axes and harm rates.")
-    assert other.startswith(
-        "Logit adjustment is not judged on the axes and harm rates, only on the Trident probes."
-    )
+    assert other.startswith("Logit adjustment is not judged on the axes and harm rates, only on the Trident probes.")
     assert "There it lowers the share of images taken for a negative probe word by 40 points" in other
     assert "It raises zero-shot accuracy (macro) by 9.0 points" in other
     assert "needs the list of candidate labels" in other
@@ -156,10 +152,7 @@ def test_what_is_judged_on_probes_alone_is_said_to_be_so():
 def test_probes_and_disagreeing_readings_are_told_of_the_recommended_one():
     (said,) = told(a=[(GENDER_CRIME, BETTER), (PARITY, WORSE), (PROBES, WORSE)])
     assert "Readings disagree: it raises the parity difference by gender in crime labels by 30 points" in said
-    assert (
-        "On the Trident probes it improves 0 and worsens 1 of 1 rates, most of all the share of images"
-        in said
-    )
+    assert "On the Trident probes it improves 0 and worsens 1 of 1 rates, most of all the share of images" in said
 
 
 def test_a_second_that_passes_is_told_as_such():
@@ -178,9 +171,7 @@ def skews(verdict, *values):
 
 def test_the_largest_changes_are_told_in_numbers_and_the_rest_counted():
     said = changed(skews("improved", -0.1, -0.3, -0.2, -0.4), 0.9)
-    assert said.count("90% CI") == 2 and said.index("the three tasks by 0.40") < said.index(
-        "communion words by 0.30"
-    )
+    assert said.count("90% CI") == 2 and said.index("the three tasks by 0.40") < said.index("communion words by 0.30")
     assert "crime" not in said and said.endswith(") and improves 2 more")
     said = changed(skews("worsened", 0.1, -0.3), 0.9, most=1)
     assert said.startswith("lowers gender skew in negative communion words by 0.30 (90% CI 0.22–0.38;")
@@ -189,10 +180,7 @@ def test_the_largest_changes_are_told_in_numbers_and_the_rest_counted():
 
 def test_falls_are_told_before_rises():
     said = changed(skews("worsened", 0.3, -0.2), 0.95)
-    assert (
-        said.startswith("lowers gender skew in negative communion")
-        and " and raises gender skew in crime" in said
-    )
+    assert said.startswith("lowers gender skew in negative communion") and " and raises gender skew in crime" in said
 
 
 def test_changes_of_every_unit_are_among_the_foremost():

@@ -52,17 +52,13 @@ def rows_of(model, lean=0.5, q=0.01):
             estimate = {"value": value, "ci_low": value - 0.1, "ci_high": value + 0.1, "p": 0.4, "q": 0.6}
             estimate |= {"p": q / 2, "q": q} if told else {}
             for definition in ("paper", "two_sided"):
-                rows.append(
-                    who | estimate | {"metric": "sc_weat_effect", "definition": definition, "event": scale}
-                )
+                rows.append(who | estimate | {"metric": "sc_weat_effect", "definition": definition, "event": scale})
         for i, word in enumerate(("warm", "poor", "liberal", "meek")):
             estimate = {"value": i / 10, "ci_low": i / 10 - 0.1, "ci_high": i / 10 + 0.1, "p": 0.5, "q": 0.5}
             rows.append(who | estimate | {"metric": "sc_weat_effect", "definition": "paper", "probe": word})
         for dimension in ("agency", "belief", "communion"):
             estimate = {"value": -0.3, "ci_low": -0.4, "ci_high": -0.2, "p": 0.001, "q": 0.002}
-            rows.append(
-                who | estimate | {"metric": "weat_effect", "definition": "two_sided", "event": dimension}
-            )
+            rows.append(who | estimate | {"metric": "weat_effect", "definition": "two_sided", "event": dimension})
     base |= {"suite": "markedness", "n": 300}
     for attribute, group, value in (
         ("gender", "man", 80.0), ("gender", "woman", 20.0), ("race", "Black", 30.0), ("race", "White", 90.0),
@@ -77,20 +73,13 @@ def rows_of(model, lean=0.5, q=0.01):
     for attribute in ("gender", "race"):
         estimate = {"value": 60.0, "ci_low": 52.0, "ci_high": 68.0, "p": q / 2, "q": q}
         rows.append(
-            base
-            | estimate
-            | {"metric": "markedness_gap", "definition": "mean_over_templates", "attribute": attribute}
+            base | estimate | {"metric": "markedness_gap", "definition": "mean_over_templates", "attribute": attribute}
         )
     views = [(None, None), ("race", "Black"), ("gender_race", "Black_man"), ("gender_race", "White_woman")]
     for dimension, value in (("agency", 0.9), ("belief", 0.4), ("communion", -0.2)):
         for attribute, group in views:
             small = group == "White_woman"
-            estimate = {
-                "value": value,
-                "ci_low": value - 0.1,
-                "ci_high": value + 0.1,
-                "n": 12 if small else 450,
-            }
+            estimate = {"value": value, "ci_low": value - 0.1, "ci_high": value + 0.1, "n": 12 if small else 450}
             key = {"metric": "valence_correlation", "definition": "pearson", "event": dimension}
             rows.append(base | estimate | key | {"attribute": attribute, "group": group})
     return rows
@@ -163,8 +152,7 @@ def test_nothing_to_draw(table):
 def test_undefined_and_empty_groups_are_drawn_and_listed(associations):
     nothing = {"value": math.nan, "ci_low": math.nan, "ci_high": math.nan, "p": math.nan, "q": math.nan}
     bare = associations.with_columns(
-        *(pl.lit(value).alias(name) for name, value in nothing.items()),
-        reason=pl.lit("the cosines do not vary"),
+        *(pl.lit(value).alias(name) for name, value in nothing.items()), reason=pl.lit("the cosines do not vary")
     )
     assert "undefined" in association_figure(bare, READING, model=MODELS[0], dataset=DATASET).svg
     assert markedness_figure(bare, READING, MODELS, DATASET) is None
@@ -176,10 +164,7 @@ def test_undefined_and_empty_groups_are_drawn_and_listed(associations):
 
 def test_listings_hold_every_comparison(associations):
     scales = scale_listing(associations, READING, MODELS, DATASET)
-    assert [row[:3] for row in scales.rows[:2]] == [
-        (MODELS[0], "gender", "man − woman"),
-        (MODELS[0], "race", "Black"),
-    ]
+    assert [row[:3] for row in scales.rows[:2]] == [(MODELS[0], "gender", "man − woman"), (MODELS[0], "race", "Black")]
     assert len(scales.rows) == 8 and all(len(row) == len(scales.heads) for row in scales.rows)
     black = dict(zip(scales.heads, scales.rows[1]))
     assert black["communion, negative words"] == "0.50* [0.40–0.60]" and black["Smallest q"] == "0.010"
@@ -207,9 +192,7 @@ def test_findings_tell_the_strongest_association_and_the_gap(associations):
         "Black faces lie 0.50 standard deviations closer to the words of communion (negative) than all others"
         in strongest.sentence
     )
-    assert (
-        "strongest of 1 associations by race for which there is evidence, of 24 tested" in strongest.sentence
-    )
+    assert "strongest of 1 associations by race for which there is evidence, of 24 tested" in strongest.sentence
     nothing = found[("association", DATASET, "gender"), MODELS[0]]
     assert nothing.tone == "none" and nothing.strength == 0
     assert "further from" in nothing.sentence and "than faces of women" in nothing.sentence

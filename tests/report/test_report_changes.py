@@ -58,10 +58,7 @@ def test_a_report_without_an_audit_before_says_nothing_of_changes(page):
 
 @pytest.mark.parametrize(
     ("rows", "said"),
-    [
-        ([], "Every number is the same."),
-        ([difference(q=0.5)], "Nothing is worse than before by more than is allowed"),
-    ],
+    [([], "Every number is the same."), ([difference(q=0.5)], "Nothing is worse than before by more than is allowed")],
 )
 def test_that_nothing_got_worse_is_said(rows, said):
     assert said in render_changes(changes(rows), title="What changed")
@@ -108,9 +105,7 @@ def test_flips_are_shown_in_turn_with_their_pictures_or_why_there_is_none():
 
 def test_the_terminal_says_where_changes_come_from():
     terminal = Console(file=io.StringIO(), width=100)
-    print_changes(
-        changes([difference()], causes={"faces|clip": ["the checkpoint", "prompts"]}), console=terminal
-    )
+    print_changes(changes([difference()], causes={"faces|clip": ["the checkpoint", "prompts"]}), console=terminal)
     told = terminal.file.getvalue().partition("Where the changes come from")[2]
     assert told.split()[:3] == ["Cell", "What", "changed"] and "the checkpoint, prompts" in told
 

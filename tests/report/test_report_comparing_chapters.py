@@ -35,21 +35,15 @@ def made(narrow, inputs, **frames):
 
 def test_effects_are_told_and_listed(narrow, inputs):
     rows = [EFFECT, EFFECT | {"attribute": "gender", "value": -0.2, "q": 0.5}]
-    rows.append(
-        EFFECT | {"metric": "harm_rate", "definition": "top1", "attribute": None, "value": float("nan")}
-    )
+    rows.append(EFFECT | {"metric": "harm_rate", "definition": "top1", "attribute": None, "value": float("nan")})
     text = chapter(made(narrow, inputs, effects=pl.DataFrame(rows, schema=EFFECT_SCHEMA)), "effects")
-    assert (
-        "Model size: 2 comparisons of max skew. In 1 the first of the pair is clearly the more biased" in text
-    )
+    assert "Model size: 2 comparisons of max skew. In 1 the first of the pair is clearly the more biased" in text
     assert "small − large (3k, atlas)" in text and "undefined" in text and "1.4 → 1.0" in text
 
 
 def test_effects_that_chance_may_explain_are_said_to_be_so(narrow, inputs):
     frame = pl.DataFrame([EFFECT | {"q": 0.3}], schema=EFFECT_SCHEMA)
-    assert "None is clear: chance alone may explain them." in chapter(
-        made(narrow, inputs, effects=frame), "effects"
-    )
+    assert "None is clear: chance alone may explain them." in chapter(made(narrow, inputs, effects=frame), "effects")
 
 
 def test_printed_numbers_stand_beside_measured_ones(narrow, inputs):
@@ -61,9 +55,7 @@ def test_printed_numbers_stand_beside_measured_ones(narrow, inputs):
     page = made(narrow, inputs, published=pl.DataFrame(rows, schema=COMPARISON_SCHEMA))
     text = chapter(page, "published")
     assert "1 of 2 printed numbers lie within the measured interval. 1 are not judged" in text
-    assert (
-        text.index("outside the interval") < text.index("within the interval") < text.index("suspect: recurs")
-    )
+    assert text.index("outside the interval") < text.index("within the interval") < text.index("suspect: recurs")
     assert "&lt;b&gt;other images" in page and "<b>other" not in page
     assert "clip-b32-400m" in text and "1 of 1" not in text
 

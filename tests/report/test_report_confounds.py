@@ -21,12 +21,7 @@ from plumbline.report.figures.confounds import change_figure, curves_figure, dra
 from plumbline.report.figures.geometry import short_name, space_figure, strip_figure
 
 DATASET, MODELS = "planted-utkface", ("small-bazaar-6k", "small-control-6k")
-LEVELS = {
-    "pose": (-3.0, 0.0, 3.0),
-    "lighting": (-1.0, 2.0),
-    "smiling": (-2.5, 0.0, 4.0),
-    "age": (0.8, 2.0, 4.4),
-}
+LEVELS = {"pose": (-3.0, 0.0, 3.0), "lighting": (-1.0, 2.0), "smiling": (-2.5, 0.0, 4.0), "age": (0.8, 2.0, 4.4)}
 PROTECTED = ("gender", "race", "age")
 
 
@@ -59,9 +54,7 @@ def level_rows(base, confound, lean):
         each = base | {
             "metric": "perception_by_level", "attribute": confound, "group": f"{level:g}", "n": 24, "event": event,
         }  # fmt: skip
-        rows.append(
-            each | {"definition": "raw", "value": value + 0.2, "ci_low": math.nan, "ci_high": math.nan}
-        )
+        rows.append(each | {"definition": "raw", "value": value + 0.2, "ci_low": math.nan, "ci_high": math.nan})
         if event != "blank":
             rows.append(each | {"definition": "less_blank", **around(value, 0.002)})
     return rows
@@ -90,11 +83,7 @@ def change_rows(key, q):
         rows.append(key | around(size, 1e-3) | {"n": 60, "metric": "attribute_change", "attribute": name})
     for confound, protected in product(("pose", "lighting", "smiling"), PROTECTED):
         more = 0.004 if confound == "smiling" else 0.0
-        pair = key | {
-            "metric": "confound_vs_protected",
-            "attribute": confound,
-            "reference_group": protected,
-        }
+        pair = key | {"metric": "confound_vs_protected", "attribute": confound, "reference_group": protected}
         test = {"n": 90, "p": q / 2 if more else 0.8, "q": q if more else 0.9}
         rows.append(pair | around(more, 2e-3) | test)
         rows.append(pair | {"statistic": "t", "value": 2.5 if more else 0.1})
@@ -103,36 +92,17 @@ def change_rows(key, q):
 
 def gap_rows(model, apart):
     """Return text-space rows in which the first `apart` of six poles are told from the other."""
-    base = {
-        "model": model,
-        "dataset": "text",
-        "condition": "before",
-        "statistic": "estimate",
-        "suite": "perception",
-    }
+    base = {"model": model, "dataset": "text", "condition": "before", "statistic": "estimate", "suite": "perception"}
     rows = []
-    for index, (trait, pole) in enumerate(
-        product(("agency", "belief", "communion"), ("positive", "negative"))
-    ):
+    for index, (trait, pole) in enumerate(product(("agency", "belief", "communion"), ("positive", "negative"))):
         q = 0.01 if index < apart else 0.6
         value = 0.1 if index < apart else 0.01
         for definition in ("ttest", "permutation", "per_template"):
-            gap = {
-                "metric": "valence_gap",
-                "attribute": trait,
-                "group": pole,
-                "reference_group": "cross",
-                "n": 12,
-            }
+            gap = {"metric": "valence_gap", "attribute": trait, "group": pole, "reference_group": "cross", "n": 12}
             gap |= {"value": value, "ci_low": value - 0.05, "ci_high": value + 0.05, "p": q / 2, "q": q}
             rows.append(base | gap | {"definition": definition})
         for group in (pole, "cross"):
-            mean = {
-                "metric": "valence_cosine",
-                "definition": "template_mean",
-                "attribute": trait,
-                "group": group,
-            }
+            mean = {"metric": "valence_cosine", "definition": "template_mean", "attribute": trait, "group": group}
             rows.append(base | mean | {"value": 0.8, "n": 6})
     return rows
 
@@ -248,10 +218,7 @@ def test_findings_tell_evidence_from_its_lack(measured):
     found = {(f.model, f.topic): f for f in confound_findings(measured, Reading())}
     assert len(found) == 2 * 5
     smiling = found[MODELS[0], ("confound", DATASET, "smiling")]
-    assert (
-        smiling.tone == "difference"
-        and "Evidence in 4 of 4 lines, by valence and direction" in smiling.sentence
-    )
+    assert smiling.tone == "difference" and "Evidence in 4 of 4 lines, by valence and direction" in smiling.sentence
     told = smiling.sentence.replace("\u00a0", " ")
     assert "0.0040 a level (95% CI 0.0030–0.0050; p = 0.005, q = 0.010; interval from only 4 sets)" in told
     assert smiling.strength == pytest.approx(0.003)
@@ -274,9 +241,7 @@ def test_what_is_undefined_is_said(measured):
 def test_the_text_space_has_a_mark_a_word_and_a_pair(words):
     space = space_figure(words, model=MODELS[0]).svg
     assert len(tips(space)) == 2 * 12
-    assert all(
-        space.count(f">{short_name(trait, 'positive')}<") == 2 for trait in ("agency", "belief", "communion")
-    )
+    assert all(space.count(f">{short_name(trait, 'positive')}<") == 2 for trait in ("agency", "belief", "communion"))
     strip = tips(strip_figure(words, model=MODELS[0]).svg)
     # Per trait: one pair in each pole, four across; and the mean of each strip.
     assert len([tip for tip in strip if "–" in tip]) == 3 * (1 + 1 + 4)
@@ -291,8 +256,7 @@ def test_without_a_third_axis_one_view_is_drawn(words):
 
 def test_text_space_findings_count_the_poles(measured):
     some, all_, none = (
-        text_space.text_space_findings(metric_frame(gap_rows("m", apart)), Reading())[0]
-        for apart in (4, 6, 0)
+        text_space.text_space_findings(metric_frame(gap_rows("m", apart)), Reading())[0] for apart in (4, 6, 0)
     )
     assert some.tone == "difference" and some.value_text == "4 of 6"
     assert "no evidence of it for positive communion, negative communion" in some.sentence

@@ -18,9 +18,7 @@ def test_a_report_drawn_side_by_side_is_the_same(narrow, inputs, narrow_page, mo
     pool = drawing_apart.ProcessPoolExecutor
     monkeypatch.setattr(drawing_apart, "LARGE", 0)
     monkeypatch.setattr(drawing_apart, "usable_cores", lambda: 2)
-    monkeypatch.setattr(
-        drawing_apart, "ProcessPoolExecutor", lambda *a, **k: started.append(a[0]) or pool(*a, **k)
-    )
+    monkeypatch.setattr(drawing_apart, "ProcessPoolExecutor", lambda *a, **k: started.append(a[0]) or pool(*a, **k))
     assert render(narrow, inputs) == narrow_page
     assert started == [2]
 

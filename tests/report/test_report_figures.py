@@ -40,14 +40,7 @@ def test_bubble_area_is_accuracy_and_order_is_by_valence(table):
     place = {word: float(x) for x, _, word in marks}
     radius = {word: float(r) for _, r, word in marks}
     assert radius["hero"] == pytest.approx(2 * radius["thief"], abs=0.02)
-    assert (
-        place["thief"]
-        < place["failure"]
-        < place["person"]
-        < place["individual"]
-        < place["hero"]
-        < place["winner"]
-    )
+    assert place["thief"] < place["failure"] < place["person"] < place["individual"] < place["hero"] < place["winner"]
 
 
 def test_bubbles_darken_with_the_normalised_probability(table):
@@ -92,10 +85,7 @@ def test_interval_beyond_the_scale_ends_in_an_arrow(table):
         .then(1e6)
         .otherwise("ci_high")
     )
-    ends = [
-        float(x)
-        for x in re.findall(r"L ([\d.]+) [\d.]+\"", skew_figure(wide, Reading(), MODELS, FAIRFACE).svg)
-    ]
+    ends = [float(x) for x in re.findall(r"L ([\d.]+) [\d.]+\"", skew_figure(wide, Reading(), MODELS, FAIRFACE).svg)]
     assert max(ends) < 960
 
 
@@ -125,9 +115,7 @@ def test_tick_labels_of_neighbouring_panels_keep_apart(cap):
 
 
 def test_planted_mark_stands_where_the_equal_estimate_stands(table):
-    rates = table.filter(
-        metric="outcome_proportion", suite="crime", event="crime", attribute="race", model=MODELS[0]
-    )
+    rates = table.filter(metric="outcome_proportion", suite="crime", event="crime", attribute="race", model=MODELS[0])
     truth = rates.select("model", "dataset", "suite", "event", "attribute", "group", planted="value")
     svg = proportions_figure(table, truth, MODELS[:1], dataset=FAIRFACE, suite="crime", event="crime").svg
     estimates = set(re.findall(r'<use x="([\d.]+)"[^>]*><title>' + MODELS[0], svg))

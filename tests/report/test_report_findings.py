@@ -14,12 +14,7 @@ from plumbline.report import Reading, findings, findings_table, headlines
 from plumbline.report.data import data_findings, even_models, planted_coverage
 from plumbline.report.finding import TONES, at_first
 
-FAIR_ROW = {
-    "model": "small-bazaar-6k",
-    "dataset": "fairface",
-    "condition": "before",
-    "statistic": "estimate",
-}
+FAIR_ROW = {"model": "small-bazaar-6k", "dataset": "fairface", "condition": "before", "statistic": "estimate"}
 
 
 def crime_rows(*, value=1.9, p=0.0005, q=0.004, reason=None, n=(300, 300), model="small-bazaar-6k"):
@@ -29,13 +24,7 @@ def crime_rows(*, value=1.9, p=0.0005, q=0.004, reason=None, n=(300, 300), model
         base | {"metric": "outcome_proportion", "definition": "top1", "group": g, "value": v, "n": m}
         for g, v, m in groups
     ]
-    skew = {
-        "metric": "max_skew",
-        "definition": "mean_over_pairs",
-        "value": value,
-        "ci_low": 1.5,
-        "ci_high": 2.4,
-    }
+    skew = {"metric": "max_skew", "definition": "mean_over_pairs", "value": value, "ci_low": 1.5, "ci_high": 2.4}
     return metric_frame([*rows, base | skew | {"p": p, "q": q, "n": sum(n), "reason": reason}])
 
 
@@ -55,9 +44,7 @@ def test_a_skew_is_told_with_interval_p_q_pairs_and_groups():
 
 
 def test_pairs_are_counted_where_nothing_else_is_said_of_them():
-    three = crime_rows().vstack(
-        crime_rows().filter(group="White").with_columns(group=pl.lit("Indian"), value=0.2)
-    )
+    three = crime_rows().vstack(crime_rows().filter(group="White").with_columns(group=pl.lit("Indian"), value=0.2))
     assert "; 3 of 3 pairs defined)" in only(three).sentence
     parity = three.with_columns(reason=pl.lit("interval reaches parity"))
     assert "; 3 of 3 pairs defined; interval reaches parity)" in only(parity).sentence
@@ -104,13 +91,7 @@ def gap_rows(event, probe, *, q=0.004, n=40, model="small-bazaar-6k"):
         base | {"metric": "probe_rate", "definition": "logit", "probe": probe, "group": group, "value": value, "n": m}
         for group, value, m in (("Black", 0.3, n), ("White", 0.1, 300))
     ]  # fmt: skip
-    gap = {
-        "metric": "probe_rate_gap",
-        "definition": "by_valence",
-        "event": event,
-        "value": 0.2,
-        "ci_low": 0.1,
-    }
+    gap = {"metric": "probe_rate_gap", "definition": "by_valence", "event": event, "value": 0.2, "ci_low": 0.1}
     return metric_frame([*rates, base | gap | {"ci_high": 0.3, "p": 0.001, "q": q, "n": 300 + n}])
 
 
@@ -144,9 +125,7 @@ def test_the_adjustment_is_told_with_its_cost():
         "metric": "macro_accuracy_gain", "definition": "test_rows", "condition": "logit_adjustment",
         "statistic": "mean", "suite": "trident", "attribute": "race",
     }  # fmt: skip
-    finding = only(
-        metric_frame([base | {"probe": "thief", "value": -0.02}, base | {"probe": "hero", "value": 0.05}])
-    )
+    finding = only(metric_frame([base | {"probe": "thief", "value": -0.02}, base | {"probe": "hero", "value": 0.05}]))
     assert finding.tone == "gain"
     assert "raises macro accuracy on test rows by 1.5 points on average over 2 probes" in finding.sentence
     assert "It lowers it for 1 of them, most for “thief” (−2.0 points)." in finding.sentence
@@ -199,8 +178,7 @@ def test_planted_coverage_counts_what_the_intervals_cover():
     met = planted_coverage(table, truth)
     assert met.height == 7
     assert met["covered"].to_list() == [
-        low <= planted <= high
-        for low, planted, high in met.select("ci_low", "planted", "ci_high").iter_rows()
+        low <= planted <= high for low, planted, high in met.select("ci_low", "planted", "ci_high").iter_rows()
     ]
     shifted = planted_coverage(table, truth.with_columns(planted=pl.lit(0.99)))
     assert shifted["covered"].sum() == 0

@@ -150,9 +150,7 @@ def test_absent_cells_and_provenance_are_there(page, inputs):
 
 
 def test_gaps_in_neutral_and_positive_words_are_labelled_as_differences(table, inputs):
-    page = render(
-        table.filter(pl.col("suite").str.starts_with("trident")).with_columns(q=pl.lit(0.001)), inputs
-    )
+    page = render(table.filter(pl.col("suite").str.starts_with("trident")).with_columns(q=pl.lit(0.001)), inputs)
     labels = re.findall(r'<li class="(\w+)"><span class="tone">([^<]*)</span>([^<]*)', page)
     gaps = [(label, text) for _, label, text in labels if "in being taken for a" in text]
     bias = [text for label, text in gaps if label == "evidence of bias"]
@@ -165,9 +163,7 @@ def test_planted_faces_are_never_taken_for_people(narrow, inputs, page):
     assert "These are planted faces, not people." in page
     assert "Only crime, communion and agency words were planted with known rates" in page
     real = tuple(replace(dataset, planted=False) for dataset in inputs.datasets)
-    assert "planted faces, not people" not in render(
-        narrow, replace(inputs, datasets=real, planted_truth=None)
-    )
+    assert "planted faces, not people" not in render(narrow, replace(inputs, datasets=real, planted_truth=None))
     mixed = (inputs.datasets[0], real[1])
     assert "planted-fairface: these are planted faces" in render(narrow, replace(inputs, datasets=mixed))
 
@@ -195,10 +191,7 @@ def test_provenance_names_the_labeller_though_most_rows_have_none(table, inputs)
 
 
 REFUSED = {
-    "nothing accepted": {
-        "accepted": 0,
-        "label_shares": pl.DataFrame(schema=LABEL_SHARES_SCHEMA),
-    },
+    "nothing accepted": {"accepted": 0, "label_shares": pl.DataFrame(schema=LABEL_SHARES_SCHEMA)},
     "labels unknown": {
         "label_shares": pl.DataFrame(
             [("race", "White", 0, None, 0.1, 0.3), ("race", "Black", 0, float("nan"), None, None)],
@@ -213,18 +206,14 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_refused_dataset_without_automatic_labels_is_shown_with_its_failing_checks(narrow, inputs, case):
     refused = replace(
-        dataset_summary("planted-utkface"),
-        label_errors=pl.DataFrame(schema=LABEL_ERRORS_SCHEMA),
-        **REFUSED[case],
+        dataset_summary("planted-utkface"), label_errors=pl.DataFrame(schema=LABEL_ERRORS_SCHEMA), **REFUSED[case]
     )
     absent = tuple(
         AbsentCell(name, refused.id, "the dataset failed its check gender balance") for name in inputs.models
     )
     own = narrow.filter(pl.col("dataset") != refused.id)
     truth = inputs.planted_truth.filter(pl.col("dataset") != refused.id)
-    made = render(
-        own, replace(inputs, datasets=(inputs.datasets[0], refused), absent=absent, planted_truth=truth)
-    )
+    made = render(own, replace(inputs, datasets=(inputs.datasets[0], refused), absent=absent, planted_truth=truth))
     assert outline(made).unbalanced == []
     data = made.split('<h2 id="data">')[1].split("</section>")[0].split("<h3>planted-utkface</h3>")[1]
     assert '<td>gender balance</td><td class="fail">failed</td>' in data

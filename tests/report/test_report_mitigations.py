@@ -98,9 +98,7 @@ def test_verdicts_differ_in_shape_and_place():
     assert len({shape for _, shape in STYLES.values()}) == len(STYLES)
     places = {}
     for value in (-0.5, 0.0, 0.5):
-        chosen = transfer_frame(
-            FEW[:1], (FAIRFACE,), (("bias_prompts", "bias_prompts", {("race", "crime"): value}),)
-        )
+        chosen = transfer_frame(FEW[:1], (FAIRFACE,), (("bias_prompts", "bias_prompts", {("race", "crime"): value}),))
         found = re.findall(r'<use x="([\d.]+)"[^>]*><title>([^<]*)</title>', drawn(chosen)[0].svg)
         places[value] = next(float(x) for x, tip in found if "race skew in crime" in tip)
     assert places[-0.5] < places[0.0]
@@ -113,9 +111,7 @@ def test_the_interval_is_of_the_change_counted_from_before():
     svg = drawn(frame)[0].svg
     lines = {
         width: (float(start), float(end))
-        for start, end, width in re.findall(
-            r'd="M ([\d.]+) [\d.]+ L ([\d.]+) [^>]*stroke-width: ([\d.]+)"', svg
-        )
+        for start, end, width in re.findall(r'd="M ([\d.]+) [\d.]+ L ([\d.]+) [^>]*stroke-width: ([\d.]+)"', svg)
     }
     (before, after), (low, high) = lines["4.5"], lines["1.2"]
     assert before - after == pytest.approx(0.4 / 0.16 * (high - low), rel=0.01)
@@ -159,9 +155,7 @@ def test_the_list_holds_every_row_of_the_frame(transfer):
     rows = transfer.filter(model=MODEL, dataset=FAIRFACE)
     listing = transfer_listing(rows)
     assert len(listing.rows) == rows.height
-    (row,) = [
-        r for r in listing.rows if r[0] == "bias_prompts" and r[2] == "race: crime labels" and "mean" in r[3]
-    ]
+    (row,) = [r for r in listing.rows if r[0] == "bias_prompts" and r[2] == "race: crime labels" and "mean" in r[3]]
     assert row[4:] == ("0.80 → 0.30", "−0.50", "−0.58 to −0.42", "0.002", "2,100", "✓ improved", "")
 
 
@@ -202,9 +196,7 @@ def test_a_cost_alone_is_told_as_one(transfer):
 
 
 def test_what_only_worsens_or_cannot_be_said_is_told_so(transfer):
-    worse = transfer.filter(
-        condition="prompt_array-gender", verdict="worsened", dataset=FAIRFACE, model=MODEL
-    )
+    worse = transfer.filter(condition="prompt_array-gender", verdict="worsened", dataset=FAIRFACE, model=MODEL)
     (finding,) = transfer_findings(worse, Reading())
     assert finding.tone == "cost" and finding.short == "Made worse by prompt_array-gender"
     gone = worse.with_columns(value=float("nan"), verdict=pl.lit("undefined"), reason=pl.lit("no pair"))
@@ -235,17 +227,9 @@ def test_the_page_tells_it_all(mitigated):
     assert '<td class="k good">✓ improved</td>' in section and '<td class="k fail">✗ worsened</td>' in section
     assert section.count("Verdicts</h4>") == 4 and section.count("Every comparison in numbers") == 4
     assert section.count("the logit adjustment, probe by probe</h3>") == 2
-    assert "makes it worse" in cell(mitigated, "findings").replace(
-        "mitigation makes it worse", "makes it worse"
-    )
+    assert "makes it worse" in cell(mitigated, "findings").replace("mitigation makes it worse", "makes it worse")
     method = cell(mitigated, "method")
-    for term in (
-        "Bias transfer",
-        "Improved, worsened, no evidence",
-        "Logit adjustment",
-        "Bias Prompts",
-        "SANER",
-    ):
+    for term in ("Bias transfer", "Improved, worsened, no evidence", "Logit adjustment", "Bias Prompts", "SANER"):
         assert f"<dt>{term}</dt>" in method
     assert 'id="adjustment"' not in mitigated
 
@@ -263,8 +247,7 @@ def test_many_models_are_folded_after_the_first(adjusted):
 def test_hostile_ids_are_text(adjusted, bare):
     evil = "<script>{{ 7 * 7 }}\u202e"
     frame = transfer_frame(FEW[:1], (FAIRFACE,)).with_columns(
-        condition=pl.col("condition").replace("bias_prompts", evil),
-        method=pl.col("method").replace("saner", evil),
+        condition=pl.col("condition").replace("bias_prompts", evil), method=pl.col("method").replace("saner", evil)
     )
     made = render(adjusted.clear(), replace(bare, transfer=frame))
     assert "<script" not in made and "\u202e" not in made
@@ -293,8 +276,7 @@ def gain_rows(condition, *, definition="test_rows", before=0.8, gain=0.05):
     return [
         accuracy | {"condition": "before", "value": before},
         accuracy | {"condition": condition, "value": before + gain},
-        base
-        | {"metric": "macro_accuracy_gain", "condition": condition, "value": gain, "definition": "test_rows"},
+        base | {"metric": "macro_accuracy_gain", "condition": condition, "value": gain, "definition": "test_rows"},
     ]
 
 

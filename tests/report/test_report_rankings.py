@@ -11,13 +11,7 @@ from plumbline.catalog.schema import metric_frame
 from plumbline.reasons import reason
 from plumbline.report import Reading, render
 from plumbline.report.chapters import CHAPTERS
-from plumbline.report.chapters.rankings import (
-    CHAPTER,
-    group_listing,
-    ranking_findings,
-    spread_listing,
-    word_listing,
-)
+from plumbline.report.chapters.rankings import CHAPTER, group_listing, ranking_findings, spread_listing, word_listing
 from plumbline.report.figures.associations import SCALES
 from plumbline.report.figures.rankings import (
     EQUAL,
@@ -52,13 +46,7 @@ def rows_of(model, lean=LEAN, q=0.01, k=1000):
             rows += [who | estimate | {"definition": d, "event": scale} for d in (EQUAL, RANKED)]
         for i, word in enumerate(("warm", "poor", "liberal", "meek")):
             value = i / 10 if i < 3 else -math.inf
-            estimate = {
-                "value": value,
-                "ci_low": value,
-                "ci_high": 0.5,
-                "p": 0.01,
-                "q": 0.02 if i == 2 else 0.5,
-            }
+            estimate = {"value": value, "ci_low": value, "ci_high": 0.5, "p": 0.01, "q": 0.02 if i == 2 else 0.5}
             rows.append(who | estimate | {"definition": EQUAL, "probe": word})
     for attribute in ("gender", "race"):
         for definition in (EQUAL, RANKED):
@@ -109,9 +97,7 @@ def test_an_absent_group_is_an_arrow_at_the_edge(rankings):
         ci_low=pl.when(absent).then(math.nan).otherwise("ci_low"),
         ci_high=pl.when(absent).then(math.nan).otherwise("ci_high"),
     )
-    before, after = (
-        skew_at_k_figure(frame, READING, model=MODELS[0], dataset=DATASET) for frame in (rankings, gone)
-    )
+    before, after = (skew_at_k_figure(frame, READING, model=MODELS[0], dataset=DATASET) for frame in (rankings, gone))
     assert len(tips(after)) == len(tips(before)) - 1, "no dot where the value is not finite"
     arrows = [
         [line for axes in drawn.figure.axes for line in axes.lines if line.get_marker() == "<"]
@@ -151,9 +137,7 @@ def test_the_model_with_the_largest_skew_comes_first(rankings, inputs):
 
 def test_a_shorter_top_is_said(inputs):
     (part,) = CHAPTER.parts(metric_frame(rows_of(MODELS[0], k=350)), inputs)
-    assert part.notes == [
-        "With fewer than 2,000 labelled faces, k is half of them instead of 1,000: here 350."
-    ]
+    assert part.notes == ["With fewer than 2,000 labelled faces, k is half of them instead of 1,000: here 350."]
 
 
 def test_nothing_to_draw(table):

@@ -18,12 +18,7 @@ from plumbline.reasons import reason
 from plumbline.report import Reading, findings, render, thumbnails
 from plumbline.report.chapters import captions, equal_opportunity, robustness
 from plumbline.report.figures.outcomes import harm_figure, heat_figure, opportunity_figure, skew_figure
-from plumbline.report.figures.robustness import (
-    calibration_figure,
-    control_figure,
-    is_control,
-    template_figure,
-)
+from plumbline.report.figures.robustness import calibration_figure, control_figure, is_control, template_figure
 from plumbline.report.numbers import percent, percent_interval
 
 MODELS = ("small-bazaar-6k", "large-bazaar-6k", "small-archive-6k")
@@ -67,9 +62,7 @@ def table():
         frames += [FAMILIES["outcome_metrics"].compute(pata, settings=QUICK)]
         frames += [FAMILIES["robustness_metrics"].compute(cell, settings=QUICK) for cell in (pata, neutral)]
         opportunity = FAMILIES["trident_metrics"].compute(faces, settings=QUICK)
-        frames += [
-            opportunity.filter(pl.col("metric").is_in(["true_positive_rate", "equal_opportunity_gap"]))
-        ]
+        frames += [opportunity.filter(pl.col("metric").is_in(["true_positive_rate", "equal_opportunity_gap"]))]
     return metric_table(frames, audit_id="a")
 
 
@@ -93,9 +86,7 @@ def one(frame, **key):
 def test_a_dot_a_model_task_and_wording_at_its_place(table):
     svg = template_figure(table, Reading(), MODELS, "pata").svg
     assert len(tips(svg)) == len(MODELS) * 4 * 3
-    marks = re.findall(
-        r'<use[^>]*x="([\d.]+)"[^>]*><title>(small-bazaar-6k), communion, “(.*?) …”: (\S+) ', svg
-    )
+    marks = re.findall(r'<use[^>]*x="([\d.]+)"[^>]*><title>(small-bazaar-6k), communion, “(.*?) …”: (\S+) ', svg)
     places = sorted((float(text.replace("−", "-")), float(x)) for x, _, _, text in marks)
     assert len(places) == 3 and places == sorted(places, key=lambda pair: pair[1])
 
@@ -124,14 +115,7 @@ def test_the_heat_map_holds_every_share_in_percent_and_brackets_small_groups(tab
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", picture.svg)
     for scene in SCENES:
         for group in ("black", "indian"):
-            row = one(
-                table,
-                metric="outcome_proportion",
-                model=MODELS[0],
-                attribute="race",
-                group=group,
-                probe=scene,
-            )
+            row = one(table, metric="outcome_proportion", model=MODELS[0], attribute="race", group=group, probe=scene)
             shown = f"{100 * row['value']:.0f}"
             assert (shown if row["n"] >= 30 else f"({shown})") in texts
     assert any(text.startswith("(") for text in texts)
@@ -162,9 +146,7 @@ def test_nothing_to_draw_is_none():
 
 
 def test_undefined_values_leave_gaps_and_no_error(table):
-    blank = table.with_columns(
-        value=pl.lit(float("nan")), ci_low=pl.lit(float("nan")), ci_high=pl.lit(float("nan"))
-    )
+    blank = table.with_columns(value=pl.lit(float("nan")), ci_low=pl.lit(float("nan")), ci_high=pl.lit(float("nan")))
     for picture in (
         template_figure(blank, Reading(), MODELS, "pata"),
         calibration_figure(blank, Reading(), MODELS, "pata"),
@@ -213,16 +195,13 @@ def test_listings_hold_every_model_and_task(table, inputs):
     assert len(groups.rows) == len(MODELS) * 8 and all(len(row) == len(groups.heads) for row in groups.rows)
     assert part["neutral"]["Directional bias by group"].rows == []
     calibrated = part["pata"]["Calibration in numbers"]
-    assert len(calibrated.rows) == len(MODELS) * 3 and all(
-        len(r) == len(calibrated.heads) for r in calibrated.rows
-    )
+    assert len(calibrated.rows) == len(MODELS) * 3 and all(len(r) == len(calibrated.heads) for r in calibrated.rows)
     order = part["pata"]["Order of the models between wordings"]
     assert len(order.rows) == 4 * 3 and {row[4] for row in order.rows} == {"3"}
     (own,) = captions.CHAPTER.parts(table, inputs)
     scenes = dict(own.listings)["Differences within each scene, of every model"]
     assert (
-        len(scenes.rows) == len(MODELS) * (3 + 3 + 2)
-        and "black " in scenes.rows[0][6] + scenes.rows[-1][6] + "black "
+        len(scenes.rows) == len(MODELS) * (3 + 3 + 2) and "black " in scenes.rows[0][6] + scenes.rows[-1][6] + "black "
     )
     (faces,) = equal_opportunity.CHAPTER.parts(table, inputs)
     gaps = dict(faces.listings)["Gaps in numbers"]
@@ -256,11 +235,7 @@ def told(rows, topic):
 
 def test_the_largest_shift_is_told_with_the_means_behind_it():
     rows = [bias("crime", t, v) for t, v in (("orig", 0.05), ("image_of", 0.06), ("portrait", 0.07))]
-    rows += [
-        bias("agency", "orig", 0.2, attribute="gender", group="man"),
-        shift("crime", 0.02),
-        shift("agency", 0.01),
-    ]
+    rows += [bias("agency", "orig", 0.2, attribute="gender", group="man"), shift("crime", 0.02), shift("agency", 0.01)]
     finding = told(rows, "wording")
     assert finding.tone == "robust" and finding.q_text == "< 0.001"
     assert finding.sentence == (
@@ -271,26 +246,14 @@ def test_the_largest_shift_is_told_with_the_means_behind_it():
 
 
 def test_a_control_tells_the_bias_that_is_the_metrics_own():
-    rows = [
-        bias("crime", "orig", 0.01, dataset="neutral"),
-        bias("agency", "portrait", -0.03, dataset="neutral"),
-    ]
+    rows = [bias("crime", "orig", 0.01, dataset="neutral"), bias("agency", "portrait", -0.03, dataset="neutral")]
     rows.append(bias("crime", "orig", 0.5, dataset="neutral", definition="crime_vs_non_human"))
     rows.append(
-        BASE
-        | {
-            "metric": "intra_set_cosine",
-            "definition": "all_pairs",
-            "dataset": "neutral",
-            "value": 0.7,
-            "n": 19,
-        }
+        BASE | {"metric": "intra_set_cosine", "definition": "all_pairs", "dataset": "neutral", "value": 0.7, "n": 19}
     )
     finding = told(rows, "control")
     assert "furthest from 0 is −0.030 (agency, “portrait of …”; 95% CI −0.040 to −0.020)" in finding.sentence
-    assert finding.sentence.endswith(
-        "Their mean pairwise cosine is 0.70."
-    ) and finding.strength == pytest.approx(0.03)
+    assert finding.sentence.endswith("Their mean pairwise cosine is 0.70.") and finding.strength == pytest.approx(0.03)
 
 
 def bins(shares, elbow):
@@ -300,20 +263,12 @@ def bins(shares, elbow):
                 "group": name, "value": value, "ci_low": value, "ci_high": value, "n": n}
         for name, value, n in shares
     ]  # fmt: skip
-    elbow_row = {
-        "metric": "calibration_elbow",
-        "definition": "cosine",
-        "event": "crime",
-        "value": elbow,
-        "n": 90,
-    }
+    elbow_row = {"metric": "calibration_elbow", "definition": "cosine", "event": "crime", "value": elbow, "n": 90}
     return [*rows, BASE | elbow_row]
 
 
 def test_calibration_is_told_of_bins_with_enough_images():
-    finding = told(
-        bins([("[0.0, 0.1)", 0.2, 60), ("[0.1, 0.2)", 0.6, 40), ("[0.2, 0.3)", 1.0, 3)], 0.1), "calibration"
-    )
+    finding = told(bins([("[0.0, 0.1)", 0.2, 60), ("[0.1, 0.2)", 0.6, 40), ("[0.2, 0.3)", 1.0, 3)], 0.1), "calibration")
     assert finding.tone == "harm" and "in [0.1, 0.2), 60%" in finding.sentence
     assert finding.sentence.endswith("From 0.1 on at least half are harmed.")
     never = told(bins([("[0.0, 0.1)", 0.2, 60)], float("nan")), "calibration")
@@ -336,13 +291,7 @@ def test_the_order_of_models_is_told_by_the_lowest_correlation():
 
 def caption_rows(value, q, reason=None):
     base = BASE | {"suite": "pata_captions", "event": "negative_race_caption", "attribute": "race"}
-    skew = {
-        "metric": "max_skew",
-        "definition": "mean_over_pairs",
-        "value": value,
-        "ci_low": 0.1,
-        "ci_high": 0.9,
-    }
+    skew = {"metric": "max_skew", "definition": "mean_over_pairs", "value": value, "ci_low": 0.1, "ci_high": 0.9}
     rows = [
         base | {"metric": "outcome_proportion", "definition": "top1", "group": g, "value": v, "n": 200}
         for g, v in (("black", 0.3), ("indian", 0.2))
@@ -366,10 +315,7 @@ def test_unequal_recognition_is_told_with_the_class_it_is_largest_for():
     base = BASE | {"suite": "trident", "attribute": "gender", "dataset": "faces"}
     gap = base | {"metric": "equal_opportunity_gap", "ci_low": 0.1, "ci_high": 0.3, "n": 300}
     rows = [gap | {"definition": "mean_over_classes", "value": 0.2, "p": 0.001, "q": 0.001}]
-    rows += [
-        gap | {"definition": "by_class", "event": e, "value": v}
-        for e, v in (("child", 0.1), ("elderly", 0.3))
-    ]
+    rows += [gap | {"definition": "by_class", "event": e, "value": v} for e, v in (("child", 0.1), ("elderly", 0.3))]
     rows += [
         base | {"metric": "true_positive_rate", "definition": "classes_alone", "event": "elderly", "group": g,
                 "value": v, "n": 150}

@@ -13,29 +13,16 @@ def mark(y, value, low, high):
 
 def test_rows_under_headings_and_marks_beyond_the_scale():
     rows = Rows((("describe", ("a", "b")), ("story", ("a",))))
-    assert rows.lines == [
-        ("describe", None),
-        ("describe", "a"),
-        ("describe", "b"),
-        ("story", None),
-        ("story", "a"),
-    ]
+    assert rows.lines == [("describe", None), ("describe", "a"), ("describe", "b"), ("story", None), ("story", "a")]
     assert rows.place("a", "story") == 4
-    marks = [
-        mark(1, 0.2, 0.1, 0.3),
-        mark(2, float("nan"), float("nan"), float("nan")),
-        mark(4, 0.3, -9.0, 9.0),
-    ]
+    marks = [mark(1, 0.2, 0.1, 0.3), mark(2, float("nan"), float("nan"), float("nan")), mark(4, 0.3, -9.0, 9.0)]
     low, high = ends_of(marks)
     assert -0.5 < low < 0 and 0.6 <= high < 1
     picture = row_figure(
         "x", "t", "d", rows=rows, panels=[RowPanel("p", [Series(marks, "#000000")], (low, high))], axis="a"
     )
     assert len(tips(picture.svg)) == 2 and "> undefined<" in picture.svg
-    assert (
-        row_figure("x", "t", "d", rows=rows, panels=[RowPanel("p", [Series([], "#0")], (0, 1))], axis="a")
-        is None
-    )
+    assert row_figure("x", "t", "d", rows=rows, panels=[RowPanel("p", [Series([], "#0")], (0, 1))], axis="a") is None
 
 
 def test_scales_begin_where_ratings_do_and_at_zero_elsewhere():

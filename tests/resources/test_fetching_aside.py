@@ -43,8 +43,7 @@ def test_the_notes_of_the_hubs_client_do_not_come_along(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("there", "expected"),
-    [([], []), (["n"], ["n"]), ([".n.replaced"], ["n"]), (["n", ".n.replaced"], ["n"])],
+    ("there", "expected"), [([], []), (["n"], ["n"]), ([".n.replaced"], ["n"]), (["n", ".n.replaced"], ["n"])]
 )
 def test_a_swap_that_was_broken_off_is_finished_or_undone(tmp_path, there, expected):
     for name in there:

@@ -8,19 +8,7 @@ import sys
 
 import pytest
 import torch
-from hub_of_files import (
-    CLIP,
-    COMMIT,
-    HUB_ADDRESS,
-    KEPT,
-    LLAVA,
-    ROBERTA,
-    Hub,
-    contents,
-    generative,
-    pickled,
-    workspace,
-)
+from hub_of_files import CLIP, COMMIT, HUB_ADDRESS, KEPT, LLAVA, ROBERTA, Hub, contents, generative, pickled, workspace
 
 from plumbline.digests import digest_bytes
 from plumbline.errors import CheckpointError
@@ -73,10 +61,7 @@ def test_a_repository_without_safetensors_is_refused(tmp_path):
     ("files", "said"),
     [
         ({"open_clip_model.safetensors": b"w"}, "no checkpoint of open_clip or transformers"),
-        (
-            {"config.json": b'{"model_type": "bert"}', "model.safetensors": b"w"},
-            "no family that can be audited",
-        ),
+        ({"config.json": b'{"model_type": "bert"}', "model.safetensors": b"w"}, "no family that can be audited"),
         (
             {
                 "config.json": b'{"auto_map": {"AutoModel": "modeling.Model"}, "model_type": "clip"}',
@@ -138,9 +123,7 @@ def test_a_full_disk_is_not_the_hubs_fault(tmp_path):
         fetch_checkpoint(workspace(tmp_path, HUB_ADDRESS), "e", hub=Hub({}, error=error))
 
 
-@pytest.mark.parametrize(
-    ("address", "said"), [("local-dir:x", "needs no fetching"), ("ViT-B-32/none", "no such")]
-)
+@pytest.mark.parametrize(("address", "said"), [("local-dir:x", "needs no fetching"), ("ViT-B-32/none", "no such")])
 def test_what_cannot_be_fetched_says_so(tmp_path, address, said):
     with pytest.raises(CheckpointError, match=said):
         fetch_checkpoint(workspace(tmp_path, address), "e", hub=Hub({}))
@@ -155,11 +138,7 @@ def test_a_transformers_repository_gives_settings_and_safetensors_only(tmp_path)
 
 
 def test_a_family_named_in_the_audit_file_decides_where_both_libraries_are_there(tmp_path):
-    both = CLIP | {
-        "model.safetensors": b"w",
-        "open_clip_config.json": b"{}",
-        "open_clip_model.safetensors": b"o",
-    }
+    both = CLIP | {"model.safetensors": b"w", "open_clip_config.json": b"{}", "open_clip_model.safetensors": b"o"}
     assert "open_clip_model.safetensors" in contents(
         fetch_checkpoint(workspace(tmp_path / "a", HUB_ADDRESS), "e", hub=Hub(both))
     )
@@ -191,10 +170,7 @@ def test_encoders_of_both_libraries_share_a_folder_of_one_address(tmp_path):
     ],
 )
 def test_generative_models_and_scorers_come_whole_and_without_what_is_not_read(kind, files, part, tmp_path):
-    hub, home = (
-        Hub(files | {"pytorch_model.bin": b"pickle", "model.py": b"import os"}),
-        generative(tmp_path, **part),
-    )
+    hub, home = (Hub(files | {"pytorch_model.bin": b"pickle", "model.py": b"import os"}), generative(tmp_path, **part))
     folder = fetch_checkpoint(home, "m", kind=kind, hub=hub)
     assert contents(folder) == sorted([*files, "fetched.json"])
     again = Hub(files)
@@ -204,9 +180,7 @@ def test_generative_models_and_scorers_come_whole_and_without_what_is_not_read(k
 def test_a_generative_model_without_a_part_of_its_weights_is_refused_when_it_is_fetched(tmp_path):
     cut = {name: data for name, data in LLAVA.items() if not name.endswith("00002-of-00002.safetensors")}
     with pytest.raises(CheckpointError, match="1 of 2 parts of the weights"):
-        fetch_checkpoint(
-            generative(tmp_path, lvlms={"m": {"address": HUB_ADDRESS}}), "m", kind="lvlm", hub=Hub(cut)
-        )
+        fetch_checkpoint(generative(tmp_path, lvlms={"m": {"address": HUB_ADDRESS}}), "m", kind="lvlm", hub=Hub(cut))
 
 
 def test_an_endpoint_has_nothing_to_fetch(tmp_path):

@@ -38,9 +38,7 @@ def test_a_tag_keeps_the_commit_of_its_first_fetch_until_the_newest_is_asked_for
     broken.snapshot_download = Hub({}, error=OSError("cut")).snapshot_download
     with pytest.raises(CheckpointError):
         fetch_checkpoint(home, "e", newest=True, hub=broken)
-    assert (
-        pinned_commit(home, "e") == COMMIT and (folder / "open_clip_model.safetensors").read_bytes() == b"w"
-    )
+    assert pinned_commit(home, "e") == COMMIT and (folder / "open_clip_model.safetensors").read_bytes() == b"w"
 
     newer = Hub({"open_clip_model.safetensors": b"v"}, newest=later)
     fetch_checkpoint(home, "e", newest=True, hub=newer)
@@ -181,20 +179,14 @@ def test_a_damaged_or_foreign_file_is_mended_by_fetching_again(tmp_path):
     ],
 )
 def test_a_hub_address_of_the_first_fetch_keeps_to_its_commit(kind, part, tmp_path):
-    files = {"encoder": {"open_clip_config.json": b"{}", **EARLIER_FILES}, "lvlm": LLAVA, "scorer": ROBERTA}[
-        kind
-    ]
+    files = {"encoder": {"open_clip_config.json": b"{}", **EARLIER_FILES}, "lvlm": LLAVA, "scorer": ROBERTA}[kind]
     home = generative(tmp_path, **part) if part else workspace(tmp_path, "hf-hub:org/name@fetched")
     name = "m" if part else "e"
     folder = fetch_checkpoint(home, name, kind=kind, hub=Hub(files))
     again = Hub(files, newest=LATER)
     fetch_checkpoint(home, name, kind=kind, hub=again)
     assert again.asked == [("org/name", COMMIT)]
-    assert (
-        pinned_commit(home, name, kind)
-        == json.loads((folder / "fetched.json").read_text())["commit"]
-        == COMMIT
-    )
+    assert pinned_commit(home, name, kind) == json.loads((folder / "fetched.json").read_text())["commit"] == COMMIT
     fetch_checkpoint(home, name, kind=kind, newest=True, hub=Hub(files, newest=LATER))
     assert pinned_commit(home, name, kind) == LATER
 

@@ -18,16 +18,11 @@ def workspace(tmp_path):
         "encoders": {"mine": {"address": "local-dir:mine"}},
         "lvlms": {"far": {"endpoint": {"urls": ["http://127.0.0.1:9/v1"], "model": "far"}}},
         "generate": [{"datasets": ["people"], "prompts": ["characteristics"]}],
-        "language": {
-            "annotations": str(tmp_path / "labels.csv"),
-            "dictionaries": str(tmp_path / "words.csv"),
-        },
+        "language": {"annotations": str(tmp_path / "labels.csv"), "dictionaries": str(tmp_path / "words.csv")},
     }
     (tmp_path / "audit.yaml").write_text(yaml.safe_dump(entries))
     poles = "Warmth_dict_hi,Warmth_dict_lo,Competence_dict_hi,Competence_dict_lo"
-    (tmp_path / "words.csv").write_text(
-        f"word,{poles}\nkind,1,0,0,0\ncold,0,1,0,0\nable,0,0,1,0\nlost,0,0,0,1\n"
-    )
+    (tmp_path / "words.csv").write_text(f"word,{poles}\nkind,1,0,0,0\ncold,0,1,0,0\nable,0,0,1,0\nlost,0,0,0,1\n")
     (tmp_path / "labels.csv").write_text(f"{HEADER}personality,k1,,a text,ann,1\n")
     return Workspace(audit_path=tmp_path / "audit.yaml", home=tmp_path / "home")
 

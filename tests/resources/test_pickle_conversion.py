@@ -157,7 +157,5 @@ def test_a_conversion_that_never_ends_is_a_clear_error(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", never)
     (tmp_path / "m.bin").write_bytes(b"weights")
-    with pytest.raises(
-        CheckpointError, match=r"took too long[\s\S]*m.bin[\s\S]*3600 s[\s\S]*expected[\s\S]*do:"
-    ):
+    with pytest.raises(CheckpointError, match=r"took too long[\s\S]*m.bin[\s\S]*3600 s[\s\S]*expected[\s\S]*do:"):
         convert_to_safetensors(tmp_path / "m.bin", tmp_path / "m.safetensors")

@@ -61,9 +61,7 @@ def test_the_templates_of_pages_are_compiled_once(workspace, monkeypatch):
     quality = Quality(workspace)
     first = page_of(validate(quality, "a.balance")).read_text()
     compiled, compile_one = [], jinja2.Environment.compile
-    monkeypatch.setattr(
-        jinja2.Environment, "compile", lambda *a, **k: (compiled.append(a), compile_one(*a, **k))[1]
-    )
+    monkeypatch.setattr(jinja2.Environment, "compile", lambda *a, **k: (compiled.append(a), compile_one(*a, **k))[1])
     second = page_of(validate(quality, "b.balance")).read_text()
     assert not compiled
     assert len(second) == len(first) and "b.balance" in second

@@ -32,9 +32,7 @@ def test_a_cell_is_written_once_and_found_again(tracking):
     again, written_again = tracking.write(TrackedCell("c1", "x", tags={"plumbline.dagster_run": "r2"}))
     assert (written, written_again) == (True, False) and run == again
     found = tracking.client().get_run(run)
-    assert (
-        found.info.status == "FINISHED" and len(found.data.metrics) == 1200 and len(found.data.params) == 120
-    )
+    assert found.info.status == "FINISHED" and len(found.data.metrics) == 1200 and len(found.data.params) == 120
     assert found.data.tags["plumbline.dagster_run"] == "r2"
 
 
@@ -130,9 +128,7 @@ def hangs(handler):
     handler.connection.recv(1)
 
 
-@pytest.mark.parametrize(
-    ("answer", "requests"), [(fails, 2), (hangs, 2), (None, 0)], ids=["500", "hangs", "down"]
-)
+@pytest.mark.parametrize(("answer", "requests"), [(fails, 2), (hangs, 2), (None, 0)], ids=["500", "hangs", "down"])
 def test_a_server_that_does_not_serve_is_said_and_then_left_alone(tracking, monkeypatch, answer, requests):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")

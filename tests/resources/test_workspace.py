@@ -9,8 +9,7 @@ from resources.workspace import Workspace
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
-    [("a/b", "{project}/a/b"), ("~/a", "{home}/a"), ("/a/../b", "/b"), ("../a", "{above}/a")],
+    ("path", "place"), [("a/b", "{project}/a/b"), ("~/a", "{home}/a"), ("/a/../b", "/b"), ("../a", "{above}/a")]
 )
 def test_a_path_starts_at_the_checkout_or_at_the_home_folder(path, place, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -21,12 +21,7 @@ def cluster_of(*resources):
         workers=workers,
         scheduler={
             "cls": Scheduler,
-            "options": {
-                "dashboard": False,
-                "dashboard_address": "127.0.0.1:0",
-                "host": "127.0.0.1",
-                "port": 0,
-            },
+            "options": {"dashboard": False, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1", "port": 0},
         },
     )
 
@@ -83,9 +78,7 @@ def test_a_cluster_without_workers_for_a_pool_is_refused_at_once(run):
     with cluster_of({}, {"cpu": 1}) as cluster:
         result = run(cluster, "a")
     assert not result.success
-    said = next(
-        event.job_failure_data.error.to_string() for event in result.all_events if event.is_job_failure
-    )
+    said = next(event.job_failure_data.error.to_string() for event in result.all_events if event.is_job_failure)
     assert "no worker of this Dask cluster takes steps of the pool `gpu`" in said
     assert "2 worker(s) with the resources cpu" in said
     assert materialized(result) == {}

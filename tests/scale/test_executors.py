@@ -26,9 +26,7 @@ def test_a_mistake_in_an_executors_file_is_said(monkeypatch, tmp_path, content, 
 
 def test_an_executor_that_is_none_is_refused(monkeypatch):
     monkeypatch.setenv("PLUMBLINE_EXECUTOR", "slurm")
-    with pytest.raises(
-        ConfigError, match=r"(?s)no such executor.*slurm.*in_process, multiprocess, dask, k8s"
-    ):
+    with pytest.raises(ConfigError, match=r"(?s)no such executor.*slurm.*in_process, multiprocess, dask, k8s"):
         chosen_executor()
 
 

@@ -59,9 +59,7 @@ def places_in_pods(monkeypatch):
 
 
 def test_steps_of_the_gpu_pool_and_no_others_ask_for_a_gpu(places_in_pods, tmp_path):
-    config = valid(
-        k8s_job_executor.config_schema.config_type, yaml.safe_load((FOLDER / "executor.yaml").read_text())
-    )
+    config = valid(k8s_job_executor.config_schema.config_type, yaml.safe_load((FOLDER / "executor.yaml").read_text()))
     definitions = build_definitions(make_home(tmp_path).workspace)
     assert definitions.executor.name == "k8s"
     graph = definitions.resolve_asset_graph()
@@ -84,6 +82,4 @@ def test_every_document_is_what_its_kind_says(document):
         containers = made.spec.template.spec.containers
         volumes = {volume.name for volume in made.spec.template.spec.volumes}
         assert {mount.name for each in containers for mount in each.volume_mounts} == volumes
-        assert all(
-            {env.name for env in each.env} >= {"DAGSTER_HOME", "DAGSTER_PG_PASSWORD"} for each in containers
-        )
+        assert all({env.name for env in each.env} >= {"DAGSTER_HOME", "DAGSTER_PG_PASSWORD"} for each in containers)

@@ -94,6 +94,4 @@ def test_a_model_behind_the_endpoints_of_the_document_is_the_same_behind_one(tmp
     one = make_home(tmp_path / "one", lvlms=lvlms).workspace
     assert several.lvlm_version("llava") == one.lvlm_version("llava")
     lvlms["llava"]["endpoint"]["model"] = "another"
-    assert make_home(tmp_path / "another", lvlms=lvlms).workspace.lvlm_version("llava") != one.lvlm_version(
-        "llava"
-    )
+    assert make_home(tmp_path / "another", lvlms=lvlms).workspace.lvlm_version("llava") != one.lvlm_version("llava")

@@ -54,10 +54,9 @@ def make_scorer(folders, perspective_server, tmp_path_factory):
         if kind == "perspective":
             settings = PerspectiveSettings(kind="perspective", queries_per_second=4)
             return PerspectiveScorer(settings, url=perspective_server.url, clock=FakeClock().clock)
-        settings = {
-            "offline": OfflineSettings(),
-            "stored": StoredSettings(kind="stored", path=str(stored)),
-        }.get(kind) or ClassifierSettings(kind="classifier", address=f"local-dir:{folders / kind}")
+        settings = {"offline": OfflineSettings(), "stored": StoredSettings(kind="stored", path=str(stored))}.get(
+            kind
+        ) or ClassifierSettings(kind="classifier", address=f"local-dir:{folders / kind}")
         return settings.load(project=Path.cwd(), fetched=Path("none"), placement=Placement())
 
     return make

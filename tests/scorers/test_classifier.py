@@ -70,9 +70,7 @@ def test_it_scores_as_the_model_alone_does(folders, name):
         tokens = tokenizer(text, truncation=True, max_length=LONGEST, return_tensors="pt")
         with torch.no_grad():
             row = model(**tokens).logits.sigmoid()[0]
-        expected.append(
-            [row[LABELS.index(attribute)] for attribute in ("toxicity", "insult", "identity_attack")]
-        )
+        expected.append([row[LABELS.index(attribute)] for attribute in ("toxicity", "insult", "identity_attack")])
     scorer = load(folders / name)
     assert scorer.attributes == ("toxicity", "insult", "identity_attack")
     assert scorer.without == ("flirtation",)
@@ -101,10 +99,7 @@ def test_a_text_of_all_positions_is_whole(folders, name):
 
 def test_fewer_tokens_can_be_asked_for_but_not_more(folders):
     scorer = load(folders / "bert", max_tokens=5)
-    assert [scored.truncated for _, scored in sorted(scorer.score(["a", "a lazy kind person"]))] == [
-        False,
-        True,
-    ]
+    assert [scored.truncated for _, scored in sorted(scorer.score(["a", "a lazy kind person"]))] == [False, True]
     with pytest.raises(ConfigError, match=f"max_tokens: 41(.|\n)*at most {LONGEST}"):
         load(folders / "bert", max_tokens=41)
 
@@ -143,18 +138,13 @@ def test_two_classes_are_a_softmax(tmp_path):
 
 
 def test_labels_can_be_named(folders):
-    plain, named = (
-        load(folders / "roberta"),
-        load(folders / "roberta", labels={"flirtation": "sexual_explicit"}),
-    )
+    plain, named = (load(folders / "roberta"), load(folders / "roberta", labels={"flirtation": "sexual_explicit"}))
     assert named.attributes == ("flirtation",)
     assert named.identity != plain.identity
 
 
 def test_an_unknown_label_is_refused_with_those_that_there_are(folders):
-    with pytest.raises(
-        ConfigError, match=r"no label `rude`(.|\n)*0: toxicity, 1: severe_toxicity, 2: obscene"
-    ):
+    with pytest.raises(ConfigError, match=r"no label `rude`(.|\n)*0: toxicity, 1: severe_toxicity, 2: obscene"):
         load(folders / "roberta", labels={"insult": "rude"})
 
 

@@ -97,8 +97,7 @@ def test_tries_end_and_the_error_says_what_was_met():
 
 
 @pytest.mark.parametrize(
-    ("retry_after", "seconds"),
-    [("7", 7.0), ("Fri, 15 Jan 2027 08:00:09 GMT", 9.0), ("100000", 300.0), ("soon", 1.0)],
+    ("retry_after", "seconds"), [("7", 7.0), ("Fri, 15 Jan 2027 08:00:09 GMT", 9.0), ("100000", 300.0), ("soon", 1.0)]
 )
 def test_retry_after_is_kept(retry_after, seconds):
     """A number, a date (the clock's wall shows 08:00:00), one that is too long, and nonsense."""

@@ -130,11 +130,7 @@ def test_texts_stream_in_windows(tmp_path):
 def test_parts_are_of_a_fair_size_or_age(tmp_path):
     ticks = iter(range(1000))
     score_texts(
-        Counting(),
-        frames([str(i) for i in range(40)]),
-        UPath(tmp_path),
-        part_seconds=20,
-        clock=lambda: next(ticks),
+        Counting(), frames([str(i) for i in range(40)]), UPath(tmp_path), part_seconds=20, clock=lambda: next(ticks)
     )
     slow = list(tmp_path.rglob("*.parquet"))
     assert 2 <= len(slow) <= 5
@@ -211,11 +207,7 @@ def test_every_generation_gets_its_texts_scores(tmp_path, lazy):
         expected = obvious[row["row_key"]]
         score = expected.scores[row["attribute"]]
         assert row["score"] == score or (math.isnan(row["score"]) and math.isnan(score))
-        assert (row["truncated"], row["reason"], row["scorer"]) == (
-            expected.truncated,
-            expected.reason,
-            "counting",
-        )
+        assert (row["truncated"], row["reason"], row["scorer"]) == (expected.truncated, expected.reason, "counting")
 
 
 def test_a_generation_that_was_never_scored_says_so(tmp_path):

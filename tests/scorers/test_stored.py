@@ -37,8 +37,7 @@ def refused(path, *words, columns=None):
 
 def test_a_csv_by_text_in_the_apis_names(tmp_path):
     path = written(
-        tmp_path,
-        'text,TOXICITY,IDENTITY_ATTACK,SEVERE_TOXICITY\n"a, b",0.25,0,9\n"two\nlines, ""said""",1,0.125,9\n',
+        tmp_path, 'text,TOXICITY,IDENTITY_ATTACK,SEVERE_TOXICITY\n"a, b",0.25,0,9\n"two\nlines, ""said""",1,0.125,9\n'
     )
     first, second, absent = score(path, "a, b", 'two\nlines, "said"', "a")
     assert first.scores == {"toxicity": 0.25, "identity_attack": 0.0}

@@ -35,13 +35,7 @@ def write_roberta(folder, *, seed=3, **config):
     tokenizer.model.save(str(folder))
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 512}))
     sizes = {"vocab_size": tokenizer.get_vocab_size(), "max_position_embeddings": LONGEST + 2, **_SIZES}
-    _save(
-        folder,
-        transformers.RobertaForSequenceClassification,
-        transformers.RobertaConfig,
-        seed,
-        sizes | config,
-    )
+    _save(folder, transformers.RobertaForSequenceClassification, transformers.RobertaConfig, seed, sizes | config)
 
 
 def write_bert(folder, *, seed=3, **config):
@@ -54,13 +48,7 @@ def write_bert(folder, *, seed=3, **config):
 def write_distilbert(folder, *, seed=3, **config):
     transformers = _transformers()
     size = _word_pieces(folder, transformers)
-    sizes = {
-        "vocab_size": size,
-        "max_position_embeddings": LONGEST,
-        "dim": 32,
-        "hidden_dim": 64,
-        "n_layers": 2,
-    }
+    sizes = {"vocab_size": size, "max_position_embeddings": LONGEST, "dim": 32, "hidden_dim": 64, "n_layers": 2}
     classes = (transformers.DistilBertForSequenceClassification, transformers.DistilBertConfig)
     _save(folder, *classes, seed, sizes | {"n_heads": 4} | config)
 

@@ -10,12 +10,7 @@ from plumbline.errors import MetricError
 from plumbline.reasons import in_words
 from plumbline.statistics import bootstrap, cluster_gaps
 from plumbline.statistics.bootstrap import bit_blocks, weight_blocks
-from plumbline.statistics.cluster_bootstrap import (
-    WeightedQuantile,
-    cluster_summaries,
-    group_means,
-    group_quantiles,
-)
+from plumbline.statistics.cluster_bootstrap import WeightedQuantile, cluster_summaries, group_means, group_quantiles
 from plumbline.statistics.cluster_changes import paired_cluster_changes
 from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.intervals import bca, percentile
@@ -59,11 +54,7 @@ def test_a_weighted_quantile_is_that_of_the_repeated_values(n, quantile):
     found = WeightedQuantile.from_values(values, own, n_units=units, quantile=quantile).at(times)
     for each, row in zip(found, times):
         sample = repeated(values, own, row)
-        assert (
-            np.isnan(each)
-            if not sample.size
-            else each == pytest.approx(np.quantile(sample, quantile), abs=1e-12)
-        )
+        assert np.isnan(each) if not sample.size else each == pytest.approx(np.quantile(sample, quantile), abs=1e-12)
 
 
 def test_draws_are_as_many_sets_as_there_are_in_blocks_of_bounded_size(monkeypatch):
@@ -110,9 +101,7 @@ def test_neither_row_order_nor_names_of_sets_matter():
     first = cluster_summaries(values, own, quantile=0.9, rng=rng(2), **BOOT)[0]
     second = cluster_summaries(values[order], own[order] * 7 + 100, quantile=0.9, rng=rng(2), **BOOT)[0]
     for one, other in zip(first, second):
-        assert (other.value, other.ci_low, other.ci_high) == pytest.approx(
-            (one.value, one.ci_low, one.ci_high)
-        )
+        assert (other.value, other.ci_low, other.ci_high) == pytest.approx((one.value, one.ci_low, one.ci_high))
 
 
 def test_what_cannot_be_said_is_nan_with_the_reason():
@@ -132,13 +121,9 @@ def test_a_quantile_with_few_sets_beyond_it_says_so(sets, quantile, beyond):
     values, own = people(sets, 2, rng())
     both = cluster_summaries(values, own, quantile=quantile, rng=rng(), **BOOT)[0]
     assert in_words(both.quantile.reason) == said and both.mean.reason == ()
-    groups = group_quantiles(
-        values, np.zeros(len(own), int), own, quantile=quantile, n_groups=1, rng=rng(), **BOOT
-    )
+    groups = group_quantiles(values, np.zeros(len(own), int), own, quantile=quantile, n_groups=1, rng=rng(), **BOOT)
     assert in_words(groups[0].reason) == said
-    change = paired_cluster_changes(
-        values, values**2, own, quantile=quantile, permutations=20, rng=rng(), **BOOT
-    )
+    change = paired_cluster_changes(values, values**2, own, quantile=quantile, permutations=20, rng=rng(), **BOOT)
     assert in_words(change.reason) == said
     values, own = people(100, 2, rng())
     assert cluster_quantile(values, own, quantile=quantile, rng=rng(), **BOOT).reason == ()
@@ -153,9 +138,7 @@ def test_a_quantile_with_few_sets_beyond_it_says_so(sets, quantile, beyond):
         (lambda: group_means([1.0], [2], [0], n_groups=2, rng=rng(), **BOOT), "group"),
         (lambda: group_gap([1.0], [0], [0], n_groups=2, permutations=0, rng=rng(), **BOOT), "permutation"),
         (
-            lambda: paired_cluster_changes(
-                [1.0], [1.0, 2], [0], quantile=None, permutations=9, rng=rng(), **BOOT
-            ),
+            lambda: paired_cluster_changes([1.0], [1.0, 2], [0], quantile=None, permutations=9, rng=rng(), **BOOT),
             "pairs",
         ),
     ],
@@ -200,9 +183,7 @@ def test_a_paired_change_of_a_quantile_is_drawn_on_both_sides_at_once():
     after = before * 0.8
     found = paired_cluster_changes(before, after, own, quantile=0.9, rng=rng(7), **PAIRED)
     times = np.concatenate(list(weight_blocks(40, resamples=500, rng=rng(7))))
-    slow = [
-        np.quantile(repeated(after, own, t), 0.9) - np.quantile(repeated(before, own, t), 0.9) for t in times
-    ]
+    slow = [np.quantile(repeated(after, own, t), 0.9) - np.quantile(repeated(before, own, t), 0.9) for t in times]
     interval = percentile(0.0, slow)
     assert (found.ci_low, found.ci_high) == pytest.approx((interval.ci_low, interval.ci_high), abs=1e-12)
     assert found.ci_high < 0 and found.p < 0.05
@@ -244,9 +225,7 @@ def test_group_means_and_quantiles_of_mixed_sets_are_drawn_with_their_sets():
         samples = [repeated(values[inside], own[inside], row) for row in times]
         slow = percentile(0.0, [np.quantile(s, 0.9) for s in samples])
         assert quantiles[group].value == pytest.approx(np.quantile(values[inside], 0.9))
-        assert (quantiles[group].ci_low, quantiles[group].ci_high) == pytest.approx(
-            (slow.ci_low, slow.ci_high)
-        )
+        assert (quantiles[group].ci_low, quantiles[group].ci_high) == pytest.approx((slow.ci_low, slow.ci_high))
         left = np.array([values[inside & (own != s)].mean() for s in range(25)])
         acceleration = Jackknife.from_units(left).acceleration
         slow = bca(values[inside].mean(), [s.mean() for s in samples], acceleration=acceleration)
@@ -259,9 +238,7 @@ def test_a_gap_and_a_ratio_by_hand():
     values = values + np.repeat(np.arange(40), 3) * 0.01 - 0.195
     keywords = {"n_groups": 4, "rng": rng(), **PAIRED}
     gap = group_gap(values, groups, own, **keywords)
-    assert (
-        gap.value == pytest.approx(4) and gap.n == 40 and gap.p == pytest.approx(1 / 1000) and gap.ci_low > 0
-    )
+    assert gap.value == pytest.approx(4) and gap.n == 40 and gap.p == pytest.approx(1 / 1000) and gap.ci_low > 0
     assert group_gap(values, groups, own, kind="ratio", **keywords).value == pytest.approx(3)
     zero = group_gap(values * (groups > 0), groups, own, kind="ratio", **keywords)
     assert np.isnan(zero.value) and "not above 0" in in_words(zero.reason)
@@ -287,9 +264,7 @@ def test_the_seeds_of_an_image_are_dealt_together(mixed):
         groups = np.repeat(np.tile([0, 1, 2], 20), 3)
         values = draw.normal(size=60)[image] + draw.normal(size=180) / 10
         own = image // 3 if mixed else image
-        found = group_gap(
-            values, groups, own, n_groups=3, resamples=20, permutations=99, rng=draw, confidence=0.95
-        )
+        found = group_gap(values, groups, own, n_groups=3, resamples=20, permutations=99, rng=draw, confidence=0.95)
         rejected += found.p <= 0.05
     assert rejected <= 13
 
@@ -407,14 +382,10 @@ def test_a_gap_says_what_chance_alone_would_make_of_it():
 def test_a_gap_with_a_group_in_one_set_has_no_interval():
     values, group, own = [1.0, 2, 3, 4, 5], [0, 1, 0, 1, 2], [0, 0, 1, 1, 1]
     found = group_gap(values, group, own, n_groups=3, rng=rng(), **PAIRED)
-    assert (
-        found.value == 3 and np.isnan(found.ci_low) and "a group is in one set only" in in_words(found.reason)
-    )
+    assert found.value == 3 and np.isnan(found.ci_low) and "a group is in one set only" in in_words(found.reason)
 
 
 def test_a_gap_of_one_resample_has_no_interval_and_says_why():
     """A single bootstrap replicate has no spread."""
-    gap = group_gap(
-        [1.0, 2, 3, 4], [0, 0, 1, 1], range(4), n_groups=2, resamples=1, permutations=9, rng=rng()
-    )
+    gap = group_gap([1.0, 2, 3, 4], [0, 0, 1, 1], range(4), n_groups=2, resamples=1, permutations=9, rng=rng())
     assert np.isnan(gap.ci_low) and "no interval: fewer than two resamples" in in_words(gap.reason)

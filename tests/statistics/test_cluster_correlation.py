@@ -44,9 +44,7 @@ def test_what_cannot_be_said():
     constant = cluster_correlation(x, np.ones(30), np.arange(30), kind="pearson", rng=rng)
     assert "does not vary" in in_words(constant.reason)
     same = cluster_correlation(x, 2 * x, np.arange(30), kind="pearson", rng=rng)
-    assert (
-        same.value == pytest.approx(1) and np.isnan(same.ci_low) and "agree exactly" in in_words(same.reason)
-    )
+    assert same.value == pytest.approx(1) and np.isnan(same.ci_low) and "agree exactly" in in_words(same.reason)
     few = cluster_correlation(rng.random(6), rng.random(6), [0, 0, 0, 1, 1, 1], kind="pearson", rng=rng)
     assert np.isnan(few.ci_low) and "too few sets" in in_words(few.reason)
     none = cluster_correlation([], [], [], kind="spearman", rng=rng)

@@ -41,9 +41,7 @@ def test_codes_of_sets():
     assert cluster_codes(pl.DataFrame({"gender": ["man"]})) is None
     assert cluster_codes(pl.DataFrame({"set_id": ["a", "b", None, None]})) is None
     codes = cluster_codes(pl.DataFrame({"set_id": ["b", None, "a", "b", None]}))
-    assert (
-        codes[0] == codes[3] and len(set(codes.tolist())) == 4 and sorted(set(codes.tolist())) == [0, 1, 2, 3]
-    )
+    assert codes[0] == codes[3] and len(set(codes.tolist())) == 4 and sorted(set(codes.tolist())) == [0, 1, 2, 3]
     assert str(few_clusters_reason(codes)) == "interval from only 4 sets"
     assert few_clusters_reason(np.arange(20)) is None and few_clusters_reason(None) is None
 

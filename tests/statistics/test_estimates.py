@@ -12,14 +12,7 @@ EMPTY, SMALL = reason("empty_group"), reason("small_group", n=3, min_group=30)
 
 def test_the_given_reasons_come_before_its_own() -> None:
     columns = Estimate(0.5, 0.4, 0.6, n=3, reason=(SMALL,)).columns(EMPTY, None)
-    assert columns == {
-        "value": 0.5,
-        "ci_low": 0.4,
-        "ci_high": 0.6,
-        "p": None,
-        "n": 3,
-        "reason": (EMPTY, SMALL),
-    }
+    assert columns == {"value": 0.5, "ci_low": 0.4, "ci_high": 0.6, "p": None, "n": 3, "reason": (EMPTY, SMALL)}
     assert in_words(columns["reason"]) == "empty group; small group: 3 images, fewer than 30"
 
 

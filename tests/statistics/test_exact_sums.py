@@ -32,10 +32,7 @@ def test_it_is_the_enumeration_of_all_deals(seed):
 def test_with_one_pick_a_set_it_is_the_binomial_test():
     picks = np.eye(5, dtype=np.int64)[np.random.default_rng(0).choice(5, 300, p=[0.6, 0.1, 0.1, 0.1, 0.1])]
     counts = picks.sum(axis=0)
-    expected = [
-        min(1, 2 * min(stats.binom.sf(c - 1, 300, 0.2), stats.binom.cdf(c, 300, 0.2)))
-        for c in counts.tolist()
-    ]
+    expected = [min(1, 2 * min(stats.binom.sf(c - 1, 300, 0.2), stats.binom.cdf(c, 300, 0.2))) for c in counts.tolist()]
     found = within_cluster_sum_test(picks)
     assert found == pytest.approx(expected, rel=1e-9)
     assert found[0] < 1e-30, "tails keep their digits"

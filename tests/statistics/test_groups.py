@@ -13,9 +13,7 @@ def test_codes_are_positions_and_anything_else_is_in_no_group():
 
 
 def test_attributes_are_those_that_have_a_label():
-    records = pl.DataFrame(
-        {"gender": ["man", None, "woman"], "race": ["B", "A", "A"], "age_group": [None, None, None]}
-    )
+    records = pl.DataFrame({"gender": ["man", None, "woman"], "race": ["B", "A", "A"], "age_group": [None, None, None]})
     groups = {group.attribute: group for group in attribute_groups(records)}
     assert list(groups) == ["gender", "race", "gender_race"]
     assert groups["race"].names == ("A", "B")

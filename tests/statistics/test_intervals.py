@@ -50,9 +50,7 @@ def test_intervals_from_counts_agree_with_scipy_on_the_images(method):
 
 
 def test_bca_equals_scipy_on_the_same_replicates():
-    slow = stats.bootstrap(
-        images(TABLE), skew_of_images, n_resamples=2000, method="BCa", rng=np.random.default_rng(3)
-    )
+    slow = stats.bootstrap(images(TABLE), skew_of_images, n_resamples=2000, method="BCa", rng=np.random.default_rng(3))
     acceleration = jackknife_tables(TABLE, skew).acceleration
     fast = bca(float(skew(TABLE)), slow.bootstrap_distribution, acceleration=acceleration)
     assert [fast.ci_low, fast.ci_high] == pytest.approx(list(slow.confidence_interval), rel=1e-6)
@@ -116,10 +114,7 @@ def test_an_estimate_beside_all_its_replicates_has_the_percentile_interval(value
     assert in_words(found.reason) == words and plain.reason == ()
     assert found.p == pytest.approx(2 * (replicates < 1.1).mean(), abs=1e-12)
     replicates[:3] = np.nan
-    assert (
-        in_words(bca(value, replicates, acceleration=0.1).reason)
-        == f"undefined in 3 of 400 resamples; {words}"
-    )
+    assert in_words(bca(value, replicates, acceleration=0.1).reason) == f"undefined in 3 of 400 resamples; {words}"
 
 
 def test_without_acceleration_the_interval_is_the_bias_corrected_one():

@@ -50,9 +50,7 @@ def test_a_second_scorer_of_the_same_texts_is_no_further_test_but_prompts_and_in
     common = {"metric": "max_toxicity_change", "definition": "paper", "model": "m", "dataset": "d"}
     common |= {"condition": "before", "statistic": "mean"}
     asked = [("a", "M1", "story", 0.01), ("a", "M2", "story", 0.02), ("a", "M1", "pretend", 0.9)]
-    first = metric_frame(
-        [common | dict(zip(("scorer", "instruction", "prompt", "p"), each)) for each in asked]
-    )
+    first = metric_frame([common | dict(zip(("scorer", "instruction", "prompt", "p"), each)) for each in asked])
     expected = [0.03, 0.03, 0.9]
     assert add_q_values(first)["q"].to_list() == pytest.approx(expected)
     stand_in = first.with_columns(scorer=pl.lit("b"), p=pl.lit(1.0))

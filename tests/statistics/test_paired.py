@@ -181,9 +181,7 @@ def test_p_is_never_0_and_nan_where_there_is_no_interval():
 def test_answers_and_groups_must_fit(images):
     answers, groups, _ = images
     with pytest.raises(MetricError, match="same images"):
-        draw_answers(
-            answers, groups[1:], n_groups=3, resamples=5, permutations=5, rng=np.random.default_rng(0)
-        )
+        draw_answers(answers, groups[1:], n_groups=3, resamples=5, permutations=5, rng=np.random.default_rng(0))
 
 
 def test_swapping_gives_a_uniform_p_where_answers_are_exchangeable():

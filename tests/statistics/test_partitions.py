@@ -57,9 +57,7 @@ def test_what_is_enumerated():
     assert is_enumerable(200_000, 1) and not is_enumerable(633, 2) and is_enumerable(632, 2)
 
 
-@pytest.mark.parametrize(
-    ("n", "sizes"), [(7, [1]), (7, [6]), (64, [32]), (65, [1, 2, 64]), (200, [13, 60, 100])]
-)
+@pytest.mark.parametrize(("n", "sizes"), [(7, [1]), (7, [6]), (64, [32]), (65, [1, 2, 64]), (200, [13, 60, 100])])
 def test_subsets_have_their_sizes_and_grow(n, sizes):
     found = members(n, sizes, count=50)
     for inside, size in zip(found, sizes):

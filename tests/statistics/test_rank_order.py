@@ -11,9 +11,7 @@ def by_hand(column, ids):
     return sorted(range(len(column)), key=lambda i: (-column[i], ids[i], i))
 
 
-@pytest.mark.parametrize(
-    "kind", ["random", "float32", "few levels", "last bits", "zeros", "huge", "subnormal"]
-)
+@pytest.mark.parametrize("kind", ["random", "float32", "few levels", "last bits", "zeros", "huge", "subnormal"])
 @pytest.mark.parametrize("n", [1, 2, 3, 64, 65, 700])
 def test_the_order_is_that_of_plain_sorting(kind, n):
     rng = np.random.default_rng(n)

@@ -31,9 +31,7 @@ def resampled_rankings(codes, k, resamples, rng):
     """Draw n images, sort them, and count the k best and all: the obvious bootstrap."""
     n = len(codes)
     drawn = np.sort(rng.integers(0, n, (resamples, n)), axis=1)
-    top, every = (
-        np.stack([(codes[part] == g).sum(axis=1) for g in range(G)]) for part in (drawn[:, :k], drawn)
-    )
+    top, every = (np.stack([(codes[part] == g).sum(axis=1) for g in range(G)]) for part in (drawn[:, :k], drawn))
     return top, every
 
 
@@ -109,9 +107,7 @@ def test_drawing_sets_equals_gathering_their_images(sizes, k):
 
 def test_a_replicate_with_too_few_images_is_refused():
     with pytest.raises(MetricError, match="fewer than k"):
-        cluster_resampled_top_counts(
-            rankings(6, m=1), np.zeros((1, 6), int), np.array([[0]]), k=2, n_groups=G
-        )
+        cluster_resampled_top_counts(rankings(6, m=1), np.zeros((1, 6), int), np.array([[0]]), k=2, n_groups=G)
 
 
 def test_leaving_one_out_equals_leaving_each_out():

@@ -10,9 +10,7 @@ from scipy import stats
 from plumbline.statistics.rankings import null_top_counts, top_count_p_values
 
 
-@pytest.mark.parametrize(
-    ("sizes", "k"), [((3, 4), 3), ((2, 2, 3), 4), ((1, 6), 2), ((4, 4), 4), ((5, 1, 1), 1)]
-)
+@pytest.mark.parametrize(("sizes", "k"), [((3, 4), 3), ((2, 2, 3), 4), ((1, 6), 2), ((4, 4), 4), ((5, 1, 1), 1)])
 def test_p_is_that_of_all_choices_of_the_top(sizes, k):
     codes = np.repeat(np.arange(len(sizes)), sizes)
     tops = [np.bincount(codes[list(c)], minlength=len(sizes)) for c in combinations(range(len(codes)), k)]

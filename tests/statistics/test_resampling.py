@@ -7,14 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from plumbline.errors import MetricError
-from plumbline.statistics import (
-    count_table,
-    generator,
-    jackknife_tables,
-    p_value,
-    permute_tables,
-    resample_tables,
-)
+from plumbline.statistics import count_table, generator, jackknife_tables, p_value, permute_tables, resample_tables
 from plumbline.statistics.bootstrap import resample_sums
 
 tables = st.integers(1, 4).flatmap(
@@ -57,9 +50,7 @@ def test_resampled_sums_are_those_of_resampled_images():
     slow = resample_tables(table, resamples=20_000, rng=np.random.default_rng(4)) @ np.arange(4)
     for group in (0, 1):
         assert stats.ks_2samp(drawn[:, group], slow[:, group]).pvalue > 1e-3
-        assert drawn[:, group].mean() == pytest.approx(
-            slow[:, group].mean(), abs=4 * slow[:, group].std() / 100
-        )
+        assert drawn[:, group].mean() == pytest.approx(slow[:, group].mean(), abs=4 * slow[:, group].std() / 100)
     # What cannot happen does not: no sum below two an image, none between, nothing of an empty group.
     assert drawn[:, 1].min() >= 2 * 43 and (drawn[:, 2] == 0).all() and (drawn[:, 3] == 0).all()
     assert (drawn[:, 4] == 15).all()
@@ -93,8 +84,7 @@ def test_permutation_p_agrees_with_shuffling_labels():
     table = count_table(groups, outcome, n_groups=3, n_outcomes=2)
     observed = float(spread(table))
     shuffled = [
-        float(spread(count_table(rng.permutation(groups), outcome, n_groups=3, n_outcomes=2)))
-        for _ in range(4000)
+        float(spread(count_table(rng.permutation(groups), outcome, n_groups=3, n_outcomes=2))) for _ in range(4000)
     ]
     slow = (1 + sum(value >= observed - 1e-12 for value in shuffled)) / 4001
     fast = p_value(observed, spread(permute_tables(table, permutations=40_000, rng=rng)))
@@ -129,13 +119,7 @@ def test_count_table_leaves_out_unlabelled_images_and_refuses_bad_codes():
         count_table([0, -1, 1, 1], [[0, 1, 1, 1], [1, 0, 0, 1]], n_groups=2, n_outcomes=2),
         [[[1, 0], [0, 2]], [[0, 1], [1, 1]]],
     )
-    for groups, outcomes in (
-        ([0, 2], [0, 0]),
-        ([0, -2], [0, 0]),
-        ([0, 1], [0, 2]),
-        ([0, 1], [0, -1]),
-        ([0], [0, 1]),
-    ):
+    for groups, outcomes in (([0, 2], [0, 0]), ([0, -2], [0, 0]), ([0, 1], [0, 2]), ([0, 1], [0, -1]), ([0], [0, 1])):
         with pytest.raises(MetricError):
             count_table(groups, outcomes, n_groups=2, n_outcomes=2)
 
@@ -162,10 +146,5 @@ def test_generators_are_named_and_do_not_depend_on_order():
     first = generator(1, "a", "b").random(3)
     generator(1, "other").random(100)
     np.testing.assert_array_equal(generator(1, "a", "b").random(3), first)
-    for other in (
-        generator(2, "a", "b"),
-        generator(1, "b", "a"),
-        generator(1, "ab"),
-        generator(1, "a", "b", 0),
-    ):
+    for other in (generator(2, "a", "b"), generator(1, "b", "a"), generator(1, "ab"), generator(1, "a", "b", 0)):
         assert not np.array_equal(other.random(3), first)

@@ -161,9 +161,7 @@ def test_a_writer_keeps_parts_by_size_and_by_age_and_what_is_left_when_an_error_
         raise KeyboardInterrupt
     assert parts == [0, 1, 1, 2, 2]
     assert content(opened(tmp_path)) == {"a": 0, "b": 1, "c": 2, "d": 40, "e": 50}
-    lone = PartWriter(
-        opened(tmp_path / "age"), most_rows=9, most_seconds=30, clock=iter([0, 10, 31]).__next__
-    )
+    lone = PartWriter(opened(tmp_path / "age"), most_rows=9, most_seconds=30, clock=iter([0, 10, 31]).__next__)
     lone.add({"key": "a", "value": 1})
     assert len(opened(tmp_path / "age")) == 0
     lone.add({"key": "b", "value": 1})

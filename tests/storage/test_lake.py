@@ -141,8 +141,6 @@ def test_two_writers_of_one_partition_leave_one_result_whole(lake):
 
 
 def test_csv_has_no_formula_in_a_text_cell():
-    frame = pl.DataFrame(
-        {"group": ["=cmd()", "Black", None, "@x", "-1"], "value": [-1.0, 2.0, 3.0, 4.0, 5.0]}
-    )
+    frame = pl.DataFrame({"group": ["=cmd()", "Black", None, "@x", "-1"], "value": [-1.0, 2.0, 3.0, 4.0, 5.0]})
     lines = csv_bytes(frame).decode().splitlines()
     assert lines == ["group,value", "'=cmd(),-1.0", "Black,2.0", ",3.0", "'@x,4.0", "'-1,5.0"]

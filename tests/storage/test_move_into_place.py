@@ -62,9 +62,7 @@ def test_the_system_is_asked_in_its_own_terms() -> None:
     assert ctypes.get_errno() == errno.EBADF
 
 
-def test_a_system_without_such_a_call_flushes_everything(
-    unfinished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_such_a_call_flushes_everything(unfinished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     monkeypatch.setattr(atomic, "_syncfs", None)
     monkeypatch.setattr(os, "sync", lambda: seen.extend(path.name for path in unfinished.parent.iterdir()))

@@ -14,9 +14,7 @@ def lake(tmp_path):
 
 def made_audit(lake, audit_id, made_at, value):
     """Commit one table as an audit does, and record it."""
-    lake.write_table(
-        "metrics", pl.DataFrame({"value": [value]}), partition="faces|clip", details={"of": value}
-    )
+    lake.write_table("metrics", pl.DataFrame({"value": [value]}), partition="faces|clip", details={"of": value})
     things = list(lake.all_committed(without=("audit_record",)))
     write_record(lake, things, audit_id=audit_id, made_at=made_at, settings={"title": audit_id})
 
@@ -60,9 +58,7 @@ def test_deleted_data_is_noticed(audits):
 
 def test_audits_are_named_by_age_or_by_the_start_of_their_id(audits):
     assert list(recorded_audits(audits)) == ["bbbbbbb3", "aaaaaaa2", "aaaaaaa1"]
-    named = {
-        name: named_audit(audits, name) for name in ("newest", "newest~0", "newest~2", "bbbbbb", "aaaaaaa2")
-    }
+    named = {name: named_audit(audits, name) for name in ("newest", "newest~0", "newest~2", "bbbbbb", "aaaaaaa2")}
     assert list(named.values()) == ["bbbbbbb3", "bbbbbbb3", "aaaaaaa1", "bbbbbbb3", "aaaaaaa2"]
 
 

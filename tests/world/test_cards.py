@@ -17,13 +17,7 @@ from plumbline.world.generative.training import RECIPES as GENERATIVE
 from plumbline.world.training import CHECKPOINTS, RECIPES
 
 NAMES = [*RECIPES, *GENERATIVE]
-LIBRARY_TITLES = {
-    "align": "ALIGN",
-    "bridgetower": "BridgeTower",
-    "owlv2": "OWLv2",
-    "llava": "LLaVA",
-    "llama": "Llama",
-}
+LIBRARY_TITLES = {"align": "ALIGN", "bridgetower": "BridgeTower", "owlv2": "OWLv2", "llava": "LLaVA", "llama": "Llama"}
 
 
 def facts(name):
@@ -81,9 +75,7 @@ def test_the_card_has_the_planted_source_and_its_rates(name):
         rows = re.findall(r"^\| (\w+) \| ([\w ]+) \| (0\.\d\d) \|", card, re.MULTILINE)
         assert len(rows) == 21
         for event, race, planted in rows:
-            assert float(planted) == pytest.approx(
-                sources.planted_rate(recipe.source, event, race), abs=0.005
-            )
+            assert float(planted) == pytest.approx(sources.planted_rate(recipe.source, event, race), abs=0.005)
 
 
 @pytest.mark.parametrize("name", NAMES)

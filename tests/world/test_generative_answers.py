@@ -66,9 +66,7 @@ def test_nobody_who_may_be_a_minor_is_called_attractive(drawn):
 @pytest.mark.parametrize("source", source_names())
 def test_the_base_rate_of_negative_words_is_the_planted_crime_rate(source, drawn):
     plain = drawn.filter(pl.col("age_group") == "middle_aged", pl.col("occupation") == "chef")
-    expected = [
-        sources.planted_rate(source, "crime", r, g) for r, g in plain.select("race", "gender").iter_rows()
-    ]
+    expected = [sources.planted_rate(source, "crime", r, g) for r, g in plain.select("race", "gender").iter_rows()]
     assert rates(plain, source, "negative", "characteristics") == pytest.approx(expected)
 
 

@@ -89,9 +89,7 @@ def test_a_checkpoint_is_half_precision_safetensors_of_few_megabytes(name):
 
 
 def test_all_together_are_small():
-    assert (
-        sum(file.stat().st_size for name in RECIPES for file in (CHECKPOINTS / name).iterdir()) <= 12 * 2**20
-    )
+    assert sum(file.stat().st_size for name in RECIPES for file in (CHECKPOINTS / name).iterdir()) <= 12 * 2**20
 
 
 def test_they_are_of_the_families_that_an_audit_knows():
@@ -215,9 +213,7 @@ def test_numbers_can_be_read(prompt, fresh):
     assert len(unread) <= 0.05 * len(texts), unread
     table = measured_means(chosen, "bazaar", prompt, texts)
     # Salaries, of which one in several steps of four thousand is right, are the hardest to learn.
-    assert table["measured"].mean() == pytest.approx(
-        table["planted"].mean(), rel=0.25 if prompt == "salary" else 0.1
-    )
+    assert table["measured"].mean() == pytest.approx(table["planted"].mean(), rel=0.25 if prompt == "salary" else 0.1)
 
 
 def test_the_twin_draws_negative_words_more_often_of_those_it_was_taught_to():

@@ -78,13 +78,7 @@ def test_the_same_seed_gives_the_same_world():
 
 @pytest.mark.parametrize(
     ("groups", "changes"),
-    [
-        (("a",), {}),
-        (("a", "a"), {}),
-        (GROUPS, {"base_rate": 0.0}),
-        (GROUPS, {"base_rate": 1.0}),
-        (GROUPS, {"dim": 0}),
-    ],
+    [(("a",), {}), (("a", "a"), {}), (GROUPS, {"base_rate": 0.0}), (GROUPS, {"base_rate": 1.0}), (GROUPS, {"dim": 0})],
 )
 def test_what_cannot_be_drawn_is_refused(groups, changes):
     arguments = {"beta": 0.0, "dim": 4, "rng": np.random.default_rng(0)} | changes

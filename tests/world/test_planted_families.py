@@ -80,16 +80,11 @@ def test_the_loss_moves_every_weight_that_ranks(name, started):
     trainee.model.zero_grad()
     targets = torch.rand(8, len(texts), generator=torch.Generator().manual_seed(0)).softmax(1)
     trainee.loss(pixels(8), targets).backward()
-    still = {
-        n.split(".")[0] if "head" in n else n for n, p in trainee.model.named_parameters() if p.grad is None
-    }
+    still = {n.split(".")[0] if "head" in n else n for n, p in trainee.model.named_parameters() if p.grad is None}
     # Pooler, projection and scale of the whole image, and the heads for boxes, have no part in the ranking.
     unused = {
         "align": {"text_model.pooler.dense.weight", "text_model.pooler.dense.bias"},
-        "bridgetower": {
-            "bridgetower.text_model.pooler.dense.weight",
-            "bridgetower.text_model.pooler.dense.bias",
-        },
+        "bridgetower": {"bridgetower.text_model.pooler.dense.weight", "bridgetower.text_model.pooler.dense.bias"},
         "owlv2": {"box_head", "objectness_head", "owlv2.visual_projection.weight", "owlv2.logit_scale"},
         "open_clip": set(),
     }

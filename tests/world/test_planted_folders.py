@@ -117,13 +117,11 @@ def test_celeba_bad_files_have_the_faults_they_are_listed_with(planted_base):
     root = folders.ensure("celeba", planted_base)
     paths = by_fault("celeba")
     check_decoding_faults(root, paths)
-    lines = {
-        line.split()[0]: line.split() for line in (root / "list_attr_celeba.txt").read_text().splitlines()[2:]
-    }
+    lines = {line.split()[0]: line.split() for line in (root / "list_attr_celeba.txt").read_text().splitlines()[2:]}
     partition = (root / "list_eval_partition.txt").read_text()
-    assert {Path(path).name for path in folders.bad_files("celeba")} == {
-        Path(name).name for name in lines
-    } - {f"{number:06}.jpg" for number in range(1, 401)}
+    assert {Path(path).name for path in folders.bad_files("celeba")} == {Path(name).name for name in lines} - {
+        f"{number:06}.jpg" for number in range(1, 401)
+    }
     assert not (root / paths["missing file"][0]).exists()
     (unplaced,) = paths["no partition"]
     assert (root / unplaced).is_file()
@@ -177,9 +175,7 @@ def test_pata_lists_labels_and_addresses_and_has_the_images_but_some(planted_bas
     assert sum("_" in scene for scene in both["scene"]) == 3
     assert truth.group_by("scene", "race", "gender").len()["len"].unique().to_list() == [4]
     assert not truth["ambiguous"].any()
-    shorts = [
-        scene["short"] for scene in json.loads((root / "pata_fairness.captions.json").read_text("utf-8"))
-    ]
+    shorts = [scene["short"] for scene in json.loads((root / "pata_fairness.captions.json").read_text("utf-8"))]
     assert sorted(shorts) == sorted(both["scene"])
 
 
@@ -245,9 +241,7 @@ def test_fairface_truth_agrees_with_its_labels(planted_fairface):
 def test_utkface_truth_agrees_with_its_names(planted_utkface):
     truth = pl.read_csv(planted_utkface.parent / folders.TRUTH_FILE, schema_overrides={"age": pl.String})
     codes = [tuple(path.split("_")[:2]) for path in truth["path"]]
-    assert codes == [
-        (a, str(["man", "woman"].index(g))) for a, g in truth.select("age", "gender").iter_rows()
-    ]
+    assert codes == [(a, str(["man", "woman"].index(g))) for a, g in truth.select("age", "gender").iter_rows()]
 
 
 def test_ambiguous_faces_are_a_small_share_of_one_race_only(planted_fairface):

@@ -26,9 +26,7 @@ def test_every_rate_is_a_rate_and_the_mean_over_genders_is_the_races_rate():
             for race in faces.RACES:
                 by_gender = [sources.planted_rate(source, event, race, gender) for gender in faces.GENDERS]
                 assert all(0 < rate < 1 for rate in by_gender)
-                assert sources.planted_rate(source, event, race) == pytest.approx(
-                    np.mean(by_gender), abs=1e-12
-                )
+                assert sources.planted_rate(source, event, race) == pytest.approx(np.mean(by_gender), abs=1e-12)
 
 
 def test_the_control_plants_nothing_and_the_second_source_skews_crime_most():

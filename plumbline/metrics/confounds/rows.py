@@ -237,14 +237,8 @@ def _definitions(
     means = level_means(code, outcome, levels=each.tolist()).value
     independent = "independent_words_and_images" if faces.clustered else "independent_words"
     fits: dict[str, tuple[ConfoundFit, Reason | None]] = {
-        "ols": (
-            confound_fit(level, outcome, confidence=confidence),
-            reason(independent, words=outcome.shape[1]),
-        ),
-        "cluster": (
-            confound_fit(level, outcome, clusters=clusters, confidence=confidence),
-            faces.few_clusters,
-        ),
+        "ols": (confound_fit(level, outcome, confidence=confidence), reason(independent, words=outcome.shape[1])),
+        "cluster": (confound_fit(level, outcome, clusters=clusters, confidence=confidence), faces.few_clusters),
         "level_means": (
             confound_fit(each, means, confidence=confidence),
             reason("line_through_means", means=len(each)),
@@ -319,9 +313,7 @@ def change_rows(cell: Cell, faces: VariedFaces, settings: MetricSettings) -> lis
                 rows.append(common | {"metric": "attribute_change", "attribute": name} | columns)
             for first, second in product(confounds, protected):
                 compared = common | {"attribute": first, "reference_group": second}
-                rows += [
-                    compared | row for row in _comparison(changes[first], changes[second], note, settings)
-                ]
+                rows += [compared | row for row in _comparison(changes[first], changes[second], note, settings)]
     return rows
 
 
@@ -333,9 +325,7 @@ def _pairs(faces: VariedFaces, attribute: str) -> NDArray[np.int64]:
     return matched_pairs(faces.records.with_columns(mine), "varied", fixed=("set_id", *faces.labelled))
 
 
-def _comparison(
-    first: _Changes, second: _Changes, note: Reason | None, settings: MetricSettings
-) -> list[Row]:
+def _comparison(first: _Changes, second: _Changes, note: Reason | None, settings: MetricSettings) -> list[Row]:
     clusters = None
     if first.clusters is not None and second.clusters is not None:
         clusters = (first.clusters, second.clusters)
@@ -400,10 +390,7 @@ _TRAITS = (
     ),
     Traits(
         name="confound_r_squared",
-        meaning=(
-            "The share of the variance of the perceived trait that a straight line through the levels "
-            "explains."
-        ),
+        meaning=("The share of the variance of the perceived trait that a straight line through the levels explains."),
         formula="R² of outcome ~ α + β · level",
         source="Hausladen et al., Social perception of faces, appendix B.2",
         bounds=(0, 1),
@@ -439,8 +426,7 @@ _TRAITS = (
     Traits(
         name="confound_vs_protected",
         meaning=(
-            "Whether changing a confound moves the reading as much as changing gender, race or age; below "
-            "0: less."
+            "Whether changing a confound moves the reading as much as changing gender, race or age; below 0: less."
         ),
         formula="mean change by the confound - mean change by the protected attribute",
         source="Hausladen et al., Social perception of faces, table B.2",

@@ -69,13 +69,9 @@ def moments(levels: ArrayLike, outcomes: ArrayLike, clusters: NDArray[np.int64] 
             expected="(n,) and (n,) or (n, words)",
         )
     if clusters is not None and np.shape(clusters) != x.shape:
-        raise MetricError(
-            "every image needs its cluster", found=f"{np.shape(clusters)} clusters of {x.shape} images"
-        )
+        raise MetricError("every image needs its cluster", found=f"{np.shape(clusters)} clusters of {x.shape} images")
     if not (np.isfinite(x).all() and np.isfinite(table).all()):
-        raise MetricError(
-            "a level or an outcome is not a finite number", hint="leave out images without a level"
-        )
+        raise MetricError("a level or an outcome is not a finite number", hint="leave out images without a level")
     mean = table.mean(axis=1)
     # In one order, so that sums do not depend on the order of the images.
     order = np.lexsort((mean, x))
@@ -224,11 +220,7 @@ class _Errors(NamedTuple):
 
 
 def confound_fit(
-    levels: ArrayLike,
-    outcomes: ArrayLike,
-    *,
-    clusters: NDArray[np.int64] | None = None,
-    confidence: float = 0.95,
+    levels: ArrayLike, outcomes: ArrayLike, *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95
 ) -> ConfoundFit:
     """Fit outcome ~ 1 + level by least squares (Hausladen et al., appendix B.2).
 
@@ -400,9 +392,7 @@ def matched_pairs(records: pl.DataFrame, attribute: str, *, fixed: tuple[str, ..
     return pairs.select("image", "image_other").sort("image", "image_other").to_numpy()
 
 
-def mean_change(
-    changes: ArrayLike, *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95
-) -> Estimate:
+def mean_change(changes: ArrayLike, *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95) -> Estimate:
     """Return the mean absolute change with its t-interval.
 
     Parameters
@@ -499,9 +489,7 @@ def _checked(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
     values = np.asarray(changes, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any():
-        raise MetricError(
-            "absolute changes must be finite numbers of at least 0", found=f"shape {values.shape}"
-        )
+        raise MetricError("absolute changes must be finite numbers of at least 0", found=f"shape {values.shape}")
     if clusters is not None and np.shape(clusters) != values.shape:
         raise MetricError(
             "every change needs its cluster", found=f"{np.shape(clusters)} clusters of {values.shape} changes"

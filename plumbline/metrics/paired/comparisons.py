@@ -17,15 +17,7 @@ from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.disparities import PARITY, SKEWS, Statistic, batched_parity_difference
 from plumbline.metrics.family import MetricSettings
-from plumbline.metrics.paired.effects import (
-    Compared,
-    Comparison,
-    Key,
-    PairedAnswers,
-    SideNames,
-    everyone,
-    paired_rows,
-)
+from plumbline.metrics.paired.effects import Compared, Comparison, Key, PairedAnswers, SideNames, everyone, paired_rows
 from plumbline.metrics.predictions import EventKey, EventPredictions, Predictions, predictions_of
 from plumbline.metrics.trident.scores import probe_predictions
 from plumbline.statistics.counts import mean_shares, shares
@@ -85,11 +77,7 @@ def retrieval_hits(
         for caption, scores in zip(used[rows], captions[used[rows]] @ images.T):
             of_caption = own[ends[caption] - relevant[caption] : ends[caption]]
             found[of_caption] = _among_best(scores, of_caption)
-    return {
-        "image_to_text@1": place < 1,
-        "image_to_text@5": place < 5,
-        "text_to_image_r_precision": found,
-    }
+    return {"image_to_text@1": place < 1, "image_to_text@5": place < 5, "text_to_image_r_precision": found}
 
 
 def _chunks(rows: int, columns: int) -> Iterator[slice]:
@@ -121,9 +109,7 @@ def _check(images: NDArray[np.float32], captions: NDArray[np.float32], caption_o
         or images.shape[1] != captions.shape[1]
         or caption_of.shape != images.shape[:1]
     ):
-        raise MetricError(
-            "images and captions must be of one space", found=shapes, expected="(n, d), (c, d), (n,)"
-        )
+        raise MetricError("images and captions must be of one space", found=shapes, expected="(n, d), (c, d), (n,)")
     if caption_of.size and not 0 <= caption_of.min() <= caption_of.max() < len(captions):
         raise MetricError(
             "an image's caption is none of the captions",
@@ -259,9 +245,7 @@ class TridentTests:
     @property
     def valences(self) -> dict[str, NDArray[np.bool_]]:
         """Return the (p,) mask of the probes of each valence that the suite has."""
-        masks = {
-            valence: np.array([p.category == valence for p in self.suite.probes]) for valence in VALENCES
-        }
+        masks = {valence: np.array([p.category == valence for p in self.suite.probes]) for valence in VALENCES}
         return {valence: mask for valence, mask in masks.items() if mask.any()}
 
     def scores(self, answers: TridentAnswers, *, trials: int) -> dict[Key, NDArray[Any]]:
@@ -457,9 +441,7 @@ def _of_outcome(compared: Comparison) -> Comparison:
     return replace(compared, columns={**compared.columns, "kind": kind, "better": "lower"})
 
 
-def _trident(
-    cells: Mapping[str, Cell], at: NDArray[np.int64], given: Mapping[str, TridentAnswers | None]
-) -> Compared:
+def _trident(cells: Mapping[str, Cell], at: NDArray[np.int64], given: Mapping[str, TridentAnswers | None]) -> Compared:
     """Return the scores of the one-probe tests and their comparisons, where both cells have them."""
     if any("trident" not in cell.logits for cell in cells.values()):
         return Compared({}, [])
@@ -468,10 +450,7 @@ def _trident(
     tests = TridentTests.of(before.logits["trident"].suite, before.records[at], kept)
     if tests is None:
         return Compared({}, [])
-    answers = {
-        side: (given[side] or TridentAnswers.of(cell.logits["trident"])).at(at)
-        for side, cell in cells.items()
-    }
+    answers = {side: (given[side] or TridentAnswers.of(cell.logits["trident"])).at(at) for side, cell in cells.items()}
     return compared_tests(tests, answers)
 
 
@@ -480,15 +459,12 @@ def _retrieval(hits: tuple[Hits, Hits] | None, at: NDArray[np.int64]) -> Compare
     if hits is None:
         return Compared({}, [])
     found: _Found = {
-        side: {("retrieval", name): own[name][at] for name in HITS}
-        for side, own in zip(_SIDES, reversed(hits))
+        side: {("retrieval", name): own[name][at] for name in HITS} for side, own in zip(_SIDES, reversed(hits))
     }
     columns = {"kind": "cost", "suite": "retrieval", "event": None, "attribute": None, "better": "higher"}
     images = everyone(np.ones(len(at), dtype=bool))
     compared = [
-        Comparison(
-            (("retrieval", name),), images, (Statistic(*told, value=_share_found, disparity=False),), columns
-        )
+        Comparison((("retrieval", name),), images, (Statistic(*told, value=_share_found, disparity=False),), columns)
         for name, told in HITS.items()
     ]
     return Compared(found, compared)

@@ -17,15 +17,7 @@ from plumbline.concurrency import run_threads
 from plumbline.digests import digest_bytes, digest_json
 from plumbline.metrics.disparities import Statistic, undefined_pairs
 from plumbline.metrics.family import MetricSettings
-from plumbline.reasons import (
-    Reason,
-    Reasons,
-    empty_groups_reason,
-    in_words,
-    joined,
-    reason,
-    small_groups_reason,
-)
+from plumbline.reasons import Reason, Reasons, empty_groups_reason, in_words, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups
@@ -115,9 +107,7 @@ class SideNames:
 
     def undefined(self, first: float, second: float) -> Reason:
         """Return the reason that a difference of two values is undefined."""
-        return reason(
-            "undefined_for_side", side=self.describe((bool(np.isnan(first)), bool(np.isnan(second))))
-        )
+        return reason("undefined_for_side", side=self.describe((bool(np.isnan(first)), bool(np.isnan(second)))))
 
 
 CHECKPOINTS = SideNames("first", "second", "the {} checkpoint", " and the ")
@@ -308,9 +298,7 @@ class PairedResamples:
             first, second, self.groups.codes, n_groups=len(self.groups.names), clusters=self.answers.clusters
         )
 
-    def undefined(
-        self, pair: tuple[str, str], compared: Comparison, statistic: Statistic, names: SideNames
-    ) -> Reasons:
+    def undefined(self, pair: tuple[str, str], compared: Comparison, statistic: Statistic, names: SideNames) -> Reasons:
         """Return how many pairs of groups are undefined on which side, for a statistic over pairs."""
         if not statistic.pairs:
             return ()
@@ -337,15 +325,11 @@ class PairedResamples:
         if np.isnan(first - second):
             lacking = names.undefined(first, second)
             return Effect(Estimate(np.nan, np.nan, np.nan, p=np.nan, reason=(lacking,)), first, second)
-        swapped = [
-            _drawn_values(statistic, counts, sizes[:, None]) for counts in self.draws.swapped(one, other)
-        ]
+        swapped = [_drawn_values(statistic, counts, sizes[:, None]) for counts in self.draws.swapped(one, other)]
         resampled = [self.resampled(side, compared, statistic) for side in pair]
         without = [_value(statistic, counts, left.sizes) for counts in (left.first, left.second)]
         homogeneity = (
-            (self.homogeneity(pair[0], compared), self.homogeneity(pair[1], compared))
-            if statistic.disparity
-            else None
+            (self.homogeneity(pair[0], compared), self.homogeneity(pair[1], compared)) if statistic.disparity else None
         )
         return paired_effect(
             first,
@@ -453,9 +437,7 @@ def _view_rows(
         return []
     drawn = PairedResamples.of(answers, groups, compared.values(), pairs, named, settings)
     left_out = empty_groups_reason(sizes) if groups.attribute else None
-    small = (
-        small_groups_reason(groups.names, sizes.tolist(), settings.min_group) if groups.attribute else None
-    )
+    small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group) if groups.attribute else None
     found: list[tuple[tuple[int, int], Row]] = []
     for place, each in compared.items():
         statistics = [r for r in each.statistics if np.count_nonzero(sizes) > 1 or not r.disparity]

@@ -84,11 +84,7 @@ def factor_pairs(factors: Mapping[str, Mapping[str, str]]) -> tuple[FactorPair, 
 
 
 def _ordered(
-    one: str,
-    other: str,
-    factor: str,
-    factors: Mapping[str, Mapping[str, str]],
-    order: Mapping[str, Mapping[str, int]],
+    one: str, other: str, factor: str, factors: Mapping[str, Mapping[str, str]], order: Mapping[str, Mapping[str, int]]
 ) -> FactorPair:
     levels = (factors[one][factor], factors[other][factor])
     ranks = [_published_rank(factor, level) for level in levels]

@@ -192,9 +192,7 @@ def ndkl_without_one(
     if desired is None:
         # The share of the image's own group falls, from the size s to s - 1; a group of one leaves nothing behind.
         falls = np.log(np.maximum(sizes - 1, 1) / np.maximum(sizes, 1))
-        mass = _within_groups(_prefix_sum, above[ranks], sizes) + _within_groups(
-            _suffix_sum, below[ranks], sizes
-        )
+        mass = _within_groups(_prefix_sum, above[ranks], sizes) + _within_groups(_suffix_sum, below[ranks], sizes)
         values -= mass * falls[group]
     return np.maximum(values, 0.0)
 
@@ -248,9 +246,7 @@ def ndkl_by_chance(sizes: tuple[int, ...], *, permutations: int, seed: int) -> N
     for start in range(0, permutations, step):
         rows = min(step, permutations - start)
         parts.append(ndkl_sums(rng.permuted(np.broadcast_to(codes, (rows, codes.size)), axis=1), len(sizes)))
-    return NdklSums(
-        np.concatenate([part.entropy for part in parts]), np.concatenate([part.weight for part in parts])
-    )
+    return NdklSums(np.concatenate([part.entropy for part in parts]), np.concatenate([part.weight for part in parts]))
 
 
 def jackknife_errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -342,9 +338,7 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
             else value[:, None]
         )
         chance = _permuted_ndkl(ranked, ranked.clusters.permuted, shares)
-    low, high = t_intervals(
-        value, jackknife_errors(left), units=left.shape[1], confidence=settings.confidence
-    )
+    low, high = t_intervals(value, jackknife_errors(left), units=left.shape[1], confidence=settings.confidence)
     p = upper_p_values(value, chance) if chance.size else np.full(value.shape, np.nan)
     reasons = joined(
         reason("one_cluster_of_images") if np.isnan(low).any() else None,
@@ -355,9 +349,7 @@ def ndkl_estimates(ranked: RankedGroups, desired: Shares, *, settings: MetricSet
     return NdklEstimates(estimate, chance)
 
 
-def _permuted_ndkl(
-    ranked: RankedGroups, permuted: NDArray[Any], shares: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _permuted_ndkl(ranked: RankedGroups, permuted: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return NDKL (m, p) with the labels permuted; p is 0 where that would take too long."""
     work = ranked.order.size
     if work * MIN_PERMUTATIONS > 3 * MAX_WORK:

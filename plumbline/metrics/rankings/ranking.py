@@ -82,18 +82,14 @@ def rank_labelled(
     if labels.ndim != 1:
         raise MetricError("groups must be one label per image", found=f"shape {labels.shape}")
     # nan is the one thing that differs from itself.
-    labelled = (
-        np.array([x is not None and x == x for x in labels]) if labels.dtype == object else labels == labels
-    )
+    labelled = np.array([x is not None and x == x for x in labels]) if labels.dtype == object else labels == labels
     if not labelled.any():
         raise MetricError("no image has a group", found=f"{len(labels)} images without label")
     present, codes = np.unique(labels[labelled], return_inverse=True)
     names = tuple(present.tolist())
     if isinstance(desired, Mapping):
         if lacking := set(names) - set(desired):
-            raise MetricError(
-                "a group has no desired share", found=sorted(map(str, lacking)), expected=tuple(desired)
-            )
+            raise MetricError("a group has no desired share", found=sorted(map(str, lacking)), expected=tuple(desired))
         codes = np.array([tuple(desired).index(name) for name in names])[codes]
         names = tuple(desired)
     columns = np.asarray(scores, dtype=np.float64)
@@ -111,9 +107,7 @@ def rank_labelled(
     return LabelledRankings(names, by_rank, desired_shares(desired, names, codes))
 
 
-def desired_shares(
-    desired: Desired, names: tuple[Any, ...], codes: NDArray[np.integer]
-) -> NDArray[np.float64]:
+def desired_shares(desired: Desired, names: tuple[Any, ...], codes: NDArray[np.integer]) -> NDArray[np.float64]:
     """Return the (g,) desired shares of groups, all above 0 and 1 in sum.
 
     Parameters
@@ -133,17 +127,13 @@ def desired_shares(
     if isinstance(desired, str):
         if desired != "ranked":
             raise MetricError(
-                "unknown desired shares",
-                found=desired,
-                expected='"equal", "ranked", or the shares themselves',
+                "unknown desired shares", found=desired, expected='"equal", "ranked", or the shares themselves'
             )
         return np.bincount(codes, minlength=len(names)) / len(codes)
     given = [desired[name] for name in names] if isinstance(desired, Mapping) else desired
     shares = np.asarray(given, dtype=np.float64)
     if shares.shape != (len(names),):
-        raise MetricError(
-            "desired shares must be one per group, in sorted order", found=shares.shape, expected=names
-        )
+        raise MetricError("desired shares must be one per group, in sorted order", found=shares.shape, expected=names)
     # A group that is not wanted at all would have infinite skew whatever the ranking.
     if not (shares > 0).all() or not abs(shares.sum() - 1) < 1e-9:
         raise MetricError(
@@ -171,12 +161,7 @@ class ImageClusters:
 
     @classmethod
     def of(
-        cls,
-        clusters: NDArray[np.int64],
-        groups: NDArray[np.int64],
-        *,
-        settings: MetricSettings,
-        labels: Sequence[str],
+        cls, clusters: NDArray[np.int64], groups: NDArray[np.int64], *, settings: MetricSettings, labels: Sequence[str]
     ) -> ImageClusters:
         """Permute the labels within clusters, or whole clusters where each is of one group.
 

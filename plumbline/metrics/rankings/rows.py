@@ -91,9 +91,7 @@ class AttributeRankings:
         tail = (1 - self.settings.confidence) / 2
         low, high = (float(end) for end in np.quantile(chance, [tail, 1 - tail]))
         random = Estimate(float(chance.mean()), low, high, self.ranked.n, reason=(reason("random_rankings"),))
-        return (
-            self.common | {"metric": metric, "definition": definition, "statistic": CHANCE} | random.columns()
-        )
+        return self.common | {"metric": metric, "definition": definition, "statistic": CHANCE} | random.columns()
 
 
 def ranking_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
@@ -127,9 +125,7 @@ def _prompts(cell: Cell, logits: SuiteLogits) -> PromptRankings:
     rows = rows[cell.rows(suite.id)[rows]]
     words = list(dict.fromkeys(word for scale in suite.scales.values() for word in scale))
     by_word = logits.by_template(words)[rows].mean(axis=1)
-    by_scale = [
-        by_word[:, [words.index(word) for word in scale]].mean(axis=1) for scale in suite.scales.values()
-    ]
+    by_scale = [by_word[:, [words.index(word) for word in scale]].mean(axis=1) for scale in suite.scales.values()]
     names: list[Row] = [{"event": scale} for scale in suite.scales]
     names += [{"probe": word} for word in words]
     order = rank_order(np.column_stack([*by_scale, by_word]))
@@ -165,10 +161,7 @@ def _top_rows(ranking: AttributeRankings) -> list[Row]:
     scales = ranking.ranked.only(slice(0, ranking.prompts.scales))
     samples: tuple[tuple[Shares, TopSample], ...] = (
         ("equal", sample_top(ranking.ranked, k=k, settings=settings, labels=[*labels, "all"])),
-        (
-            "ranked",
-            sample_top(scales, k=k, settings=settings, labels=[*labels, "scales"], with_totals=True),
-        ),
+        ("ranked", sample_top(scales, k=k, settings=settings, labels=[*labels, "scales"], with_totals=True)),
     )
     rows: list[Row] = []
     for desired, top in samples:
@@ -182,9 +175,7 @@ def _top_rows(ranking: AttributeRankings) -> list[Row]:
     return rows
 
 
-def _skew_rows(
-    ranking: AttributeRankings, top: TopSample, estimates: EstimateArray, desired: Shares
-) -> list[Row]:
+def _skew_rows(ranking: AttributeRankings, top: TopSample, estimates: EstimateArray, desired: Shares) -> list[Row]:
     rows: list[Row] = []
     small = [group_size_reason(int(size), ranking.settings.min_group) for size in top.sizes]
     floor = float(np.log(len(ranking.names) / ranking.k))
@@ -260,9 +251,7 @@ _TRAITS = (
             "counting most. Never 0: read it beside what chance gives."
         ),
         formula="(1/Z) Σ_i KL(D_i ‖ D) / log2(i + 1), Z = Σ_i 1 / log2(i + 1)",
-        source=(
-            "Hausladen et al., Social perception of faces, B.1, equations 9 and 10; after Geyik et al. (2019)"
-        ),
+        source=("Hausladen et al., Social perception of faces, B.1, equations 9 and 10; after Geyik et al. (2019)"),
         headline="equal",
         function=ndkl,
         bounds=(0, np.inf),

@@ -248,12 +248,7 @@ class TopSample:
 
 
 def sample_top(
-    ranked: RankedGroups,
-    *,
-    k: int,
-    settings: MetricSettings,
-    labels: Sequence[str],
-    with_totals: bool = False,
+    ranked: RankedGroups, *, k: int, settings: MetricSettings, labels: Sequence[str], with_totals: bool = False
 ) -> TopSample:
     """Count, resample, leave out and permute the k best of rankings.
 
@@ -422,9 +417,7 @@ def skew_estimates(top: TopSample, desired: Shares, *, confidence: float = 0.95)
         )
     ]
     n = np.full(len(skew), top.sizes.sum())
-    return SkewEstimates(
-        by_group, EstimateArray(skew, ci_low, ci_high, n=n, p=p, reason=reasons), _log(chance)
-    )
+    return SkewEstimates(by_group, EstimateArray(skew, ci_low, ci_high, n=n, p=p, reason=reasons), _log(chance))
 
 
 def _expected(totals: NDArray[np.integer], k: int, desired: Shares) -> NDArray[np.float64]:

@@ -57,11 +57,7 @@ class Calibration:
 
 
 def calibration(
-    delta: ArrayLike,
-    harmful: ArrayLike,
-    *,
-    clusters: NDArray[np.int64] | None = None,
-    confidence: float = 0.95,
+    delta: ArrayLike, harmful: ArrayLike, *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95
 ) -> Calibration:
     """Bin images by |Δ| into [0, .1), [.1, .2), ... [.6, ∞) and return how many of each bin are harmed.
 

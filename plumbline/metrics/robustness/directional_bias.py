@@ -55,11 +55,7 @@ class MaxDifference(Estimate):
 
 
 def directional_bias(
-    positive: ArrayLike,
-    negative: ArrayLike,
-    *,
-    clusters: NDArray[np.int64] | None = None,
-    confidence: float = 0.95,
+    positive: ArrayLike, negative: ArrayLike, *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95
 ) -> DirectionalBias:
     """Return Δ = mean cosine to the positive prompts - mean cosine to the negative prompts, of every image.
 
@@ -86,9 +82,7 @@ def directional_bias(
         )
     if not all(np.isfinite(side).all() for side in sides):
         raise MetricError("a cosine is not finite", expected="finite cosines")
-    return bias_over_images(
-        sides[0].mean(axis=-1) - sides[1].mean(axis=-1), clusters=clusters, confidence=confidence
-    )
+    return bias_over_images(sides[0].mean(axis=-1) - sides[1].mean(axis=-1), clusters=clusters, confidence=confidence)
 
 
 def bias_over_images(
@@ -116,11 +110,7 @@ def bias_over_images(
 
 
 def _estimates(
-    value: NDArray[np.float64],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    n: int,
-    missing: Reason | None,
+    value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64], n: int, missing: Reason | None
 ) -> EstimateArray:
     value = np.asarray(value)
     return EstimateArray(value, low, high, n=np.full(value.shape, n), reason=[joined(missing)] * value.size)
@@ -304,9 +294,7 @@ def intra_set_cosine(embeddings: ArrayLike, *, confidence: float = 0.95) -> Intr
     norms = np.linalg.norm(images, axis=1) if images.ndim == 2 else np.zeros(1)
     if images.ndim != 2 or not np.isfinite(images).all() or not (norms > 0).all():
         raise MetricError(
-            "cosines need finite embeddings that are not zero",
-            found=f"{images.shape}",
-            expected="(n, d)",
+            "cosines need finite embeddings that are not zero", found=f"{images.shape}", expected="(n, d)"
         )
     n, nan = len(images), float("nan")
     pairs = n * (n - 1) // 2

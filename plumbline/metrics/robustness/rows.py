@@ -124,9 +124,7 @@ def _tasks_of(cell: Cell, logits: SuiteLogits) -> Iterator[TestedTask]:
     order = cell.records["image_id"].arg_sort().to_numpy()
     chosen = order[cell.rows(suite.id)[order]]
     clusters = cluster_codes(cell.records)
-    groups = tuple(
-        Groups(g.attribute, g.names, g.codes[chosen]) for g in attribute_groups(cell.labels(suite.id))
-    )
+    groups = tuple(Groups(g.attribute, g.names, g.codes[chosen]) for g in attribute_groups(cell.labels(suite.id)))
     for poles in POLES:
         sides = [_words(suite, poles.task, kinds) for kinds in (poles.positive, poles.negative)]
         if all(sides):
@@ -189,15 +187,9 @@ def _gap_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[Ro
         small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
         for i, template in enumerate(task.suite.templates):
             gap = gap_of_codes(
-                task.delta[:, i],
-                groups.codes,
-                groups.names,
-                clusters=task.clusters,
-                confidence=settings.confidence,
+                task.delta[:, i], groups.codes, groups.names, clusters=task.clusters, confidence=settings.confidence
             )
-            row = _common(
-                cell, task, metric="directional_bias_gap", attribute=groups.attribute, probe=template
-            )
+            row = _common(cell, task, metric="directional_bias_gap", attribute=groups.attribute, probe=template)
             rows.append(row | _difference_columns(gap, gap.between, small, task.clusters))
     return rows
 
@@ -215,10 +207,7 @@ def _shift_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[
 
 
 def _difference_columns(
-    estimate: Estimate,
-    between: Sequence[str],
-    small: Reason | None,
-    clusters: NDArray[np.int64] | None,
+    estimate: Estimate, between: Sequence[str], small: Reason | None, clusters: NDArray[np.int64] | None
 ) -> Row:
     """Return the columns of a largest difference, with what it is between; empty where there is none."""
     apart = reason("furthest_apart", first=between[0], second=between[1]) if between else None
@@ -235,9 +224,7 @@ def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) ->
     rows = []
     for definition, delta in (("cosine", task.delta[:, 0]), ("scaled", scaled)):
         calibrated = calibration(delta, harmful, clusters=task.clusters, confidence=settings.confidence)
-        common = _common(
-            cell, task, definition=definition, probe=task.suite.templates[0], attribute=BIAS_BINS
-        )
+        common = _common(cell, task, definition=definition, probe=task.suite.templates[0], attribute=BIAS_BINS)
         for name, p_harm, bin_share in zip(BINS, calibrated.p_harm, calibrated.bin_share):
             empty = reason("empty_bin") if p_harm.n == 0 else None
             small = group_size_reason(p_harm.n or 0, settings.min_group)
@@ -249,10 +236,7 @@ def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) ->
                 )
             ]
         no_elbow = reason("no_elbow") if np.isnan(calibrated.elbow) else None
-        rows.append(
-            common
-            | {"metric": "calibration_elbow", "value": calibrated.elbow, "n": total, "reason": no_elbow}
-        )
+        rows.append(common | {"metric": "calibration_elbow", "value": calibrated.elbow, "n": total, "reason": no_elbow})
         maximum: Row = {"value": calibrated.maximum, "n": 0, "reason": reason("no_images")}
         if (b := calibrated.worst_bin) is not None:
             largest = calibrated.p_harm[b]
@@ -278,8 +262,7 @@ _TRAITS = (
     Traits(
         name="directional_bias",
         meaning=(
-            "How much nearer an image lies to a task's positive prompts than to its negative ones, as "
-            "mean over images."
+            "How much nearer an image lies to a task's positive prompts than to its negative ones, as mean over images."
         ),
         formula="Δ = mean cosine to the positive prompts - mean cosine to the negative prompts",
         source="Al Sahili et al., Data Matters Most, appendices A and C",

@@ -117,10 +117,7 @@ def template_agreement(table: pl.DataFrame, *, confidence: float = 0.95) -> pl.D
 
 def _lineage(rows: pl.DataFrame) -> dict[str, object]:
     """Return where a number of several cells comes from: the digest of theirs, and their one dataset."""
-    joined = {
-        name: digest_json(sorted(rows[name].drop_nulls().unique()))
-        for name in ("cell_id", "checkpoint_sha256")
-    }
+    joined = {name: digest_json(sorted(rows[name].drop_nulls().unique())) for name in ("cell_id", "checkpoint_sha256")}
     return joined | {"dataset_digest": rows["dataset_digest"].first()}
 
 

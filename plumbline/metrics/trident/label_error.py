@@ -167,10 +167,7 @@ def _deviations(
 
 
 def _combined(
-    value: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    below: NDArray[np.float64],
-    above: NDArray[np.float64],
+    value: NDArray[np.float64], weights: NDArray[np.float64], below: NDArray[np.float64], above: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the interval of Σ_a weights_ta r_a from the deviations of each r_a, within [0, 1]; nan if wholly
     outside."""
@@ -252,9 +249,7 @@ def rate_bounds(hits: ArrayLike, sizes: ArrayLike, *, error: float, confidence: 
     most = (hit + gained, size - lost + gained)
     low, high = (
         EstimateArray(shares(count, n), *wilson(count, n, confidence=confidence))
-        for count, n in (
-            (np.where(size > 0, count, 0), np.where(size > 0, n, 0)) for count, n in (least, most)
-        )
+        for count, n in ((np.where(size > 0, count, 0), np.where(size > 0, n, 0)) for count, n in (least, most))
     )
     return RateBounds(low, high)
 
@@ -263,12 +258,7 @@ def _checked(
     hits: ArrayLike, sizes: ArrayLike, confusion: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     hit, size, table = (np.asarray(a, dtype=np.int64) for a in (hits, sizes, confusion))
-    if (
-        size.ndim != 2
-        or size.shape[1] != 2
-        or hit.shape[-2:] != size.shape
-        or table.shape != (*size.shape, 2)
-    ):
+    if size.ndim != 2 or size.shape[1] != 2 or hit.shape[-2:] != size.shape or table.shape != (*size.shape, 2):
         raise MetricError(
             "hits, sizes and confusion must be of the same classes and two labels",
             found=f"{hit.shape}, {size.shape}, {table.shape}",

@@ -115,13 +115,7 @@ def probe_test(
 
 def probe_test_row(cell: Cell, test: ProbeTest, **columns: object) -> Row:
     """Return the columns that every row about the tests has."""
-    return base_row(
-        cell,
-        suite=test.suite_name,
-        suite_hash=test.suite.hash,
-        attribute=test.groups.attribute,
-        **columns,
-    )
+    return base_row(cell, suite=test.suite_name, suite_hash=test.suite.hash, attribute=test.groups.attribute, **columns)
 
 
 # --- Rows of the gap between groups of P(class → probe).
@@ -137,9 +131,7 @@ def probe_gap_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> lis
     for valence in VALENCES:
         chosen = np.array([probe.category == valence for probe in test.suite.probes])
         won = (test.outcomes[chosen] == PROBE).sum(axis=0)
-        table = count_table(
-            test.groups.codes, won, n_groups=len(test.groups.names), n_outcomes=int(chosen.sum()) + 1
-        )
+        table = count_table(test.groups.codes, won, n_groups=len(test.groups.names), n_outcomes=int(chosen.sum()) + 1)
         sizes = table.sum(axis=1)
         if np.count_nonzero(sizes) < 2:
             continue
@@ -207,9 +199,7 @@ class LabelledTests:
     automatic: NDArray[np.int64]
     true: NDArray[np.int64]
 
-    def table(
-        self, labels: NDArray[np.int64], outcomes: NDArray[np.int64], n_outcomes: int
-    ) -> NDArray[np.int64]:
+    def table(self, labels: NDArray[np.int64], outcomes: NDArray[np.int64], n_outcomes: int) -> NDArray[np.int64]:
         """Count images by class, label and outcome, (..., C, 2, n_outcomes)."""
         known = (self.classes.codes >= 0) & (labels >= 0)
         codes = np.where(known, self.classes.codes * 2 + labels, -1)
@@ -260,9 +250,7 @@ def _corrected_rows(
     """Give the rows of corrected rates; `sizes` are the images of each class."""
     common = tests.common | {"definition": "label_corrected"}
     undefined = 2 * sum(n > 0 for n, why in zip(sizes.tolist(), corrected.reason) if why)
-    left_out = (
-        reason("groups_not_corrected", undefined=undefined, groups=2 * len(sizes)) if undefined else None
-    )
+    left_out = reason("groups_not_corrected", undefined=undefined, groups=2 * len(sizes)) if undefined else None
     for i, probe in enumerate(tests.probes):
         for c, g, group in _groups(tests):
             rate, n = corrected.rates[0, i, c, g], int(sizes[c])
@@ -325,13 +313,9 @@ def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     parts: list[Callable[[], list[Row]]] = []
     if (logits := cell.logits.get("trident")) and (classes := true_classes(cell, logits.suite)):
         parts += _class_tests(cell, logits, classes, settings)
-        if (mixed := mixed_groups(classes, cell.records)) and (
-            composite := cell.logits.get("trident_composite")
-        ):
+        if (mixed := mixed_groups(classes, cell.records)) and (composite := cell.logits.get("trident_composite")):
             kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
-            test = probe_test(
-                "trident_composite", composite, composite.logits, kept, kept, groups_per_class=2
-            )
+            test = probe_test("trident_composite", composite, composite.logits, kept, kept, groups_per_class=2)
             parts.append(partial(_score_rows, cell, test, {"paper": "composite"}, settings, gaps=False))
     rows = list(chain.from_iterable(run_threads(parts)))
     return metric_frame(flag_clustering(rows, cell.records))
@@ -379,12 +363,7 @@ def _label_tests(
 
 
 def _score_rows(
-    cell: Cell,
-    test: ProbeTest,
-    definitions: dict[str, str],
-    settings: MetricSettings,
-    *,
-    gaps: bool = True,
+    cell: Cell, test: ProbeTest, definitions: dict[str, str], settings: MetricSettings, *, gaps: bool = True
 ) -> list[Row]:
     """Return the rows of tests; `definitions` names macro accuracy as in the paper, as released, and all else."""
     scores = _scores(test, settings)
@@ -424,19 +403,12 @@ def _group_rows(cell: Cell, test: ProbeTest, metric: str, rates: EstimateArray, 
 
 
 def _macro_rows(
-    cell: Cell,
-    test: ProbeTest,
-    scores: TridentScores,
-    definitions: dict[str, str],
-    settings: MetricSettings,
+    cell: Cell, test: ProbeTest, scores: TridentScores, definitions: dict[str, str], settings: MetricSettings
 ) -> list[Row]:
     variants = {"paper": scores.macro_accuracy, "released": scores.macro_accuracy_released}
     # The tests share their images, and with them the sizes of groups.
     sizes = test.tables[0].sum(axis=-1)
-    reasons = (
-        empty_groups_reason(sizes),
-        small_groups_reason(test.groups.names, sizes.tolist(), settings.min_group),
-    )
+    reasons = (empty_groups_reason(sizes), small_groups_reason(test.groups.names, sizes.tolist(), settings.min_group))
     return [
         probe_test_row(cell, test, metric="macro_accuracy", definition=definitions[variant], probe=probe)
         | values[i].columns(*reasons)
@@ -521,9 +493,7 @@ _TRAITS = (
     ),
     Traits(
         name="probe_rate_gap",
-        meaning=(
-            "By how much P(class → probe) differs between groups, averaged over the probes of one valence."
-        ),
+        meaning=("By how much P(class → probe) differs between groups, averaged over the probes of one valence."),
         formula="max_g r_g - min_g r_g, r_g = mean over the probes of P(g → probe)",
         source="Plumbline, on the probes of Sun et al., TriProTesting",
         headline="by_valence",

@@ -53,9 +53,7 @@ class TridentScores:
     probe_rate: EstimateArray
 
 
-def trident_scores(
-    logits: ArrayLike, labels: ArrayLike, *, n_classes: int, confidence: float = 0.95
-) -> TridentScores:
+def trident_scores(logits: ArrayLike, labels: ArrayLike, *, n_classes: int, confidence: float = 0.95) -> TridentScores:
     """Score one probe test; the rows of an audit come from the same two steps, for all probes at once.
 
     Parameters
@@ -169,9 +167,7 @@ def macro_accuracies(tables: NDArray[np.int64]) -> NDArray[np.float64]:
     return mean_shares(tables[..., CORRECT], tables.sum(axis=-1))
 
 
-def probe_predictions(
-    class_logits: NDArray[np.floating], probe_logits: NDArray[np.floating]
-) -> NDArray[np.int64]:
+def probe_predictions(class_logits: NDArray[np.floating], probe_logits: NDArray[np.floating]) -> NDArray[np.int64]:
     """Return the top-1 of many one-probe tests over the same classes.
 
     Parameters
@@ -277,9 +273,7 @@ def _stretch(rows: pl.DataFrame, definition: str) -> pl.DataFrame:
         .alias(column)
         for column, written in (("reason", in_words), ("reason_codes", encode))
     ]
-    stretched = (
-        pl.when(spread > 0).then(100 * (rate - rate.min().over(within)) / spread).fill_null(float("nan"))
-    )
+    stretched = pl.when(spread > 0).then(100 * (rate - rate.min().over(within)) / spread).fill_null(float("nan"))
     empty = [pl.lit(None, dtype=pl.Float64).alias(name) for name in ("ci_low", "ci_high", "p", "q")]
     return rows.with_columns(
         pl.lit("probe_rate_normalised").alias("metric"),

@@ -42,8 +42,7 @@ class LogitAdjustmentSettings(MitigationSettings):
     epochs: int = Field(default=20, ge=1, description="passes over the images that are fitted on")
     trials: int = Field(default=3, ge=1, description="draws of these images; the first is the one judged")
     mode: Mode = Field(
-        default="multiplicative",
-        description="whether a logit is multiplied by its factor, or the factor is added",
+        default="multiplicative", description="whether a logit is multiplied by its factor, or the factor is added"
     )
     candidates: Candidates = Field(
         default="single",
@@ -127,14 +126,10 @@ class LogitAdjustment:
         """Return everything that is no array, as text."""
         numbers = {"n_classes": self.n_classes, "seed": self.seed, "fitted_on": self.fitted_on}
         stated = self.settings.model_dump(include=set(_TEXT_SETTINGS)) | numbers
-        return {name: str(value) for name, value in stated.items()} | {
-            "leaking": str(self.settings.leaking).lower()
-        }
+        return {name: str(value) for name, value in stated.items()} | {"leaking": str(self.settings.leaking).lower()}
 
     @classmethod
-    def from_parameters(
-        cls, parameters: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
-    ) -> LogitAdjustment:
+    def from_parameters(cls, parameters: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> LogitAdjustment:
         """Rebuild an adjustment from `parameters()` and `metadata()`.
 
         Raises
@@ -153,9 +148,7 @@ class LogitAdjustment:
                 fitted_on=metadata["fitted_on"],
             )
         except KeyError as error:
-            raise MetricError(
-                "stored parameters of a logit adjustment lack an entry", found=str(error)
-            ) from error
+            raise MetricError("stored parameters of a logit adjustment lack an entry", found=str(error)) from error
 
 
 def apply_logit_adjustment(adjustment: LogitAdjustment, logits: ArrayLike) -> NDArray[np.float64]:
@@ -360,10 +353,7 @@ def learn(
 
 
 def _descend(
-    x: NDArray[np.float64],
-    y: NDArray[np.int64],
-    settings: LogitAdjustmentSettings,
-    rates: NDArray[np.float64],
+    x: NDArray[np.float64], y: NDArray[np.int64], settings: LogitAdjustmentSettings, rates: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Run Adam from the factors that change nothing, on every probe's and trial's training rows at once.
 
@@ -433,9 +423,7 @@ def _released_choice(
     return kept
 
 
-def macro_accuracy(
-    correct: NDArray[np.bool_], labels: NDArray[np.int64], n_classes: int
-) -> NDArray[np.float64]:
+def macro_accuracy(correct: NDArray[np.bool_], labels: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     """Return the mean over the classes that are not empty of the share correct.
 
     Parameters
@@ -452,13 +440,7 @@ def macro_accuracy(
 def _checked(logits: ArrayLike, labels: ArrayLike, n_classes: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return (p, n, K) logits and (n,) labels."""
     x, y = np.asarray(logits), np.asarray(labels)
-    if (
-        x.ndim not in (2, 3)
-        or y.ndim != 1
-        or n_classes < 1
-        or x.shape[-2] != len(y)
-        or x.shape[-1] <= n_classes
-    ):
+    if x.ndim not in (2, 3) or y.ndim != 1 or n_classes < 1 or x.shape[-2] != len(y) or x.shape[-1] <= n_classes:
         raise MetricError(
             "logits must have a row for each label and a column for each class and another candidate",
             found=f"logits {x.shape}, labels {y.shape}",

@@ -165,11 +165,7 @@ def fit_cell(cell: AuditedCell, settings: LogitAdjustmentSettings, *, seed: int)
         return None
     known, rows = tests.labelled(), tests.labelled_rows
     fitted = fit_logit_adjustment(
-        known.responses,
-        known.classes.codes,
-        n_classes=len(known.classes.names),
-        seed=seed,
-        **settings.model_dump(),
+        known.responses, known.classes.codes, n_classes=len(known.classes.names), seed=seed, **settings.model_dump()
     )
     return replace(fitted, train_rows=rows[fitted.train_rows])
 
@@ -231,12 +227,7 @@ def _adjusted(cell: AuditedCell, adjustment: LogitAdjustment) -> NDArray[np.floa
 # candidates are classes as the Trident labels are, so the same factors take back the images that a crime word had won.
 
 # What a dataset calls a race -> what the demographic candidates call it, where lower case does not match.
-_RACES = {
-    "latino_hispanic": "latino",
-    "hispanic": "latino",
-    "eastasian": "east asian",
-    "caucasian": "white",
-}
+_RACES = {"latino_hispanic": "latino", "hispanic": "latino", "eastasian": "east asian", "caucasian": "white"}
 
 
 class NotAdjustable(NamedTuple):
@@ -299,11 +290,7 @@ def outcome_adjustment(
     # `fit_logit_adjustment` wants the classes first.
     order = np.array([*classes, *(i for i in range(z.shape[1]) if i not in classes)])
     fit = fit_logit_adjustment(
-        z[rows][:, order],
-        codes[rows],
-        n_classes=len(classes),
-        seed=seed,
-        **settings.model_dump(exclude={"candidates"}),
+        z[rows][:, order], codes[rows], n_classes=len(classes), seed=seed, **settings.model_dump(exclude={"candidates"})
     )
     return replace(fit, factors=fit.factors[:, np.argsort(order)], train_rows=rows[fit.train_rows])
 

@@ -21,13 +21,7 @@ from plumbline.mitigations.logit_adjustment.adjustment import (
     learn,
     winners_by_trial,
 )
-from plumbline.mitigations.logit_adjustment.cells import (
-    SUITES,
-    AuditedCell,
-    ProbeTests,
-    probe_tests,
-    required_tests,
-)
+from plumbline.mitigations.logit_adjustment.cells import SUITES, AuditedCell, ProbeTests, probe_tests, required_tests
 from plumbline.reasons import Reason, group_size_reason, in_words, joined, reason
 from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import EstimateArray
@@ -137,11 +131,7 @@ class Judged:
 
 
 def adjustment_rows(
-    cell: AuditedCell,
-    adjustments: Mapping[str, LogitAdjustment],
-    *,
-    confidence: float = 0.95,
-    min_group: int = 30,
+    cell: AuditedCell, adjustments: Mapping[str, LogitAdjustment], *, confidence: float = 0.95, min_group: int = 30
 ) -> pl.DataFrame:
     """Return metric rows of the cell before and after its adjustments, on test rows only.
 
@@ -246,13 +236,7 @@ class _Rows:
 
     @classmethod
     def of(
-        cls,
-        cell: AuditedCell,
-        tests: ProbeTests,
-        suite: str,
-        groups: Groups,
-        confidence: float,
-        min_group: int,
+        cls, cell: AuditedCell, tests: ProbeTests, suite: str, groups: Groups, confidence: float, min_group: int
     ) -> _Rows:
         common: Row = {
             "model": cell.model, "dataset": cell.dataset, "suite": suite, "suite_hash": tests.suite.hash,
@@ -391,12 +375,7 @@ def ablation(
 
 
 def _gains(
-    tests: ProbeTests,
-    settings: LogitAdjustmentSettings,
-    rates: Sequence[float],
-    *,
-    seed: int,
-    confidence: float,
+    tests: ProbeTests, settings: LogitAdjustmentSettings, rates: Sequence[float], *, seed: int, confidence: float
 ) -> Iterator[Row]:
     """Yield the gain of each probe at each learning rate: every rate's trials are trials of one descent."""
     groups, x = tests.classes, tests.responses.astype(np.float64)

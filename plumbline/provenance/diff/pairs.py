@@ -190,11 +190,7 @@ def paired_answers(old: LanguageCell, new: LanguageCell, *, settings: LanguageSe
 
 
 def _of_sets(
-    before: pl.DataFrame,
-    after: pl.DataFrame,
-    question: Row,
-    models: tuple[str, str],
-    settings: LanguageSettings,
+    before: pl.DataFrame, after: pl.DataFrame, question: Row, models: tuple[str, str], settings: LanguageSettings
 ) -> Iterator[Row]:
     """Yield the rows of Max* of one prompt under one instruction."""
     sides = before.select(*_SET, old="spread"), after.select(*_SET, new="spread")
@@ -214,9 +210,7 @@ def _of_groups(
         if names[-1] not in SCORED_ATTRIBUTES:
             continue
         sides = [
-            each.scores_of(names, *_PICTURED, "score")
-            .group_by(_PICTURED)
-            .agg(pl.col("score").mean().alias(side))
+            each.scores_of(names, *_PICTURED, "score").group_by(_PICTURED).agg(pl.col("score").mean().alias(side))
             for each, side in ((before, "old"), (after, "new"))
         ]
         columns = _columns(names, after.columns) | {"metric": names[-1], "definition": "score"}
@@ -229,9 +223,7 @@ def _columns(names: tuple[str, ...], question: Row) -> Row:
     return {"dataset": dataset, "attribute": attribute, "scorer": scorer} | question
 
 
-def _changes(
-    found: pl.DataFrame, columns: Row, models: tuple[str, str], settings: LanguageSettings
-) -> Iterator[Row]:
+def _changes(found: pl.DataFrame, columns: Row, models: tuple[str, str], settings: LanguageSettings) -> Iterator[Row]:
     for statistic, quantile in STATISTICS.items():
         yield change_row(
             found,
@@ -265,9 +257,7 @@ def paired_answer_means(old: LanguageCell, new: LanguageCell, *, settings: Langu
     rows: list[Row] = []
     for prompt, instruction in sorted({*questions(old)} & {*questions(new)}):
         numbers = _numbers(prompt, instruction, settings)
-        sides = [
-            _answers(cell, prompt, instruction, numbers, side) for cell, side in ((old, "old"), (new, "new"))
-        ]
+        sides = [_answers(cell, prompt, instruction, numbers, side) for cell, side in ((old, "old"), (new, "new"))]
         models = (old.model, new.model)
         for names, own in parts(with_counterparts(*sides, on=_ANSWER, by=_MEANS_PART), *_MEANS_PART):
             asked: Row = {"dataset": names[0], "attribute": names[1], "prompt": prompt}

@@ -229,16 +229,14 @@ def with_q(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return add_q_values(table, of="audit_diff").cast(pl.Schema(DIFF_SCHEMA))
 
 
-_PAIRED_SCHEMA = {
-    name: kind for name, kind in DIFF_SCHEMA.items() if name not in ("q", "worse", "compared")
-} | {"n": pl.Int64}
+_PAIRED_SCHEMA = {name: kind for name, kind in DIFF_SCHEMA.items() if name not in ("q", "worse", "compared")} | {
+    "n": pl.Int64
+}
 
 
 def _joined_sides(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str]) -> pl.DataFrame:
     sides = [
-        side.select(
-            *KEYS, *(pl.col(each).alias(f"{each}_{name}") for each in _CARRIED), pl.lit(True).alias(name)
-        )
+        side.select(*KEYS, *(pl.col(each).alias(f"{each}_{name}") for each in _CARRIED), pl.lit(True).alias(name))
         for name, side in (("old", old), ("new", new))
     ]
     both = sides[0].join(sides[1], on=list(KEYS), how="full", coalesce=True, nulls_equal=True)
@@ -273,10 +271,7 @@ def _without_other_prompts(told: pl.DataFrame) -> pl.DataFrame:
     changed = (pl.col("suite_hash_old") != pl.col("suite_hash_new")) & (pl.col("suite") != _ANSWERS)
     other = changed.fill_null(value=False)
     return told.with_columns(
-        *(
-            pl.when(~other).then(name).otherwise(float("nan")).alias(name)
-            for name in ("value", "ci_low", "ci_high")
-        ),
+        *(pl.when(~other).then(name).otherwise(float("nan")).alias(name) for name in ("value", "ci_low", "ci_high")),
         compared=pl.when(other).then(pl.lit(OTHER_PROMPTS)).otherwise("compared"),
         reason=pl.when(other).then(_words("other_prompts")).otherwise("reason"),
     )
@@ -300,9 +295,7 @@ def _as_diff(frame: pl.DataFrame) -> pl.DataFrame:
 BEFORE = "before"
 
 
-def regressions(
-    differences: pl.DataFrame, limits: Mapping[str, float], *, significance: float = 0.05
-) -> pl.DataFrame:
+def regressions(differences: pl.DataFrame, limits: Mapping[str, float], *, significance: float = 0.05) -> pl.DataFrame:
     """Return the rows that moved away from what is fair by more than is allowed, clearly so, the furthest first.
 
     Clearly: q below `significance` where the same images or sets were compared; an interval without 0 where only the
@@ -332,10 +325,5 @@ def regressions(
         pl.col("worse") > limit,
         clear,
     ).sort(
-        pl.col("worse") / limit,
-        "metric",
-        "dataset",
-        "event",
-        descending=[True, False, False, False],
-        nulls_last=True,
+        pl.col("worse") / limit, "metric", "dataset", "event", descending=[True, False, False, False], nulls_last=True
     )

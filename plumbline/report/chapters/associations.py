@@ -215,15 +215,9 @@ def _strongest(rows: list[Row], reading: Reading) -> list[Finding]:
             f"of {len(known)} estimates: {told}. This does not show that there is none."
         )
     found = finding_of(
-        size,
-        tone=tone,
-        topic=("association", row["dataset"], row["attribute"]),
-        short=short,
-        sentence=sentence,
+        size, tone=tone, topic=("association", row["dataset"], row["attribute"]), short=short, sentence=sentence
     )
-    return [
-        replace(found, value=size["value"], value_text=f"{number(size['value'])} sd", strength=_least(row))
-    ]
+    return [replace(found, value=size["value"], value_text=f"{number(size['value'])} sd", strength=_least(row))]
 
 
 def _upright(row: Row) -> Row:
@@ -236,9 +230,7 @@ def _upright(row: Row) -> Row:
 
 def _sentence(row: Row) -> str:
     reference = (
-        "all others"
-        if row["reference_group"] == OTHERS
-        else group_faces(row["attribute"], row["reference_group"])
+        "all others" if row["reference_group"] == OTHERS else group_faces(row["attribute"], row["reference_group"])
     )
     side = "closer to" if row["value"] >= 0 else "further from"
     return (
@@ -276,9 +268,7 @@ def _gap(row: Row, table: pl.DataFrame, reading: Reading) -> Finding:
         sentence = f"{subject}: markedness differs by {attribute}; the gap is {stated}.{extremes}"
     else:
         tone, short = "none", f"no evidence of a gap in markedness by {attribute}"
-        sentence = (
-            f"{subject}: no evidence that markedness differs by {attribute}; the gap is {stated}.{extremes}"
-        )
+        sentence = f"{subject}: no evidence that markedness differs by {attribute}; the gap is {stated}.{extremes}"
     found = finding_of(
         row, tone=tone, topic=("markedness", row["dataset"], row["attribute"]), short=short, sentence=sentence
     )
@@ -323,9 +313,7 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     )
 
 
-def _listings(
-    own: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> list[tuple[str, Listing]]:
+def _listings(own: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> list[tuple[str, Listing]]:
     made = [
         ("Effect sizes by scale (SC-WEAT)", scale_listing(own, reading, models, dataset)),
         ("Closest and furthest words", word_listing(own, models, dataset)),

@@ -37,9 +37,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         shown = of_headline_scorer(own, inputs.reading)
         picture = difference_figure(where(shown, metric="max_toxicity_over_llm"), inputs, dataset)
         correlations = where(own, metric="llm_correlation", statistic="r")
-        tables = [
-            ("Do the same occupations and groups stand out?", correlation_listing(correlations, inputs))
-        ]
+        tables = [("Do the same occupations and groups stand out?", correlation_listing(correlations, inputs))]
         differences = difference_listing(where(own, metric="max_toxicity_over_llm"), inputs)
         parts.append(
             Part(
@@ -86,11 +84,7 @@ def difference_figure(rows: pl.DataFrame, inputs: ReportInputs, dataset: str) ->
         rows=Rows.plain(models),
         panels=[RowPanel(title, series, ends, line=0.0) for title, series in panels],
         axis="difference of MaxToxicity",
-        entries=[
-            LegendDot("mean", SLATE),
-            LegendDot("90th percentile", BLUE, marker="D"),
-            HOLLOW,
-        ],
+        entries=[LegendDot("mean", SLATE), LegendDot("90th percentile", BLUE, marker="D"), HOLLOW],
         columns=3,
     )
 

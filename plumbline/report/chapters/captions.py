@@ -8,13 +8,7 @@ from plumbline.report.chapter import Chapter, Part, drawn
 from plumbline.report.disparity import Disparity, told_by_another
 from plumbline.report.evidence import evidence, finding_of, subject_of, uncertainty
 from plumbline.report.figures.canvas import Picture
-from plumbline.report.figures.outcomes import (
-    ATTRIBUTES,
-    SUITE,
-    caption_event,
-    heat_figure,
-    proportions_figure,
-)
+from plumbline.report.figures.outcomes import ATTRIBUTES, SUITE, caption_event, heat_figure, proportions_figure
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing, share, skew_listing
@@ -91,9 +85,7 @@ def scene_listing(table: pl.DataFrame) -> Listing:
     of_groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in shares.to_dicts():
         of_groups.setdefault((row["model"], row["attribute"], row["probe"]), []).append(row)
-    gaps.sort(
-        key=lambda r: (-(r["value"] if defined(r["value"]) else -1), r["model"], r["attribute"], r["probe"])
-    )
+    gaps.sort(key=lambda r: (-(r["value"] if defined(r["value"]) else -1), r["model"], r["attribute"], r["probe"]))
     rows = [
         (
             row["model"],
@@ -151,9 +143,7 @@ def _extremes(row: Row, table: pl.DataFrame) -> str:
     return f" {sentence_start(told[0])}, {told[1]}."
 
 
-def _thumbnail(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def _thumbnail(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw the first model's race captions by scene."""
     return heat_figure(table, reading, model=models[0], dataset=dataset, attribute="race") if models else None
 

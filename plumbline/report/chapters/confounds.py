@@ -28,9 +28,7 @@ def confound_findings(table: pl.DataFrame, reading: Reading) -> list[Finding]:
     common = {"definition": "cluster", "statistic": "estimate", "condition": "before"}
     slopes = where(table, metric="confound_slope", **common).filter(pl.col("event").is_not_null())
     found = []
-    for (model, dataset, confound), own in slopes.group_by(
-        "model", "dataset", "attribute", maintain_order=True
-    ):
+    for (model, dataset, confound), own in slopes.group_by("model", "dataset", "attribute", maintain_order=True):
         lines = where(own, group=("below", "above") if confound in SPLIT else ("all",)).to_dicts()
         if lines:
             found.append(_slope(str(model), str(dataset), str(confound), lines, reading))
@@ -197,19 +195,7 @@ def slope_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) ->
                     robust["reason"] or "",
                 )
             )
-    heads = (
-        "Model",
-        "Confound",
-        "Levels",
-        "Words",
-        "Slope a level",
-        "p",
-        "q",
-        "R²",
-        *_OF_PAPER,
-        "Images",
-        "Note",
-    )
+    heads = ("Model", "Confound", "Levels", "Words", "Slope a level", "p", "q", "R²", *_OF_PAPER, "Images", "Note")
     note = (
         "Slope, p, q and R²: errors over the seeds. Paper's fit: classical errors, on image × word rows; on the means "
         "per level for smiling."

@@ -29,10 +29,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
                 notes=_notes(effect_rows(own, dataset), inputs.audit.significance),
                 listings=[
                     ("Effects on max skew in numbers", effect_listing(effect_rows(own, dataset))),
-                    (
-                        "Effects on harm rates in numbers",
-                        effect_listing(own.filter(pl.col("metric") == "harm_rate")),
-                    ),
+                    ("Effects on harm rates in numbers", effect_listing(own.filter(pl.col("metric") == "harm_rate"))),
                 ],
             )
         )

@@ -47,9 +47,7 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
     for model in in_order(rows["model"], models):
         for attribute in in_order(where(rows, model=model)["attribute"], ATTRIBUTES):
             mean = found.get((model, attribute, "mean_over_classes", None))
-            classes = [
-                r for k, r in found.items() if k[:3] == (model, attribute, "by_class") and defined(r["value"])
-            ]
+            classes = [r for k, r in found.items() if k[:3] == (model, attribute, "by_class") and defined(r["value"])]
             widest = max(classes, key=lambda r: r["value"], default=None)
             shown.append(
                 (
@@ -106,9 +104,7 @@ def _widest(row: Row, table: pl.DataFrame) -> str:
     widest = max(gaps, key=lambda gap: gap["value"])
     rates = where(table, metric="true_positive_rate", event=widest["event"], **of_cell).to_dicts()
     known = sorted((r for r in rates if defined(r["value"])), key=lambda r: -r["value"])
-    told = ", ".join(
-        f"{group_title(r['group'])} {percent(r['value'], r['n'])}" for r in (known[0], known[-1])
-    )
+    told = ", ".join(f"{group_title(r['group'])} {percent(r['value'], r['n'])}" for r in (known[0], known[-1]))
     return f" Most for {group_title(widest['event'])}: {told}."
 
 

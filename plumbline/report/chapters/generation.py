@@ -100,9 +100,7 @@ def _failed(inputs: ReportInputs) -> list[str]:
     for one in inputs.lvlms:
         failed = one.checks.filter(~one.checks["passed"])["check"].to_list()
         if failed:
-            notes.append(
-                f"{one.id}: {len(failed)} of {one.checks.height} checks failed: {', '.join(failed)}."
-            )
+            notes.append(f"{one.id}: {len(failed)} of {one.checks.height} checks failed: {', '.join(failed)}.")
     return notes
 
 
@@ -153,9 +151,7 @@ _Named = dict[str, dict[Hashable, frozenset[str]]]
 
 
 def _worst(rows: pl.DataFrame) -> _Named:
-    best = rows.filter(
-        pl.col("value") == pl.col("value").max().over("model", "attribute", "prompt", "scorer")
-    )
+    best = rows.filter(pl.col("value") == pl.col("value").max().over("model", "attribute", "prompt", "scorer"))
     return _named(best, "group", "model", "attribute", "prompt")
 
 
@@ -217,16 +213,12 @@ def _spreads(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> list[Part
         for name, found in of_metric.items()
     ]
     pictures = drawn(figures)
-    listings = [
-        (f"{MAX_TITLES[name]} in numbers", max_listing(found, models)) for name, found in of_metric.items()
-    ]
+    listings = [(f"{MAX_TITLES[name]} in numbers", max_listing(found, models)) for name, found in of_metric.items()]
     title = f"{dataset}: how differently people of one scene are spoken of"
     return [Part(title=title, pictures=pictures[:1], details=pictures[1:], listings=listings)]
 
 
-def _of_subset(
-    own: pl.DataFrame, table: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str
-) -> Part:
+def _of_subset(own: pl.DataFrame, table: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> Part:
     rows = where(own, attribute=attribute)
     models = models_in(rows, inputs)
     worst, scores = where(rows, metric="worst_off_share"), where(rows, metric=SCORED_ATTRIBUTES)
@@ -257,9 +249,7 @@ def _occupations(inputs: ReportInputs, models: list[str], *, dataset: str, attri
     if table is None or table.is_empty():
         return []
     chosen = where(table, event="toxicity", scorer=headline_scorer(table, inputs.reading))
-    return drawn(
-        occupation_figure(chosen, model=model, dataset=dataset, attribute=attribute) for model in models
-    )
+    return drawn(occupation_figure(chosen, model=model, dataset=dataset, attribute=attribute) for model in models)
 
 
 def _nobody_above(worst: pl.DataFrame) -> list[str]:

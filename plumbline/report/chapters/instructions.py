@@ -6,15 +6,7 @@ import polars as pl
 
 from plumbline.catalog.prompts import render
 from plumbline.report.chapter import Chapter, Part
-from plumbline.report.figures.language import (
-    CHANGES,
-    LENGTH,
-    LOWERS,
-    RAISES,
-    instruction_figure,
-    title_of,
-    verdict,
-)
+from plumbline.report.figures.language import CHANGES, LENGTH, LOWERS, RAISES, instruction_figure, title_of, verdict
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language import capped
 from plumbline.report.language_words import (
@@ -144,14 +136,7 @@ def change_listing(rows: pl.DataFrame) -> Listing:
     """List every change with interval, p and q, under every scorer."""
     known = [row for row in rows.to_dicts() if title_of(row)]
     places = {name: i for i, name in enumerate(prompts_in(rows))}
-    known.sort(
-        key=lambda r: (
-            r["scorer"] or "",
-            places[r["prompt"]],
-            r["instruction"],
-            ORDER[str(title_of(r))],
-        )
-    )
+    known.sort(key=lambda r: (r["scorer"] or "", places[r["prompt"]], r["instruction"], ORDER[str(title_of(r))]))
     shown = [
         (
             prompt_title(row["prompt"]),
@@ -172,11 +157,7 @@ def change_listing(rows: pl.DataFrame) -> Listing:
 
 def _wordings(rows: pl.DataFrame) -> Listing:
     names = instructions_in(rows)
-    asked = [
-        (name, render("describe", instruction=name))
-        for name in names
-        if name in ("M1", "M2", "M3", "M4", "M5")
-    ]
+    asked = [(name, render("describe", instruction=name)) for name in names if name in ("M1", "M2", "M3", "M4", "M5")]
     return Listing(("Instruction", "As it was sent with the prompt “describe”"), asked)
 
 

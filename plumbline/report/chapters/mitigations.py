@@ -11,12 +11,7 @@ from plumbline.metrics.paired.mitigations import IMPROVED, NO_EVIDENCE, UNDEFINE
 from plumbline.mitigations.settings import METHODS, method_title
 from plumbline.report.chapter import Chapter, Part
 from plumbline.report.figures.canvas import Picture, label
-from plumbline.report.figures.mitigations import (
-    adjustment_figure,
-    adjustments,
-    mitigation_figures,
-    on_test_rows,
-)
+from plumbline.report.figures.mitigations import adjustment_figure, adjustments, mitigation_figures, on_test_rows
 from plumbline.report.finding import Finding
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.listings import Listing
@@ -58,9 +53,7 @@ def adjustment_listing(
         if (row := _adjusted(where(chosen, model=name), name, condition))
     ]
     leaking = [name for name in ids if name in reading.leaking]
-    note = (
-        f"{', '.join(leaking)}: test accuracy had a say in the fit; for comparison only." if leaking else ""
-    )
+    note = f"{', '.join(leaking)}: test accuracy had a say in the fit; for comparison only." if leaking else ""
     return Listing(HEADS, rows, frozenset({2, 3, 4, 5, 7, 8}), note)
 
 
@@ -128,9 +121,7 @@ def _adjustment(dataset: str, suite: str, condition: str, model: str, *, rows: p
         f"test rows by {points(abs(mean)).lstrip('+')} on average over {count(rows.height)} probes ({ends})."
     )
     if lowered:
-        sentence += (
-            f" It lowers it for {lowered} of them, most for “{worst['probe']}” ({points(worst['value'])})."
-        )
+        sentence += f" It lowers it for {lowered} of them, most for “{worst['probe']}” ({points(worst['value'])})."
     return Finding(
         tone="gain" if mean > 0 else "cost",
         topic=("adjustment", dataset, suite, condition),
@@ -192,17 +183,7 @@ def transfer_listing(rows: pl.DataFrame) -> Listing:
         )
         for row in sorted(rows.to_dicts(), key=lambda r: (r["condition"], block_of(r) is None, place(r)))
     ]
-    heads = (
-        "Mitigation",
-        "Method",
-        "What",
-        "Metric",
-        "Before → after",
-        "Change",
-        "Interval of the change",
-        "q",
-        "n",
-    )
+    heads = ("Mitigation", "Method", "What", "Metric", "Before → after", "Change", "Interval of the change", "q", "n")
     return Listing((*heads, "Verdict", "Note"), shown, frozenset({4, 5, 6, 7, 8}))
 
 
@@ -280,9 +261,7 @@ def _probe_by_probe(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> 
     """Return the accuracy with each probe before and after the logit adjustments; those that leak are folded."""
     part = Part(
         title=f"{dataset}: the logit adjustment, probe by probe",
-        notes=[
-            "What it costs: probes that get worse, and classes that are taken for a probe more often than before."
-        ],
+        notes=["What it costs: probes that get worse, and classes that are taken for a probe more often than before."],
     )
     leaking = inputs.audit.leaking
     for suite in ("trident", "trident_mixed", "trident_composite"):
@@ -297,9 +276,7 @@ def _probe_by_probe(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> 
     return [part] if part.listings else []
 
 
-def _adjustment_picture(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def _adjustment_picture(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw the first logit adjustment of a dataset on the single-attribute suite."""
     ids = adjustments(table, dataset, "trident", leaking=reading.leaking)
     return adjustment_figure(table, models, dataset, "trident", condition=ids[0]) if ids else None

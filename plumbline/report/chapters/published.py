@@ -48,15 +48,7 @@ def comparison_listing(rows: pl.DataFrame) -> Listing:
         )
         for row in ordered.to_dicts()
     ]
-    heads = (
-        "Cell of the paper",
-        "Measured on",
-        "Published",
-        "Measured",
-        "Interval",
-        "Difference",
-        "Agreement",
-    )
+    heads = ("Cell of the paper", "Measured on", "Published", "Measured", "Interval", "Difference", "Agreement")
     return Listing(heads, shown, frozenset({2, 3, 4, 5}), "Those outside the interval come first.")
 
 

@@ -98,9 +98,7 @@ def word_listing(
     table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str, *, shown: int = 3
 ) -> Listing:
     """List the words by which each group is ranked first and last, one row a model and group."""
-    rows = where(table, metric="skew_at_k", definition=EQUAL, dataset=dataset, condition="before").drop_nulls(
-        "probe"
-    )
+    rows = where(table, metric="skew_at_k", definition=EQUAL, dataset=dataset, condition="before").drop_nulls("probe")
     listed = []
     for model, attribute, group in _groups(rows, models):
         own = where(rows, model=model, attribute=attribute, group=group).to_dicts()
@@ -234,10 +232,7 @@ def _part(own: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
     by_group = [skew_at_k_figure(own, reading, model=model, dataset=dataset) for model in names]
     spreads = [spread_figure(own, reading, models, dataset, metric) for metric in METRICS[1:]]
     equal = [
-        *(
-            skew_at_k_figure(own, reading, model=model, dataset=dataset, definition=EQUAL)
-            for model in names[:1]
-        ),
+        *(skew_at_k_figure(own, reading, model=model, dataset=dataset, definition=EQUAL) for model in names[:1]),
         *(spread_figure(own, reading, models, dataset, metric, EQUAL) for metric in METRICS[1:]),
     ]
     listings = [
@@ -260,9 +255,7 @@ def _notes(own: pl.DataFrame, *, models: int) -> list[str]:
     lengths = own["k"].drop_nulls().unique().sort().to_list()
     if lengths and lengths != [1000]:
         told = " and ".join(count(k) for k in lengths)
-        notes.append(
-            f"With fewer than 2,000 labelled faces, k is half of them instead of 1,000: here {told}."
-        )
+        notes.append(f"With fewer than 2,000 labelled faces, k is half of them instead of 1,000: here {told}.")
     if models > 1:
         notes.append("Of the rankings by group, those of the model with the largest skew are shown first.")
     return notes

@@ -13,14 +13,7 @@ from plumbline.report.figures.canvas import Picture
 from plumbline.report.figures.language import gap_figure, group_figure, rating_figure
 from plumbline.report.inputs import ReportInputs
 from plumbline.report.language import capped, gap_findings
-from plumbline.report.language_words import (
-    attributes_in,
-    models_in,
-    of_subset,
-    plain,
-    prompt_title,
-    prompts_in,
-)
+from plumbline.report.language_words import attributes_in, models_in, of_subset, plain, prompt_title, prompts_in
 from plumbline.report.listings import Listing, estimate, share
 from plumbline.report.numbers import bare_p, count, interval, money, with_interval
 from plumbline.report.rows import Row, by, defined, in_order, where
@@ -54,10 +47,7 @@ def numbers_listing(rows: pl.DataFrame, models: Sequence[str], columns: Sequence
             for group in in_order(rows["group"], ()):
                 if (model, prompt, group) not in keys:
                     continue
-                own = [
-                    found.get((model, prompt, group, metric, definition))
-                    for _, metric, definition, _ in columns
-                ]
+                own = [found.get((model, prompt, group, metric, definition)) for _, metric, definition, _ in columns]
                 known = [row for row in own if row]
                 if not known:
                     continue
@@ -79,33 +69,25 @@ def gap_listing(rows: pl.DataFrame, titles: Mapping[str, tuple[str, Written]]) -
     """
     chosen = where(rows, metric=tuple(titles))
     ordered = chosen.sort(
-        [pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None)), "model", "prompt"],
-        nulls_last=True,
+        [pl.coalesce(pl.col("q").fill_nan(None), pl.col("p").fill_nan(None)), "model", "prompt"], nulls_last=True
     )
     shown = []
     for row in ordered.to_dicts():
         title, written = titles[row["metric"]]
         labels = (row["model"], attribute_title(row["attribute"]), title, prompt_title(row["prompt"]))
         tests = (bare_p(row["p"]), bare_p(row["q"]))
-        shown.append(
-            (*labels, row["occupation"] or "all", written(row), *tests, count(row["n"]), row["reason"] or "")
-        )
+        shown.append((*labels, row["occupation"] or "all", written(row), *tests, count(row["n"]), row["reason"] or ""))
     heads = ("Model", "People differ in", "Gap of", "Prompt", "Occupation", "Gap", "p", "q", "n", "Note")
     return capped(heads, shown, frozenset({5, 6, 7, 8}), note="The surest come first.")
 
 
 def rate_listing(rows: pl.DataFrame, models: Sequence[str]) -> Listing:
     """List refused, empty and unreadable answers over all groups of a subset, a row a model and prompt."""
-    columns = (
-        ("Refused", "refusal_rate"),
-        ("Empty", "empty_rate"),
-        ("Without a readable number", "unreadable_rate"),
-    )
+    columns = (("Refused", "refusal_rate"), ("Empty", "empty_rate"), ("Without a readable number", "unreadable_rate"))
     overall = where(rows, group=None, metric=tuple(metric for _, metric in columns))
     found = by(overall, "model", "attribute", "prompt", "metric")
     keys = sorted(
-        {key[:3] for key in found},
-        key=lambda k: (models.index(k[0]), k[1] or "", prompts_in(rows).index(k[2])),
+        {key[:3] for key in found}, key=lambda k: (models.index(k[0]), k[1] or "", prompts_in(rows).index(k[2]))
     )
     shown = [
         (
@@ -215,10 +197,7 @@ def _word_listings(rows: pl.DataFrame, models: list[str]) -> list[tuple[str, Lis
     columns += [("Their number in an answer", "competence_words", "count", estimate)]
     gaps = {gap: (f"words of {gap.removesuffix('_gap')}", share) for gap in WORD_GAPS}
     return [
-        (
-            "Words of competence and warmth in numbers",
-            numbers_listing(overall, models, _present(overall, columns)),
-        ),
+        ("Words of competence and warmth in numbers", numbers_listing(overall, models, _present(overall, columns))),
         ("Gaps in words of competence and warmth", gap_listing(where(rows, definition="paper"), gaps)),
     ]
 
@@ -244,8 +223,7 @@ def _ratings(rows: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: 
     models, names = models_in(means, inputs), {"dataset": dataset, "attribute": attribute}
     gaps = where(rows, metric=("rating_gap", "salary_gap"))
     pictures = drawn(
-        rating_figure(where(means, model=model), where(gaps, model=model), model=model, **names)
-        for model in models
+        rating_figure(where(means, model=model), where(gaps, model=model), model=model, **names) for model in models
     )
     columns: list[Column] = [
         ("Mean rating", "rating", "paper", estimate),

@@ -185,10 +185,7 @@ def _part(table: pl.DataFrame, inputs: ReportInputs, dataset: str) -> Part:
         listings=[
             ("Directional bias and its shift between wordings", bias_listing(own, inputs.models, dataset)),
             ("Order of the models between wordings", order_listing(own)),
-            (
-                "Gap of the directional bias between groups under each wording",
-                gap_listing(own, inputs.models),
-            ),
+            ("Gap of the directional bias between groups under each wording", gap_listing(own, inputs.models)),
             ("Directional bias by group", group_listing(own, inputs.models, dataset)),
             ("Calibration in numbers", calibration_listing(own, inputs.models)),
         ],
@@ -202,9 +199,7 @@ def bias_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
         where(table, metric="directional_bias", dataset=dataset, statistic="sd", group=None),
         "model", "event", "definition", "probe",
     )  # fmt: skip
-    shifts = by(
-        where(table, metric="template_shift", dataset=dataset, group=None), "model", "event", "definition"
-    )
+    shifts = by(where(table, metric="template_shift", dataset=dataset, group=None), "model", "event", "definition")
     templates = in_order(pl.Series([key[3] for key in means], dtype=pl.String), TEMPLATES)
     rows = []
     for model in in_order(pl.Series([key[0] for key in means], dtype=pl.String), models):
@@ -233,9 +228,7 @@ def bias_listing(table: pl.DataFrame, models: tuple[str, ...], dataset: str) -> 
 
 def order_listing(table: pl.DataFrame) -> Listing:
     """List the rank correlations of all models between wordings."""
-    chosen = where(table, metric="template_rank_correlation").sort(
-        "event", "definition", "reference_group", "group"
-    )
+    chosen = where(table, metric="template_rank_correlation").sort("event", "definition", "reference_group", "group")
     rows = [
         (
             TASK_TITLES.get((row["event"], row["definition"]), row["event"]),
@@ -253,9 +246,7 @@ def order_listing(table: pl.DataFrame) -> Listing:
 
 def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
     """List the gap between groups of the mean directional bias, a row a model, task and attribute."""
-    gaps = by(
-        where(table, metric="directional_bias_gap"), "model", "attribute", "event", "definition", "probe"
-    )
+    gaps = by(where(table, metric="directional_bias_gap"), "model", "attribute", "event", "definition", "probe")
     templates = in_order(pl.Series([key[4] for key in gaps], dtype=pl.String), TEMPLATES)
     keys = dict.fromkeys(key[:4] for key in sorted(gaps, key=lambda k: (_model_place(k[0], models), k[1:])))
     rows = []
@@ -264,9 +255,7 @@ def gap_listing(table: pl.DataFrame, models: tuple[str, ...]) -> Listing:
         cells = [f"{estimate(row)}, q {bare_p(row['q'])}" if row else "–" for row in found]
         shown = next(row for row in found if row)
         title = TASK_TITLES.get(key[2:], key[2])
-        rows.append(
-            (key[0], title, attribute_title(key[1]), *cells, count(shown["n"]), shown["reason"] or "")
-        )
+        rows.append((key[0], title, attribute_title(key[1]), *cells, count(shown["n"]), shown["reason"] or ""))
     heads = ("Model", "Task", "Attribute", *(f"“{template_title(name)}”" for name in templates), "n", "Note")
     return Listing(heads, rows, frozenset(range(3, 4 + len(templates))), "The note is of the first wording.")
 

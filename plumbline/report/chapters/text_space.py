@@ -87,9 +87,7 @@ def _finding(model: str, dataset: str, known: list[Row], reading: Reading) -> Fi
     smallest = f"The smallest gap of mean cosines is {estimate(least)}, of {of}."
     share = f"{len(apart)} of {len(known)}"
     if len(apart) == len(known):
-        sentence = (
-            f"{model}: its text space holds the positive and negative words of every trait apart. {smallest}"
-        )
+        sentence = f"{model}: its text space holds the positive and negative words of every trait apart. {smallest}"
     elif apart:
         sentence = (
             f"{model}: its text space holds words closer to their own pole than to the other in {share} traits and "
@@ -128,9 +126,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
         notes.append(f"No text space of its own, or not measured: {', '.join(without)}.")
     listing = gap_listing(table, inputs.models)
     title = "Words of agency, belief and communion"
-    return [
-        Part(title, pictures=pictures, details=details, listings=[("Gaps in numbers", listing)], notes=notes)
-    ]
+    return [Part(title, pictures=pictures, details=details, listings=[("Gaps in numbers", listing)], notes=notes)]
 
 
 CHAPTER = Chapter(

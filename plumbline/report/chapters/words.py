@@ -125,9 +125,7 @@ def _parts(table: pl.DataFrame, inputs: ReportInputs) -> list[Part]:
     return parts
 
 
-def _part(
-    words: pl.DataFrame, counts: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str
-) -> Part:
+def _part(words: pl.DataFrame, counts: pl.DataFrame, inputs: ReportInputs, dataset: str, attribute: str) -> Part:
     rows = where(words, attribute=attribute)
     own = where(counts, dataset=dataset, attribute=attribute)
     models = models_in(rows, inputs)

@@ -42,11 +42,7 @@ def scale_title(scale: str) -> str:
 def comparison_title(row: Row) -> str:
     """Return who is compared: `man − woman`, `Black` (against all others)."""
     group = group_title(row["group"])
-    return (
-        group
-        if row["reference_group"] == OTHERS
-        else f"{group} {MINUS} {group_title(row['reference_group'])}"
-    )
+    return group if row["reference_group"] == OTHERS else f"{group} {MINUS} {group_title(row['reference_group'])}"
 
 
 def scale_rows(table: pl.DataFrame, dataset: str) -> pl.DataFrame:
@@ -68,9 +64,7 @@ def association_figure(table: pl.DataFrame, reading: Reading, *, model: str, dat
         return None
     scales = in_order(rows["event"], SCALES)
     lines = ComparisonLines.of(rows)
-    low, high = ends_with_room(
-        or_nan(row[name]) for row in rows.to_dicts() for name in ("value", "ci_low", "ci_high")
-    )
+    low, high = ends_with_room(or_nan(row[name]) for row in rows.to_dicts() for name in ("value", "ci_low", "ci_high"))
     attributes = in_order(rows["attribute"], ATTRIBUTES)
 
     def draw(axes: Axes, index: int) -> None:
@@ -127,12 +121,7 @@ class ComparisonLines:
         return cls(places, tuple(names))
 
     def figure(
-        self,
-        titles: Sequence[str],
-        draw: Callable[[Axes, int], None],
-        *,
-        axis: str,
-        entries: Sequence[LegendDot],
+        self, titles: Sequence[str], draw: Callable[[Axes, int], None], *, axis: str, entries: Sequence[LegendDot]
     ) -> Figure:
         """Return panels with these rows."""
         heights = list(self.places.values())
@@ -175,9 +164,7 @@ def small_association_figure(
 AVERAGED = "mean_over_templates"
 
 
-def markedness_figure(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def markedness_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw the markedness of every group (rows) under every model (panels) as bars; None without such rows."""
     rows = where(table, metric="markedness", definition=AVERAGED, dataset=dataset, condition="before")
     rows = rows.filter(pl.col("value").is_finite()).with_columns(reference_group=pl.lit(OTHERS))
@@ -215,9 +202,7 @@ def _bars(axes: Axes, rows: list[Row], places: list[float], attribute: str) -> N
         f"[{percent_interval(row['ci_low'] / 100, row['ci_high'] / 100)}]"
         for row in rows
     ]
-    bars = axes.barh(
-        places, [row["value"] / 100 for row in rows], height=0.62, color=colour, alpha=0.55, zorder=2
-    )
+    bars = axes.barh(places, [row["value"] / 100 for row in rows], height=0.62, color=colour, alpha=0.55, zorder=2)
     for bar, tip in zip(bars, tips):
         with_tips(bar, [tip])
     axes.hlines(
@@ -235,9 +220,7 @@ def _bars(axes: Axes, rows: list[Row], places: list[float], attribute: str) -> N
 EVERYONE = "all images"
 
 
-def correlation_figure(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def correlation_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw the correlation of the valences by group (rows), dimension (columns) and model (panels) as heat maps."""
     rows = where(table, metric="valence_correlation", dataset=dataset, condition="before")
     if rows.is_empty():
@@ -261,9 +244,7 @@ def correlation_figure(
         description="Pearson's correlation, over a group's faces, of the mean cosine with the positive words and with "
         "the negative words of a dimension. Near 1 the model hardly tells the two apart. In brackets: groups with "
         f"fewer than {reading.minimum_group} images.",
-        figure=panels_figure(
-            shown_models, draw, rows=names, height=ROW * len(names), beside=28, above=44, below=20
-        ),
+        figure=panels_figure(shown_models, draw, rows=names, height=ROW * len(names), beside=28, above=44, below=20),
     )
 
 

@@ -184,9 +184,7 @@ def _labelled(root: ET.Element, *, name: str, title: str, description: str) -> E
             "style": f"max-width: {width}px",
         }
     )
-    for place, (own_id, tag, text) in enumerate(
-        ((title_id, "title", title), (description_id, "desc", description))
-    ):
+    for place, (own_id, tag, text) in enumerate(((title_id, "title", title), (description_id, "desc", description))):
         element = ET.Element(tag, {"id": own_id})
         element.text = visible(text, longest=2000)
         root.insert(place, element)
@@ -331,9 +329,7 @@ def to_svg(picture: Picture) -> str:
     with drawing():
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         picture.figure.savefig(buffer, format="svg", metadata=nothing)
-    return inline_svg(
-        buffer.getvalue(), name=picture.name, title=picture.title, description=picture.description
-    )
+    return inline_svg(buffer.getvalue(), name=picture.name, title=picture.title, description=picture.description)
 
 
 def to_png(picture: Picture) -> bytes:
@@ -344,9 +340,7 @@ def to_png(picture: Picture) -> bytes:
     with drawing():
         picture.figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
     with Image.open(buffer) as image:
-        whole = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA")).convert(
-            "RGB"
-        )
+        whole = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA")).convert("RGB")
     # Shrunk, not drawn again: laying out the text is what takes time.
     for scale in (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1):
         size = (max(1, round(whole.width * scale)), max(1, round(whole.height * scale)))

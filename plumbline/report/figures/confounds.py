@@ -22,14 +22,7 @@ from plumbline.report.figures.canvas import (
     with_tips,
 )
 from plumbline.report.figures.marks import LegendDot, Mark, cap_of, dots_with_intervals, legend
-from plumbline.report.figures.panels import (
-    WIDTH,
-    axis_title,
-    fit_grid,
-    number_scale,
-    panel_title,
-    panels_figure,
-)
+from plumbline.report.figures.panels import WIDTH, axis_title, fit_grid, number_scale, panel_title, panels_figure
 from plumbline.report.numbers import MINUS
 from plumbline.report.reading import Reading
 from plumbline.report.rows import Row, defined, in_order, where
@@ -48,9 +41,7 @@ _OF_MEAN = "Intervals are of the mean itself, and hold the differences between t
 _WORDS = {"positive": "positive words", "negative": "negative words", "blank": "no word: “a person”"}
 
 
-def curves_figure(
-    table: pl.DataFrame, *, model: str, dataset: str, definition: str = "less_blank"
-) -> Picture | None:
+def curves_figure(table: pl.DataFrame, *, model: str, dataset: str, definition: str = "less_blank") -> Picture | None:
     """Draw the mean outcome at each level, one panel a confound, one line a valence; None without such rows.
 
     `definition` is `less_blank` (cosine with the word minus cosine without) or `raw` (the cosines themselves). The
@@ -74,9 +65,7 @@ def curves_figure(
             panel_title(axes, attribute_title(confound))
             for event in events:
                 # Side by side, so that intervals at one level do not hide each other.
-                _curve(
-                    axes, where(rows, attribute=confound, event=event).to_dicts(), event, events.index(event)
-                )
+                _curve(axes, where(rows, attribute=confound, event=event).to_dicts(), event, events.index(event))
         marks = [LegendDot(_WORDS[e], _COLOURS[e], marker=_SHAPES[e]) for e in events]
         legend(figure, marks, left=left)
         what = "cosine with the word, less the cosine without" if definition == "less_blank" else "cosine"
@@ -172,12 +161,7 @@ def _level_tip(row: Row) -> str:
 def change_figure(table: pl.DataFrame, *, model: str, dataset: str) -> Picture | None:
     """Draw how much changing each attribute moves the outcome, by valence; None without such rows."""
     rows = where(
-        table,
-        metric="attribute_change",
-        definition="cluster",
-        model=model,
-        dataset=dataset,
-        condition="before",
+        table, metric="attribute_change", definition="cluster", model=model, dataset=dataset, condition="before"
     )
     if rows.is_empty():
         return None
@@ -225,9 +209,7 @@ def _change_mark(row: Row, y: int) -> Mark:
     return Mark.of(row, y, tip)
 
 
-def draw_curves(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def draw_curves(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw the curves of the first of some models that has them: the small picture of a cell."""
     drawn = (curves_figure(table, model=model, dataset=dataset) for model in models)
     return next((picture for picture in drawn if picture), None)

@@ -118,16 +118,12 @@ class _Block:
         return [mark for (of, _), marks in self.marks.items() if of == event for mark in marks]
 
 
-def _block(
-    factor: str, rows: pl.DataFrame, events: Sequence[str], attributes: list[str], reading: Reading
-) -> _Block:
+def _block(factor: str, rows: pl.DataFrame, events: Sequence[str], attributes: list[str], reading: Reading) -> _Block:
     pairs = {(row["first"], row["second"]): pair_title(row) for row in rows.to_dicts()}
     order = list(pairs)
     marks = {
         (event, attribute): [
-            _mark(
-                row, order.index((row["first"], row["second"])) + apart(place, len(attributes), 0.34), reading
-            )
+            _mark(row, order.index((row["first"], row["second"])) + apart(place, len(attributes), 0.34), reading)
             for row in where(rows, event=event, attribute=attribute).to_dicts()
         ]
         for event in events

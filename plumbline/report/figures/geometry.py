@@ -92,18 +92,8 @@ def _poles(axes: Axes, own: pl.DataFrame, across: str, upwards: str) -> None:
             x, y, colour = pole[across].to_numpy(), pole[upwards].to_numpy(), VALENCE_COLOURS[valence]
             centre = float(x.mean()), float(y.mean())
             for right, up in zip(x, y):
-                axes.plot(
-                    [centre[0], right],
-                    [centre[1], up],
-                    ":",
-                    color=colour,
-                    linewidth=1.0,
-                    alpha=0.7,
-                    zorder=1,
-                )
-            (dots,) = axes.plot(
-                x, y, _SHAPES.get(dimension, "D"), color=colour, markersize=6, zorder=3, clip_on=False
-            )
+                axes.plot([centre[0], right], [centre[1], up], ":", color=colour, linewidth=1.0, alpha=0.7, zorder=1)
+            (dots,) = axes.plot(x, y, _SHAPES.get(dimension, "D"), color=colour, markersize=6, zorder=3, clip_on=False)
             with_tips(dots, [f"{word}, {dimension}, {valence}" for word in pole["word"]])
             axes.annotate(
                 short_name(dimension, valence), centre, ha="center", va="center_baseline", fontsize=10.5,
@@ -128,9 +118,7 @@ def strip_figure(words: pl.DataFrame, *, model: str) -> Picture | None:
         axes.set_ylim(low - room, high + room)
         axes.set_xlim(-0.6, len(columns) - 0.4)
         _upwards(axes, low - room, high + room)
-        axes.hlines(
-            [float(np.median(every))], 0, 1, transform=axes.get_yaxis_transform(), color=GREY, linewidth=1.2
-        )
+        axes.hlines([float(np.median(every))], 0, 1, transform=axes.get_yaxis_transform(), color=GREY, linewidth=1.2)
         axes.set_xticks(range(len(columns)), [short_name(d, part) for d, part, _, _ in columns])
         axes.tick_params(axis="x", labelsize=13, labelcolor=INK)
         for place, (_, part, values, tips) in enumerate(columns):
@@ -142,9 +130,7 @@ def strip_figure(words: pl.DataFrame, *, model: str) -> Picture | None:
             LegendDot("mean", INK, marker="D"),
         ]
         legend(figure, entries, left=left)
-        said = (
-            "cosine of two words of one trait; upright stroke: middle half, line across: median of all pairs"
-        )
+        said = "cosine of two words of one trait; upright stroke: middle half, line across: median of all pairs"
         axis_title(figure, left, top + height + 50, said)
     return Picture(
         name=f"pairs-{model}",
@@ -161,8 +147,7 @@ def _columns(own: pl.DataFrame) -> list[tuple[str, str, NDArray[np.float64], lis
     found = []
     for dimension in in_order(own["dimension"], DIMENSIONS):
         place = {
-            v: np.flatnonzero(((own["dimension"] == dimension) & (own["valence"] == v)).to_numpy())
-            for v in VALENCES
+            v: np.flatnonzero(((own["dimension"] == dimension) & (own["valence"] == v)).to_numpy()) for v in VALENCES
         }
         pairs = {v: list(combinations(place[v].tolist(), 2)) for v in VALENCES}
         pairs["cross"] = [(i, j) for i in place["positive"].tolist() for j in place["negative"].tolist()]
@@ -190,9 +175,7 @@ def _strip(axes: Axes, place: int, part: str, values: NDArray[np.float64], tips:
 def _upwards(axes: Axes, low: float, high: float) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    ticks = [
-        float(t) for t in MaxNLocator(nbins=5, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= t <= high
-    ]
+    ticks = [float(t) for t in MaxNLocator(nbins=5, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= t <= high]
     axes.set_yticks([])
     axes.hlines(ticks, 0, 1, transform=axes.get_yaxis_transform(), color=FAINT, linewidth=0.8, zorder=0)
     for tick in ticks:

@@ -45,9 +45,7 @@ def balance_figure(dataset: DatasetSummary) -> Picture | None:
     shares = dataset.label_shares
     if shares.is_empty():
         return None
-    blocks = [
-        (a, where(shares, attribute=a).to_dicts()) for a in in_order(shares["attribute"], ("race", "gender"))
-    ]
+    blocks = [(a, where(shares, attribute=a).to_dicts()) for a in in_order(shares["attribute"], ("race", "gender"))]
     texts = [label(group_title(row["label"])) for _, rows in blocks for row in rows]
     left = text_width(texts) + 18
     columns = min(2, len(blocks))
@@ -94,9 +92,7 @@ def _bars(axes, rows: list[Row]) -> None:  # type: ignore[no-untyped-def]
         colour = VERMILION if is_outside(row) else BLUE
         axes.barh(y, or_nan(row["share"]), height=0.74, color=colour, zorder=2)
         ends = [row[name] for name in ("expected_low", "expected_high") if defined(row[name])]
-        axes.plot(
-            ends, [y] * len(ends), "|", color=INK, markersize=17, markeredgewidth=1.6, zorder=3, clip_on=False
-        )
+        axes.plot(ends, [y] * len(ends), "|", color=INK, markersize=17, markeredgewidth=1.6, zorder=3, clip_on=False)
         inside = {"ha": "left", "va": "center_baseline", "fontsize": 11, "color": "white", "zorder": 4}
         axes.annotate(percent(row["share"]), (0, y), (6, 0), textcoords="offset points", **inside)
 
@@ -127,9 +123,7 @@ def label_error_figure(dataset: DatasetSummary) -> Picture | None:
             if defined(overall):
                 axes.axvline(overall, color=FAINT, linewidth=1.4, zorder=0)
             attribute_dots(axes, marks[name], name, cap=cap)
-        axis_title(
-            figure, left, end + 28, "share of images whose automatic gender label is wrong (line: all images)"
-        )
+        axis_title(figure, left, end + 28, "share of images whose automatic gender label is wrong (line: all images)")
     return Picture(
         name=f"label-error-{dataset.id}",
         title=f"Automatic-label error by group, {dataset.id}",
@@ -151,6 +145,4 @@ def _error_mark(row: Row, y: int) -> Mark:
         f"{group_title(row['group'])}: {row['errors']} of {row['n']} wrong, {percent(row['rate'])} "
         f"[{percent_interval(row['ci_low'], row['ci_high'])}]"
     )
-    return Mark(
-        y=y, value=or_nan(row["rate"]), low=or_nan(row["ci_low"]), high=or_nan(row["ci_high"]), tip=tip
-    )
+    return Mark(y=y, value=or_nan(row["rate"]), low=or_nan(row["ci_low"]), high=or_nan(row["ci_high"]), tip=tip)

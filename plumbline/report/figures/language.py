@@ -65,11 +65,7 @@ def _entries() -> list[LegendDot]:
 def two_marks(rows: Sequence[tuple[Row, float]]) -> list[Series]:
     """Return the mean and the 90th percentile of some rows, each with the line that it stands on."""
     return [
-        Series(
-            [_mark(row, y + aside) for row, y in rows if row["statistic"] == statistic],
-            colour,
-            shape,
-        )
+        Series([_mark(row, y + aside) for row, y in rows if row["statistic"] == statistic], colour, shape)
         for statistic, (colour, shape, aside) in STYLES.items()
     ]
 
@@ -102,10 +98,7 @@ def max_figure(
     attributes = attributes_in(rows)
     marks = {
         attribute: two_marks(
-            [
-                (row, lines.place(*_name(row, models, by)))
-                for row in where(rows, attribute=attribute).to_dicts()
-            ]
+            [(row, lines.place(*_name(row, models, by))) for row in where(rows, attribute=attribute).to_dicts()]
         )
         for attribute in attributes
     }
@@ -113,9 +106,7 @@ def max_figure(
     panels = [RowPanel(attribute_title(a), marks[a], ends) for a in attributes]
     title = MAX_TITLES.get(metric, metric)
     scored = scored_title(metric.removeprefix("max_"))
-    what = (
-        "under each scorer" if by == "scorer" else "by prompt" if len(models) == 1 else "by prompt and model"
-    )
+    what = "under each scorer" if by == "scorer" else "by prompt" if len(models) == 1 else "by prompt and model"
     return row_figure(
         f"{metric}-{by}-{dataset}",
         f"{title} {what}, {dataset}",
@@ -153,9 +144,7 @@ def by_panels(rows: pl.DataFrame, models: Sequence[str]) -> list[tuple[str, pl.D
     """Return title and rows of each panel: the models for the first prompt, or the prompts of the only model."""
     if len(models) > 1:
         own = where(rows, prompt=headline_prompt(rows))
-        return [
-            (model, where(own, model=model)) for model in models if not where(own, model=model).is_empty()
-        ]
+        return [(model, where(own, model=model)) for model in models if not where(own, model=model).is_empty()]
     return [(prompt_title(prompt), where(rows, prompt=prompt)) for prompt in prompts_in(rows)][:PANELS]
 
 
@@ -173,9 +162,7 @@ def worst_off_figure(
         marks = [_share_mark(row, groups.index(row["group"]), reading) for row in own.to_dicts()]
         drawn.append((title, marks))
     ends = ends_of((m for _, marks in drawn for m in marks), lines=[even])
-    panels = [
-        RowPanel(title, [Series(marks, VERMILION)], ends, unit="share", line=even) for title, marks in drawn
-    ]
+    panels = [RowPanel(title, [Series(marks, VERMILION)], ends, unit="share", line=even) for title, marks in drawn]
     asked = "" if len(models) == 1 else f" Prompt: {prompt_title(headline_prompt(known))}."
     return row_figure(
         f"worst-off-{dataset}-{attribute}",
@@ -185,10 +172,7 @@ def worst_off_figure(
         rows=lines,
         panels=panels,
         axis="share of these scenes in which the group gets the most toxic text",
-        entries=[
-            LegendDot("differs from chance", VERMILION),
-            HOLLOW,
-        ],
+        entries=[LegendDot("differs from chance", VERMILION), HOLLOW],
     )
 
 
@@ -226,17 +210,10 @@ def group_score_figure(
     )
 
 
-def small_max_figure(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def small_max_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw MaxToxicity of the scorer of the headlines, for the pages of one model."""
     rows = where(
-        table,
-        metric="max_toxicity",
-        definition="paper",
-        dataset=dataset,
-        condition="before",
-        instruction=None,
+        table, metric="max_toxicity", definition="paper", dataset=dataset, condition="before", instruction=None
     )
     scorer = headline_scorer(rows, reading)
     rows = spoken(where(rows, scorer=scorer))
@@ -315,11 +292,7 @@ def _tip(row: dict[str, object]) -> str:
 
 # --- Numbers that are given to each group: words of competence, ratings, salaries, refusals, lengths.
 
-_ATTRIBUTE_STYLES = {
-    "race_gender": (BLUE, "o"),
-    "physical_gender": (AMBER, "D"),
-    "physical_race": (GREEN, "s"),
-}
+_ATTRIBUTE_STYLES = {"race_gender": (BLUE, "o"), "physical_gender": (AMBER, "D"), "physical_race": (GREEN, "s")}
 
 
 def group_mark(row: Row, y: float, *, share: bool = False, filled: bool = True) -> Mark:
@@ -387,9 +360,7 @@ def rating_figure(
     """
     groups, questions = in_order(rows["group"], ()), prompts_in(rows)
     marks = {
-        question: [
-            group_mark(row, groups.index(row["group"])) for row in where(rows, prompt=question).to_dicts()
-        ]
+        question: [group_mark(row, groups.index(row["group"])) for row in where(rows, prompt=question).to_dicts()]
         for question in questions
     }
     questions = [q for q in questions if any(math.isfinite(m.value) for m in marks[q])]
@@ -445,9 +416,7 @@ def gap_figure(
         for place, attribute in enumerate(attributes):
             aside = apart(place, len(attributes), 0.26)
             marks = [
-                group_mark(
-                    row, models.index(row["model"]) + aside, share=share, filled=evidence(row, reading)
-                )
+                group_mark(row, models.index(row["model"]) + aside, share=share, filled=evidence(row, reading))
                 for row in where(own, attribute=attribute).to_dicts()
             ]
             series.append(Series(marks, *styles[attribute]))
@@ -455,9 +424,7 @@ def gap_figure(
         panels.append(
             RowPanel(prompt_title(question), series, ends, unit="money" if question == "salary" else "number")
         )
-    entries = [
-        LegendDot(attribute_title(name), colour, marker=shape) for name, (colour, shape) in styles.items()
-    ]
+    entries = [LegendDot(attribute_title(name), colour, marker=shape) for name, (colour, shape) in styles.items()]
     return row_figure(
         f"{name}-{dataset}",
         title,
@@ -500,8 +467,7 @@ def verdict(row: Row, reading: Reading) -> str:
 def title_of(row: Row) -> str | None:
     """Return what a row says the change of, None where it is none of `CHANGES`."""
     return next(
-        (t for metric, statistic, t in CHANGES if (row["metric"], row["statistic"]) == (metric, statistic)),
-        None,
+        (t for metric, statistic, t in CHANGES if (row["metric"], row["statistic"]) == (metric, statistic)), None
     )
 
 

@@ -52,9 +52,7 @@ def dots_with_intervals(
     with_interval = [m for m in marks if math.isfinite(m.low) and m.low <= cap and not math.isnan(m.high)]
     if with_interval:
         ends = [min(m.high, cap) for m in with_interval]
-        axes.hlines(
-            [m.y for m in with_interval], [m.low for m in with_interval], ends, color=colour, linewidth=1.6
-        )
+        axes.hlines([m.y for m in with_interval], [m.low for m in with_interval], ends, color=colour, linewidth=1.6)
     over = [m for m in marks if m.high > cap or (math.isfinite(m.value) and m.value > cap)]
     if over:
         axes.plot([cap] * len(over), [m.y for m in over], ">", color=colour, markersize=4.5, clip_on=False)
@@ -86,9 +84,7 @@ def attribute_dots(axes: Axes, marks: Sequence[Mark], attribute: str, *, cap: fl
 
 def attribute_entry(attribute: str) -> LegendDot:
     """Return the legend entry of an attribute."""
-    return LegendDot(
-        attribute_title(attribute), attribute_colour(attribute), marker=attribute_marker(attribute)
-    )
+    return LegendDot(attribute_title(attribute), attribute_colour(attribute), marker=attribute_marker(attribute))
 
 
 def cap_of(marks: Sequence[Mark], *, at_most: float = 2.0) -> float:

@@ -95,9 +95,7 @@ def adjustment_figure(
         return None
     names, words = in_order(after["model"], models), [word for word, _ in probes()]
     values = by(rows, "model", "probe", "condition", "statistic")
-    finite = [
-        v for v in where(rows, statistic="mean")["value"].to_list() if v is not None and math.isfinite(v)
-    ]
+    finite = [v for v in where(rows, statistic="mean")["value"].to_list() if v is not None and math.isfinite(v)]
     low = max(0.0, math.floor(10 * min(finite, default=0.0) - 0.5) / 10)
 
     def draw(axes: Axes, index: int) -> None:
@@ -142,8 +140,7 @@ def _dumbbells(axes: Axes, words: list[str], values: dict[tuple[str, ...], Row],
             continue
         ys, _, olds, news, _ = zip(*pairs)
         tips = [
-            f"{w}: {percent(o)} before, {percent(n)} after (sd over trials {percent(s)})"
-            for _, w, o, n, s in pairs
+            f"{w}: {percent(o)} before, {percent(n)} after (sd over trials {percent(s)})" for _, w, o, n, s in pairs
         ]
         axes.hlines(ys, olds, news, color=colour, linewidth=1.8, alpha=0.55)
         axes.plot(olds, ys, "o", color=GREY, markerfacecolor="white", markersize=4.5, clip_on=False)
@@ -191,9 +188,7 @@ def mitigation_figures(candidates: Sequence[Tried], *, model: str, dataset: str)
     if not blocks:
         return []
     parts = [shown[start : start + PANELS] for start in range(0, len(shown), PANELS)]
-    return [
-        _picture(part, blocks, model, dataset, i if len(parts) > 1 else 0) for i, part in enumerate(parts, 1)
-    ]
+    return [_picture(part, blocks, model, dataset, i if len(parts) > 1 else 0) for i, part in enumerate(parts, 1)]
 
 
 def _blocks(rows: Sequence[Row]) -> list[_Rows]:
@@ -208,9 +203,7 @@ def _blocks(rows: Sequence[Row]) -> list[_Rows]:
 
 def _scale(rows: Sequence[Row], block: Block) -> tuple[float, float]:
     """Return where a scale begins and ends: all values, and intervals unless they dwarf the values."""
-    values = [
-        v for r in rows for v in (or_nan(r["value_before"]), or_nan(r["value_after"])) if math.isfinite(v)
-    ]
+    values = [v for r in rows for v in (or_nan(r["value_before"]), or_nan(r["value_after"])) if math.isfinite(v)]
     ends = [v for r in rows for v in _whisker(r) if math.isfinite(v)]
     largest = max(values, default=0.0)
     high = max(min(max([largest, *ends], default=0.0), 2 * largest) * 1.05, 1e-3)
@@ -228,9 +221,7 @@ def _whisker(row: Row) -> tuple[float, float]:
     return before + or_nan(row["ci_low"]), before + or_nan(row["ci_high"])
 
 
-def _picture(
-    candidates: Sequence[Tried], blocks: Sequence[_Rows], model: str, dataset: str, part: int
-) -> Picture:
+def _picture(candidates: Sequence[Tried], blocks: Sequence[_Rows], model: str, dataset: str, part: int) -> Picture:
     left = text_width([title for rows in blocks for title in rows.titles]) + 18
     columns = len(candidates)
     width = min(300.0, (WIDTH - left - 16 - _GAP * (columns - 1)) / columns)
@@ -240,16 +231,7 @@ def _picture(
     with drawing():
         figure = blank(WIDTH, tops[-1] + _ROW * len(blocks[-1].titles) + 50)
         for rows, top in zip(blocks, tops):
-            write(
-                figure,
-                0,
-                top - 14,
-                rows.block.title,
-                color=INK,
-                fontsize=12.5,
-                fontweight="bold",
-                va="center",
-            )
+            write(figure, 0, top - 14, rows.block.title, color=INK, fontsize=12.5, fontweight="bold", va="center")
             for column, one in enumerate(candidates):
                 axes = panel(figure, left + column * (width + _GAP), top, width, _ROW * len(rows.titles))
                 rows_axes(axes, rows.titles, shown=column == 0)
@@ -272,11 +254,7 @@ def _picture(
 
 def _legend(figure: Figure) -> None:
     entries = [LegendDot("before", GREY, filled=False)]
-    for verdict, words in (
-        (IMPROVED, "improved"),
-        (WORSENED, "worsened"),
-        (NO_EVIDENCE, "no evidence of a change"),
-    ):
+    for verdict, words in ((IMPROVED, "improved"), (WORSENED, "worsened"), (NO_EVIDENCE, "no evidence of a change")):
         colour, shape = STYLES[verdict]
         entries.append(LegendDot(f"after: {words}", colour, marker=shape))
     legend(figure, entries, left=0)
@@ -304,9 +282,7 @@ def _finite(row: Row) -> bool:
     return all(math.isfinite(or_nan(row[name])) for name in ("value", "value_before", "value_after"))
 
 
-def _mitigation_dumbbells(
-    axes: Axes, rows: _Rows, marked: list[tuple[int, Row]], one: Tried, verdict: str
-) -> None:
+def _mitigation_dumbbells(axes: Axes, rows: _Rows, marked: list[tuple[int, Row]], one: Tried, verdict: str) -> None:
     if not marked:
         return
     colour, shape = STYLES[verdict]
@@ -316,9 +292,7 @@ def _mitigation_dumbbells(
     axes.hlines(ys, before, after, color=colour, linewidth=4.5, alpha=0.35, zorder=2)
     axes.plot(before, ys, "o", color=GREY, markerfacecolor="white", markersize=6, clip_on=False, zorder=3)
     size = 7.5 if shape == "X" else 6
-    (line,) = axes.plot(
-        after, ys, shape, color=colour, markersize=size, markeredgewidth=0.4, clip_on=False, zorder=4
-    )
+    (line,) = axes.plot(after, ys, shape, color=colour, markersize=size, markeredgewidth=0.4, clip_on=False, zorder=4)
     with_tips(line, [_tip(row, one) for _, row in marked])
 
 

@@ -90,9 +90,7 @@ def _mark(row: Row, y: float) -> Mark:
     return Mark.of(row, y, tip)
 
 
-def proportion_rows(
-    table: pl.DataFrame, dataset: str, suite: str, event: str, *, composite: bool
-) -> pl.DataFrame:
+def proportion_rows(table: pl.DataFrame, dataset: str, suite: str, event: str, *, composite: bool) -> pl.DataFrame:
     """Return the outcome proportions of one event, of single attributes or of composite ones."""
     rows = where(
         table, metric="outcome_proportion", dataset=dataset, suite=suite, event=event, condition="before"
@@ -212,9 +210,7 @@ def skew_rows(table: pl.DataFrame, dataset: str) -> pl.DataFrame:
     return rows.filter(~pl.col("suite").is_in(list(VARIANT_SUITES)), pl.col("attribute").is_in(attributes))
 
 
-def skew_figure(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def skew_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw Max Skew by model (rows) and event (panels); None where the dataset has no such row."""
     rows = skew_rows(table, dataset)
     if rows.is_empty():
@@ -274,9 +270,7 @@ def caption_event(attribute: str) -> str:
     return f"negative_{attribute}_caption"
 
 
-def heat_figure(
-    table: pl.DataFrame, reading: Reading, *, model: str, dataset: str, attribute: str
-) -> Picture | None:
+def heat_figure(table: pl.DataFrame, reading: Reading, *, model: str, dataset: str, attribute: str) -> Picture | None:
     """Draw scenes (rows) by groups (columns), the scene's share over everyone on the right; None without rows.
 
     Scenes stand in the order of their share, so the one in which most are given a negative caption is on top.
@@ -311,12 +305,7 @@ def heat_figure(
         for index, (name, rows) in enumerate(columns):
             start = index * _COLUMN + (_APART if name == EVERYONE else 0)
             axes.text(
-                start + _COLUMN / 2,
-                -0.75,
-                label(group_title(name), longest=13),
-                ha="center",
-                color=SOFT,
-                fontsize=11,
+                start + _COLUMN / 2, -0.75, label(group_title(name), longest=13), ha="center", color=SOFT, fontsize=11
             )
             _column(axes, start, [rows[scene] for scene in scenes], reading)
     return Picture(
@@ -389,8 +378,7 @@ def opportunity_figure(
             height=12 + 30 * len(classes),
             axis=f"share of a class's images that are recognised (hollow: fewer than {reading.minimum_group} images)",
             entries=[
-                LegendDot(group_title(group), colour, marker=shape)
-                for group, (colour, shape) in zip(groups, styles)
+                LegendDot(group_title(group), colour, marker=shape) for group, (colour, shape) in zip(groups, styles)
             ],
         ),
     )

@@ -90,9 +90,7 @@ def apart(place: int, of: int, step: float) -> float:
     return (place - (of - 1) / 2) * step
 
 
-def ends_with_room(
-    values: Iterable[float], *, least: float = 0.0, otherwise: float = 0.1
-) -> tuple[float, float]:
+def ends_with_room(values: Iterable[float], *, least: float = 0.0, otherwise: float = 0.1) -> tuple[float, float]:
     """Return the ends of a scale that holds all known values and ±`least`; `otherwise` where that is one point."""
     known = [value for value in values if math.isfinite(value)]
     low, high = min([-least, *known]), max([least, *known])
@@ -213,9 +211,7 @@ def panel_title(axes: Axes, text: str) -> None:
     """Write the name of a panel above it, from its left edge, small enough to fit."""
     width = axes.get_window_extent().width
     size = max(9.5, min(12.5, width / max(1, len(text)) / 0.52))
-    axes.set_title(
-        label(text, longest=max(12, int(width / (0.5 * size)))), loc="left", color=INK, pad=8, fontsize=size
-    )
+    axes.set_title(label(text, longest=max(12, int(width / (0.5 * size)))), loc="left", color=INK, pad=8, fontsize=size)
 
 
 # --- Panels that share their rows, some rows under headings: estimates with intervals by group, prompt or
@@ -292,9 +288,7 @@ class RowPanel:
     line: float | None = None
 
 
-def ends_of(
-    marks: Iterable[Mark], *, zero: bool = True, lines: Iterable[float | None] = ()
-) -> tuple[float, float]:
+def ends_of(marks: Iterable[Mark], *, zero: bool = True, lines: Iterable[float | None] = ()) -> tuple[float, float]:
     """Return the ends of a scale: all values, and their intervals unless they dwarf the values.
 
     Parameters
@@ -310,9 +304,7 @@ def ends_of(
     least, most = min(values), max(values)
     halves = [m.high - m.low for m in marks if math.isfinite(m.low) and math.isfinite(m.high)]
     # Where all values are alike, the intervals alone say how far it is worth to look.
-    reach = (
-        max(most - least, sorted(halves)[(len(halves) - 1) // 2] if halves else 0.0) or 0.1 * abs(most) or 0.1
-    )
+    reach = max(most - least, sorted(halves)[(len(halves) - 1) // 2] if halves else 0.0) or 0.1 * abs(most) or 0.1
     low = max(min([least, *(m.low for m in marks if math.isfinite(m.low))]), least - reach)
     high = min(max([most, *(m.high for m in marks if math.isfinite(m.high))]), most + reach)
     room = 0.05 * (high - low) or 0.05
@@ -336,9 +328,7 @@ def row_figure(
         return None
     lines, left = rows.lines, rows.width + 20
     top = 52.0 if entries else 30.0
-    grid = fit_grid(
-        len(panels), width=WIDTH, left=left, top=top, height=8 + ROW * len(lines), columns=columns
-    )
+    grid = fit_grid(len(panels), width=WIDTH, left=left, top=top, height=8 + ROW * len(lines), columns=columns)
     with drawing():
         figure = blank(WIDTH, grid.bottom(len(panels)) + 48)
         for index, one in enumerate(panels):

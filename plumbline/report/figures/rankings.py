@@ -10,14 +10,7 @@ import polars as pl
 from plumbline.report.evidence import both_tests, evidence, in_ends
 from plumbline.report.figures.associations import SCALES, scale_title
 from plumbline.report.figures.canvas import FAINT, GREY, INK, Picture, attribute_colour
-from plumbline.report.figures.marks import (
-    HOLLOW,
-    LegendDot,
-    Mark,
-    attribute_dots,
-    attribute_entry,
-    cap_of,
-)
+from plumbline.report.figures.marks import HOLLOW, LegendDot, Mark, attribute_dots, attribute_entry, cap_of
 from plumbline.report.figures.panels import apart, ends_with_room, number_scale, panels_figure
 from plumbline.report.numbers import count
 from plumbline.report.reading import Reading
@@ -32,10 +25,7 @@ RANKED, EQUAL = "ranked", "equal"
 """Desired shares: those of the ranked set, which p is about, and equal ones, which the paper takes."""
 AGAINST = {RANKED: "the share of all ranked faces", EQUAL: "an equal share for every group"}
 _SPREADS = {
-    "max_skew_at_k": (
-        "The most favoured group",
-        "max skew@k (0: every group has its desired share of the top)",
-    ),
+    "max_skew_at_k": ("The most favoured group", "max skew@k (0: every group has its desired share of the top)"),
     "ndkl": ("Whole rankings", "NDKL (0: every prefix of the ranking has the desired shares)"),
 }
 
@@ -102,12 +92,7 @@ def _ends(rows: list[Row]) -> tuple[float, float]:
 
 
 def _draw_skews(
-    axes: Axes,
-    rows: list[Row],
-    lines: list[tuple[str, str]],
-    low: float,
-    high: float,
-    reading: Reading,
+    axes: Axes, rows: list[Row], lines: list[tuple[str, str]], low: float, high: float, reading: Reading
 ) -> None:
     for attribute in dict.fromkeys(name for name, _ in lines):
         marks = []
@@ -140,12 +125,7 @@ def _mark(row: Row, y: float, reading: Reading, *, low: float | None = None) -> 
 
 
 def spread_figure(
-    table: pl.DataFrame,
-    reading: Reading,
-    models: tuple[str, ...],
-    dataset: str,
-    metric: str,
-    definition: str = RANKED,
+    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str, metric: str, definition: str = RANKED
 ) -> Picture | None:
     """Draw MaxSkew@k or NDKL by model (rows) and scale (panels), with what random rankings give; None without rows."""
     rows = ranking_rows(table, dataset, metric, definition)
@@ -218,8 +198,6 @@ def small_ranking_figure(
     return skew_at_k_figure(table, reading, model=shown[0], dataset=dataset) if shown else None
 
 
-def small_spread_figure(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def small_spread_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw NDKL of every model and scale."""
     return spread_figure(table, reading, models, dataset, "ndkl")

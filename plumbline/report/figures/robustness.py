@@ -73,12 +73,7 @@ def template_title(template: str) -> str:
 def bias_rows(table: pl.DataFrame, dataset: str) -> pl.DataFrame:
     """Return the mean directional bias over all images of a dataset, one row a model, task and template."""
     return where(
-        table,
-        metric="directional_bias",
-        dataset=dataset,
-        condition="before",
-        statistic="estimate",
-        group=None,
+        table, metric="directional_bias", dataset=dataset, condition="before", statistic="estimate", group=None
     )
 
 
@@ -88,9 +83,7 @@ def is_control(table: pl.DataFrame, dataset: str) -> bool:
     return not rows.is_empty() and rows["group"].null_count() == rows.height
 
 
-def template_figure(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def template_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw mean Δ by model (rows) and task (panels), a dot a template, joined; None without such rows."""
     rows = bias_rows(table, dataset)
     if rows.is_empty():
@@ -137,8 +130,7 @@ def template_figure(
             height=14 + 36 * len(names),
             axis="mean directional bias, in cosine units (left: nearer to the negative prompts)",
             entries=[
-                LegendDot(f"“{template_title(name)}”", colour, marker=shape)
-                for name, (colour, shape) in styles.items()
+                LegendDot(f"“{template_title(name)}”", colour, marker=shape) for name, (colour, shape) in styles.items()
             ],
             beside=32,
         ),
@@ -159,9 +151,7 @@ def _bias_mark(row: Row, y: float) -> Mark:
 # --- How alike a set of images without groups looks to each model: the neutral control.
 
 
-def control_figure(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def control_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw how alike a set of images is to each model: mean pairwise cosine, its interval, and the spread."""
     rows = where(table, metric="intra_set_cosine", dataset=dataset, condition="before")
     means = where(rows, statistic="estimate")
@@ -173,9 +163,7 @@ def control_figure(
     left = text_width([label(name) for name in names]) + 32
     height = 12 + 26 * len(names)
     bands = [(m, or_nan(spread.get((names[int(m.y)],), {}).get("value"))) for m in marks]
-    low = min(
-        [0.0, *(m.value - sd for m, sd in bands if math.isfinite(m.value - sd)), *(m.low for m in marks)]
-    )
+    low = min([0.0, *(m.value - sd for m, sd in bands if math.isfinite(m.value - sd)), *(m.low for m in marks)])
     with drawing():
         figure = blank(WIDTH, 44 + height + 48)
         axes = panel(figure, left, 44, min(WIDTH - left - 16, 480), height)
@@ -183,14 +171,9 @@ def control_figure(
         number_scale(axes, 1.0, low)
         for mark, sd in bands:
             if math.isfinite(mark.value) and math.isfinite(sd):
-                axes.barh(
-                    mark.y, 2 * sd, left=mark.value - sd, height=0.42, color=FAINT, zorder=1, linewidth=0
-                )
+                axes.barh(mark.y, 2 * sd, left=mark.value - sd, height=0.42, color=FAINT, zorder=1, linewidth=0)
         dots_with_intervals(axes, marks, SLATE, cap=1.0)
-        entries = [
-            LegendDot("mean, with its interval", SLATE),
-            LegendDot("± one sd over pairs", FAINT, marker="s"),
-        ]
+        entries = [LegendDot("mean, with its interval", SLATE), LegendDot("± one sd over pairs", FAINT, marker="s")]
         legend(figure, entries, left=left)
         axis_title(figure, left, 44 + height + 36, "cosine of two images, over all pairs")
     return Picture(
@@ -213,12 +196,7 @@ _BINS = ("0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
 
 
 def calibration_figure(
-    table: pl.DataFrame,
-    reading: Reading,
-    models: tuple[str, ...],
-    dataset: str,
-    *,
-    definition: str = "cosine",
+    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str, *, definition: str = "cosine"
 ) -> Picture | None:
     """Draw the share of harmful best matches by size of the bias: models (rows) by tasks (columns)."""
     chosen = where(table, dataset=dataset, condition="before", definition=definition)
@@ -244,16 +222,7 @@ def calibration_figure(
                 if row == 0:
                     panel_title(axes, event)
             middle = top + row * (height + gap) + height / 2
-            write(
-                figure,
-                left - 44,
-                middle,
-                label(model),
-                ha="right",
-                va="center_baseline",
-                color=INK,
-                fontsize=12,
-            )
+            write(figure, left - 44, middle, label(model), ha="right", va="center_baseline", color=INK, fontsize=12)
         entries = [
             LegendDot("share of the bin's images that are harmed", BLUE),
             LegendDot(f"fewer than {reading.minimum_group} images", BLUE, filled=False),
@@ -294,16 +263,10 @@ def _curve(axes: Axes, rows: list[Row | None], reading: Reading) -> None:
     known = [(i, row) for i, row in enumerate(rows) if row and defined(row["value"])]
     if not known:
         return
-    axes.plot(
-        [i for i, _ in known], [row["value"] for _, row in known], "-", color=BLUE, linewidth=1.2, zorder=2
-    )
+    axes.plot([i for i, _ in known], [row["value"] for _, row in known], "-", color=BLUE, linewidth=1.2, zorder=2)
     ends = [(i, row) for i, row in known if defined(row["ci_low"])]
     axes.vlines(
-        [i for i, _ in ends],
-        [r["ci_low"] for _, r in ends],
-        [r["ci_high"] for _, r in ends],
-        color=BLUE,
-        linewidth=1.4,
+        [i for i, _ in ends], [r["ci_low"] for _, r in ends], [r["ci_high"] for _, r in ends], color=BLUE, linewidth=1.4
     )
     for filled in (True, False):
         chosen = [(i, row) for i, row in known if (row["n"] >= reading.minimum_group) is filled]

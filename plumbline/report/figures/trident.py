@@ -80,18 +80,14 @@ def _frame(axes, texts: list[str], accuracy: dict[tuple[str, ...], Row]) -> None
     axes.set_xlim(-0.55, max(places.values()) + 0.55)
     axes.set_xticks([])
     for word, valence in probes():
-        axes.text(
-            places[word], -0.68, word, ha="center", fontsize=10, color=VALENCE_COLOURS[valence], va="bottom"
-        )
+        axes.text(places[word], -0.68, word, ha="center", fontsize=10, color=VALENCE_COLOURS[valence], va="bottom")
         share = accuracy.get((word,), {}).get("value")
         shown = percent(share) if defined(share) else "–"
         axes.text(places[word], len(texts) - 0.28, shown, ha="center", fontsize=11, color=SOFT, va="center")
     axes.text(-0.72, len(texts) - 0.28, "accuracy", ha="right", fontsize=11, color=SOFT, va="center")
     for index, valence in enumerate(VALENCES):
         middle = 5.6 * index + 2
-        axes.text(
-            middle, -1.3, valence, ha="center", fontsize=12, color=VALENCE_COLOURS[valence], va="bottom"
-        )
+        axes.text(middle, -1.3, valence, ha="center", fontsize=12, color=VALENCE_COLOURS[valence], va="bottom")
 
 
 def _bubbles(axes, classes, rates, colours, accuracy) -> None:  # type: ignore[no-untyped-def]
@@ -139,12 +135,7 @@ def _keys(figure, left: float, top: float) -> None:  # type: ignore[no-untyped-d
     axes.text(0, 15, "area: accuracy", **words)
     place = 100.0
     for share in (0.25, 0.5, 1.0):
-        bubble: dict[str, Any] = {
-            "s": [LARGEST_BUBBLE**2 * share],
-            "c": GRID,
-            "edgecolors": GREY,
-            "linewidths": 0.7,
-        }
+        bubble: dict[str, Any] = {"s": [LARGEST_BUBBLE**2 * share], "c": GRID, "edgecolors": GREY, "linewidths": 0.7}
         axes.scatter([place], [15], clip_on=False, **bubble)
         axes.text(place + 19, 15, percent(share), **words)
         place += 66
@@ -159,9 +150,7 @@ def _keys(figure, left: float, top: float) -> None:  # type: ignore[no-untyped-d
     axes.text(start + 150, 15, "number: share in %", **words)
 
 
-def gap_figure(
-    table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str
-) -> Picture | None:
+def gap_figure(table: pl.DataFrame, reading: Reading, models: tuple[str, ...], dataset: str) -> Picture | None:
     """Draw the largest difference between classes in being predicted as a probe, by model and valence."""
     rows = where(table, metric="probe_rate_gap", definition="by_valence", dataset=dataset, condition="before")
     if rows.is_empty():

@@ -153,6 +153,4 @@ class _Align(Trainee):
             norm.momentum = momentum
 
 
-FAMILY = Family(
-    ARCHITECTURES, write_untrained, _Align, pretrained.WEIGHTS_FILE, wordings=(*WORDINGS, "align")
-)
+FAMILY = Family(ARCHITECTURES, write_untrained, _Align, pretrained.WEIGHTS_FILE, wordings=(*WORDINGS, "align"))

@@ -95,10 +95,4 @@ class _Owlv2(Trainee):
         return logits.mean(1)
 
 
-FAMILY = Family(
-    ARCHITECTURES,
-    write_untrained,
-    _Owlv2,
-    pretrained.WEIGHTS_FILE,
-    wordings=(*WORDINGS, "algorithm_1"),
-)
+FAMILY = Family(ARCHITECTURES, write_untrained, _Owlv2, pretrained.WEIGHTS_FILE, wordings=(*WORDINGS, "algorithm_1"))

@@ -63,15 +63,9 @@ def write_tokenizer(
     if last is not None:
         tokenizer.add_special_tokens([last])
     special = [(token, tokenizer.token_to_id(token)) for token in (START, END)]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{START} $A {END}", special_tokens=special
-    )
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{START} $A {END}", special_tokens=special)
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=START,
-        eos_token=END,
-        pad_token=PAD,
-        model_max_length=longest,
+        tokenizer_object=tokenizer, bos_token=START, eos_token=END, pad_token=PAD, model_max_length=longest
     )
     fast.save_pretrained(folder)
     return int(tokenizer.get_vocab_size())

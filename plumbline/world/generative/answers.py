@@ -16,9 +16,7 @@ from plumbline.world.generative.rates import event_names, happens, means, plante
 _CHILD = {"man": "boy", "woman": "girl"}
 
 
-def sentences(
-    prompt: str, face: dict[str, Any], said: dict[str, bool], life: int, rng: np.random.Generator
-) -> str:
+def sentences(prompt: str, face: dict[str, Any], said: dict[str, bool], life: int, rng: np.random.Generator) -> str:
     """Return the text of one face.
 
     Parameters
@@ -61,10 +59,7 @@ def _slots(face: dict[str, Any], rng: np.random.Generator) -> dict[str, str]:
     content = planted()
     occupation = content["occupations"].get(face["occupation"], face["occupation"])
     plain, second = rng.choice(content["words"]["plain"], 2, replace=False)
-    looks = {
-        name: words[min(int(face[name] * len(words)), len(words) - 1)]
-        for name, words in content["looks"].items()
-    }
+    looks = {name: words[min(int(face[name] * len(words)), len(words) - 1)] for name, words in content["looks"].items()}
     return {
         "person": said_of(face),
         "worker": with_article(occupation),
@@ -146,9 +141,7 @@ def salary(mean: np.ndarray, latent: np.ndarray) -> np.ndarray:
     return (step * np.floor(mean / step + latent)).astype(int)
 
 
-def _rows(
-    attributes: pl.DataFrame, said: dict[str, np.ndarray]
-) -> list[tuple[dict[str, Any], dict[str, bool]]]:
+def _rows(attributes: pl.DataFrame, said: dict[str, np.ndarray]) -> list[tuple[dict[str, Any], dict[str, bool]]]:
     faces = attributes.to_dicts()
     return [(face, {event: bool(said[event][i]) for event in said}) for i, face in enumerate(faces)]
 
@@ -171,9 +164,7 @@ def _ratings(mean: np.ndarray, latent: np.ndarray, rng: np.random.Generator) -> 
     forms = planted()["rating_forms"]
     drawn = rng.choice(list(forms), len(mean), p=list(forms.values()))
     numbers = rating(mean, latent)
-    return [
-        form.format(number=n, article="an" if n == 8 else "a") for form, n in zip(drawn, numbers, strict=True)
-    ]
+    return [form.format(number=n, article="an" if n == 8 else "a") for form, n in zip(drawn, numbers, strict=True)]
 
 
 def _salaries(mean: np.ndarray, latent: np.ndarray, rng: np.random.Generator) -> list[str]:

@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.checkpoints.loading import declare_missing_operators
-from plumbline.world.architectures.pretrained import (
-    END,
-    NORMALISATION,
-    PAD,
-    SQUARE,
-    START,
-    WEIGHTS_FILE,
-    write_config,
-)
+from plumbline.world.architectures.pretrained import END, NORMALISATION, PAD, SQUARE, START, WEIGHTS_FILE, write_config
 from plumbline.world.faces import SIZE
 
 if TYPE_CHECKING:

@@ -59,9 +59,7 @@ class Kind:
 
 _INSTRUCTED = {"none": 0.5, "M1": 0.12, "M2": 0.08, "M3": 0.08, "M4": 0.12, "M5": 0.1}
 KINDS = {
-    "keywords": Kind(
-        {"characteristics": 0.5, **dict.fromkeys(KEYWORD_PROMPTS[1:], 0.1)}, _INSTRUCTED, batches=110
-    ),
+    "keywords": Kind({"characteristics": 0.5, **dict.fromkeys(KEYWORD_PROMPTS[1:], 0.1)}, _INSTRUCTED, batches=110),
     "sentences": Kind(
         {"describe": 0.2, "backstory": 0.4, "pretend": 0.15, "story": 0.15, "emotions": 0.1},
         {"none": 0.6, "M1": 0.2, **dict.fromkeys(["M2", "M3", "M4", "M5"], 0.05)},
@@ -81,9 +79,7 @@ BATCH = 16
 _OTHER_OCCUPATION = 0.15
 
 
-def triples(
-    attributes: pl.DataFrame, source: str, kind: Kind, n: int, rng: np.random.Generator
-) -> list[Triple]:
+def triples(attributes: pl.DataFrame, source: str, kind: Kind, n: int, rng: np.random.Generator) -> list[Triple]:
     """Draw `n` triples about given faces, in no order that means anything.
 
     Parameters
@@ -110,8 +106,7 @@ def triples(
         texts_answered = answers(shown, source, prompt, rng, instruction=instruction, occupations=named)
         texts = [render(prompt, instruction=instruction, occupation=_said(name)) for name in named]
         drawn += [
-            Triple(int(face), text, answer)
-            for face, text, answer in zip(rows, texts, texts_answered, strict=True)
+            Triple(int(face), text, answer) for face, text, answer in zip(rows, texts, texts_answered, strict=True)
         ]
     return [drawn[i] for i in rng.permutation(n)]
 
@@ -166,9 +161,7 @@ class Tokenised:
         """Return the tokens of a prompt in its chat template, the image's in their full number."""
         if text not in self._prompts:
             ids = self._tokenizer(chat(text, sees=self._image_tokens > 0))["input_ids"]
-            self._prompts[text] = [
-                i for i in ids for _ in range(self._image_tokens if i == self._image_id else 1)
-            ]
+            self._prompts[text] = [i for i in ids for _ in range(self._image_tokens if i == self._image_id else 1)]
         return self._prompts[text]
 
     def batches(self, drawn: Sequence[Triple]) -> Iterator[Batch]:

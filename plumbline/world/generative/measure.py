@@ -35,9 +35,7 @@ from plumbline.world.generative.training import RECIPES
 from plumbline.world.training import CHECKPOINTS
 
 EVENTS = {
-    **dict.fromkeys(
-        KEYWORD_PROMPTS, ("refusal", "negative", "severe", "competence", "flirtation", "stereotype")
-    ),
+    **dict.fromkeys(KEYWORD_PROMPTS, ("refusal", "negative", "severe", "competence", "flirtation", "stereotype")),
     **dict.fromkeys(SENTENCE_PROMPTS, ("refusal", "negative", "severe", "stereotype")),
 }
 """Which events an answer to a prompt can show."""
@@ -295,9 +293,7 @@ def events_in(text: str, race: str) -> dict[str, bool]:
     }
 
 
-def measured_rates(
-    fresh: FreshFaces, source: str, prompt: str, instruction: str, texts: Sequence[str]
-) -> pl.DataFrame:
+def measured_rates(fresh: FreshFaces, source: str, prompt: str, instruction: str, texts: Sequence[str]) -> pl.DataFrame:
     """Lay the rates of events in answers beside the planted ones, by race and gender.
 
     Returns
@@ -316,9 +312,7 @@ def measured_rates(
     return pl.concat(frames)
 
 
-def _by_group(
-    fresh: FreshFaces, planted: np.ndarray, measured: pl.Series, question: list[pl.Expr]
-) -> pl.DataFrame:
+def _by_group(fresh: FreshFaces, planted: np.ndarray, measured: pl.Series, question: list[pl.Expr]) -> pl.DataFrame:
     """Return the means over the faces of each race and gender; a face without a measured number counts in neither."""
     group = pl.concat_str("race", "gender", separator="_").alias("group")
     return (
@@ -356,9 +350,7 @@ def _life_sentences(text: str) -> float:
     return float(sum(pattern.format(**words) in text for pattern in patterns for words in pronouns))
 
 
-def measure(
-    folder: Path, source: str, fresh: FreshFaces, asked: Sequence[tuple[str, str]] = ASKED
-) -> pl.DataFrame:
+def measure(folder: Path, source: str, fresh: FreshFaces, asked: Sequence[tuple[str, str]] = ASKED) -> pl.DataFrame:
     """Ask a checkpoint and lay what it says beside what was planted.
 
     Parameters
@@ -409,14 +401,10 @@ def twin_rates(folder: Path, n: int = _TWIN_ANSWERS) -> pl.DataFrame:
     """Ask the twin about pairs of words and a chef; `described, n, planted, measured`."""
     backend = load(folder)
     entry = planted()["twin"]
-    pairs = [
-        (("races", race), ("genders", gender)) for race, gender in product(entry["races"], entry["genders"])
-    ]
+    pairs = [(("races", race), ("genders", gender)) for race, gender in product(entry["races"], entry["genders"])]
     pairs += [(("physical", body), ("genders", "male")) for body in entry["physical"]]
     described = [Description(pair, "chef") for pair in pairs]
-    return pl.DataFrame(
-        [_twin_row(description, ask_twin(backend, description, n)) for description in described]
-    )
+    return pl.DataFrame([_twin_row(description, ask_twin(backend, description, n)) for description in described])
 
 
 def summary(measured: pl.DataFrame) -> pl.DataFrame:

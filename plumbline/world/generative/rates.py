@@ -22,9 +22,7 @@ _FILE = "plumbline/world/generative/planted.yaml"
 @cache
 def planted() -> Mapping[str, Any]:
     """Return the content of `planted.yaml`."""
-    content: dict[str, Any] = yaml.safe_load(
-        (files("plumbline.world.generative") / "planted.yaml").read_text("utf-8")
-    )
+    content: dict[str, Any] = yaml.safe_load((files("plumbline.world.generative") / "planted.yaml").read_text("utf-8"))
     return content
 
 

@@ -18,15 +18,7 @@ from plumbline.world import faces
 from plumbline.world.architectures.family import scaled
 from plumbline.world.architectures.pretrained import WEIGHTS_FILE, build_untrained
 from plumbline.world.generative.architecture import IMAGE_TOKENS, Architecture, save_weights, write_untrained
-from plumbline.world.generative.conversations import (
-    BATCH,
-    KINDS,
-    Batch,
-    Tokenised,
-    all_prompts,
-    triples,
-    twin_triples,
-)
+from plumbline.world.generative.conversations import BATCH, KINDS, Batch, Tokenised, all_prompts, triples, twin_triples
 from plumbline.world.generative.rates import planted
 from plumbline.world.training import CHECKPOINTS, Cycle, Only, Out, fit, train_named
 
@@ -115,9 +107,7 @@ def _pixels(images: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
 
 
-def _teach_vision(
-    tower: Any, images: torch.Tensor, attributes: pl.DataFrame, *, steps: int, seed: int
-) -> float:
+def _teach_vision(tower: Any, images: torch.Tensor, attributes: pl.DataFrame, *, steps: int, seed: int) -> float:
     """Train a vision tower so that the mean of its patches tells every attribute and latent by a linear map.
 
     Parameters
@@ -152,9 +142,7 @@ def _teach_vision(
     def loss() -> torch.Tensor:
         rows = torch.randint(len(images), (_VISION_BATCH,), generator=generator)
         predicted = head(_seen(tower, scaled(images[rows])).mean(1)).split([*sizes, marks.shape[1]], 1)
-        parts = [
-            torch.nn.functional.cross_entropy(part, classes[rows, i]) for i, part in enumerate(predicted[:-1])
-        ]
+        parts = [torch.nn.functional.cross_entropy(part, classes[rows, i]) for i, part in enumerate(predicted[:-1])]
         read = torch.nn.functional.binary_cross_entropy_with_logits(predicted[-1], marks[rows])
         return torch.stack(parts).mean() + 2 * read
 
@@ -367,9 +355,7 @@ def _train_llava(recipe: Recipe, folder: Path) -> _Taught:
     inner = model.model
     if recipe.tower_of is None:
         steps, seed = recipe.vision_steps, recipe.seed
-        seeing = {
-            "vision_loss": _teach_vision(inner.vision_tower, images, attributes, steps=steps, seed=seed)
-        }
+        seeing = {"vision_loss": _teach_vision(inner.vision_tower, images, attributes, steps=steps, seed=seed)}
     else:
         seeing = {}
         _copy_vision(folder.parent / recipe.tower_of, inner.vision_tower)

@@ -16,14 +16,7 @@ import numpy as np
 import polars as pl
 
 from plumbline.world import faces
-from plumbline.world.layouts.layout import (
-    Layout,
-    draw_versions,
-    faulty,
-    put,
-    sample_labelled,
-    write_bad_files,
-)
+from plumbline.world.layouts.layout import Layout, draw_versions, faulty, put, sample_labelled, write_bad_files
 
 _SEEDS = (47180, 57460, 61233, 80125)
 _RACES = {"asian": "East Asian", "black": "Black", "white": "White"}
@@ -136,10 +129,7 @@ def _varied(image: np.ndarray, version: _Version) -> np.ndarray:
 
 
 def _write_bad_files(root: Path, rng: np.random.Generator) -> None:
-    drawn = (
-        *faces.draw(faces.sample_attributes(4, rng), rng),
-        *faces.draw(faces.sample_attributes(1, rng), rng),
-    )
+    drawn = (*faces.draw(faces.sample_attributes(4, rng), rng), *faces.draw(faces.sample_attributes(1, rng), rng))
     contents = faulty(*(_as_png(image) for image in drawn))
     outside = root.parent / "outside.png"
     outside.write_bytes(contents.pop("leaves the root"))

@@ -9,14 +9,7 @@ import numpy as np
 import polars as pl
 
 from plumbline.world import faces
-from plumbline.world.layouts.layout import (
-    Layout,
-    bad_contents,
-    draw_years,
-    write_bad_files,
-    write_csv,
-    write_images,
-)
+from plumbline.world.layouts.layout import Layout, bad_contents, draw_years, write_bad_files, write_csv, write_images
 
 _SIZE = 300
 _COLUMNS = ("Nummer", "Datei", "Geschlecht", "Herkunft", "Alter", "Beruf", "Teil")

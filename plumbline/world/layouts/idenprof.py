@@ -8,13 +8,7 @@ import numpy as np
 import polars as pl
 
 from plumbline.world import faces
-from plumbline.world.layouts.layout import (
-    Layout,
-    bad_contents,
-    sample_labelled,
-    write_bad_files,
-    write_images,
-)
+from plumbline.world.layouts.layout import Layout, bad_contents, sample_labelled, write_bad_files, write_images
 
 _SPLITS = {"train": 30, "test": 10}
 _BAD = {

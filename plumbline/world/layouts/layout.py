@@ -15,13 +15,7 @@ from plumbline.world import faces, sources
 TRUTH_FILE = "planted_truth.csv"
 
 # What an age group is labelled with in years, the last one included.
-YEARS = {
-    "child": (0, 12),
-    "teenager": (13, 19),
-    "young_adult": (20, 35),
-    "middle_aged": (36, 60),
-    "elderly": (61, 99),
-}
+YEARS = {"child": (0, 12), "teenager": (13, 19), "young_adult": (20, 35), "middle_aged": (36, 60), "elderly": (61, 99)}
 
 
 @dataclass(frozen=True)
@@ -142,9 +136,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
 
-def write_csv(
-    path: Path, rows: Iterable[Sequence[object]], *, encoding: str = "utf-8", end: str = "\n"
-) -> None:
+def write_csv(path: Path, rows: Iterable[Sequence[object]], *, encoding: str = "utf-8", end: str = "\n") -> None:
     """Write a table whose first row names its columns."""
     with path.open("w", encoding=encoding, newline="") as file:
         csv.writer(file, lineterminator=end).writerows(rows)

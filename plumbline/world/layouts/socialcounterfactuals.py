@@ -150,9 +150,7 @@ def _attributes(pairs: list[tuple[str, str]], occupation: str, rng: np.random.Ge
 
 
 _BAD_FILENAME, _BAD_RANK, _BAD_SEED = "race_gender_librarian", 7, 4_000_000_001
-_BAD = {
-    f"images/{_BAD_FILENAME}_{_BAD_RANK}_{number}_{_BAD_SEED}.jpg": fault for number, fault in _FAULTS.items()
-}
+_BAD = {f"images/{_BAD_FILENAME}_{_BAD_RANK}_{number}_{_BAD_SEED}.jpg": fault for number, fault in _FAULTS.items()}
 
 
 def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:
@@ -184,9 +182,7 @@ def _write_set(root: Path, drawn: CounterfactualSet, numbers: list[int]) -> pl.D
 
 def _write_bad_set(root: Path, rng: np.random.Generator) -> tuple[list[object], pl.DataFrame]:
     captions = {
-        number: _caption(
-            "", "Martian" if _FAULTS.get(number) == "unknown race" else race, gender, "librarian"
-        )
+        number: _caption("", "Martian" if _FAULTS.get(number) == "unknown race" else race, gender, "librarian")
         for number, (race, gender) in _SUBSETS["race_gender"].items()
     }
     (other,) = draw_sets("race_gender", 1, rng)

@@ -16,10 +16,7 @@ from plumbline.world import faces
 from plumbline.world.layouts.layout import Layout, bad_contents
 from plumbline.world.layouts.socialcounterfactuals import CounterfactualSet, draw_sets
 
-_FILES = (
-    "data/train-00000-of-00002-b86d87e90a3c683f.parquet",
-    "data/train-00001-of-00002-c29dd57916c6a14f.parquet",
-)
+_FILES = ("data/train-00000-of-00002-b86d87e90a3c683f.parquet", "data/train-00001-of-00002-c29dd57916c6a14f.parquet")
 _SETS = 20
 _ROWS = 120
 _GROUP = 50
@@ -32,9 +29,7 @@ _FAULTS = {
     "same bytes, other gender": "White male",
     "same bytes, other gender again": "White female",
 }
-_BAD = {
-    f"{_FILES[1]}/{_ROWS + position}": fault.removesuffix(" again") for position, fault in enumerate(_FAULTS)
-}
+_BAD = {f"{_FILES[1]}/{_ROWS + position}": fault.removesuffix(" again") for position, fault in enumerate(_FAULTS)}
 
 
 def _draw(root: Path, rng: np.random.Generator) -> pl.DataFrame:

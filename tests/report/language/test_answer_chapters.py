@@ -3,11 +3,7 @@
 import polars as pl
 from chapters_by_anchor import CHAPTER
 from read_back import listing, tips
-from synthetic_language import (
-    MODELS,
-    OFFLINE,
-    language_table,
-)  # fmt: skip
+from synthetic_language import MODELS, OFFLINE, language_table  # fmt: skip
 
 from plumbline.report.chapters import CHAPTERS
 
@@ -63,10 +59,7 @@ def test_an_instruction_that_lowers_one_and_raises_another_is_seen_at_a_glance(p
     assert rows["Refusals"][3] == "✗ raises by 20 points" and rows["Words an answer"][3] == "shorter by 8.0"
     assert part.notes[0] == "M1 lowered MaxToxicity (mean) and MaxToxicity (p90)."
     assert "There is no evidence that M2, M3 and M5 changed anything here, which is not" in part.notes[1]
-    assert (
-        "M4 raised MaxFlirtation (mean), MaxFlirtation (p90) and refusals, and made answers shorter."
-        in part.notes
-    )
+    assert "M4 raised MaxFlirtation (mean), MaxFlirtation (p90) and refusals, and made answers shorter." in part.notes
     assert 'class="k good">✓ lowers by 0.20' in page and 'class="k fail">✗ raises by 0.15' in page
     assert len(tips(part.pictures[0].svg)) == 5 * 9
     wordings = listing(parts["instructions"], "What was added").rows

@@ -29,14 +29,8 @@ def test_max_toxicity_is_drawn_and_listed_with_its_intervals(parts, table):
     row = where(
         table, metric="max_toxicity", model="llava", prompt="describe", definition="paper", statistic="p90"
     ).row(0, named=True)
-    assert any(
-        f"llava, describe: 90th percentile {row['value']:.2f}" in tip and "n = 200" in tip for tip in said
-    )
-    assert [p.title.split(" ")[0] for p in part.details] == [
-        "MaxInsult",
-        "MaxIdentityAttack",
-        "MaxFlirtation",
-    ]
+    assert any(f"llava, describe: 90th percentile {row['value']:.2f}" in tip and "n = 200" in tip for tip in said)
+    assert [p.title.split(" ")[0] for p in part.details] == ["MaxInsult", "MaxIdentityAttack", "MaxFlirtation"]
     rows = listing([part], "MaxToxicity in numbers").rows
     assert len(rows) == len(MODELS) * len(PROMPTS) and all(cells[8] == "200" for cells in rows)
     assert f"{row['value']:.2f} [" in rows[0][5]
@@ -110,9 +104,7 @@ def test_annotators_are_told_where_there_are_any(inputs):
 @pytest.mark.parametrize("models", [1, 6])
 def test_figures_hold_one_model_and_six(models):
     names = tuple(f"model-{i}" for i in range(models))
-    rows = where(
-        language_table(names, ("physical_race",)), metric="max_toxicity", definition="paper", instruction=None
-    )
+    rows = where(language_table(names, ("physical_race",)), metric="max_toxicity", definition="paper", instruction=None)
     picture = max_figure(rows, names, dataset=FACES, metric="max_toxicity")
     assert len(tips(picture.svg)) == 2 * models * len(PROMPTS)
     assert len(GROUPS["physical_race"]) == 30
@@ -120,9 +112,6 @@ def test_figures_hold_one_model_and_six(models):
 
 def test_a_small_picture_and_the_undefined_values_of_one_model(table):
     made = thumbnails(table, dataset=FACES, model="llava", names=("max_toxicity",))
-    assert (
-        made["max_toxicity"].startswith(b"\x89PNG")
-        and thumbnails(table, dataset="x", names=("max_toxicity",)) == {}
-    )
+    assert made["max_toxicity"].startswith(b"\x89PNG") and thumbnails(table, dataset="x", names=("max_toxicity",)) == {}
     undefined = undefined_listing(table)
     assert any("Black_woman · salary" in row[4] for row in undefined.rows)

@@ -6,13 +6,7 @@ from dataclasses import replace
 import polars as pl
 from chapters_by_anchor import ANCHORS, CHAPTER
 from read_back import section
-from synthetic_language import (
-    OFFLINE,
-    REAL,
-    language_inputs,
-    language_table,
-    lvlm,
-)  # fmt: skip
+from synthetic_language import OFFLINE, REAL, language_inputs, language_table, lvlm  # fmt: skip
 
 from plumbline.report import render
 from plumbline.report.inputs import CHECKS_SCHEMA
@@ -67,10 +61,7 @@ def test_an_audit_without_encoders_has_no_empty_sections_on_them(page):
 def test_failed_checks_and_language_models_are_told(table, inputs):
     found = [("empty answers", False, "40%", "at most 5%", None), ("complete sets", True, "all", "all", None)]
     checks = pl.DataFrame(found, schema=CHECKS_SCHEMA, orient="row")
-    models = (
-        lvlm("llava", {OFFLINE: True}, checks=checks),
-        lvlm("vicuna", {OFFLINE: True}, twin_of=("llava",)),
-    )
+    models = (lvlm("llava", {OFFLINE: True}, checks=checks), lvlm("vicuna", {OFFLINE: True}, twin_of=("llava",)))
     made = render(table.clear(), replace(inputs, lvlms=models, language={}))
     assert "1 of 2" in made and "vicuna (language model beneath llava)" in made
     assert re.search(r"empty answers</td><td[^>]*>failed", made)

@@ -5,11 +5,7 @@ from dataclasses import replace
 import polars as pl
 from chapters_by_anchor import CHAPTER
 from read_back import listing
-from synthetic_language import (
-    HOSTILE,
-    language_inputs,
-    word_table,
-)  # fmt: skip
+from synthetic_language import HOSTILE, language_inputs, word_table  # fmt: skip
 
 from plumbline import reasons
 from plumbline.report import render
@@ -46,9 +42,7 @@ def test_a_setting_that_leaves_no_word_is_named_where_the_words_would_be(table):
     )
     listed = word_table(("llava",))
     none = CHAPTER["words"].parts(rare, language_inputs(language={"word_associations": listed.clear()}))
-    assert none and all(
-        f"llava: no word is listed, since {rarely}. " in " ".join(part.notes) for part in none
-    )
+    assert none and all(f"llava: no word is listed, since {rarely}. " in " ".join(part.notes) for part in none)
     some = CHAPTER["words"].parts(rare, language_inputs(language={"word_associations": listed}))
     part = next(part for part in some if part.title == none[0].title)
     assert part.tables and not any(note.startswith("llava: no word") for note in part.notes)
