@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from plumbline.errors import ConfigError, PlumblineError
 
 T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def data_bytes(name: str) -> bytes:
@@ -38,6 +41,31 @@ def typed(kind: type[T], content: Any) -> T:
         If a field is missing or its value is of another type.
     """
     return TypeAdapter(kind).validate_python(content)
+
+
+def checked_yaml(
+    path: Path | Traversable, model: type[Model], what: str, *, error: type[PlumblineError] = ConfigError
+) -> Model:
+    """Return a YAML file as a pydantic model.
+
+    Raises
+    ------
+    PlumblineError
+        If it is no YAML, or not what the model says: with the file, and key, found and expected of the first error.
+    """
+    try:
+        return model.model_validate(yaml.safe_load(path.read_text("utf-8")))
+    except (yaml.YAMLError, UnicodeDecodeError) as mistake:
+        raise error(f"{what} is not YAML", where=path, found=" ".join(str(mistake).split())) from mistake
+    except ValidationError as mistake:
+        first = mistake.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise error(
+            f"{what} is not right",
+            where=f"{path}, key {key}" if key else path,
+            found=None if first["type"] == "missing" or not key else repr(first["input"])[:200],
+            expected=first["msg"].removeprefix("Value error, "),
+        ) from mistake
 
 
 def entry(known: Mapping[str, T], name: str, what: str, file: str, *, error: type[PlumblineError] = ConfigError) -> T:

@@ -10,12 +10,12 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from io import StringIO
-from typing import Literal
+from typing import Annotated, Literal, NamedTuple
 
 import polars as pl
-import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
+from plumbline.catalog.files import checked_yaml, entry
 from plumbline.catalog.schema import Row, Schema
 from plumbline.catalog.studies import study_checkpoint
 from plumbline.digests import digest_bytes
@@ -25,8 +25,7 @@ PRINTED_UNITS: dict[str | None, int] = {None: 0, "bin": 0, "percent": -2, "hundr
 """Unit in print to the power of ten that turns it into Plumbline's unit."""
 
 
-@dataclass(frozen=True)
-class PrintedNumber:
+class PrintedNumber(NamedTuple):
     """One printed number.
 
     Attributes
@@ -55,35 +54,36 @@ def read_number(text: str, printed_unit: str | None = None) -> PrintedNumber:
     Raises
     ------
     ValueError
-        If it is no finite number in this unit; the message says what it is.
+        If it is no number in this unit.
     """
-    if printed_unit not in PRINTED_UNITS:
-        raise ValueError(f"no known unit of print: {printed_unit}")
     digits = text.removesuffix("%") if printed_unit == "percent" else text
-    if printed_unit == "bin":
-        digits, _, upper = text.partition("-")
-        _decimal(upper, text)
-    number = _decimal(digits, text)
+    try:
+        number = Decimal(digits.partition("-")[0] if printed_unit == "bin" else digits)
+        shift = PRINTED_UNITS[printed_unit]
+    except (InvalidOperation, KeyError) as error:
+        raise ValueError(f"no number in the unit {printed_unit}: {text!r}") from error
     exponent = int(number.as_tuple().exponent)
-    shift = PRINTED_UNITS[printed_unit]
     half = Decimal(0) if printed_unit == "bin" else Decimal(5).scaleb(exponent - 1 + shift)
     return PrintedNumber(value=number.scaleb(shift), decimals=max(0, -exponent), rounding=half)
-
-
-def _decimal(digits: str, text: str) -> Decimal:
-    try:
-        number = Decimal(digits)
-    except InvalidOperation as error:
-        raise ValueError(f"no number: {text!r}") from error
-    if not number.is_finite():
-        raise ValueError(f"no finite number: {text!r}")
-    return number
 
 
 # --- Tables in the layout of the paper: a grid of cells as printed, and a description of what its labels
 # stand for.
 
-Meaning = dict[str, str | int]
+KEYS = (
+    "metric", "definition", "dataset", "suite", "event", "attribute", "group", "reference_group", "probe", "factor",
+    "occupation", "prompt", "instruction", "condition", "scorer", "statistic",
+)  # fmt: skip
+"""What was measured, in the words of the metric table; `dataset` is the name of a reader."""
+
+
+def _with_known_keys(meaning: dict[str, str | int]) -> dict[str, str | int]:
+    if unknown := set(meaning) - {*KEYS, "checkpoint", "unit", "printed_unit", "n"}:
+        raise ValueError(f"a label stands for an unknown key: {', '.join(sorted(unknown))}")
+    return meaning
+
+
+Meaning = Annotated[dict[str, str | int], AfterValidator(_with_known_keys)]
 Status = Literal["as_printed", "recomputed", "suspect", "not_comparable", "absent"]
 _JOINED = {"checkpoint": "-", "group": "_"}
 """Keys to which several labels add a part each, and what joins the parts."""
@@ -98,12 +98,17 @@ class _Described(BaseModel):
 
 
 class Note(_Described):
-    """What is to be said of some cells; without `where` or `columns` it is of all rows or columns."""
+    """A remark on some cells; without `where` or `columns` it is on all rows or columns."""
 
     note: str
     where: dict[str, str] = {}
     columns: tuple[str, ...] | None = None
     status: Status | None = None
+
+    def is_about(self, cell: PrintedCell) -> bool:
+        """Return whether it applies to a cell."""
+        of_row = all(cell.labels.get(header) == label for header, label in self.where.items())
+        return of_row and (self.columns is None or cell.column in self.columns)
 
 
 class Recomputed(_Described):
@@ -123,7 +128,6 @@ class TableDescription(_Described):
 
     title: str
     file: str
-    shape: tuple[int, int]
     sha256: str
     rows: tuple[str | None, ...]
     columns: tuple[str, ...]
@@ -147,6 +151,16 @@ class PaperDescription(_Described):
     tables: dict[str, TableDescription]
     words: dict[str, TableDescription] = {}
 
+    @model_validator(mode="after")
+    def _sources_are_printed(self) -> PaperDescription:
+        for name, table in self.tables.items():
+            if table.recomputed is None:
+                continue
+            source = self.tables.get(table.recomputed.source)
+            if source is None or source.recomputed:
+                raise ValueError(f"table {name} is recomputed from `{table.recomputed.source}`, which is not printed")
+        return self
+
 
 @dataclass(frozen=True)
 class PrintedCell:
@@ -162,41 +176,20 @@ class PrintedCell:
         As printed.
     meaning : dict
         What the labels of row and column stand for, in the keys of the published values.
-    line : int
-        In the CSV file.
+    where : str
+        Its place in the CSV file, for error messages.
     """
 
     labels: dict[str, str]
     column: str
     text: str
     meaning: Meaning
-    line: int
+    where: str
 
     @property
     def row(self) -> str:
         """Return the labels of the row in one string."""
         return LABELS.join(self.labels.values())
-
-
-def read_paper(description: Traversable) -> PaperDescription:
-    """Read the description of one paper's tables.
-
-    Raises
-    ------
-    StorageError
-        If it is not valid YAML, or has unknown, missing or wrong keys.
-    """
-    try:
-        return PaperDescription.model_validate(yaml.safe_load(description.read_text("utf-8")))
-    except yaml.YAMLError as error:
-        raise StorageError("a description of published tables is not YAML", where=description, found=error) from error
-    except ValidationError as error:
-        mistakes = "; ".join(
-            f"{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}" for mistake in error.errors()
-        )
-        raise StorageError(
-            "a description of published tables has mistakes", where=description, found=mistakes
-        ) from error
 
 
 def read_cells(paper: PaperDescription, table: TableDescription, folder: Traversable) -> Iterator[PrintedCell]:
@@ -210,124 +203,76 @@ def read_cells(paper: PaperDescription, table: TableDescription, folder: Travers
     Raises
     ------
     StorageError
-        If the file is absent, has another digest or shape than described, or a label is in no vocabulary.
+        If the file has another digest than described, or a label is in no vocabulary.
     """
-    where = f"{paper.id}/{table.file}"
-    header, *rows = _grid(folder / table.file, table, where)
-    leading = len(table.rows)
-    expected = (len(rows), len(header) - leading)
-    if expected != table.shape:
-        raise StorageError(
-            "a published table has another shape than its description says",
-            where=where,
-            found=f"{expected[0]} rows, {expected[1]} columns of numbers",
-            expected=f"{table.shape[0]} rows, {table.shape[1]} columns",
-        )
-    columns = [_column_meanings(paper, table, name, where) for name in header[leading:]]
-    for line, row in enumerate(rows, start=2):
-        labels = dict(zip(header[:leading], row[:leading]))
-        meanings = [
-            _meaning(paper, vocabulary, label, f"{where}, line {line}", table.label_key)
-            for vocabulary, label in zip(table.rows, labels.values())
-        ]
-        for name, text, own in zip(header[leading:], row[leading:], columns):
-            yield PrintedCell(labels, name, text, _together(table.all, meanings, own), line)
-
-
-def _grid(path: Traversable, table: TableDescription, where: str) -> list[list[str]]:
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise StorageError("a published table is not there", where=where, found=error.strerror) from error
-    found = digest_bytes(text.encode())
-    if found != table.sha256:
+    where, data = f"{paper.id}/{table.file}", (folder / table.file).read_bytes()
+    if (digest := digest_bytes(data)) != table.sha256:
         raise StorageError(
             "a published table has changed",
             where=where,
-            found=f"sha256 {found}",
+            found=f"sha256 {digest}",
             expected=f"sha256 {table.sha256}",
             hint="compare it with the paper cell by cell; if the paper says so, raise `version` and write the digest",
         )
-    rows = list(csv.reader(StringIO(text)))
-    ragged = [line for line, row in enumerate(rows, start=1) if len(row) != len(rows[0])]
-    if not rows or ragged:
-        raise StorageError(
-            "a published table is empty, or its rows differ in length",
-            where=f"{where}, line {ragged[0] if ragged else 1}",
-            found=f"{len(rows[ragged[0] - 1]) if ragged else 0} fields",
-            expected=f"{len(rows[0])} fields" if rows else "a header and rows",
-        )
-    return rows
+    header, *rows = csv.reader(StringIO(data.decode("utf-8")))
+    leading, levels = len(table.rows), len(table.columns)
+    columns = {
+        name: _meanings(paper, table.columns, name.split(LEVELS, levels - 1), f"{where}, line 1")
+        for name in header[leading:]
+    }
+    for line, row in enumerate(rows, start=2):
+        place = f"{where}, line {line}"
+        of_row = _meanings(paper, table.rows, row[:leading], place, table.label_key)
+        for (name, of_column), text in zip(columns.items(), row[leading:]):
+            meaning = _combined(table.all, of_row, of_column)
+            yield PrintedCell(dict(zip(header, row[:leading])), name, text, meaning, f"{place}, column {name}")
 
 
-def _column_meanings(paper: PaperDescription, table: TableDescription, name: str, where: str) -> list[Meaning]:
-    levels = name.split(LEVELS, len(table.columns) - 1)
-    if len(levels) != len(table.columns):
-        raise StorageError(
-            "a column of a published table has another number of levels than its description says",
-            where=f"{where}, line 1",
-            found=name,
-            expected=f"{len(table.columns)} labels, separated by `{LEVELS}`",
-        )
-    return [_meaning(paper, vocabulary, level, f"{where}, line 1") for vocabulary, level in zip(table.columns, levels)]
+def _meanings(
+    paper: PaperDescription, vocabularies: Sequence[str | None], labels: list[str], where: str, key: str | None = None
+) -> list[Meaning]:
+    """Return what each label stands for: in its vocabulary, or without one, in lower case, the value of `key`."""
+
+    def meaning(vocabulary: str | None, label: str) -> Meaning:
+        if vocabulary is None:
+            return {key: label.lower()} if key else {}
+        unknown = f"a label of {where} is not in the vocabulary `{vocabulary}`"
+        file = f"published/{paper.id}.yaml"
+        return entry(paper.vocabularies.get(vocabulary, {}), label, unknown, file, error=StorageError)
+
+    return [meaning(vocabulary, label) for vocabulary, label in zip(vocabularies, labels, strict=True)]
 
 
-def _meaning(
-    paper: PaperDescription, vocabulary: str | None, label: str, where: str, key: str | None = None
-) -> Meaning:
-    if vocabulary is None:
-        # As datasets write what a label may be: in lower case.
-        return {key: label.lower()} if key else {}
-    known = paper.vocabularies.get(vocabulary, {})
-    if label not in known:
-        raise StorageError(
-            "a label of a published table is not explained",
-            where=where,
-            found=label,
-            expected=f"one of {', '.join(known)}" if known else f"a vocabulary `{vocabulary}`",
-            hint=f"add it to `{vocabulary}` in {paper.id}.yaml",
-        )
-    return known[label]
-
-
-def _together(common: Meaning, rows: list[Meaning], columns: list[Meaning]) -> Meaning:
-    """Join what the labels stand for; a column says it over a row, and a row over the table."""
-    joined = dict(common)
+def _combined(common: Meaning, rows: list[Meaning], columns: list[Meaning]) -> Meaning:
+    """Merge the meanings of a cell's labels: a column overrides a row, and a row the table."""
+    combined = dict(common)
     for meaning in (*rows, *columns):
-        joined |= meaning
+        combined |= meaning
     for key, between in _JOINED.items():
         # The column comes first, so that `Obese` over `Male` becomes obese_man.
         parts = [str(meaning[key]) for meaning in (*columns, *rows) if key in meaning]
         if len(parts) > 1:
-            joined[key] = between.join(parts)
-    return joined
+            combined[key] = between.join(parts)
+    return combined
 
 
 # --- Published differences, computed anew from the table that they are differences of.
 
 
-def _difference(
-    cell: PrintedCell,
-    dataset: object,
-    rule: Recomputed,
-    source: Mapping[tuple[object, object, object], Row],
-    where: str,
-) -> Row:
+def _difference(cell: PrintedCell, dataset: object, rule: Recomputed, source: Mapping[str, Row]) -> Row:
     """Return what replaces a printed difference: first minus second checkpoint of its pair, from the source table.
 
     The last two labels of the cell name the pair. Both terms are rounded, so `rounding` is that of both together, also
-    of a mean of differences. A pair or column that the rule lacks, or a cell that the source lacks, is a StorageError.
+    of a mean of differences.
     """
     pair = LABELS.join(list(cell.labels.values())[-2:])
-    if pair not in rule.pairs or cell.column not in rule.columns:
-        raise StorageError("a difference is not explained", where=where, found=pair, expected=", ".join(rule.pairs))
-    first, second = rule.pairs[pair]
-    columns = rule.columns[cell.column]
-    terms = [(first, column) for column in columns] + [(second, column) for column in columns]
-    lacking = [f"{column} of {name}" for name, column in terms if (name, dataset, column) not in source]
-    if lacking:
-        raise StorageError("a difference is of cells that its source lacks", where=where, found=", ".join(lacking))
-    ends = [source[name, dataset, column] for name, column in terms]
+    first, second = entry(rule.pairs, pair, "a difference is not explained", cell.where, error=StorageError)
+    columns, lacking = rule.columns[cell.column], "a difference is of a cell that its source lacks"
+    ends = [
+        entry(source, f"{column} of {checkpoint} on {dataset}", lacking, cell.where, error=StorageError)
+        for checkpoint in (first, second)
+        for column in columns
+    ]
     signs = [1] * len(columns) + [-1] * len(columns)
     value = sum((sign * Decimal(str(end["printed"])) for sign, end in zip(signs, ends)), Decimal(0))
     rounding = sum((Decimal(str(end["rounding"])) for end in ends), Decimal(0))
@@ -342,12 +287,6 @@ def _difference(
 
 
 # --- The numbers and words that the studies published, each with the cell of the paper that it stands in.
-
-KEYS = (
-    "metric", "definition", "dataset", "suite", "event", "attribute", "group", "reference_group", "probe", "factor",
-    "occupation", "prompt", "instruction", "condition", "scorer", "statistic",
-)  # fmt: skip
-"""What was measured, in the words of the metric table; `dataset` is the name of a reader."""
 
 PUBLISHED_SCHEMA: Schema = {
     "paper": pl.String,
@@ -453,7 +392,8 @@ def read_words(folder: Traversable) -> pl.DataFrame:
 def _papers(folder: Traversable) -> Iterator[tuple[PaperDescription, Traversable]]:
     for item in sorted(folder.iterdir(), key=lambda item: item.name):
         if item.name.endswith(".yaml"):
-            paper = read_paper(item)
+            what = "a description of published tables"
+            paper = checked_yaml(item, PaperDescription, what, error=StorageError)
             yield paper, folder / paper.id
 
 
@@ -463,115 +403,61 @@ def _framed(rows: Sequence[Mapping[str, object]], schema: Schema) -> pl.DataFram
 
 def _table_rows(paper: PaperDescription, name: str, table: TableDescription, folder: Traversable) -> list[Row]:
     cells = list(read_cells(paper, table, folder))
-    notes = _notes_of(paper, name, table, cells)
-    rows = [_row(paper, name, table, cell, own) for cell, own in zip(cells, notes)]
+    rows = [_row(paper, name, table, cell) for cell in cells]
     if table.recomputed is None:
         return rows
-    where, other = f"{paper.id}, table {name}", table.recomputed.source
-    if other not in paper.tables:
-        raise StorageError(
-            "a table is recomputed from one that is not there",
-            where=where,
-            found=other,
-            expected=", ".join(paper.tables),
-        )
-    if paper.tables[other].recomputed:
-        raise StorageError(
-            "a table is recomputed from itself, or from one that is recomputed", where=where, found=other
-        )
+    other = table.recomputed.source
     source = {
-        (row["checkpoint"], row["dataset"], row["column"]): row
+        f"{row['column']} of {row['checkpoint']} on {row['dataset']}": row
         for row in _table_rows(paper, other, paper.tables[other], folder)
     }
-    return [
-        row | _difference(cell, row["dataset"], table.recomputed, source, f"{where}, {cell.row}, {cell.column}")
-        for row, cell in zip(rows, cells)
-    ]
+    return [row | _difference(cell, row["dataset"], table.recomputed, source) for row, cell in zip(rows, cells)]
 
 
-def _row(paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell, notes: Sequence[Note]) -> Row:
-    unknown = set(cell.meaning) - {*KEYS, "checkpoint", "unit", "printed_unit", "n"}
-    if unknown:
-        raise _mistake(paper, table, cell, "a label stands for an unknown key", sorted(unknown), ", ".join(KEYS))
-    statuses = [note.status for note in notes if note.status is not None]
-    said = [table.note, *(note.note for note in notes), table.absent.get(cell.text)]
-    checkpoint = cell.meaning.get("checkpoint")
+def _place(paper: PaperDescription, name: str, cell: PrintedCell, checkpoint: object) -> Row:
+    """Return the columns that numbers and words share."""
     return {
-        **cell.meaning,
         "paper": paper.id,
         "table": name,
         "row": cell.row,
         "column": cell.column,
         "model": study_checkpoint(str(checkpoint)).title if checkpoint else None,
-        "printed": cell.text,
-        "status": statuses[-1] if statuses else table.status,
-        "note": "; ".join(filter(None, said)) or None,
         "source": paper.source,
         "version": paper.version,
-        **_number(paper, table, cell),
     }
 
 
-def _number(paper: PaperDescription, table: TableDescription, cell: PrintedCell) -> Row:
+def _row(paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell) -> Row:
+    notes = [note for note in table.notes if note.is_about(cell)]
+    remarks = [table.note, *(note.note for note in notes), table.absent.get(cell.text)]
+    statuses = [table.status, *(note.status for note in notes if note.status)]
+    row: Row = {
+        **cell.meaning,
+        **_place(paper, name, cell, cell.meaning.get("checkpoint")),
+        "printed": cell.text,
+        "status": statuses[-1],
+        "note": "; ".join(filter(None, remarks)) or None,
+    }
     if cell.text in table.absent:
-        return {"value": None, "status": "absent"}
+        return row | {"status": "absent"}
     unit = cell.meaning.get("printed_unit")
     try:
         number = read_number(cell.text, None if unit is None else str(unit))
     except ValueError as error:
-        raise _mistake(
-            paper, table, cell, "a cell of a published table is no number", error, "a number as printed"
+        raise StorageError(
+            "a cell of a published table is no number", where=cell.where, found=error, expected="a number as printed"
         ) from error
-    return {"value": float(number.value), "decimals": number.decimals, "rounding": float(number.rounding)}
-
-
-def _mistake(
-    paper: PaperDescription, table: TableDescription, cell: PrintedCell, what: str, found: object, expected: str
-) -> StorageError:
-    where = f"{paper.id}/{table.file}, line {cell.line}, column {cell.column}"
-    return StorageError(what, where=where, found=found, expected=expected)
-
-
-def _notes_of(
-    paper: PaperDescription, name: str, table: TableDescription, cells: Sequence[PrintedCell]
-) -> list[list[Note]]:
-    """Return the notes of every cell; a note that is about no cell is a mistake."""
-    found: list[list[Note]] = [[] for _ in cells]
-    for note in table.notes:
-        about = [i for i, cell in enumerate(cells) if _is_about(note, cell)]
-        if not about:
-            raise StorageError(
-                "a note is about no cell of its table",
-                where=f"{paper.id}, table {name}",
-                found=f"where {note.where}, columns {note.columns}",
-                expected="labels and columns as the table has them",
-            )
-        for i in about:
-            found[i].append(note)
-    return found
-
-
-def _is_about(note: Note, cell: PrintedCell) -> bool:
-    rows = all(cell.labels.get(header) == label for header, label in note.where.items())
-    return rows and (note.columns is None or cell.column in note.columns)
+    return row | {"value": float(number.value), "decimals": number.decimals, "rounding": float(number.rounding)}
 
 
 def _word_rows(paper: PaperDescription, name: str, table: TableDescription, cell: PrintedCell) -> Iterator[Row]:
     uncertain = cell.row in table.uncertain
-    checkpoint = None if uncertain else str(cell.meaning["checkpoint"])
+    checkpoint = None if uncertain else cell.meaning["checkpoint"]
+    of_cell = _place(paper, name, cell, checkpoint) | {
+        "checkpoint": checkpoint,
+        "attribute": cell.meaning["attribute"],
+        "group": cell.meaning["group"],
+        "note": _UNCERTAIN if uncertain else None,
+    }
     for position, word in enumerate(filter(None, cell.text.split(", ")), start=1):
-        yield {
-            "paper": paper.id,
-            "table": name,
-            "row": cell.row,
-            "column": cell.column,
-            "model": study_checkpoint(checkpoint).title if checkpoint else None,
-            "checkpoint": checkpoint,
-            "attribute": cell.meaning["attribute"],
-            "group": cell.meaning["group"],
-            "position": position,
-            "word": word,
-            "note": _UNCERTAIN if uncertain else None,
-            "source": paper.source,
-            "version": paper.version,
-        }
+        yield of_cell | {"position": position, "word": word}

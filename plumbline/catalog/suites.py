@@ -8,10 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from plumbline.catalog.files import typed
+from plumbline.catalog.files import checked_yaml, typed
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
 
@@ -36,6 +35,7 @@ class _Block(BaseModel):
 class _Head(BaseModel):
     """What every file says of itself; a family adds its keys."""
 
+    model_config = ConfigDict(extra="allow")
     id: str
     family: Literal["captions", "labels", "markedness", "outcomes", "perception", "templates", "trident"]
     version: int
@@ -84,34 +84,18 @@ def read_suite_file(path: Path) -> dict[str, Any]:
     ConfigError
         If it is no YAML, or does not hold what its family needs: with file, key, what was found and expected.
     """
-    try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError("a file of prompts is no YAML", where=path, found=" ".join(str(error).split())) from error
-    if not isinstance(content, dict):
-        raise ConfigError("a file of prompts holds no keys", where=path, found=repr(content), expected="id, family, …")
-    model = _MODELS.get(str(content.get("family")), _Head)
-    try:
-        found = model.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise ConfigError(
-            "a file of prompts is not right",
-            where=f"{path}, key {key}" if key else path,
-            found=None if first["type"] == "missing" or not key else repr(first["input"])[:200],
-            expected=first["msg"].removeprefix("Value error, "),
-        ) from error
-    if found.id != path.stem:
-        raise ConfigError("a suite is named as its file", where=f"{path}, key id", found=found.id, expected=path.stem)
-    if path.stem not in PUBLISHED and found.family != "outcomes":
+    family = checked_yaml(path, _Head, "a file of prompts").family
+    suite = checked_yaml(path, _MODELS.get(family, _Head), "a file of prompts")
+    if suite.id != path.stem:
+        raise ConfigError("a suite is named as its file", where=f"{path}, key id", found=suite.id, expected=path.stem)
+    if path.stem not in PUBLISHED and suite.family != "outcomes":
         raise ConfigError(
             "a suite of one's own lists words and events",
             where=f"{path}, key family",
-            found=found.family,
+            found=suite.family,
             expected="outcomes; the other families are those of the published suites alone",
         )
-    return content
+    return suite.model_dump()
 
 
 # --- Prompt suites: the candidates of every probe, read from data files; their identity is their rendered

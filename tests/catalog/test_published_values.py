@@ -1,11 +1,21 @@
 """The published numbers: all of them, each with its place, in our words and units."""
 
 from collections import Counter
+from importlib.resources import files
 
 import polars as pl
 import pytest
 
-from plumbline.catalog.published import KEYS, PUBLISHED_SCHEMA, WORDS_SCHEMA, published_values, published_words
+from plumbline.catalog.files import checked_yaml
+from plumbline.catalog.published import (
+    KEYS,
+    PUBLISHED_SCHEMA,
+    WORDS_SCHEMA,
+    PaperDescription,
+    published_values,
+    published_words,
+    read_cells,
+)
 from plumbline.catalog.schema import ESTIMATE_COLUMNS
 from plumbline.catalog.studies import study_checkpoints
 from plumbline.catalog.suites import load_suite
@@ -58,6 +68,16 @@ def test_a_number_that_is_not_there_or_not_to_be_compared_says_why(values):
     assert odd["note"].null_count() == 0
     assert values.filter(pl.col("value").is_null())["status"].unique().to_list() == ["absent"]
     assert values.filter(status="absent")["value"].null_count() == values.filter(status="absent").height == 53
+
+
+def test_every_note_is_on_a_cell_of_its_table():
+    folder = files("plumbline.catalog") / "published"
+    for file in folder.iterdir():
+        if file.name.endswith(".yaml"):
+            paper = checked_yaml(file, PaperDescription, "a description")
+            for table in (*paper.tables.values(), *paper.words.values()):
+                cells = list(read_cells(paper, table, folder / paper.id))
+                assert all(any(note.is_about(cell) for cell in cells) for note in table.notes), table.title
 
 
 def test_what_is_measured_is_said_in_the_words_of_the_metric_table(values):

@@ -66,5 +66,5 @@ def test_a_mistake_is_told_with_its_place(tmp_path, found, put, where, said):
 
 def test_a_file_without_keys_is_refused(tmp_path):
     (tmp_path / "jobs.yaml").write_text("- cleaner\n", "utf-8")
-    with pytest.raises(ConfigError, match="holds no keys"):
+    with pytest.raises(ConfigError, match="valid dictionary"):
         read_suite_file(tmp_path / "jobs.yaml")
