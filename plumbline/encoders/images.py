@@ -22,8 +22,7 @@ from plumbline.encoders.batching import OomRetry
 from plumbline.encoders.encoder import Crop, DualEncoder, Encoder, EncoderIdentity
 from plumbline.encoders.sharding import Span
 from plumbline.errors import EncodingError, ImageRejected
-from plumbline.images.decoding import MAX_PIXELS, MIN_SIDE, decode, read_recorded_image
-from plumbline.images.jpeg import plain_size
+from plumbline.images.decoding import decode, plain_jpeg_size, read_recorded_image
 from plumbline.storage import ShardCache
 
 if TYPE_CHECKING:
@@ -229,8 +228,8 @@ class FastDecoder:
 
     def _decoded(self, data: bytes) -> torch.Tensor | None:
         """Return the pixels of a plain JPEG, or None for any other file."""
-        size = plain_size(data)
-        if size is None or min(size) < MIN_SIDE or size[0] * size[1] > MAX_PIXELS or _is_turned(data):
+        size = plain_jpeg_size(data)
+        if size is None or _is_turned(data):
             return None
         width, height = size
         long = int(self._crop.size * max(size) / min(size))

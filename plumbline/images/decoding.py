@@ -8,12 +8,13 @@ white, and converts CMYK, palettes, grey and 16-bit values to 8-bit RGB. Damage 
 from __future__ import annotations
 
 import io
+import math
 import os
 import stat
 import struct
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
@@ -25,7 +26,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from plumbline.digests import digest_bytes
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images.jpeg import plain_size
+from plumbline.images.jpeg import whole_scan
 from plumbline.images.parquet import lies_in_parquet, names_row, read_row_image
 
 _ORIENTATION_TAG, _SHORT = 0x0112, 3
@@ -131,32 +132,19 @@ SUFFIXES = {"JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"), "PNG": (".png",), "WEBP"
 
 _OTHER_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF"}
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
+# Beyond this the decoder gives up, although the format has room for 65,535.
+_LONGEST_JPEG_SIDE = 65_500
 _ACCEPTED = "JPEG, PNG or WEBP"
 
 
-class _PixelBudget:
-    """Bounds the pixels that are being decoded at one time, over all threads, and with them the memory."""
-
-    def __init__(self, pixels: int) -> None:
-        self._free = pixels
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def taken(self, pixels: int) -> Iterator[None]:
-        """Wait until so many are free, and hold them meanwhile."""
-        with self._changed:
-            self._changed.wait_for(lambda: pixels <= self._free)
-            self._free -= pixels
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._free += pixels
-                self._changed.notify_all()
-
-
 # Decoding one picture takes up to 20 bytes a pixel for a moment: 4 GB for two of the largest, however many threads.
-_PIXELS = _PixelBudget(2 * MAX_PIXELS)
+_LARGE_PIXELS = 1 << 22
+_LARGE = threading.Semaphore(2)
+
+
+def _room(image: Image.Image) -> AbstractContextManager[object]:
+    """Return what to hold while a picture is decoded: of large ones no more than two are, over all threads."""
+    return _LARGE if image.width * image.height > _LARGE_PIXELS else nullcontext()
 
 
 def decode(source: Path | str | bytes, *, suffix: str | None = None) -> Image.Image:
@@ -183,7 +171,7 @@ def decode(source: Path | str | bytes, *, suffix: str | None = None) -> Image.Im
     """
     data, suffix = _bytes_and_suffix(source, suffix)
     image = _opened(data, suffix)
-    with _PIXELS.taken(image.width * image.height):
+    with _room(image):
         try:
             image.load()
             rgb = upright_rgb(image)
@@ -213,10 +201,15 @@ def check(source: Path | str | bytes, *, suffix: str | None = None) -> None:
         As `decode` does.
     """
     data, suffix = _bytes_and_suffix(source, suffix)
-    if _plainly_accepted(data, suffix):
-        return
+    _require_strict_pillow()
+    named_jpeg = suffix is None or suffix.lower() in SUFFIXES["JPEG"]
+    if not named_jpeg or plain_jpeg_size(data) is None:
+        _check_decoded(data, suffix)
+
+
+def _check_decoded(data: bytes, suffix: str | None) -> None:
     image = _opened(data, suffix)
-    with _PIXELS.taken(image.width * image.height):
+    with _room(image):
         try:
             image.draft(image.mode, (1, 1))
             image.load()
@@ -293,13 +286,26 @@ def _bytes_and_suffix(source: Path | str | bytes, suffix: str | None) -> tuple[b
     return read_image_file(Path(source)), suffix_of(str(source)) if suffix is None else suffix
 
 
-def _plainly_accepted(data: bytes, suffix: str | None) -> bool:
-    """Tell whether this is a JPEG that `decode` must accept; the reasons of a refusal are not sought here."""
-    _require_strict_pillow()
-    if suffix is not None and suffix.lower() not in SUFFIXES["JPEG"]:
+def plain_jpeg_size(data: bytes) -> tuple[int, int] | None:
+    """Return width and height of a JPEG that `decode` must accept; None for anything that it has to judge."""
+    scan = whole_scan(data)
+    sound = (
+        scan is not None
+        and min(scan.size) >= MIN_SIDE
+        and math.prod(scan.size) <= MAX_PIXELS
+        and max(scan.size) <= _LONGEST_JPEG_SIDE
+        and _blank_accepted(scan.blank)
+    )
+    return scan.size if scan is not None and sound else None
+
+
+@lru_cache(maxsize=128)
+def _blank_accepted(blank: bytes) -> bool:
+    try:
+        _check_decoded(blank, ".jpg")
+    except ImageRejected:
         return False
-    width, height = plain_size(data) or (0, 0)
-    return min(width, height) >= MIN_SIDE and width * height <= MAX_PIXELS
+    return True
 
 
 def _require_strict_pillow() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
+from PIL.PngImagePlugin import PngImageFile
 from written_pictures import BLUE, RED, WHITE, encoded, grey_16_bit, halves, png
 
 from plumbline.errors import ImageRejected
@@ -175,43 +175,41 @@ def test_check_refuses_what_decode_refuses_without_a_picture_of_one_pixel_more(
     assert converted or decoded, "an accepted picture has passed all that can refuse it"
 
 
-def test_pixels_under_way_are_bounded_over_all_threads() -> None:
-    budget, held, most, lock = decoding._PixelBudget(10), 0, 0, threading.Lock()
-    full = threading.Barrier(2)
+@pytest.mark.parametrize("read", [check, decode])
+def test_two_large_pictures_at_most_are_decoded_at_once(
+    read: Callable[[bytes], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "_LARGE_PIXELS", 5 * 4 - 1)
+    under_way, most, lock, load = 0, 0, threading.Lock(), PngImageFile.load
 
-    def work(number: int) -> None:
-        nonlocal held, most
-        with budget.taken(5):
-            with lock:
-                held += 5
-                most = max(most, held)
-            # Two at a time get here, and the next two only when they have left.
-            full.wait(timeout=60)
-            with lock:
-                held -= 5
+    def watched(image: PngImageFile) -> object:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        if most < 2:
+            second.wait(timeout=60)
+        second.set()
+        loaded = load(image)
+        with lock:
+            under_way -= 1
+        return loaded
 
+    second = threading.Event()
+    monkeypatch.setattr(PngImageFile, "load", watched)
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(work, range(6)))
-    assert most == 10
+        list(pool.map(read, [ODD["RGBA"]] * 12))
+    assert most == 2
 
 
 @pytest.mark.parametrize("read", [check, decode])
-def test_every_picture_counts_with_its_pixels_and_gives_them_back(
+def test_a_refused_picture_makes_room_for_the_next(
     read: Callable[[bytes], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken: list[int] = []
-
-    class Watched(decoding._PixelBudget):
-        @contextmanager
-        def taken(self, pixels: int) -> Iterator[None]:
-            taken.append(pixels)
-            with super().taken(pixels):
-                yield
-
+    monkeypatch.setattr(decoding, "_LARGE_PIXELS", 0)
     # Room for one picture only: a second read would wait for ever if a refusal kept what it took.
-    monkeypatch.setattr(decoding, "_PIXELS", Watched(5 * 4))
+    monkeypatch.setattr(decoding, "_LARGE", threading.BoundedSemaphore(1))
     read(ODD["RGBA"])
     with pytest.raises(ImageRejected):
         read(ODD["RGB, note exif"])
     read(ODD["RGBA"])
-    assert taken == [20] * 3

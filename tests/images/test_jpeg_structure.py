@@ -10,9 +10,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from plumbline.errors import ImageRejected
-from plumbline.images import decoding
-from plumbline.images.decoding import check, decode
-from plumbline.images.jpeg import huffman_tables, plain_size
+from plumbline.images.decoding import check, decode, plain_jpeg_size
 
 END = b"\xff\xd9"
 PLAIN = {
@@ -220,9 +218,9 @@ def mutated_files(count: int, seed: int) -> tuple[int, int, int]:
         mutant = work(rng, data, other)
         if rng.random() < 0.2:
             mutant = bytes_changed(rng, mutant, other)
-        if decoding._plainly_accepted(mutant, None):
+        if plain_jpeg_size(mutant):
             image = decode(mutant)
-            assert image.mode == "RGB" and sorted(image.size) == sorted(plain_size(mutant) or ()), work
+            assert image.mode == "RGB" and sorted(image.size) == sorted(plain_jpeg_size(mutant) or ()), work
             plain += 1
             continue
         full = outcome(decode, mutant)
@@ -240,27 +238,30 @@ def test_what_the_structure_accepts_the_decoder_accepts(seed: int) -> None:
 @pytest.mark.slow
 def test_what_the_structure_accepts_the_decoder_accepts_over_many_files() -> None:
     plain, sound, refused = mutated_files(30_000, seed=99)
-    assert min(plain, sound, refused) > 5_000
+    assert min(plain, sound, refused) > 3_000
 
 
 @pytest.mark.parametrize("name", plain_files())
-def test_plain_files_need_no_decoder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ImageFile.ImageFile, "__init__", lambda *_: pytest.fail("Pillow was asked"))
+def test_plain_files_of_known_tables_need_no_decoder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = plain_files()[name]
     check(data, suffix=".jpg")
-    assert plain_size(data) == ((8, 8) if name == "8 × 8" else (43, 29))
-    assert plain_size(data + b"\0\xff\0") is not None, "padding"
+    monkeypatch.setattr(ImageFile.ImageFile, "__init__", lambda *_: pytest.fail("Pillow was asked"))
+    assert plain_jpeg_size(data) == ((8, 8) if name == "8 × 8" else (43, 29))
+    frame = of_kind(data, 0xC0)
+    check(data[:2] + b"\xff\xfe\0\x04no" + data[2:], suffix=".jpg")
+    check(data[: frame + 5] + b"\0\x05\0\x09" + data[frame + 9 :] + b"\0\xff\0", suffix=".jpg")
 
 
 @pytest.mark.parametrize("name", other_files())
 def test_other_kinds_are_left_to_the_decoder(name: str) -> None:
-    assert plain_size(other_files()[name]) is None
-    check(other_files()[name])
+    data = other_files()[name]
+    assert (plain_jpeg_size(data) is None) == (name != "CMYK")
+    check(data)
 
 
 def test_a_plain_file_cut_anywhere_is_not_plain() -> None:
     for data in plain_files().values():
-        assert all(plain_size(data[:length]) is None for length in range(len(data)))
+        assert all(plain_jpeg_size(data[:length]) is None for length in range(len(data)))
 
 
 @pytest.mark.parametrize("suffix", [".png", "", ".txt"])
@@ -276,7 +277,7 @@ def changed(data: bytes, kind: int, at: int, value: bytes) -> bytes:
     return data[:start] + value + data[start + len(value) :]
 
 
-NOT_PLAIN = {
+CHANGED = {
     "12 bits": (0xC0, 0, b"\x0c"),
     "no lines": (0xC0, 1, b"\0\0"),
     "too wide": (0xC0, 3, b"\xff\xff"),
@@ -297,41 +298,23 @@ NOT_PLAIN = {
 }
 
 
-@pytest.mark.parametrize("case", NOT_PLAIN)
-def test_each_rule_excludes_what_it_names(case: str) -> None:
+@pytest.mark.parametrize("case", CHANGED)
+def test_a_changed_header_is_judged_as_the_whole_file_is(case: str) -> None:
     sound = encoded(picture())
-    assert plain_size(sound) is not None
-    kind, at, value = NOT_PLAIN[case]
+    kind, at, value = CHANGED[case]
     if kind == 0xDA:
         start = len(sound) - len(segments(sound)[-1]) + 4 + at
-        assert plain_size(sound[:start] + value + sound[start + len(value) :]) is None
+        data = sound[:start] + value + sound[start + len(value) :]
     else:
-        assert plain_size(changed(sound, kind, at, value)) is None
+        data = changed(sound, kind, at, value)
+    assert data != sound
+    assert outcome(check, data) == outcome(decode, data)
+    assert (plain_jpeg_size(data) is not None) <= (outcome(decode, data) == "accepted")
 
 
-def test_restarts_must_be_those_announced_in_their_order() -> None:
+def test_the_scan_may_hold_restarts_and_no_other_mark() -> None:
     data = encoded(picture(), restart_marker_blocks=1, subsampling=0)
-    assert data.count(b"\xff\xd7") == 2 and plain_size(data) is not None
-    first, second = data.index(b"\xff\xd0"), data.index(b"\xff\xd1")
-    assert plain_size(data[:first] + b"\xff\xd1" + data[first + 2 :]) is None
-    assert plain_size(data[:first] + data[second:]) is None
-    assert plain_size(data[:-2] + b"\xff\xd7" + data[-2:]) is None
-
-
-@pytest.mark.parametrize(
-    ("counts", "symbols", "tables"),
-    [
-        ([0, 1], [5], {0}),
-        ([2], [1, 2], set()),
-        ([1, 1, 1], [1, 2, 3], {0}),
-        ([1, 1, 2], [1, 2, 3, 4], set()),
-        ([0, 4], [1, 2, 3, 4], set()),
-        ([0], [], set()),
-        ([1], [16], set()),
-        ([1], [], set()),
-    ],
-)
-def test_huffman_codes_must_fit_their_lengths(counts: list[int], symbols: list[int], tables: set[int]) -> None:
-    body = bytes([0, *counts, *[0] * (16 - len(counts)), *symbols])
-    assert huffman_tables(body) == tables
-    assert huffman_tables(body + b"\x11" + body[1:]) == (tables | {0x11} if tables else set())
+    assert data.count(b"\xff\xd7") == 2 and plain_jpeg_size(data) is not None
+    first = data.index(b"\xff\xd0")
+    for mark in (b"\xff\xd9", b"\xff\xda", b"\xff\xc4", b"\xff\xdc", b"\xff\xff"):
+        assert plain_jpeg_size(data[:first] + mark + data[first + 2 :]) is None
