@@ -12,7 +12,7 @@ from benchmarks.language.peers import by_pandas, by_scikit_learn
 from benchmarks.statistics.contest import timed
 from benchmarks.statistics.memory import peak_mib
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.counting import count_words
+from plumbline.language.counting import count_words, text_batches
 from plumbline.language.max_toxicity import compute_max_toxicity
 from plumbline.language.refusals import refusals_and_lengths_result
 from plumbline.language.words import words_result
@@ -30,7 +30,7 @@ class Done(NamedTuple):
 
 def word_counts(parts: Sequence[Path]) -> Done:
     """Count every word of every group."""
-    counts = count_words(pl.scan_parquet(parts), group="group")
+    counts = count_words(text_batches(pl.scan_parquet(parts), "group"))
     return Done(_rows(parts), counts["count"].sum(), counts)
 
 

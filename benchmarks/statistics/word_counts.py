@@ -12,7 +12,7 @@ import polars as pl
 
 from benchmarks.statistics.contest import Peer, Row, timed
 from benchmarks.statistics.memory import in_a_process, peak_mib
-from plumbline.language.counting import count_words
+from plumbline.language.counting import count_words, text_batches
 
 TEXTS, WORDS_OF_A_TEXT, PARTITIONS = 50_000, 100, 5
 VOCABULARY, GROUPS = 18_000, 14
@@ -69,7 +69,7 @@ def write_texts(folder: Path) -> None:
 
 def by_polars(files: list[Path]) -> pl.DataFrame:
     """Count with this project."""
-    return count_words(pl.scan_parquet(path) for path in files)
+    return count_words(batch for path in files for batch in text_batches(pl.scan_parquet(path), "group"))
 
 
 def by_scikit_learn(files: list[Path]) -> pl.DataFrame:

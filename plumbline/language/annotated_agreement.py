@@ -25,7 +25,7 @@ from plumbline.language.annotation_sheets import (
 )
 from plumbline.language.answers import answer_row, known_answers, parts
 from plumbline.language.cell import Judge, LanguageCell, LanguageSettings, stereotypes
-from plumbline.language.counting import count_words
+from plumbline.language.counting import count_words, text_batches
 from plumbline.language.family import STUDY, LanguageResult
 from plumbline.metrics.family import Family, Traits
 from plumbline.reasons import Reasons, joined, reason
@@ -229,8 +229,8 @@ def words_said(cell: LanguageCell, items: pl.DataFrame) -> pl.DataFrame:
     datasets = cell.expected["dataset"].drop_nulls().unique().sort()
     said = [pl.DataFrame(schema={"dataset": pl.String, "text_id": pl.String})]
     for dataset in datasets:
-        of_dataset = answers.filter(pl.col("dataset") == dataset).select("text", group=key)
-        counts = count_words(of_dataset).select("word", key="group")
+        batches = text_batches(answers.filter(pl.col("dataset") == dataset), key.alias("group"))
+        counts = count_words(batches).select("word", key="group")
         found = about.join(counts, on=["key", "word"], how="semi")
         said.append(found.select("text_id", dataset=pl.lit(dataset)).select("dataset", "text_id"))
     return pl.concat(said)

@@ -2,75 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from plumbline.errors import MetricError
 from plumbline.language.tokens import WhitespaceTokens, whitespace_tokens, words_of
 
 BATCH_ROWS = 20_000
 """Texts held at once: of 500 words each, some 200 MB."""
 
-Texts = pl.DataFrame | pl.LazyFrame
 
-
-def text_batches(
-    texts: Texts,
-    *,
-    text: str = "text",
-    keep: Mapping[str, pl.Expr],
-    batch_rows: int = BATCH_ROWS,
-    where: str = "the texts",
-) -> Iterator[pl.DataFrame]:
-    """Yield the texts and what else is wanted of their rows, in frames of at most `batch_rows` rows.
+def text_batches(texts: pl.LazyFrame, *columns: str | pl.Expr, batch_rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
+    """Yield some columns of texts, in frames of at most `batch_rows` rows, and in no particular order.
 
     Parameters
     ----------
-    texts : DataFrame or LazyFrame
-        One row a text. A LazyFrame over files is never in memory as a whole.
-    text : str
-        Column of String with the text; it is called `text` in what is given.
-    keep : mapping of str to expression
-        Name -> further column. A row in which the first of them is null is left out.
-    where : str
-        What the frame is, for messages.
-
-    Yields
-    ------
-    DataFrame with the columns of `keep`, then `text`
-        In no particular order.
-
-    Raises
-    ------
-    MetricError
-        If it is no Polars frame, a column is missing, the text is not text, or `batch_rows` is below 1.
+    texts : LazyFrame
+        One row a text, in `text`; over files, so that it is never in memory as a whole.
+    *columns : str or expression
+        What is wanted besides `text`. A row in which the first of them is null is left out.
     """
-    if batch_rows < 1:
-        raise MetricError("batch_rows must be at least 1", found=batch_rows)
-    if not isinstance(texts, Texts):
-        raise MetricError("a partition of texts must be a Polars frame", where=where, found=type(texts).__name__)
-    lazy = texts.lazy()
-    schema = lazy.collect_schema()
-    needed = {name for each in keep.values() for name in each.meta.root_names()} | {text}
-    if missing := needed - set(schema):
-        raise MetricError(
-            "a partition of texts lacks a column",
-            where=where,
-            found=", ".join(schema),
-            expected=", ".join(sorted(missing)),
-        )
-    # A column of nothing but nulls has no type of its own.
-    if schema[text] not in (pl.String, pl.Null):
-        raise MetricError("the column of texts must be text", where=f"{where}, {text}", found=schema[text])
-    chosen = lazy.select(**keep, text=pl.col(text).cast(pl.String))
-    kept = chosen.filter(pl.col(next(iter(keep))).is_not_null()) if keep else chosen
-    if isinstance(texts, pl.DataFrame):
-        yield from kept.collect().iter_slices(batch_rows)
-        return
+    kept = texts.select(*columns, "text").filter(pl.first().is_not_null())
     for batch in kept.collect_batches(chunk_size=batch_rows, maintain_order=False):
         yield from batch.iter_slices(batch_rows)
 
@@ -81,83 +36,35 @@ COUNTS_SCHEMA: dict[str, type[pl.DataType]] = {"group": pl.String, "word": pl.St
 """What `count_words` gives and `word_associations` takes."""
 
 WAITING_ROWS = 1_000_000
-"""WhitespaceTokens that wait at least, of some 40 bytes each."""
+"""Pieces that wait at least, of some 40 bytes each."""
 
 
-def count_words(
-    texts: Texts | Iterable[Texts], *, group: str = "group", text: str = "text", batch_rows: int = BATCH_ROWS
-) -> pl.DataFrame:
+def count_words(batches: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Count every word of every group, see `words_of` for what a word is.
+
+    Pieces between spaces are counted first, and wait until they are as many as the sums: each row is then merged a few
+    times whatever the number of batches, and a piece is searched for words once instead of in every batch. No word
+    crosses a space, and cutting at one is much cheaper than finding words.
 
     Parameters
     ----------
-    texts : DataFrame, LazyFrame, or an iterable of them
-        One row a text. Several frames are partitions of one corpus: each is read in batches, and the counts are added.
-        A LazyFrame over files is never in memory as a whole.
-    group, text : str
-        Columns with the group and the text. A row without a group is in no group and not counted; a null or empty
-        text has no words.
-    batch_rows : int
-        Texts counted at once; the result does not depend on it.
+    batches : iterable of DataFrame
+        `group`, `text`: one row a text; a null or empty text has no words. See `text_batches`.
 
     Returns
     -------
     DataFrame
         `group` String, `word` String, `count` Int64, sorted by group and word. A group whose texts hold no word
         has one row: word null, count 0. Stop words are counted, since associations are shares of all words.
-
-    Raises
-    ------
-    MetricError
-        If there is no frame at all, a column is missing or not of text, or `batch_rows` is below 1.
     """
-    parts = [texts] if isinstance(texts, Texts) else texts
-    sums, partitions = _Sums(), 0
-    for partition in parts:
-        partitions += 1
-        for batch in text_batches(
-            partition,
-            text=text,
-            keep={"group": pl.col(group).cast(pl.String)},
-            batch_rows=batch_rows,
-            where=f"partition {partitions}",
-        ):
-            sums.add(_pieces(batch))
-    if not partitions:
-        raise MetricError("there are no texts to count", expected="at least one frame of texts")
-    return _without_needless_nulls(sums.merged()).sort("group", "word")
-
-
-class _Sums:
-    """Word counts so far, and counts of pieces that are not yet taken apart into words.
-
-    Pieces wait until they are as many as the sums: each row is then merged a few times whatever the number of batches,
-    and a piece is searched for words once instead of in every batch. No word crosses a space, and cutting at one is
-    much cheaper than finding words.
-    """
-
-    def __init__(self) -> None:
-        self._total = pl.DataFrame(schema=COUNTS_SCHEMA)
-        self._pending: list[pl.DataFrame] = []
-
-    def add(self, pieces: list[pl.DataFrame]) -> None:
-        self._pending += pieces
-        waiting = sum(frame.height for frame in self._pending)
-        if waiting >= max(self._total.height, WAITING_ROWS):
-            self._total, self._pending = self.merged(), []
-
-    def merged(self) -> pl.DataFrame:
-        if not self._pending:
-            return self._total
-        pieces = pl.concat(self._pending).lazy()
-        distinct = pieces.select(pl.col("piece").unique()).with_columns(word=words_of(pl.col("piece")))
-        # A piece without a word leaves a null: kept at count 0, it says that the group has texts.
-        counted = pl.when(pl.col("word").is_null()).then(0).otherwise(pl.col("count"))
-        words = pieces.join(distinct.explode("word", empty_as_null=True), on="piece").select(
-            "group", "word", count=counted
-        )
-        sums = pl.concat([self._total.lazy(), words]).group_by("group", "word").agg(pl.col("count").sum())
-        return sums.collect(engine="streaming")
+    counts, waiting = pl.DataFrame(schema=COUNTS_SCHEMA), list[pl.DataFrame]()
+    for batch in batches:
+        waiting += _pieces(batch)
+        if sum(frame.height for frame in waiting) >= max(counts.height, WAITING_ROWS):
+            counts, waiting = _merged(counts, waiting), []
+    counts = _merged(counts, waiting)
+    wordless = pl.col("word").is_null().all().over("group")
+    return counts.filter(pl.col("word").is_not_null() | wordless).sort("group", "word")
 
 
 def _pieces(batch: pl.DataFrame) -> list[pl.DataFrame]:
@@ -173,17 +80,23 @@ def _pieces(batch: pl.DataFrame) -> list[pl.DataFrame]:
     return pl.collect_all(counted, engine="streaming")
 
 
-def _without_needless_nulls(counts: pl.DataFrame) -> pl.DataFrame:
-    """Keep the null word only of groups without any other."""
-    wordless = pl.col("word").is_null().all().over("group")
-    return counts.filter(pl.col("word").is_not_null() | wordless)
+def _merged(counts: pl.DataFrame, waiting: list[pl.DataFrame]) -> pl.DataFrame:
+    """Add counts of pieces, taken apart into words, to counts of words."""
+    if not waiting:
+        return counts
+    pieces = pl.concat(waiting).lazy()
+    distinct = pieces.select(pl.col("piece").unique()).with_columns(word=words_of(pl.col("piece")))
+    # A piece without a word leaves a null: kept at count 0, it says that the group has texts.
+    counted = pl.when(pl.col("word").is_not_null()).then("count").otherwise(0)
+    words = pieces.join(distinct.explode("word", empty_as_null=True), on="piece").select("group", "word", count=counted)
+    sums = pl.concat([counts.lazy(), words]).group_by("group", "word").agg(pl.col("count").sum())
+    return sums.collect(engine="streaming")
 
 
 # --- How often chosen words are said in each of many cells, such as a group's part of one block of sets.
 
 
-@dataclass(frozen=True)
-class Occurrences:
+class Occurrences(NamedTuple):
     """Counts of chosen words by cell.
 
     Attributes
@@ -201,50 +114,27 @@ class Occurrences:
     words: NDArray[np.int64]
 
 
-def count_occurrences(
-    texts: Texts | Iterable[Texts], words: Sequence[str], *, cells: int, batch_rows: int = BATCH_ROWS
-) -> Occurrences:
+def count_occurrences(batches: Iterable[pl.DataFrame], words: Sequence[str], *, cells: int) -> Occurrences:
     """Count chosen words in every cell, over texts of any number.
 
     Parameters
     ----------
-    texts : DataFrame, LazyFrame, or an iterable of them
-        One row a text, with the columns `text` and `cell`, 0 .. cells - 1. A row without a cell is not counted. A
-        LazyFrame over files is never in memory as a whole: the counts and one batch are. Several frames are parts of
-        one corpus.
+    batches : iterable of DataFrame
+        `cell`, 0 .. cells - 1, and `text`: one row a text. See `text_batches`.
     words : sequence of str
         Each once, as `plumbline.language.tokens.words_of` writes them.
     cells : int
-    batch_rows : int
-        Texts held at once; the result does not depend on it.
 
     Returns
     -------
     Occurrences
         Columns in the order of `words`.
-
-    Raises
-    ------
-    MetricError
-        As `text_batches`; or if a cell is out of range, or a word is given twice.
     """
-    if len(set(words)) < len(words):
-        raise MetricError("a word to count is given twice", found=f"{len(words)} words, {len(set(words))} distinct")
     place = pl.DataFrame({"word": pl.Series(words, dtype=pl.String), "column": np.arange(len(words))})
-    counts = Occurrences(
-        times=np.zeros((cells, len(words)), dtype=np.int64),
-        texts=np.zeros((cells, len(words)), dtype=np.int64),
-        words=np.zeros(cells, dtype=np.int64),
-    )
-    kept = {"cell": pl.col("cell").cast(pl.Int64)}
-    for part in [texts] if isinstance(texts, Texts) else texts:
-        for batch in text_batches(part, keep=kept, batch_rows=batch_rows):
-            codes = batch["cell"].to_numpy()
-            if codes.size and not 0 <= codes.min() <= codes.max() < cells:
-                raise MetricError(
-                    "a text is of no cell", found=f"{codes.min()} .. {codes.max()}", expected=f"0 .. {cells - 1}"
-                )
-            _add(counts, codes, whitespace_tokens(batch["text"]), place)
+    times, texts = np.zeros((2, cells, len(words)), dtype=np.int64)
+    counts = Occurrences(times, texts, np.zeros(cells, dtype=np.int64))
+    for batch in batches:
+        _add(counts, batch["cell"].to_numpy(), whitespace_tokens(batch["text"]), place)
     return counts
 
 

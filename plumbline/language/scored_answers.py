@@ -151,7 +151,7 @@ def _described(known: pl.LazyFrame, blocks: _Asked, folder: Path) -> pl.LazyFram
     ).with_columns(first=pl.col("count").cum_sum() - pl.col("count"))
     kept = ("row_key", "prompt", "instruction", "seed", "image_id", "finish_reason", *_WHOSE)
     folder.mkdir()
-    for number, batch in enumerate(text_batches(known, keep={name: pl.col(name) for name in kept})):
+    for number, batch in enumerate(text_batches(known, *kept)):
         described = batch.join(block_of, on=["prompt", "instruction"]).with_columns(unit=UNIT, refused=REFUSED)
         described.select(
             "row_key",

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, Schema, metric_frame
 from plumbline.catalog.word_lists import stop_words
-from plumbline.errors import MetricError
 from plumbline.language.answers import UNIT, answer_row, known_answers
 from plumbline.language.cell import Judge, LanguageCell, LanguageSettings, stereotypes
 from plumbline.language.counting import Occurrences, count_occurrences, count_words, text_batches
@@ -25,42 +25,17 @@ from plumbline.language.family import STUDY, LanguageResult
 from plumbline.metrics.family import Family, Traits
 from plumbline.reasons import Reasons, decode, encode, in_words, joined, reason
 from plumbline.statistics.clusters import cluster_count_reason
+from plumbline.statistics.counts import shares
 from plumbline.statistics.multiplicity import q_values
 from plumbline.statistics.seeds import generator
 
-_SCHEMA: dict[str, type[pl.DataType]] = {
-    "group": pl.String,
-    "word": pl.String,
-    "association": pl.Float64,
-    "count": pl.Int64,
-    "n": pl.Int64,
-    "count_others": pl.Int64,
-    "n_others": pl.Int64,
-    "reason_codes": pl.String,
+_REASONS = {
+    code: encode([reason(code)]) for code in ("never_said_of_others", "no_words_of_group", "no_words_of_others")
 }
 
 
-@dataclass(frozen=True)
-class MatrixAssociations:
-    """Word-group pairs that passed, see `associations_of_matrix`.
-
-    Attributes
-    ----------
-    group, word : (k,) int64
-        Row and column of the matrix.
-    association : (k,) float64
-    halved : (k,) bool
-        Whether the word is never said of the other groups, and was counted there as one half.
-    """
-
-    group: NDArray[np.int64]
-    word: NDArray[np.int64]
-    association: NDArray[np.float64]
-    halved: NDArray[np.bool_]
-
-
 def word_associations(
-    counts: pl.DataFrame | pl.LazyFrame,
+    counts: pl.DataFrame,
     *,
     min_count: int = 10,
     threshold: float = 1.0,
@@ -74,11 +49,11 @@ def word_associations(
 
     Parameters
     ----------
-    counts : frame with `group`, `word`, `count`
+    counts : DataFrame with `group`, `word`, `count`
         As `count_words` gives it, stop words included: N are its sums. Rows of the same group and word are added. The
         other groups of the frame are "not g": give one subset and one model at a time.
     min_count : int
-        Words said fewer times of a group are left out for it (the paper: 10; 3 for small samples).
+        Words said fewer times of a group are left out for it (the paper: 10; 3 for small samples); at least 1.
     threshold : float
         Only associations strictly above it are kept; -inf keeps all.
     log_base : float
@@ -93,165 +68,44 @@ def word_associations(
         `plumbline.reasons.decode`); by group, strongest first, then by word. A word that is never said of the others
         counts there as one half, and the reason says so. A group of which nothing can be said, having no words or no
         others beside it, has one row: word null, association nan, and the reason.
-
-    Raises
-    ------
-    MetricError
-        If a column is missing, a group is null, a count is not a whole number from 0, a word with a count is null, or
-        a parameter is out of range.
     """
-    names, words, matrix = _dense(_checked(counts))
-    associations = associations_of_matrix(
-        matrix,
-        min_count=min_count,
-        threshold=threshold,
-        log_base=log_base,
-        keep=~words.is_in(list(stop_words)).to_numpy() if stop_words else None,
+    count, n = pl.col("count"), pl.col("count").sum().over("group")
+    rows = (
+        counts.group_by("group", "word")
+        .agg(count.sum())
+        .with_columns(n=n, count_others=count.sum().over("word") - count, n_others=count.sum() - n)
     )
-    rows = pl.concat([_rows(associations, names, words, matrix), _undefined(names, matrix.sum(axis=1))])
-    return rows.sort("group", "association", "word", descending=[False, True, False])
-
-
-def associations_of_matrix(
-    counts: ArrayLike,
-    *,
-    min_count: int = 10,
-    threshold: float = 1.0,
-    log_base: float = 2,
-    keep: NDArray[np.bool_] | None = None,
-) -> MatrixAssociations:
-    """Return the associations above a threshold, of a dense matrix; `word_associations` says what they are.
-
-    Parameters
-    ----------
-    counts : (g, w) int
-        Times each group's texts say each word.
-    keep : (w,) bool, optional
-        The words to report; all count in N.
-
-    Returns
-    -------
-    MatrixAssociations
-        By group, then by word. Groups without words, or without others that have any, have none.
-
-    Raises
-    ------
-    MetricError
-        If the counts are not a matrix of whole numbers from 0, or a parameter is out of range.
-    """
-    matrix = np.asarray(counts)
-    if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.integer) or (matrix < 0).any():
-        raise MetricError(
-            "word counts must be a matrix of whole numbers from 0",
-            found=f"{matrix.dtype} {matrix.shape}",
-            expected="(groups, words) int",
-        )
-    _check_parameters(min_count, threshold, log_base)
-    n = matrix.sum(axis=1, dtype=np.int64)
-    n_others = n.sum() - n
-    frequent = matrix >= min_count
-    frequent[n_others == 0] = False
-    if keep is not None:
-        frequent &= keep
-    group, word = np.nonzero(frequent)
-    count = matrix[group, word].astype(np.int64)
-    others = matrix.sum(axis=0, dtype=np.int64)[word] - count
+    frequent = rows.filter(count >= min_count, pl.col("n_others") > 0, ~pl.col("word").is_in(list(stop_words)))
     # One logarithm of a ratio of products: whole numbers up to 2^53 are exact in them, so that a word said exactly
     # twice as often gets exactly 1 and is not above the threshold.
-    ratio = (count * n_others[group].astype(np.float64)) / (np.maximum(others, 0.5) * n[group])
-    association = np.log2(ratio) / np.log2(log_base)
-    above = association > threshold
-    return MatrixAssociations(group[above], word[above], association[above], others[above] == 0)
-
-
-_HALVED = encode([reason("never_said_of_others")])
-
-
-def _rows(found: MatrixAssociations, names: pl.Series, words: pl.Series, matrix: NDArray[np.int64]) -> pl.DataFrame:
-    """Return one row for each pair that passed."""
-    count = matrix[found.group, found.word]
-    n, total = matrix.sum(axis=1), matrix.sum(axis=0)
-    return pl.DataFrame(
-        {
-            "group": names.gather(found.group),
-            "word": words.gather(found.word),
-            "association": found.association,
-            "count": count,
-            "n": n[found.group],
-            "count_others": total[found.word] - count,
-            "n_others": (n.sum() - n)[found.group],
-            "reason_codes": [_HALVED if halved else None for halved in found.halved],
-        },
-        schema=_SCHEMA,
+    products = count * pl.col("n_others").cast(pl.Float64), pl.max_horizontal("count_others", 0.5) * pl.col("n")
+    ratio = frequent.select(products[0] / products[1]).to_series().to_numpy()
+    never = pl.when(pl.col("count_others") == 0).then(pl.lit(_REASONS["never_said_of_others"]))
+    passed = frequent.select(
+        "group",
+        "word",
+        pl.Series("association", np.log2(ratio) / np.log2(log_base)),
+        "count",
+        "n",
+        "count_others",
+        "n_others",
+        reason_codes=never,
+    ).filter(pl.col("association") > threshold)
+    nothing = (
+        pl.when(pl.col("n") == 0)
+        .then(pl.lit(_REASONS["no_words_of_group"]))
+        .when(pl.col("n_others") == 0)
+        .then(pl.lit(_REASONS["no_words_of_others"]))
     )
-
-
-def _check_parameters(min_count: int, threshold: float, log_base: float) -> None:
-    valid = {
-        "min_count": (min_count >= 1, min_count, "at least 1"),
-        "threshold": (not np.isnan(threshold), threshold, "a number"),
-        "log_base": (1 < log_base < np.inf, log_base, "above 1"),
-    }
-    for name, (right, found, expected) in valid.items():
-        if not right:
-            raise MetricError(
-                "a parameter of word associations is out of range", where=name, found=found, expected=expected
-            )
-
-
-def _checked(counts: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
-    """Return `group, word, count` as String, String, Int64."""
-    if not isinstance(counts, pl.DataFrame | pl.LazyFrame):
-        raise MetricError("word counts must be a Polars frame", found=type(counts).__name__)
-    frame = counts.lazy().collect()
-    if missing := {"group", "word", "count"} - set(frame.columns):
-        raise MetricError(
-            "a frame of word counts lacks a column", found=", ".join(frame.columns), expected=", ".join(sorted(missing))
-        )
-    numbers = frame["count"]
-    if not numbers.dtype.is_numeric() or numbers.dtype.is_float() or numbers.dtype.is_decimal():
-        raise MetricError("counts must be whole numbers", where="column count", found=numbers.dtype)
-    frame = frame.select(pl.col("group", "word").cast(pl.String), pl.col("count").cast(pl.Int64))
-    for refused, what in (
-        (pl.col("group").is_null(), "a row of word counts has no group"),
-        (pl.col("count").is_null() | (pl.col("count") < 0), "a count is not a whole number from 0"),
-        (pl.col("word").is_null() & (pl.col("count") > 0), "a count belongs to no word"),
-    ):
-        bad = frame.with_row_index("row").filter(refused)
-        if bad.height:
-            raise MetricError(what, where=f"row {bad['row'][0]}", found=bad.drop("row").row(0))
-    return frame
-
-
-def _dense(frame: pl.DataFrame) -> tuple[pl.Series, pl.Series, NDArray[np.int64]]:
-    """Return the group names, the words, and the (g, w) counts."""
-    names, words = frame["group"].unique(), frame["word"].drop_nulls().unique()
-    matrix = np.zeros((len(names), len(words)), dtype=np.int64)
-    counted = frame.filter(pl.col("word").is_not_null())
-    position = (_positions(counted["group"], names), _positions(counted["word"], words))
-    np.add.at(matrix, position, counted["count"].to_numpy())
-    return names, words, matrix
-
-
-def _positions(values: pl.Series, distinct: pl.Series) -> NDArray[np.int64]:
-    return values.cast(pl.Enum(distinct)).to_physical().cast(pl.Int64).to_numpy()
-
-
-def _undefined(names: pl.Series, n: NDArray[np.int64]) -> pl.DataFrame:
-    """Return one row for each group of which nothing can be said."""
-    rows = [
-        {"group": name, "association": np.nan, "n": own, "n_others": others, "reason_codes": encode([why])}
-        for name, own, others in zip(names, n.tolist(), (n.sum() - n).tolist())
-        if (why := reason("no_words_of_group") if own == 0 else reason("no_words_of_others") if others == 0 else None)
-    ]
-    return pl.DataFrame(rows, schema=_SCHEMA)
+    undefined = rows.select("group", "n", "n_others", association=pl.lit(np.nan), reason_codes=nothing)
+    both = pl.concat([passed, undefined.drop_nulls().unique()], how="diagonal")
+    return both.sort("group", "association", "word", descending=[False, True, False])
 
 
 # --- How sure a word association is: its standard error over blocks of whole sets.
 
 
-@dataclass(frozen=True)
-class AssociationErrors:
+class AssociationErrors(NamedTuple):
     """How sure associations are.
 
     Attributes
@@ -267,7 +121,7 @@ class AssociationErrors:
     degrees: NDArray[np.int64]
 
 
-def association_errors(times: ArrayLike, words: ArrayLike, *, log_base: float = 2) -> AssociationErrors:
+def association_errors(times: NDArray[np.int64], words: NDArray[np.int64], *, log_base: float = 2) -> AssociationErrors:
     """Return the standard error of every word's association with every group.
 
     The association log(f_g / N_g) - log(f_o / N_o) is a smooth function of four sums over blocks b of independent
@@ -297,53 +151,26 @@ def association_errors(times: ArrayLike, words: ArrayLike, *, log_base: float = 
     AssociationErrors
         A word that others never say is counted there as one half, as in the association: its error has the own part
         of the variance and 1 / ½ = 2.
-
-    Raises
-    ------
-    MetricError
-        If the shapes disagree.
     """
-    f, n = np.asarray(times), np.asarray(words)
-    if f.ndim != 3 or n.shape != f.shape[:2]:
-        raise MetricError(
-            "counts and numbers of words must be of the same groups and blocks",
-            found=f"{f.shape}, {n.shape}",
-            expected="(g, b, w), (g, b)",
-        )
-    all_times, all_words = f.sum(axis=0), n.sum(axis=0)
-    degrees = (all_times > 0).sum(axis=0) - 1
-    error = np.full((f.shape[0], f.shape[2]), np.nan)
-    for group in range(len(f)):
-        n_others = all_words - n[group]
-        if n_others.sum() > 0:
-            error[group] = np.sqrt(_variance(f[group], n[group], all_times - f[group], n_others))
-    error[:, degrees < 1] = np.nan
-    return AssociationErrors(error / np.log(log_base), degrees.astype(np.int64))
+    others, words_of_others = times.sum(axis=0) - times, words.sum(axis=0) - words
+    totals, totals_of_others = times.sum(axis=1), others.sum(axis=1)
+    never = totals_of_others == 0
+    own = _block_shares(times) - _block_shares(words)[..., None]
+    other = _block_shares(others) - _block_shares(words_of_others)[..., None]
+    deviations = own - np.where(never[:, None], 0.0, other)
+    blocks = times.shape[1]
+    clustered = blocks / max(blocks - 1, 1) * (deviations**2).sum(axis=1)
+    inverse, inverse_of_others = (shares(np.ones(counts.shape), counts) for counts in (totals, totals_of_others))
+    variance = np.where(never, np.maximum(clustered, inverse) + 2, np.maximum(clustered, inverse + inverse_of_others))
+    variance[words_of_others.sum(axis=1) == 0] = np.nan
+    degrees = (times.sum(axis=0) > 0).sum(axis=0) - 1
+    variance[:, degrees < 1] = np.nan
+    return AssociationErrors(np.sqrt(variance) / np.log(log_base), degrees.astype(np.int64))
 
 
-def _variance(
-    f: NDArray[np.int64], n: NDArray[np.int64], f_others: NDArray[np.int64], n_others: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return (w,) the variances of one group, of natural logarithms."""
-    blocks, own_total, others_total = len(f), f.sum(axis=0), f_others.sum(axis=0)
-    never = others_total == 0
-    own = _shares(f) - _shares(n)[:, None]
-    others = np.where(never, 0.0, _shares(f_others) - _shares(n_others)[:, None])
-    of_counts = _inverse(own_total)
-    clustered = blocks / max(blocks - 1, 1) * ((own - others) ** 2).sum(axis=0)
-    return np.where(
-        never, np.maximum(clustered, of_counts) + 2, np.maximum(clustered, of_counts + _inverse(others_total))
-    )
-
-
-def _inverse(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.divide(1.0, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
-
-
-def _shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return each block's share of the sum over blocks, axis 0; nan where that is 0."""
-    total = np.broadcast_to(counts.sum(axis=0), counts.shape)
-    return np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0)
+def _block_shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return each block's share of the sum over blocks, axis 1; nan where that is 0."""
+    return shares(counts, counts.sum(axis=1, keepdims=True))
 
 
 # --- The answers whose words are compared, pooled over prompts and dealt to blocks of whole sets.
@@ -368,7 +195,7 @@ class Corpus:
     ----------
     answers : LazyFrame
     parts : DataFrame
-        `part` (0 .. in order), `dataset`, `attribute`, `group`, `answers`, `sets`, `prompts`: one row a group.
+        `part` (0 .. in order), `dataset`, `attribute`, `group`, `sets`, `prompts`: one row a group.
     blocks : DataFrame
         `dataset`, `attribute`, `unit`, `block`: one row a set.
     """
@@ -377,20 +204,12 @@ class Corpus:
     parts: pl.DataFrame
     blocks: pl.DataFrame
 
-    def by_part(self) -> Iterator[pl.DataFrame]:
-        """Yield `part`, `text` of every answer, some answers at a time."""
-        for batch in text_batches(self.answers, keep={name: pl.col(name) for name in _NAMES}):
-            yield batch.join(self.parts, on=_NAMES).select("part", "text")
-
-    def by_cell(self) -> Iterator[pl.DataFrame]:
-        """Yield `cell`, `text` of every answer: its part × `BLOCKS` plus its block."""
-        kept = (*_NAMES, "subset", "set_id", "image_id")
-        for batch in text_batches(self.answers, keep={name: pl.col(name) for name in kept}):
-            yield (
-                batch.with_columns(unit=UNIT)
-                .join(self.parts, on=_NAMES)
-                .join(self.blocks, on=["dataset", "attribute", "unit"])
-                .select("text", cell=pl.col("part") * BLOCKS + pl.col("block"))
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """Yield `group`, `cell`, `text` of some answers at a time: the part, and the part × `BLOCKS` plus the block."""
+        for batch in text_batches(self.answers, *_NAMES, "subset", "set_id", "image_id"):
+            whose = batch.with_columns(unit=UNIT).join(self.parts, on=_NAMES)
+            yield whose.join(self.blocks, on=["dataset", "attribute", "unit"]).select(
+                "text", group=pl.col("part").cast(pl.String), cell=pl.col("part") * BLOCKS + pl.col("block")
             )
 
 
@@ -400,19 +219,17 @@ def main_corpus(cell: LanguageCell, *, seed: int) -> Corpus:
     Prompts that were not asked are absent. Only names are read here, no texts.
     """
     answers = known_answers(cell.generations, prompts=prompt_ids("main"), instruction=NO_INSTRUCTION)
-    # By prompt too: what a group holds of many rows would otherwise be kept until all are seen.
-    of_prompts = answers.group_by(*_NAMES, "prompt").agg(answers=pl.len()).collect(engine="streaming")
-    of_groups = answers.select(*_NAMES, unit=UNIT).unique().collect(engine="streaming")
+    of_prompts = answers.select(*_NAMES, "prompt").unique().collect(engine="streaming")
+    of_sets = answers.select(*_NAMES, unit=UNIT).unique().collect(engine="streaming")
     parts = (
         of_prompts.group_by(_NAMES)
-        .agg(pl.col("answers").sum(), prompts=pl.col("prompt").sort())
-        .join(of_groups.group_by(_NAMES).agg(sets=pl.len().cast(pl.Int64)), on=_NAMES)
+        .agg(prompts=pl.col("prompt").sort())
+        .join(of_sets.group_by(_NAMES).agg(sets=pl.len().cast(pl.Int64)), on=_NAMES)
         .sort(_NAMES)
         .with_columns(part=pl.int_range(pl.len()))
     )
-    units = of_groups.select("dataset", "attribute", "unit").unique()
-    of_subset = units.sort("dataset", "attribute", "unit").partition_by("dataset", "attribute")
-    dealt = [_dealt(each, seed=seed, model=cell.model) for each in of_subset]
+    units = of_sets.select("dataset", "attribute", "unit").unique().sort("dataset", "attribute", "unit")
+    dealt = [_dealt(each, seed=seed, model=cell.model) for each in units.partition_by("dataset", "attribute")]
     return Corpus(answers, parts, pl.concat([units.clear().with_columns(block=pl.lit(0, pl.Int64)), *dealt]))
 
 
@@ -482,23 +299,22 @@ class Subset:
 
 def associated_subsets(corpus: Corpus, *, settings: LanguageSettings) -> list[Subset]:
     """Count every word of the corpus, in one reading, and return the associations within each subset."""
-    counts = count_words(corpus.by_part(), group="part").with_columns(part=pl.col("group").cast(pl.Int64))
-    return [_subset(corpus, parts, counts, settings) for parts in corpus.parts.partition_by("dataset", "attribute")]
-
-
-def _subset(corpus: Corpus, parts: pl.DataFrame, counts: pl.DataFrame, settings: LanguageSettings) -> Subset:
-    counts = counts.join(parts.select("part", name="group"), on="part").select("word", "count", group="name")
+    counts = count_words(corpus.batches()).rename({"group": "part"}).cast({"part": pl.Int64})
     left_out = list(stop_words())
-    passed = word_associations(
-        counts,
-        min_count=settings.min_count,
-        threshold=settings.association_threshold,
-        log_base=settings.log_base,
-        stop_words=left_out,
-    )
-    candidates = counts.filter(pl.col("count") >= settings.min_count, ~pl.col("word").is_in(left_out))
-    sets = corpus.blocks.join(parts, on=["dataset", "attribute"], how="semi").height
-    return Subset(parts, passed, dict(candidates.group_by("group").len().iter_rows()), sets)
+    subsets = []
+    for parts in corpus.parts.partition_by("dataset", "attribute"):
+        of_subset = counts.join(parts.select("part", "group"), on="part").select("group", "word", "count")
+        passed = word_associations(
+            of_subset,
+            min_count=settings.min_count,
+            threshold=settings.association_threshold,
+            log_base=settings.log_base,
+            stop_words=left_out,
+        )
+        frequent = of_subset.filter(pl.col("count") >= settings.min_count, ~pl.col("word").is_in(left_out))
+        sets = corpus.blocks.join(parts, on=["dataset", "attribute"], how="semi").height
+        subsets.append(Subset(parts, passed, dict(frequent.group_by("group").len().iter_rows()), sets))
+    return subsets
 
 
 def word_tables(corpus: Corpus, subsets: list[Subset], *, settings: LanguageSettings) -> list[pl.DataFrame]:
@@ -510,13 +326,12 @@ def word_tables(corpus: Corpus, subsets: list[Subset], *, settings: LanguageSett
         `stereotype` is null.
     """
     words = sorted({word for subset in subsets for word in subset.listed["word"].drop_nulls()})
-    occurrences = count_occurrences(corpus.by_cell(), words, cells=corpus.parts.height * BLOCKS)
+    occurrences = count_occurrences(corpus.batches(), words, cells=corpus.parts.height * BLOCKS)
     return [_table(subset, words, occurrences, settings) for subset in subsets]
 
 
 def _table(subset: Subset, words: list[str], found: Occurrences, settings: LanguageSettings) -> pl.DataFrame:
-    blocks = min(BLOCKS, subset.sets)
-    errors = _errors(subset, words, found, blocks, settings.log_base)
+    errors = _errors(subset, words, found, settings.log_base)
     table = subset.listed.join(errors, on=["group", "word"], how="left", maintain_order="left")
     association, error, degrees = (table[name].to_numpy() for name in ("association", "error", "degrees"))
     half = stdtrit(degrees, (1 + settings.confidence) / 2) * error
@@ -531,34 +346,29 @@ def _table(subset: Subset, words: list[str], found: Occurrences, settings: Langu
         in_words(joined(decode(codes), reason("one_block") if word is not None and np.isnan(end) else None, few))
         for codes, word, end in zip(table["reason_codes"], table["word"], half)
     ]
-    whose = subset.parts.select("dataset", "attribute", "group")
     return (
         table.with_columns(ci_low=association - half, ci_high=association + half, p=p, q=q)
         .with_columns(pl.Series("reason", reasons, dtype=pl.String), stereotype=pl.lit(None, pl.Boolean))
-        .join(whose, on="group", maintain_order="left")
+        .join(subset.parts.select("dataset", "attribute", "group"), on="group", maintain_order="left")
         .select(list(WORD_ASSOCIATIONS))
         .cast(pl.Schema(WORD_ASSOCIATIONS))
     )
 
 
-def _errors(subset: Subset, words: list[str], found: Occurrences, blocks: int, log_base: float) -> pl.DataFrame:
+def _errors(subset: Subset, words: list[str], found: Occurrences, log_base: float) -> pl.DataFrame:
     """Return `group`, `word`, `error`, `degrees`, `texts` of every group and every word that is listed of any."""
-    names = subset.listed["word"].drop_nulls().unique().sort()
-    groups = subset.parts["group"]
-    cells = subset.parts["part"].to_numpy()[:, None] * BLOCKS + np.arange(blocks)
-    columns = np.searchsorted(words, names.to_numpy()) if len(names) else np.zeros(0, dtype=np.int64)
+    listed = set(subset.listed["word"])
+    columns = np.array([column for column, word in enumerate(words) if word in listed], dtype=np.int64)
+    cells = subset.parts["part"].to_numpy()[:, None] * BLOCKS + np.arange(min(BLOCKS, subset.sets))
     times, texts = (counts[cells[:, :, None], columns] for counts in (found.times, found.texts))
     errors = association_errors(times, found.words[cells], log_base=log_base)
-    return pl.DataFrame(
-        {
-            "group": np.repeat(groups.to_numpy(), len(names)),
-            "word": np.tile(names.to_numpy(), len(groups)),
-            "error": errors.error.ravel(),
-            # Without a degree of freedom there is no error either.
-            "degrees": np.tile(np.maximum(errors.degrees, 1), len(groups)),
-            "texts": texts.sum(axis=1).ravel(),
-        },
-        schema={"group": pl.String, "word": pl.String, "error": pl.Float64, "degrees": pl.Int64, "texts": pl.Int64},
+    # Without a degree of freedom there is no error either.
+    degrees = np.broadcast_to(np.maximum(errors.degrees, 1), errors.error.shape)
+    names = pl.DataFrame({"word": [words[column] for column in columns]}, schema={"word": pl.String})
+    return (
+        subset.parts.select("group")
+        .join(names, how="cross", maintain_order="left_right")
+        .with_columns(error=errors.error.ravel(), degrees=degrees.ravel(), texts=texts.sum(axis=1).ravel())
     )
 
 
@@ -598,18 +408,10 @@ def judged(table: pl.DataFrame, judge: Judge) -> pl.DataFrame:
         In `WORD_ASSOCIATIONS`, of one subset.
     judge : Judge
     """
-    listed = table.filter(pl.col("word").is_not_null())
-    named = [
-        (group, word)
-        for (group,), rows in listed.group_by("group", maintain_order=True)
-        for word in stereotypes(judge, str(group), rows["word"].to_list())
-    ]
-    stereotyped = pl.DataFrame(named, schema={"group": pl.String, "word": pl.String}, orient="row")
-    marked = table.drop("stereotype").join(
-        stereotyped.with_columns(stereotype=pl.lit(True)), on=["group", "word"], how="left", maintain_order="left"
-    )
-    known = pl.when(pl.col("word").is_not_null()).then(pl.col("stereotype").fill_null(False))
-    return marked.with_columns(stereotype=known).select(list(WORD_ASSOCIATIONS))
+    listed = table.drop_nulls("word").group_by("group", maintain_order=True).agg("word")
+    named = {group: stereotypes(judge, group, words) for group, words in listed.iter_rows()}
+    marks = [word and word in named[group] for group, word in table.select("group", "word").iter_rows()]
+    return table.with_columns(pl.Series("stereotype", marks, dtype=pl.Boolean))
 
 
 def _metric_rows(model: str, subset: Subset, table: pl.DataFrame, settings: LanguageSettings) -> list[Row]:

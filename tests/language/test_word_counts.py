@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
-from plumbline.errors import MetricError
-from plumbline.language.counting import count_words
+from plumbline.language.counting import count_words, text_batches
 from plumbline.language.tokens import words_of
 
 
@@ -83,13 +82,11 @@ def test_streamed_and_whole_counts_agree_with_a_loop(rows, batch_rows):
     # Python's and Polars's Unicode tables may be of different years: only characters that both know can agree.
     rows = [row and "".join(c for c in row if unicodedata.category(c) != "Cn") for row in rows]
     data = frame(rows)
-    whole = count_words(data)
+    whole = count_words([data])
     said = whole.filter(pl.col("word").is_not_null())
     assert {(group, word): n for group, word, n in said.iter_rows()} == by_loop(data)
     assert whole["group"].unique().sort().to_list() == data["group"].unique().sort().to_list()
-    for partitions in (data, data.lazy(), data.iter_slices(2), [part.lazy() for part in data.iter_slices(3)]):
-        if data.height or isinstance(partitions, pl.DataFrame | pl.LazyFrame):
-            assert count_words(partitions, batch_rows=batch_rows).equals(whole)
+    assert count_words(data.iter_slices(batch_rows)).equals(whole)
 
 
 def test_files_are_counted_without_reading_them_whole(tmp_path):
@@ -98,10 +95,8 @@ def test_files_are_counted_without_reading_them_whole(tmp_path):
     data = frame([" ".join(rng.choice(vocabulary, rng.integers(0, 30))) for _ in range(1000)])
     for i, part in enumerate(data.iter_slices(130)):
         part.write_parquet(tmp_path / f"{i}.parquet", row_group_size=50)
-    scanned = count_words(pl.scan_parquet(tmp_path / "*.parquet"), batch_rows=64)
-    assert scanned.equals(count_words(data)) and scanned["count"].sum() > 10_000
-    one_by_one = (pl.scan_parquet(path) for path in sorted(tmp_path.iterdir()))
-    assert count_words(one_by_one).equals(scanned)
+    scanned = count_words(text_batches(pl.scan_parquet(tmp_path / "*.parquet"), "group", batch_rows=64))
+    assert scanned.equals(count_words([data])) and scanned["count"].sum() > 10_000
 
 
 def test_agrees_with_scikit_learn_on_plain_text():
@@ -115,41 +110,15 @@ def test_agrees_with_scikit_learn_on_plain_text():
     for group in "xyz":
         sums = np.asarray(matrix[(data["group"] == group).to_numpy()].sum(axis=0)).ravel()
         expected |= {(group, name): int(n) for name, n in zip(names, sums) if n}
-    assert {(group, word): n for group, word, n in count_words(data).iter_rows()} == expected
+    assert {(group, word): n for group, word, n in count_words([data]).iter_rows()} == expected
 
 
 def test_a_group_without_words_is_kept_and_a_row_without_a_group_is_not():
-    data = pl.DataFrame({"who": ["a", "a", "b", "b", "c", None], "said": ["", "Hi hi", None, " ", "!", "nothing"]})
-    counts = count_words(data, group="who", text="said")
+    data = pl.DataFrame({"group": ["a", "a", "b", "b", "c", None], "text": ["", "Hi hi", None, " ", "!", "nothing"]})
+    counts = count_words(text_batches(data.lazy(), "group"))
     assert counts.rows() == [("a", "hi", 2), ("b", None, 0), ("c", None, 0)]
 
 
 def test_a_group_that_speaks_in_a_later_partition_is_not_wordless():
     silent, speaking = (pl.DataFrame({"group": ["a"], "text": [text]}) for text in ("", "word"))
     assert count_words([silent, speaking, silent]).rows() == [("a", "word", 1)]
-
-
-def test_columns_of_other_kinds():
-    labels = pl.DataFrame({"group": [2, 1], "text": [None, None]}, schema={"group": pl.Int8, "text": pl.Null})
-    assert count_words(labels).rows() == [("1", None, 0), ("2", None, 0)]
-    assert count_words(labels.clear()).is_empty()
-
-
-@pytest.mark.parametrize(
-    ("partitions", "said"),
-    [
-        ([], "no texts to count"),
-        ([["a", "text"]], "Polars frame"),
-        (pl.DataFrame({"group": ["a"], "words": ["x"]}), "lacks a column"),
-        ([pl.DataFrame({"group": ["a"], "text": ["x"]}), pl.DataFrame({"text": ["x"]})], "partition 2"),
-        (pl.DataFrame({"group": ["a"], "text": [3]}), "must be text"),
-    ],
-)
-def test_bad_partitions_are_refused(partitions, said):
-    with pytest.raises(MetricError, match=said):
-        count_words(partitions)
-
-
-def test_batches_of_nothing_are_refused():
-    with pytest.raises(MetricError, match="batch_rows"):
-        count_words(frame(["a"]), batch_rows=0)
