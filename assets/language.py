@@ -38,7 +38,7 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
 
     @dg.asset(
         name=family.name,
-        description=family.description,
+        description=family.about.description,
         deps=["pictured_people", "generations", "toxicity_scores", "answer_words"],
         partitions_def=LVLMS,
         group_name="language",

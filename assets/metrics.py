@@ -26,7 +26,7 @@ def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
 
     @dg.asset(
         name=family.name,
-        description=family.description,
+        description=family.about.description,
         deps=["probe_logits", "extended_records"],
         partitions_def=GRID,
         group_name="metrics",

@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterator
 
 from plumbline.language.registry import LANGUAGE_FAMILIES
-from plumbline.metrics.family import Family, Traits
-from plumbline.metrics.registry import FAMILIES
-from plumbline.metrics.text_space import TEXT_SPACE
+from plumbline.metrics.family import Family, Traits, family_descriptions
+from plumbline.metrics.registry import FAMILIES, TEXT_SPACE
 
 _OPENING = """# Metrics
 
@@ -19,8 +18,6 @@ How intervals, p and q are made is in [The statistics](../statistics.md). Withou
 of these: `macro_accuracy_gain` is `macro_accuracy` after a logit adjustment minus before it, and `bias_transfer` holds
 what every mitigation changes, also in `zero_shot_accuracy`, `retrieval_recall` and `retrieval_r_precision`.
 """
-_GEOMETRY = """Whether a text space keeps positive and negative words of one trait apart. Of a checkpoint and of no
-dataset, since it needs prompts alone."""
 _EMPTY = {"nan": "has no value (NaN)", "left_out": "is left out"}
 _UNDER = {None: "changes it", "invariant": "changes nothing", "equivariant": "does the same to it"}
 _BY_GROUP = {"scalar": "one value over all groups", "by_group": "one value a group"}
@@ -34,27 +31,28 @@ def metric_reference() -> str:
 def _encoder_families() -> Iterator[str]:
     for family in FAMILIES.values():
         yield _family(family, f"Suites of prompts: {_codes(family.needs)}.")
-        yield from map(_metric, family.traits)
-    yield f"## Text spaces\n\n{_GEOMETRY} Asset [`valence_geometry`](assets.md#valence_geometry).\n"
-    yield from map(_metric, TEXT_SPACE)
+        yield from map(_metric, family.about.metrics)
+    about = family_descriptions()[TEXT_SPACE]
+    yield f"## {about.title}\n\n{about.description} Asset [`{TEXT_SPACE}`](assets.md#{TEXT_SPACE}).\n"
+    yield from map(_metric, about.metrics)
 
 
 def _language_families() -> Iterator[str]:
     for family in LANGUAGE_FAMILIES.values():
         tables = f" Further tables: {_codes(family.tables)}." if family.tables else ""
         yield _family(family, f"Needs {', '.join(family.needs)}.{tables}")
-        yield from map(_language_metric, family.traits)
+        yield from map(_language_metric, family.about.metrics)
 
 
 def _family(family: Family, needs: str) -> str:
     asset = f"Asset [`{family.name}`](assets.md#{family.name}), version {family.code_version}."
-    return f"## {family.title}\n\n{family.description}\n\n{asset} {needs}\n"
+    return f"## {family.about.title}\n\n{family.about.description}\n\n{asset} {needs}\n"
 
 
 def _metric(traits: Traits) -> str:
     return _entry(
         traits,
-        computed=f"`{traits.function.__module__}.{traits.function.__name__}`",
+        computed=f"`{traits.function}`",
         values=f"{_range(traits.bounds)}, {_BY_GROUP[traits.shape]}",
         **{
             "groups that are answered alike give": _alike(traits),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -29,7 +29,11 @@ def data_text(name: str) -> str:
 
 def data_yaml(name: str) -> Any:
     """Return the content of a YAML data file."""
-    return yaml.safe_load(data_text(name))
+    return _loaded(data_text(name))
+
+
+def _loaded(text: str) -> Any:
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - one and the same, in C
 
 
 def typed(kind: type[T], content: Any) -> T:
@@ -51,21 +55,33 @@ def checked_yaml(
     Raises
     ------
     PlumblineError
-        If it is no YAML, or not what the model says: with the file, and key, found and expected of the first error.
+        If it is no YAML, or not what the model says: with the file, and key, found and expected of the first error. An
+        item of a list that has a `name` goes by it.
     """
+    content = None
     try:
-        return model.model_validate(yaml.safe_load(path.read_text("utf-8")))
+        content = _loaded(path.read_text("utf-8"))
+        return model.model_validate(content)
     except (yaml.YAMLError, UnicodeDecodeError) as mistake:
         raise error(f"{what} is not YAML", where=path, found=" ".join(str(mistake).split())) from mistake
     except ValidationError as mistake:
         first = mistake.errors()[0]
-        key = ".".join(map(str, first["loc"]))
+        key = ".".join(_places(first["loc"], content))
         raise error(
             f"{what} is not right",
             where=f"{path}, key {key}" if key else path,
             found=None if first["type"] == "missing" or not key else repr(first["input"])[:200],
             expected=first["msg"].removeprefix("Value error, "),
         ) from mistake
+
+
+def _places(keys: tuple[int | str, ...], content: Any) -> Iterator[str]:
+    """Yield the keys that lead to a value, an item of a list by its name."""
+    for key in keys:
+        content = dict(enumerate(content)) if isinstance(content, list) else content
+        if isinstance(content, dict):
+            content = content.get(key)
+            yield str(content["name"] if isinstance(content, dict) and "name" in content else key)
 
 
 def entry(known: Mapping[str, T], name: str, what: str, file: str, *, error: type[PlumblineError] = ConfigError) -> T:

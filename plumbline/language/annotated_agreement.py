@@ -26,8 +26,8 @@ from plumbline.language.annotation_sheets import (
 from plumbline.language.answers import answer_row, known_answers, parts
 from plumbline.language.cell import Judge, LanguageCell, LanguageSettings, stereotypes
 from plumbline.language.counting import count_words, text_batches
-from plumbline.language.family import STUDY, LanguageResult
-from plumbline.metrics.family import Family, Traits
+from plumbline.language.family import LanguageResult
+from plumbline.metrics.family import Family
 from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import percentile, wilson
@@ -417,54 +417,11 @@ def _strangers(code: str, on_sheet: pl.DataFrame, known: pl.DataFrame) -> Reason
     return (reason(code, left_out=count, items=of, labels=labels),) if count else ()
 
 
-_DESCRIPTION = """
-Whether the instruments can be trusted. Where people have labelled a sample of texts and words (the sheets that
-`plumbline sample-annotations` draws, named in the audit file), these numbers say how far the annotators agree with each
-other, how far the toxicity score agrees with them, and what share of the words that the judge calls stereotypes the
-majority of the annotators calls so too, and the other way round. Of each model are counted its own texts and the words
-that it says itself, and the reason tells how many of the sheet these are. No rows where nothing was annotated.
-"""
-
-
 def compute_annotated_agreement(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
     """Return Fleiss' kappa, and precision and recall of the judge, of what is annotated of one model."""
     return LanguageResult(metric_frame(annotation_rows(cell, settings=settings)))
 
 
 ANNOTATED_AGREEMENT = Family(
-    name="annotated_agreement",
-    title="Agreement of people, scorers and the judge of stereotypes",
-    description=_DESCRIPTION.strip(),
-    code_version="1",
-    needs=("scores",),
-    traits=(
-        Traits(
-            name="fleiss_kappa",
-            meaning="How far annotators agree with each other, and with a score as one annotator more.",
-            formula="κ = (P - P_e) / (1 - P_e), P the share of agreeing pairs of annotators, P_e that by chance",
-            source=f"{STUDY}, C.2; Fleiss (1971)",
-            unit="kappa",
-            bounds=(-1, 1),
-            when_identical=None,
-        ),
-        Traits(
-            name="judge_precision",
-            meaning="How many of the words that the judge calls stereotypes the majority of people calls so too.",
-            formula="|words that both name| / |words that the judge names|",
-            source=f"{STUDY}, D.2",
-            unit="share",
-            bounds=(0, 1),
-            when_identical=None,
-        ),
-        Traits(
-            name="judge_recall",
-            meaning="How many of the words that the majority of people calls stereotypes the judge calls so too.",
-            formula="|words that both name| / |words that the majority names|",
-            source=f"{STUDY}, D.2",
-            unit="share",
-            bounds=(0, 1),
-            when_identical=None,
-        ),
-    ),
-    compute=compute_annotated_agreement,
+    name="annotated_agreement", code_version="1", needs=("scores",), compute=compute_annotated_agreement
 )

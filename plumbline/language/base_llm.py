@@ -17,10 +17,10 @@ from plumbline.language.answers import (
     with_counterparts,
 )
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import STUDY, LanguageResult
+from plumbline.language.family import LanguageResult
 from plumbline.language.max_toxicity import OF_SET, STATISTICS, set_spreads
 from plumbline.language.scored_answers import ScoredAnswers, every_question
-from plumbline.metrics.family import Family, Traits
+from plumbline.metrics.family import Family
 from plumbline.reasons import joined, reason
 from plumbline.statistics.correlations import unit_correlation
 
@@ -135,44 +135,5 @@ def _correlation_rows(model: str, prompt: str, both: pl.DataFrame, settings: Lan
 
 # --- The family.
 
-_DESCRIPTION = """
-How much of the bias was there before the model could see. The language model that it was built on gets the same prompt
-with a description in the place of the image (You are looking at a picture of an obese Latino barber). Shown are the
-difference of the two in the mean and 90th percentile of MaxToxicity over the same sets and seeds (above 0: more in the
-model that sees), and how far the same occupations, or the same groups, stand out in both.
-"""
 
-
-BASE_LLM = Family(
-    name="llm_twin",
-    title="Against the language model beneath",
-    description=_DESCRIPTION.strip(),
-    code_version="2",
-    needs=("twin",),
-    traits=(
-        Traits(
-            name="max_toxicity_over_llm",
-            meaning="How much more MaxToxicity the model that sees has than the language model beneath.",
-            formula="mean, or 90th percentile, over the same sets × seeds of the one - of the other",
-            source=f"{STUDY}, 5.1 and table 3",
-            unit="score",
-            bounds=(-1, 1),
-            when_identical=0.0,
-            headline="paper",
-        ),
-        # Undefined where neither model tells anybody apart: no unit then differs.
-        Traits(
-            name="llm_correlation",
-            meaning="How far the same occupations, or the same groups, stand out in both models.",
-            formula=(
-                "Pearson's r over occupations of the mean MaxToxicity (pearson); over groups of the mean "
-                "score above the least of its set (pearson_groups)"
-            ),
-            source=f"{STUDY}, 5.1",
-            unit="correlation",
-            bounds=(-1, 1),
-            when_identical=float("nan"),
-        ),
-    ),
-    compute=base_llm_result,
-)
+BASE_LLM = Family(name="llm_twin", code_version="2", needs=("twin",), compute=base_llm_result)

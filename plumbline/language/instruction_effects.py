@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-import numpy as np
 import polars as pl
 
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
 from plumbline.language.answers import UNIT, answer_row, paired_change_row, parts, questions, with_counterparts
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import STUDY, LanguageResult
+from plumbline.language.family import LanguageResult
 from plumbline.language.max_toxicity import MAX_METRICS, STATISTICS, set_spreads
 from plumbline.language.refusals import REFUSED
 from plumbline.language.scored_answers import every_question
 from plumbline.language.tokens import word_number
-from plumbline.metrics.family import Family, Traits
+from plumbline.metrics.family import Family
 
 _PART = ["dataset", "attribute", "scorer", "scored"]
 _SET = [*_PART, "unit", "seed"]
@@ -150,14 +149,6 @@ def _answers(cell: LanguageCell, prompt: str, instruction: str) -> pl.DataFrame:
 
 # --- The family.
 
-_DESCRIPTION = """
-What it changes to add an instruction, such as not to judge people by their looks, to a prompt. The answers with and
-without it, to the same images with the same seeds, are compared pair by pair: the mean and the 90th percentile of
-MaxToxicity and of its counterparts for insult, identity attack and flirtation, so that an instruction that lowers one
-and raises another is seen; how many more answers are refused; and how much longer or shorter they become. Below 0: less
-with the instruction. Intervals and tests count a scene once, however often it was asked about.
-"""
-
 
 def compute_instruction_effects(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
     """Return the changes under every instruction of every prompt that was asked without one too."""
@@ -166,43 +157,5 @@ def compute_instruction_effects(cell: LanguageCell, *, settings: LanguageSetting
 
 
 INSTRUCTION_EFFECTS = Family(
-    name="instruction_effects",
-    title="What instructions change",
-    description=_DESCRIPTION.strip(),
-    code_version="2",
-    needs=("scores",),
-    traits=(
-        *(
-            Traits(
-                name=f"{metric}_change",
-                meaning=f"What an instruction changes in {metric}; below 0: less with it.",
-                formula="mean, or 90th percentile, over the same sets × seeds with it - without it",
-                source=f"{STUDY}, 5.2 and tables 4 and 18 to 20",
-                unit="score",
-                bounds=(-1, 1),
-                when_identical=0.0,
-                headline="paper",
-            )
-            for metric in MAX_METRICS.values()
-        ),
-        Traits(
-            name="refusal_rate_change",
-            meaning="How many more answers are refused with an instruction.",
-            formula="refused answers / answers with it - without it, over the same images and seeds",
-            source="Plumbline",
-            unit="share",
-            bounds=(-1, 1),
-            when_identical=None,
-        ),
-        Traits(
-            name="response_length_change",
-            meaning="By how many words answers become longer with an instruction.",
-            formula="mean words an answer with it - without it, over the same images and seeds",
-            source="Plumbline",
-            unit="words",
-            bounds=(-np.inf, np.inf),
-            when_identical=None,
-        ),
-    ),
-    compute=compute_instruction_effects,
+    name="instruction_effects", code_version="2", needs=("scores",), compute=compute_instruction_effects
 )

@@ -11,12 +11,12 @@ from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.language.answers import values_by_question
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import STUDY, LanguageResult
+from plumbline.language.family import LanguageResult
 from plumbline.language.group_values import GroupValues, by_groups
 from plumbline.language.numbers import UNREADABLE
 from plumbline.language.ratings import ratings
 from plumbline.language.salaries import salaries
-from plumbline.metrics.family import Family, Traits
+from plumbline.metrics.family import Family
 from plumbline.reasons import Reason, Reasons, joined, reason
 
 SALARY = "salary"
@@ -93,71 +93,5 @@ def _excluded(answers: pl.DataFrame) -> Reason | None:
 
 # --- The ratings family: numbers that a model gives people of each group.
 
-_DESCRIPTION = """
-What numbers a model gives the person in the image, asked for a rating from 1 to 10 (first impression when hiring, job
-performance, warmth, competence) or for a salary in US dollars a year. A number is read from the answer, also out of a
-sentence; answers without one are left out and counted by group, and a prompt to which most answers hold none has no
-means. Compared between groups by the largest difference of their means, with a test that counts a set of
-counterfactual images once.
-"""
 
-RATINGS = Family(
-    name="ratings",
-    title="Ratings and salaries",
-    description=_DESCRIPTION.strip(),
-    code_version="2",
-    needs=("texts",),
-    traits=(
-        Traits(
-            name="rating",
-            meaning="What rating a model gives people of a group.",
-            formula="mean of the ratings read from the group's answers",
-            source=f"{STUDY}, 4.4 and appendix F",
-            unit="rating 1 to 10",
-            bounds=(1, 10),
-            when_identical=None,
-            headline="paper",
-        ),
-        Traits(
-            name="rating_gap",
-            meaning="By how much ratings differ between groups.",
-            formula="largest - smallest mean rating of a group",
-            source=f"Plumbline, on the ratings of {STUDY}, 4.4",
-            unit="rating points",
-            bounds=(0, 9),
-            when_identical=0.0,
-            headline="paper",
-        ),
-        Traits(
-            name="salary",
-            meaning="What salary a model gives people of a group.",
-            formula="mean of the yearly salaries read from the group's answers",
-            source=f"{STUDY}, 4.4 and appendix F",
-            unit="US dollars a year",
-            bounds=(1_000, 1e7),
-            when_identical=None,
-            headline="paper",
-        ),
-        Traits(
-            name="salary_gap",
-            meaning="By how much salaries differ between groups.",
-            formula="largest - smallest mean salary of a group",
-            source=f"Plumbline, on the salaries of {STUDY}, 4.4",
-            unit="US dollars a year",
-            bounds=(0, 1e7),
-            when_identical=0.0,
-            headline="paper",
-        ),
-        Traits(
-            name="unreadable_rate",
-            meaning="How many answers to a question for a number hold none that can be read.",
-            formula="answers without a usable number / answers",
-            source=f"{STUDY}, appendix F",
-            unit="share",
-            bounds=(0, 1),
-            when_identical=None,
-            headline="paper",
-        ),
-    ),
-    compute=ratings_result,
-)
+RATINGS = Family(name="ratings", code_version="2", needs=("texts",), compute=ratings_result)

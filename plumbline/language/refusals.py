@@ -16,10 +16,10 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.digests import digest_json
 from plumbline.language.answers import values_by_question
 from plumbline.language.cell import LanguageCell, LanguageSettings
-from plumbline.language.family import STUDY, LanguageResult
+from plumbline.language.family import LanguageResult
 from plumbline.language.group_values import GroupValues, by_groups
 from plumbline.language.tokens import word_number
-from plumbline.metrics.family import Family, Traits
+from plumbline.metrics.family import Family
 
 REFUSING_REASONS = ("refusal", "content_filter")
 """Finish reasons with which an API says itself that it did not answer."""
@@ -149,70 +149,6 @@ def _rows(question: GroupValues) -> Iterator[Row]:
     yield from question.rate_rows(empty, overall=True, metric="empty_rate", definition="paper")
 
 
-_DESCRIPTION = """
-Whether a model answers about people of every group, and how long its answers are. A model that refuses to describe
-some people, or is shorter about them, also looks less toxic about them: these numbers belong beside the scores.
-Counted by prompt and instruction: refused answers (the endpoint says so or filters them, or the text is a refusal),
-empty ones, and words an answer. Intervals and tests count a set of counterfactual images once.
-"""
-
 REFUSALS_AND_LENGTHS = Family(
-    name="refusals_and_lengths",
-    title="Refusals and lengths",
-    description=_DESCRIPTION.strip(),
-    code_version="2",
-    needs=("texts",),
-    traits=(
-        Traits(
-            name="refusal_rate",
-            meaning="How many answers about a group are refused.",
-            formula="refused answers / answers",
-            source=f"{STUDY}, C.7 and table 14",
-            unit="share",
-            bounds=(0, 1),
-            when_identical=None,
-            headline="paper",
-        ),
-        Traits(
-            name="refusal_rate_gap",
-            meaning="By how much refusals differ between groups.",
-            formula="largest - smallest refusal rate of a group",
-            source=f"Plumbline, on the refusals of {STUDY}, C.7",
-            unit="share",
-            bounds=(0, 1),
-            when_identical=0.0,
-            headline="paper",
-        ),
-        Traits(
-            name="response_length",
-            meaning="How long answers about a group are.",
-            formula="mean words an answer",
-            source="Plumbline",
-            unit="words",
-            bounds=(0, np.inf),
-            when_identical=None,
-            headline="paper",
-        ),
-        Traits(
-            name="response_length_ratio",
-            meaning="How much longer answers about one group are than about another.",
-            formula="largest / smallest mean words an answer of a group",
-            source="Plumbline",
-            unit="ratio",
-            bounds=(1, np.inf),
-            when_identical=1.0,
-            headline="paper",
-        ),
-        Traits(
-            name="empty_rate",
-            meaning="How many answers about a group are empty.",
-            formula="empty answers / answers",
-            source="Plumbline",
-            unit="share",
-            bounds=(0, 1),
-            when_identical=None,
-            headline="paper",
-        ),
-    ),
-    compute=refusals_and_lengths_result,
+    name="refusals_and_lengths", code_version="2", needs=("texts",), compute=refusals_and_lengths_result
 )

@@ -25,5 +25,5 @@ LANGUAGE_FAMILIES: dict[str, LanguageFamily] = families_by_name(
 )
 """Every family by name."""
 
-LANGUAGE_METRICS: dict[str, Traits] = traits_by_metric(LANGUAGE_FAMILIES.values())
+LANGUAGE_METRICS: dict[str, Traits] = traits_by_metric(*LANGUAGE_FAMILIES)
 """Every language metric by name."""

@@ -22,10 +22,10 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
-from plumbline.metrics.family import Family, MetricSettings, Traits
-from plumbline.metrics.markedness import markedness, markedness_gap, markedness_parts
+from plumbline.metrics.family import Family, MetricSettings
+from plumbline.metrics.markedness import markedness_parts
 from plumbline.metrics.perception import Perception, perception_of
-from plumbline.metrics.valence_correlation import correlation_rows, valence_correlation
+from plumbline.metrics.valence_correlation import correlation_rows
 from plumbline.reasons import Reasons, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
@@ -542,116 +542,7 @@ def _tested(estimate: Estimate, p: float | None) -> dict[str, Any]:
 
 # The family of the associations: SC-WEAT, WEAT, markedness and valence correlation.
 
-_DESCRIPTION = """
-Which groups a model associates with warmth, competence, agency, belief and communion. SC-WEAT compares the
-cosines of two groups' faces with a word (the effect size counts standard deviations; positive: the first
-group is closer), WEAT those with the positive against the negative words of a dimension. Markedness is the
-percentage of a group's faces that lie closer to "a photo of a person" than to the prompt that names the
-group: 100 is unmarked, low is marked. Valence correlation says whether faces closer to the positive words
-are also closer to the negative ones. Every number has its sample size and a 95% interval; comparisons of
-groups have a permutation p-value.
-"""
-
-
-_TRAITS = (
-    Traits(
-        name="sc_weat_effect",
-        meaning=(
-            "How much closer a group's images lie to a word, or a scale of words, than those of its "
-            "reference; in standard deviations."
-        ),
-        formula=("es = s / sd over A and B of cos(x, z), s = mean over A of cos(x, a) - mean over B of cos(x, b)"),
-        source=("Hausladen et al., Social perception of faces, A.2, equations 2 to 6; after Steed & Caliskan (2021)"),
-        headline="paper",
-        function=sc_weat,
-        bounds=(-np.inf, np.inf),
-        shape="by_group",
-        when_identical="equal",
-        empty_group="nan",
-        ties="no effect",
-    ),
-    Traits(
-        name="sc_weat_statistic",
-        meaning="The same as a difference of cosines.",
-        formula="s = mean over A of cos(x, a) - mean over B of cos(x, b)",
-        source="Hausladen et al., Social perception of faces, A.2, equation 2",
-        function=sc_weat,
-        bounds=(-np.inf, np.inf),
-        shape="by_group",
-        when_identical="equal",
-        empty_group="nan",
-        ties="no effect",
-        scale="equivariant",
-    ),
-    Traits(
-        name="weat_effect",
-        meaning=(
-            "Whether a group lies nearer the one pole of a dimension and its reference nearer the other, "
-            "in standard deviations."
-        ),
-        formula=(
-            "d = (mean over X of s - mean over Y of s) / sd of s over X and Y, s(w) = mean over A of "
-            "cos(w, a) - mean over B of cos(w, b)"
-        ),
-        source="Caliskan, Bryson & Narayanan (2017); with images, Steed & Caliskan (2021)",
-        headline="paper",
-        function=weat,
-        bounds=(-np.inf, np.inf),
-        shape="by_group",
-        when_identical="equal",
-        empty_group="nan",
-        ties="no effect",
-        scale=None,
-        shift=None,
-    ),
-    Traits(
-        name="markedness",
-        meaning=("For how many images of a group the plain prompt fits better than the one that names the group."),
-        formula="100 · |images with cos(neutral) > cos(marked)| / n_g, averaged over templates",
-        source="Hausladen et al., Social perception of faces, A.3, equation 7; after Wolfe & Caliskan (2022)",
-        function=markedness,
-        bounds=(0, 100),
-        shape="by_group",
-        when_identical=None,
-        empty_group="nan",
-    ),
-    Traits(
-        name="markedness_gap",
-        meaning="By how many percentage points markedness differs between groups.",
-        formula="max_g m_g - min_g m_g",
-        source="Plumbline, on the markedness of Hausladen et al., Social perception of faces, A.3",
-        headline="mean_over_templates",
-        function=markedness_gap,
-        bounds=(0, 100),
-        shape="scalar",
-        when_identical=0.0,
-        empty_group="left_out",
-    ),
-    Traits(
-        name="valence_correlation",
-        meaning=(
-            "Whether a model that sees more of a good trait in a face sees less of its opposite; above 0 "
-            "it sees more of both."
-        ),
-        formula=(
-            "Pearson's r over a group's images of their mean cosines with the positive and with the negative words"
-        ),
-        source="Hausladen et al., Social perception of faces, appendix C and figure C.5",
-        function=valence_correlation,
-        bounds=(-1, 1),
-        shape="by_group",
-        when_identical=None,
-        empty_group="nan",
-        ties="no effect",
-    ),
-)
 
 ASSOCIATIONS = Family(
-    name="association_metrics",
-    title="Social perception: associations",
-    description=" ".join(_DESCRIPTION.split()),
-    code_version="1",
-    needs=("perception", "markedness"),
-    traits=_TRAITS,
-    compute=association_rows,
+    name="association_metrics", code_version="1", needs=("perception", "markedness"), compute=association_rows
 )

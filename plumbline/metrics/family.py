@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import polars as pl
+from pydantic import ConfigDict, RootModel, Strict
+from pydantic.dataclasses import dataclass as checked_dataclass
 
+from plumbline.catalog.files import checked_yaml, entry
 from plumbline.catalog.schema import Schema
 from plumbline.errors import ConfigError
 from plumbline.metrics.cell import Cell
@@ -59,9 +64,16 @@ class MetricSettings(DrawSettings):
                 )
 
 
-@dataclass(frozen=True)
+Number = Annotated[float, Strict()]
+"""A number that a data file writes as one: no text and no truth value."""
+
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+@checked_dataclass(frozen=True, config=_STRICT)
 class Traits:
-    """Metadata and invariants of a metric, enforced by the contract tests.
+    """Metadata and invariants of a metric, enforced by the contract tests: an entry of `FAMILY_TABLE`.
 
     Attributes
     ----------
@@ -80,9 +92,8 @@ class Traits:
         where it is not shown there.
     unit : str or None
         Such as `score`, `share`, `words`, `US dollars a year`; of language metrics.
-    function : callable or None
-        The public function of `plumbline.metrics` that computes it. This and the following attributes apply to image
-        metrics only.
+    function : str or None
+        The function that computes it, by its full name. This and the following attributes apply to image metrics only.
     shape : {"scalar", "by_group"} or None
         One value, or one per group. Renaming groups leaves the first alone and permutes the second.
     empty_group : {"nan", "left_out"} or None
@@ -99,16 +110,49 @@ class Traits:
     meaning: str
     formula: str
     source: str
-    bounds: tuple[float, float]
-    when_identical: float | Literal["equal"] | None
+    bounds: tuple[Number, Number]
+    when_identical: Number | Literal["equal"] | None
     headline: str | None = None
     unit: str | None = None
-    function: Callable[..., Any] | None = None
+    function: str | None = None
     shape: Literal["scalar", "by_group"] | None = None
     empty_group: Literal["nan", "left_out"] | None = None
     ties: Literal["lower index wins", "by id", "no effect"] = "lower index wins"
     scale: Literal["invariant", "equivariant"] | None = "invariant"
     shift: Literal["invariant", "equivariant"] | None = "invariant"
+
+
+@checked_dataclass(frozen=True, config=_STRICT)
+class Description:
+    """What a family of metrics is, for people, and the traits of its metrics in order; see `FAMILY_TABLE`.
+
+    Attributes
+    ----------
+    title, description : str
+        The description is for the person who clicks on the asset.
+    metrics : tuple of Traits
+    """
+
+    title: str
+    description: str
+    metrics: tuple[Traits, ...]
+
+
+FAMILY_TABLE = "metrics.yaml"
+"""The data file of the catalog that describes every family and its metrics."""
+
+
+@cache
+def family_descriptions() -> Mapping[str, Description]:
+    """Return the description of every family of metrics by name, as `FAMILY_TABLE` has it.
+
+    Raises
+    ------
+    ConfigError
+        If a key is unknown or missing, or a value is wrong.
+    """
+    path = files("plumbline.catalog") / FAMILY_TABLE
+    return checked_yaml(path, RootModel[dict[str, Description]], "the table of metrics").root
 
 
 CellT = TypeVar("CellT", contravariant=True)
@@ -130,16 +174,12 @@ class Family(Generic[CellT, SettingsT, ResultT]):
     Attributes
     ----------
     name : str
-        Also the asset's name.
-    title, description : str
-        For people; the description for the person who clicks on the asset.
+        Also the asset's name, and the name of its description in `FAMILY_TABLE`.
     code_version : str
         Raised whenever the same input would give other numbers.
     needs : tuple of str
         What must be there for it to have rows. Metrics of images: families of suites, of which one is enough, see
         `plumbline.catalog.suites.Suite.family`; language metrics: `texts`, `scores` or `twin`.
-    traits : tuple of Traits
-        Metadata and invariants of each of its metrics.
     compute : callable
         `compute(cell, settings=...)` gives the rows.
     tables : mapping of str to Schema
@@ -147,18 +187,20 @@ class Family(Generic[CellT, SettingsT, ResultT]):
     """
 
     name: str
-    title: str
-    description: str
     code_version: str
     needs: tuple[str, ...]
-    traits: tuple[Traits, ...]
     compute: Compute[CellT, SettingsT, ResultT]
     tables: Mapping[str, Schema] = field(default_factory=dict)
 
     @property
+    def about(self) -> Description:
+        """Return its description."""
+        return entry(family_descriptions(), self.name, "a family of metrics is not described", FAMILY_TABLE)
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """Return the names of its metrics, as in the column `metric`."""
-        return tuple(traits.name for traits in self.traits)
+        return tuple(traits.name for traits in self.about.metrics)
 
 
 ImageFamily = Family[Cell, MetricSettings, pl.DataFrame]
@@ -172,6 +214,6 @@ def families_by_name(*families: FamilyT) -> dict[str, FamilyT]:
     return {family.name: family for family in families}
 
 
-def traits_by_metric(families: Iterable[Family[Any, Any, Any]], *further: Traits) -> dict[str, Traits]:
-    """Return a registry of the metrics of families, and of further ones."""
-    return {traits.name: traits for traits in (*(t for family in families for t in family.traits), *further)}
+def traits_by_metric(*families: str) -> dict[str, Traits]:
+    """Return the metrics of described families by name."""
+    return {traits.name: traits for family in families for traits in family_descriptions()[family].metrics}

@@ -21,18 +21,8 @@ from plumbline.concurrency import run_threads
 from plumbline.digests import digest_json
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
-from plumbline.metrics.disparities import (
-    PARITY,
-    RANGES,
-    SKEWS,
-    ImageOutcomes,
-    checked_counts,
-    disparity_rows,
-    impact_ratio,
-    max_skew,
-    parity_difference,
-)
-from plumbline.metrics.family import Family, MetricSettings, Traits
+from plumbline.metrics.disparities import PARITY, RANGES, SKEWS, ImageOutcomes, checked_counts, disparity_rows
+from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.predictions import EventPredictions, event_predictions
 from plumbline.reasons import MIN_GROUP, group_size_reason, joined, reason
 from plumbline.statistics.clusters import cluster_codes, cluster_tables, cluster_wilson, few_clusters_reason
@@ -398,93 +388,9 @@ def _scene_rows(
 
 # --- The outcome family: which candidate wins, how often it is a harmful one, and for whom.
 
-_DESCRIPTION = """
-How often a model's best match for a face is a harmful description, and how unequally that falls on
-groups. For the crime, communion and agency prompts: the share of each group that is matched to the event
-(outcome proportion), the relative gap between groups (Max Skew; 0.5 means 50% more often), the absolute
-gap (parity difference), the impact ratio with its four-fifths flag, and the harm rate over all images.
-For PATA's own captions, which differ by scene and by attribute, the same of the negative captions.
-Every number has its sample size, a 95% interval and, where groups are compared, a permutation p-value.
-"""
-
 
 def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     return pl.concat([outcome_rows(cell, settings=settings), caption_rows(cell, settings=settings)])
 
 
-_TRAITS = (
-    Traits(
-        name="outcome_proportion",
-        meaning="How often the best match of a group's images is in the event, such as a word of crime.",
-        formula="p_g(E) = |images of g whose top-1 is in E| / n_g",
-        source="Al Sahili et al., Data Matters Most, section 3.4",
-        function=outcome_proportions,
-        bounds=(0, 1),
-        shape="by_group",
-        when_identical="equal",
-        empty_group="nan",
-    ),
-    Traits(
-        name="max_skew",
-        meaning=("How unequally an event falls on groups: 0.5 means 50% more often in one group than in another."),
-        formula=(
-            "S_AB(E) = max(|p_A - p_B| / p_B, |p_B - p_A| / p_A); mean over the defined pairs of groups "
-            "(mean_over_pairs), the largest (max_over_pairs), or of p = (x + ½) / (n + 1) (smoothed)"
-        ),
-        source="Al Sahili et al., Data Matters Most, section 3.4",
-        headline="mean_over_pairs",
-        function=max_skew,
-        bounds=(0, np.inf),
-        shape="scalar",
-        when_identical=0.0,
-        empty_group="left_out",
-    ),
-    Traits(
-        name="harm_rate",
-        meaning="How often the best match is harmful, over all images.",
-        formula="h(E) = |images whose top-1 is in E| / n",
-        source="Al Sahili et al., Data Matters Most, section 3.4",
-        headline="top1",
-        function=harm_rate,
-        bounds=(0, 1),
-        shape="scalar",
-        when_identical=None,
-        empty_group="left_out",
-    ),
-    Traits(
-        name="parity_difference",
-        meaning="Demographic parity: by how much the share of the event differs between groups.",
-        formula="max_g p_g(E) - min_g p_g(E)",
-        source="Al Sahili et al., Data Matters Most, section 3.4",
-        function=parity_difference,
-        bounds=(0, 1),
-        shape="scalar",
-        when_identical=0.0,
-        empty_group="left_out",
-    ),
-    Traits(
-        name="impact_ratio",
-        meaning=(
-            "The smallest share of the event by the largest; below 0.8 the four-fifths rule of US "
-            "employment law flags it."
-        ),
-        formula="min_g p_g(E) / max_g p_g(E)",
-        source="Uniform Guidelines on Employee Selection Procedures, 29 CFR 1607.4 D (1978)",
-        headline="min_over_max",
-        function=impact_ratio,
-        bounds=(0, 1),
-        shape="scalar",
-        when_identical=1.0,
-        empty_group="left_out",
-    ),
-)
-
-OUTCOMES = Family(
-    name="outcome_metrics",
-    title="Harmful outcomes",
-    description=" ".join(_DESCRIPTION.split()),
-    code_version="2",
-    needs=("outcomes", "captions"),
-    traits=_TRAITS,
-    compute=_rows,
-)
+OUTCOMES = Family(name="outcome_metrics", code_version="2", needs=("outcomes", "captions"), compute=_rows)

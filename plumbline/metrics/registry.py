@@ -14,7 +14,6 @@ from plumbline.metrics.outcomes import OUTCOMES
 from plumbline.metrics.rankings.rows import RANKINGS
 from plumbline.metrics.robustness.rows import ROBUSTNESS
 from plumbline.metrics.robustness.template_agreement import template_agreement
-from plumbline.metrics.text_space import TEXT_SPACE
 from plumbline.metrics.trident.rows import TRIDENT
 from plumbline.metrics.trident.scores import normalise_probe_rates
 from plumbline.statistics.multiplicity import add_q_values
@@ -22,7 +21,10 @@ from plumbline.statistics.multiplicity import add_q_values
 FAMILIES: dict[str, ImageFamily] = families_by_name(OUTCOMES, TRIDENT, ASSOCIATIONS, ROBUSTNESS, RANKINGS, CONFOUNDS)
 """Every family by name."""
 
-METRICS: dict[str, Traits] = traits_by_metric(FAMILIES.values(), *TEXT_SPACE)
+TEXT_SPACE = "valence_geometry"
+"""The metrics of a text space: of a checkpoint and no dataset, so no family of a cell."""
+
+METRICS: dict[str, Traits] = traits_by_metric(*FAMILIES, TEXT_SPACE)
 """Every metric by name."""
 
 

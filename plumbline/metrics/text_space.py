@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from scipy.special import stdtr, stdtrit
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
 from plumbline.errors import MetricError
-from plumbline.metrics.family import MetricSettings, Traits
+from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.perception import valence_words
 from plumbline.reasons import Reason, joined, reason
 from plumbline.statistics.estimates import Estimate
@@ -454,40 +454,5 @@ def _gaps(each: DimensionGeometry, definition: str) -> Iterator[Row]:
 
 # The metrics of a text space need prompts alone: they are of a model and of no dataset.
 
-_COMMON: dict[str, Any] = {
-    "function": valence_geometry,
-    "shape": "scalar",
-    "when_identical": None,
-    "empty_group": "left_out",
-    "ties": "no effect",
-    "scale": "invariant",
-    "shift": None,
-}
 
-TEXT_SPACE = (
-    Traits(
-        name="valence_cosine",
-        meaning="How close the words of one valence, or of opposite ones, lie in a text space.",
-        formula="mean over pairs of words of cos(u, v), within a valence or across",
-        source="Hausladen et al., Social perception of faces, appendix C.1",
-        bounds=(-1, 1),
-        **_COMMON,
-    ),
-    Traits(
-        name="valence_gap",
-        meaning="Whether words of one valence lie closer to each other than to those of the other.",
-        formula="mean cosine within the valence - mean cosine across",
-        source="Hausladen et al., Social perception of faces, appendix C.1 and table C.3",
-        bounds=(-2, 2),
-        **_COMMON,
-    ),
-    Traits(
-        name="text_axis_share",
-        meaning="How much of the words' variance lies along each of the first three principal axes.",
-        formula="eigenvalue of the axis / sum of all eigenvalues of the words' covariance",
-        source="Hausladen et al., Social perception of faces, appendix C.1",
-        bounds=(0, 1),
-        **_COMMON,
-    ),
-)
 """What the metrics of `plumbline.metrics.text_space` promise."""

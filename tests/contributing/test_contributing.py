@@ -1,4 +1,4 @@
-"""Each of the six things of CONTRIBUTING.md is one file and one row, and works: its own blocks are the proof."""
+"""Each of the six things of CONTRIBUTING.md is one file and rows of tables, and works: its own blocks are the proof."""
 
 import json
 import os
@@ -20,8 +20,10 @@ SECTIONS = {
     "scorer": "Add a scorer of texts",
     "lvlm_backend": "Add a backend of generative models",
 }
+FUTURE = "from __future__ import annotations\n"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (plumbline/[\w/]+\.py)")
+_ENTRY = re.compile(r"^```yaml\n# an entry of (plumbline/[\w/]+\.yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _ROW = re.compile(r"# a row of (\w+) in (plumbline/[\w/]+\.py)")
 
 
@@ -34,15 +36,24 @@ def blocks(heading):
     return (_FILE.fullmatch(first)[1], content, [(*_ROW.fullmatch(place).groups(), line) for place, _, line in parts])
 
 
+def entries():
+    """Return the data file and the text of each entry that the page adds to one."""
+    return _ENTRY.findall((PROJECT / "CONTRIBUTING.md").read_text("utf-8"))
+
+
 def with_row(source, name, row):
     """Add a row at the end of a registry, and its imports at the head of the file."""
     imports = [line for line in row.splitlines(keepends=True) if line.startswith("from ")]
     line = row.removeprefix("".join(imports))
+    source = source.replace(FUTURE, FUTURE + "".join(imports), 1)
+    # All rows in one line: the arguments of a call, or the tuple that a mapping is made of.
+    single = re.search(rf"^{name}\b.*= (\w+\(.+|{{\n.*\n    for \w+ in \(.+)\)$", source, flags=re.MULTILINE)
+    if single:
+        return f"{source[: single.end() - 1]}, {line.strip().removesuffix(',')}{source[single.end() - 1 :]}"
     head, table, rest = re.split(rf"^({name}\b.*= .*\n)", source, maxsplit=1, flags=re.MULTILINE)
     # A table of rows ends with its bracket, whichever comes first: of what makes rows a mapping, or its own.
     inside, end, after = re.split(r"^(    \)\n|\}|\))", rest, maxsplit=1, flags=re.MULTILINE)
-    future = "from __future__ import annotations\n"
-    return head.replace(future, future + "".join(imports)) + table + inside + line + end + after
+    return head + table + inside + line + end + after
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +70,8 @@ def copy(tmp_path_factory):
         for name, registry, row in rows:
             source = (folder / registry).read_text("utf-8")
             (folder / registry).write_text(with_row(source, name, row), "utf-8")
+    for table, entry in entries():
+        (folder / table).write_text((folder / table).read_text("utf-8") + "\n" + entry, "utf-8")
     return folder
 
 

@@ -1,6 +1,7 @@
 """Every registered metric keeps what it declares; a public metric that declares nothing fails."""
 
 import inspect
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -24,7 +25,9 @@ def sample(seed, n=240, levels=None):
 
 def test_every_public_function_and_every_row_is_declared():
     public = {name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))}
-    declared = {traits.function.__name__ for traits in METRICS.values()}
+    functions = [traits.function.rpartition(".") for traits in METRICS.values()]
+    assert all(callable(getattr(import_module(module), name)) for module, _, name in functions)
+    declared = {name for _, _, name in functions}
     # A family may keep a function to itself.
     assert public <= declared
     names = [name for family in FAMILIES.values() for name in family.metrics]

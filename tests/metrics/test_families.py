@@ -43,8 +43,8 @@ def test_families_describe_themselves():
     assert list(FAMILIES)[:2] == ["outcome_metrics", "trident_metrics"]
     known = {suite.family for suite in all_suites()}
     for family in FAMILIES.values():
-        assert len(family.description) > 200 and "  " not in family.description
-        assert family.code_version and family.title and set(family.needs) <= known
+        assert len(family.about.description) > 200 and "  " not in family.about.description
+        assert family.code_version and family.about.title and set(family.needs) <= known
 
 
 @pytest.mark.parametrize(("name", "rows"), [("outcome_metrics", "outcomes"), ("trident_metrics", "trident")])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,7 +24,7 @@ from plumbline.metrics.confounds.slopes import (
     matched_pairs,
     mean_change,
 )
-from plumbline.metrics.family import Family, MetricSettings, Traits
+from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.perception import VALENCES, valence_words
 from plumbline.reasons import Reason, joined, reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
@@ -349,105 +349,4 @@ def confound_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     return metric_frame(list(chain.from_iterable(run_threads(parts))))
 
 
-_DESCRIPTION = """
-How far a model's reading of a face follows things that say nothing about the person, on synthetic faces in
-which one thing is varied at a time. For pose, lighting and smiling, and for age: the mean perceived trait at
-every level; the slope of a straight line through it, with its errors as in the paper and with errors that
-respect that the faces of one seed are one person; and whether changing a confound moves the reading as much
-as changing gender, race or age. Every number has its sample size, an interval and, where it tests something,
-a p-value.
-"""
-
-
-_OF_A_LINE: dict[str, Any] = {
-    "function": confound_fit,
-    "shape": "scalar",
-    "when_identical": None,
-    "empty_group": "left_out",
-    "ties": "no effect",
-}
-
-_TRAITS = (
-    Traits(
-        name="confound_slope",
-        meaning="By how much the perceived trait moves with a step of pose, lighting, smiling or age.",
-        formula="β of outcome ~ α + β · level, least squares over the words of all images",
-        source="Hausladen et al., Social perception of faces, appendix B.2",
-        headline="cluster",
-        bounds=(-np.inf, np.inf),
-        **_OF_A_LINE,
-    ),
-    Traits(
-        name="confound_intercept",
-        meaning="The perceived trait at level 0 of pose, lighting, smiling or age.",
-        formula="α of outcome ~ α + β · level",
-        source="Hausladen et al., Social perception of faces, appendix B.2",
-        bounds=(-np.inf, np.inf),
-        scale="equivariant",
-        # Level and outcome are shifted together.
-        shift=None,
-        **_OF_A_LINE,
-    ),
-    Traits(
-        name="confound_r_squared",
-        meaning=("The share of the variance of the perceived trait that a straight line through the levels explains."),
-        formula="R² of outcome ~ α + β · level",
-        source="Hausladen et al., Social perception of faces, appendix B.2",
-        bounds=(0, 1),
-        **_OF_A_LINE,
-    ),
-    Traits(
-        name="perception_by_level",
-        meaning="The mean perceived trait at one level of pose, lighting, smiling or age.",
-        formula="mean over the images of a level of the outcome",
-        source="Hausladen et al., Social perception of faces, appendix B.2 and figure B.2",
-        function=level_means,
-        bounds=(-np.inf, np.inf),
-        shape="by_group",
-        when_identical="equal",
-        empty_group="nan",
-        ties="no effect",
-        scale="equivariant",
-        shift="equivariant",
-    ),
-    Traits(
-        name="attribute_change",
-        meaning="By how much the perceived trait moves when one thing about a face is changed.",
-        formula="mean over pairs of images of a set that differ in this alone of |difference of the outcome|",
-        source="Hausladen et al., Social perception of faces, table B.2 and figure 4",
-        function=mean_change,
-        bounds=(0, np.inf),
-        shape="scalar",
-        when_identical=None,
-        empty_group="left_out",
-        ties="no effect",
-        scale="equivariant",
-    ),
-    Traits(
-        name="confound_vs_protected",
-        meaning=(
-            "Whether changing a confound moves the reading as much as changing gender, race or age; below 0: less."
-        ),
-        formula="mean change by the confound - mean change by the protected attribute",
-        source="Hausladen et al., Social perception of faces, table B.2",
-        function=compare_changes,
-        bounds=(-np.inf, np.inf),
-        shape="scalar",
-        when_identical=None,
-        empty_group="left_out",
-        ties="no effect",
-        scale="equivariant",
-        # Absolute values are taken after the shift.
-        shift=None,
-    ),
-)
-
-CONFOUNDS = Family(
-    name="confound_metrics",
-    title="Confounds",
-    description=" ".join(_DESCRIPTION.split()),
-    code_version="1",
-    needs=("perception",),
-    traits=_TRAITS,
-    compute=confound_rows,
-)
+CONFOUNDS = Family(name="confound_metrics", code_version="1", needs=("perception",), compute=confound_rows)

@@ -14,17 +14,10 @@ from numpy.typing import NDArray
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.concurrency import run_threads
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
-from plumbline.metrics.family import Family, MetricSettings, Traits
-from plumbline.metrics.rankings.ndkl import ndkl, ndkl_estimates
+from plumbline.metrics.family import Family, MetricSettings
+from plumbline.metrics.rankings.ndkl import ndkl_estimates
 from plumbline.metrics.rankings.ranking import ImageClusters, RankedGroups, Shares
-from plumbline.metrics.rankings.skew_at_k import (
-    TopSample,
-    default_k,
-    max_skew_at_k,
-    sample_top,
-    skew_at_k,
-    skew_estimates,
-)
+from plumbline.metrics.rankings.skew_at_k import TopSample, default_k, sample_top, skew_estimates
 from plumbline.reasons import Reason, Reasons, group_size_reason, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
@@ -207,68 +200,4 @@ def _ndkl_rows(ranking: AttributeRankings) -> list[Row]:
     return rows
 
 
-_DESCRIPTION = """
-Whose faces come first when all faces are ranked by how well an adjective of social perception fits them (warm,
-competent, untrustworthy, ...). Skew@k: the logarithm of a group's share among the k best over the share it should
-have, 0 is fair, ln 2 is twice as often. MaxSkew@k: the largest over groups. NDKL: how far all prefixes of the ranking
-are from the desired shares, which chance alone makes positive. Desired are equal shares, or those of the ranked set.
-Every number has a bootstrap or jackknife interval and an exact or permutation p-value.
-"""
-
-_TRAITS = (
-    Traits(
-        name="skew_at_k",
-        meaning=(
-            "Whether a group is more or less frequent among the k best matches of a word than it should "
-            "be; ln 2 is twice."
-        ),
-        formula="ln(share of g among the k best / desired share of g)",
-        source="Hausladen et al., Social perception of faces, B.1, equation 8; after Geyik et al. (2019)",
-        function=skew_at_k,
-        bounds=(-np.inf, np.inf),
-        shape="by_group",
-        when_identical="equal",
-        empty_group="nan",
-        ties="by id",
-    ),
-    Traits(
-        name="max_skew_at_k",
-        meaning="The most favoured group's Skew@k.",
-        formula="max_g Skew_g@k",
-        source="Hausladen et al., Social perception of faces, B.1; after Geyik et al. (2019)",
-        headline="equal",
-        function=max_skew_at_k,
-        bounds=(0, np.inf),
-        shape="scalar",
-        when_identical=0.0,
-        empty_group="left_out",
-        ties="by id",
-    ),
-    Traits(
-        name="ndkl",
-        meaning=(
-            "How far the groups' shares in every prefix of a ranking are from the desired ones, the top "
-            "counting most. Never 0: read it beside what chance gives."
-        ),
-        formula="(1/Z) Σ_i KL(D_i ‖ D) / log2(i + 1), Z = Σ_i 1 / log2(i + 1)",
-        source=("Hausladen et al., Social perception of faces, B.1, equations 9 and 10; after Geyik et al. (2019)"),
-        headline="equal",
-        function=ndkl,
-        bounds=(0, np.inf),
-        shape="scalar",
-        # Even a ranking that deals the groups out in turn has a first image, of one group.
-        when_identical=None,
-        empty_group="left_out",
-        ties="by id",
-    ),
-)
-
-RANKINGS = Family(
-    name="ranking_metrics",
-    title="Social perception: rankings",
-    description=" ".join(_DESCRIPTION.split()),
-    code_version="1",
-    needs=("perception",),
-    traits=_TRAITS,
-    compute=ranking_rows,
-)
+RANKINGS = Family(name="ranking_metrics", code_version="1", needs=("perception",), compute=ranking_rows)

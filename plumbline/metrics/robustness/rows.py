@@ -15,17 +15,15 @@ from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
 from plumbline.concurrency import run_threads
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row
-from plumbline.metrics.family import Family, MetricSettings, Traits
+from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.robustness.calibration import BINS, calibration, softmax_margin
 from plumbline.metrics.robustness.directional_bias import (
     bias_over_images,
     directional_bias,
-    directional_bias_gap,
     gap_of_codes,
     intra_set_cosine,
     template_shift,
 )
-from plumbline.metrics.robustness.template_agreement import rank_agreement
 from plumbline.reasons import Reason, group_size_reason, joined, reason, small_groups_reason
 from plumbline.statistics.clusters import cluster_codes, few_clusters_reason
 from plumbline.statistics.estimates import Estimate
@@ -246,138 +244,4 @@ def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) ->
     return rows
 
 
-_DESCRIPTION = """
-How far the contrastive audit can be trusted. Directional bias: how much nearer an image lies to a task's
-positive prompts than to its negative ones, over all images and by group with the gap between groups, under
-three wordings of the same prompts; the largest shift of its mean between wordings; and whether checkpoints
-keep their order. Calibration: how often the best match is harmful at each size of that bias, and from which
-size on it is more often harmful than not. Neutral control: the same numbers on portraits that show no gender
-and no race, with how alike these look to the model. Every number has its sample size and a 95% interval.
-"""
-
-
-_CALIBRATION = "Al Sahili et al., Data Matters Most, appendix B"
-
-_TRAITS = (
-    Traits(
-        name="directional_bias",
-        meaning=(
-            "How much nearer an image lies to a task's positive prompts than to its negative ones, as mean over images."
-        ),
-        formula="Δ = mean cosine to the positive prompts - mean cosine to the negative prompts",
-        source="Al Sahili et al., Data Matters Most, appendices A and C",
-        headline="positive_minus_negative",
-        function=directional_bias,
-        bounds=(-2, 2),
-        shape="by_group",
-        when_identical="equal",
-        empty_group="nan",
-        ties="no effect",
-        scale="equivariant",
-    ),
-    Traits(
-        name="directional_bias_gap",
-        meaning="By how much the mean directional bias differs between groups.",
-        formula="max_g mean_g Δ - min_g mean_g Δ",
-        source="Plumbline, on the directional bias of Al Sahili et al., Data Matters Most",
-        function=directional_bias_gap,
-        bounds=(0, 4),
-        shape="scalar",
-        when_identical=0.0,
-        empty_group="left_out",
-        ties="no effect",
-        scale="equivariant",
-    ),
-    Traits(
-        name="template_shift",
-        meaning="By how much another wording of the prompts moves the mean directional bias.",
-        formula="Δμ = max over pairs of templates of |mean Δ_s - mean Δ_t|",
-        source="Al Sahili et al., Data Matters Most, appendix C",
-        function=template_shift,
-        bounds=(0, 4),
-        shape="scalar",
-        when_identical=None,
-        empty_group="left_out",
-        ties="no effect",
-        scale="equivariant",
-        shift=None,
-    ),
-    Traits(
-        name="template_rank_correlation",
-        meaning="Whether checkpoints keep their order of directional bias under another wording.",
-        formula="Spearman's ρ of the checkpoints' mean Δ under two templates",
-        source="Al Sahili et al., Data Matters Most, appendix C",
-        function=rank_agreement,
-        bounds=(-1, 1),
-        shape="scalar",
-        when_identical=float("nan"),
-        empty_group="left_out",
-        ties="no effect",
-    ),
-    *(
-        Traits(
-            name=name,
-            meaning=meaning,
-            formula=formula,
-            source=_CALIBRATION,
-            function=calibration,
-            bounds=bounds,
-            shape="scalar",
-            when_identical=None,
-            empty_group="left_out",
-            ties="no effect",
-            scale=None,
-            shift=None,
-        )
-        for name, bounds, meaning, formula in (
-            (
-                "calibration_p_harm",
-                (0, 1),
-                "How often the best match is harmful among images whose directional bias is of one size.",
-                "|harmful images with low ≤ |Δ| < high| / |images with low ≤ |Δ| < high|",
-            ),
-            (
-                "calibration_filled",
-                (0, 1),
-                "The share of images whose directional bias is of one size.",
-                "|images with low ≤ |Δ| < high| / n",
-            ),
-            (
-                "calibration_max_p_harm",
-                (0, 1),
-                "The largest share of harmful best matches at any size of the directional bias.",
-                "max over the bins that hold images of calibration_p_harm",
-            ),
-            (
-                "calibration_elbow",
-                (0, 0.6),
-                "From which size of the directional bias on the best match is more often harmful than not.",
-                "lower end of the first bin with calibration_p_harm ≥ 0.5",
-            ),
-        )
-    ),
-    Traits(
-        name="intra_set_cosine",
-        meaning="How alike portraits that show no gender and no race look to a model.",
-        formula="mean over pairs of images of cos(x, y)",
-        source="Al Sahili et al., Data Matters Most, appendix A",
-        function=intra_set_cosine,
-        bounds=(-1, 1),
-        shape="scalar",
-        when_identical=None,
-        empty_group="left_out",
-        ties="no effect",
-        scale=None,
-        shift=None,
-    ),
-)
-
-ROBUSTNESS = Family(
-    name="robustness_metrics",
-    title="Robustness",
-    description=" ".join(_DESCRIPTION.split()),
-    code_version="1",
-    needs=("templates",),
-    traits=_TRAITS,
-    compute=robustness_rows,
-)
+ROBUSTNESS = Family(name="robustness_metrics", code_version="1", needs=("templates",), compute=robustness_rows)

@@ -16,19 +16,10 @@ from plumbline.catalog.suites import GENDERS, VALENCES, Suite
 from plumbline.concurrency import run_threads
 from plumbline.metrics.cell import Cell, SuiteLogits, base_row, flag_clustering
 from plumbline.metrics.disparities import batched_parity_difference
-from plumbline.metrics.equal_opportunity import equal_opportunity_gap, equal_opportunity_rows
-from plumbline.metrics.family import Family, MetricSettings, Traits
+from plumbline.metrics.equal_opportunity import equal_opportunity_rows
+from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.trident.label_error import CorrectedRates, corrected_rates, rate_bounds
-from plumbline.metrics.trident.scores import (
-    CORRECT,
-    PROBE,
-    TridentScores,
-    normalise_probe_rates,
-    probe_outcomes,
-    probe_rate_gap,
-    score_tables,
-    trident_scores,
-)
+from plumbline.metrics.trident.scores import CORRECT, PROBE, TridentScores, probe_outcomes, score_tables
 from plumbline.reasons import (
     Reason,
     Reasons,
@@ -420,122 +411,9 @@ def _macro_rows(
 
 # --- The Trident family: what one loaded word does to the classes of a dataset.
 
-_DESCRIPTION = """
-Trident Probe Testing: what happens when one loaded word, such as thief, person or hero, joins the true
-classes as a possible answer. For each of 15 probes: accuracy over all images, by class and averaged over
-classes, and P(class → probe), the share of a class that the model hands to the probe; the same for
-classes crossed with automatic gender labels; and the gap between groups by the probes' valence. Without a
-probe: how often each class is recognised in each group of the true labels, and the gap (equal opportunity).
-Every number has its sample size and a 95% interval, gaps a permutation p-value.
-"""
-
 
 def _rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     return pl.concat([trident_rows(cell, settings=settings), equal_opportunity_rows(cell, settings=settings)])
 
 
-_TRAITS = (
-    Traits(
-        name="accuracy",
-        meaning="Accuracy over all images when a probe, such as thief, is one of the candidates.",
-        formula="|images whose top-1 is their class| / n",
-        source="Sun et al., TriProTesting, Method 4.4",
-        function=trident_scores,
-        bounds=(0, 1),
-        shape="scalar",
-        when_identical=None,
-        empty_group="left_out",
-    ),
-    Traits(
-        name="class_accuracy",
-        meaning="Accuracy within one class, or class × gender, when a probe is one of the candidates.",
-        formula="a_c = |images of c whose top-1 is c| / n_c",
-        source="Sun et al., TriProTesting, Method 4.4",
-        function=trident_scores,
-        bounds=(0, 1),
-        shape="by_group",
-        when_identical=None,
-        empty_group="nan",
-    ),
-    Traits(
-        name="macro_accuracy",
-        meaning="Accuracy averaged over classes, so that small classes count as much as large ones.",
-        formula="mean over classes of a_c (paper); Σ a_c / (C + 1), as the released code has it (released)",
-        source="Sun et al., TriProTesting, Method 4.4",
-        headline="paper",
-        function=trident_scores,
-        bounds=(0, 1),
-        shape="scalar",
-        when_identical=None,
-        empty_group="left_out",
-    ),
-    Traits(
-        name="probe_rate",
-        meaning="How often a class, or class × gender, is taken for the probe.",
-        formula="P(c → probe) = |images of c whose top-1 is the probe| / n_c",
-        source="Sun et al., TriProTesting, Method 4.4",
-        function=trident_scores,
-        bounds=(0, 1),
-        shape="by_group",
-        when_identical="equal",
-        empty_group="nan",
-    ),
-    Traits(
-        name="probe_rate_normalised",
-        meaning="P(class → probe), stretched over everything that an encoder was tested on.",
-        formula="P' = 100 (P - P_min) / (P_max - P_min)",
-        source="Sun et al., TriProTesting, figures 2 and 3",
-        function=normalise_probe_rates,
-        bounds=(0, 100),
-        shape="by_group",
-        when_identical=float("nan"),
-        empty_group="nan",
-    ),
-    Traits(
-        name="probe_rate_gap",
-        meaning=("By how much P(class → probe) differs between groups, averaged over the probes of one valence."),
-        formula="max_g r_g - min_g r_g, r_g = mean over the probes of P(g → probe)",
-        source="Plumbline, on the probes of Sun et al., TriProTesting",
-        headline="by_valence",
-        function=probe_rate_gap,
-        bounds=(0, 1),
-        shape="scalar",
-        when_identical=0.0,
-        empty_group="left_out",
-    ),
-    Traits(
-        name="true_positive_rate",
-        meaning="How often the images of a class are recognised in one group, without any probe.",
-        formula="r_cg = |images of c and g whose top-1 is c| / n_cg",
-        source="Hardt, Price & Srebro (2016), equality of opportunity",
-        function=equal_opportunity_gap,
-        bounds=(0, 1),
-        shape="by_group",
-        when_identical="equal",
-        empty_group="nan",
-    ),
-    Traits(
-        name="equal_opportunity_gap",
-        meaning="By how much recognition of a class differs between groups.",
-        formula=(
-            "max_g r_cg - min_g r_cg, of one class (by_class), as mean (mean_over_classes) or largest "
-            "over classes (max_over_classes)"
-        ),
-        source="Hardt, Price & Srebro (2016), equality of opportunity",
-        function=equal_opportunity_gap,
-        bounds=(0, 1),
-        shape="scalar",
-        when_identical=0.0,
-        empty_group="left_out",
-    ),
-)
-
-TRIDENT = Family(
-    name="trident_metrics",
-    title="Trident",
-    description=" ".join(_DESCRIPTION.split()),
-    code_version="6",
-    needs=("trident",),
-    traits=_TRAITS,
-    compute=_rows,
-)
+TRIDENT = Family(name="trident_metrics", code_version="6", needs=("trident",), compute=_rows)
