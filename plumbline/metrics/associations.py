@@ -41,7 +41,6 @@ from plumbline.statistics.partitions import (
     random_subset_chains,
     random_subsets,
     smaller_size,
-    standardise,
 )
 
 
@@ -149,14 +148,13 @@ def sc_weat(
         category = Association(np.nan, np.nan, np.nan, False, empty)
         return Associations(nothing, nothing, nothing, False, category, empty)
     statistic, effect_size = association_sizes(columns, members, ddof=ddof)
+    with_mean = np.column_stack([columns, columns.mean(axis=1)])
     if is_exact(members):
-        mean = columns.mean(axis=1, keepdims=True)
-        counts = exact_partition_test(np.concatenate([columns, mean], axis=1), members)
+        counts = exact_partition_test(with_mean, members)
     else:
         size = smaller_size(members)
         blocks = random_subsets(len(columns), [size], count=permutations, rng=rng)
-        weights = np.full((m, 1), 1 / m)
-        counts = random_partition_test(standardise(columns), weights, [members], [size], blocks)[0]
+        counts = random_partition_test(with_mean, [members], [size], blocks)[0]
     p_value, constant = counts.p_values(alternative, strict=strict), int(np.isnan(effect_size).sum())
     reasons = joined(reason("constant_columns", constant=constant, columns=m) if constant else None)
     category = Association(float(statistic.mean()), float(effect_size.mean()), float(p_value[m]), counts.exact, reasons)
@@ -443,7 +441,7 @@ def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings
     clusters = None if perception.clusters is None else perception.clusters[labelled]
     scales = np.stack(list(perception.scales.values()), axis=1)
     mixtures = np.column_stack([scales, *perception.dimensions.values()])
-    permuted = _permutation_counts(columns, mixtures, contrasts, settings)
+    permuted = _permutation_counts(np.column_stack([columns, columns @ mixtures]), contrasts, settings)
     # A dimension is a column of its own: the words of one pole minus those of the other, image by image.
     poles = np.column_stack([columns, columns @ mixtures[:, scales.shape[1] :]])
     means = np.concatenate([scales, np.zeros((len(perception.dimensions), scales.shape[1]))])
@@ -471,22 +469,20 @@ def _attribute_rows(cell: Cell, perception: Perception, groups: Groups, settings
 
 
 def _permutation_counts(
-    columns: NDArray[np.float64], mixtures: NDArray[np.float64], contrasts: list[Contrast], settings: MetricSettings
+    columns: NDArray[np.float64], contrasts: list[Contrast], settings: MetricSettings
 ) -> list[PermutationCounts]:
     """Compare the words, scales and dimensions of every contrast with other partitions of the same sizes."""
     counts: dict[str, PermutationCounts] = {}
     sampled: list[Contrast] = []
     for contrast in contrasts:
         if is_exact(contrast.in_a):
-            every = np.concatenate([columns, columns @ mixtures], axis=1)
-            counts[contrast.group] = exact_partition_test(every, contrast.in_a)
+            counts[contrast.group] = exact_partition_test(columns, contrast.in_a)
         else:
             sampled.append(contrast)
-    ready = standardise(columns)
     sizes = [smaller_size(contrast.in_a) for contrast in sampled]
     for chained, blocks in random_subset_chains(len(columns), sizes, count=settings.permutations, seed=settings.seed):
         chosen = [c for c, size in zip(sampled, sizes) if size in chained]
-        of_chain = random_partition_test(ready, mixtures, [c.in_a for c in chosen], chained, blocks)
+        of_chain = random_partition_test(columns, [c.in_a for c in chosen], chained, blocks)
         counts |= {contrast.group: each for contrast, each in zip(chosen, of_chain)}
     return [counts[contrast.group] for contrast in contrasts]
 

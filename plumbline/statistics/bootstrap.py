@@ -175,6 +175,7 @@ def weight_blocks(
     rng: np.random.Generator,
     strata: NDArray[np.int64] | None = None,
     index: type[np.signedinteger[Any]] = np.int32,
+    block: int | None = None,
 ) -> Iterator[NDArray[np.float64]]:
     """Yield (b, units) bootstrap weights, `resamples` rows in all, in blocks of bounded memory.
 
@@ -186,21 +187,25 @@ def weight_blocks(
         Units are drawn within their stratum, each of which keeps its size.
     index : type
         As in `bootstrap_weights`.
+    block : int, optional
+        Weights that exist at once; by default what 16 MB hold.
     """
     parts = [np.arange(units)] if strata is None else [np.flatnonzero(strata == s) for s in np.unique(strata)]
-    for rows in _blocks(resamples, units):
+    for rows in _block_sizes(resamples, units, block):
         weights = np.empty((rows, units))
         for part in parts:
             weights[:, part] = bootstrap_weights(rows, len(part), rng=rng, index=index)
         yield weights
 
 
-def bit_blocks(units: int, *, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+def bit_blocks(
+    units: int, *, draws: int, rng: np.random.Generator, block: int | None = None
+) -> Iterator[NDArray[np.float64]]:
     """Yield (b, units) random bits, `draws` rows in all, in blocks of bounded memory."""
-    for rows in _blocks(draws, units):
+    for rows in _block_sizes(draws, units, block):
         yield random_bits(rows, units, rng=rng).astype(np.float64)
 
 
-def _blocks(rows: int, units: int) -> Iterator[int]:
-    step = max(1, _BLOCK // units)
+def _block_sizes(rows: int, units: int, block: int | None) -> Iterator[int]:
+    step = max(1, (block or _BLOCK) // units)
     yield from (min(step, rows - start) for start in range(0, rows, step))

@@ -12,7 +12,7 @@ from scipy import stats
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, Reasons, joined, reason
 from plumbline.statistics.cluster_bootstrap import ClusterSeries, group_series, of_clusters, undefined
-from plumbline.statistics.clusters import MAX_PERMUTED_LABELS, permute_labels
+from plumbline.statistics.clusters import permuted_label_blocks
 from plumbline.statistics.counts import shares
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import MAX_UNDEFINED_SHARE
@@ -22,7 +22,6 @@ _ZERO = 1e-12
 _NOTABLE = 0.1
 """`reason` reports a bias of at least this share of the value."""
 _PARITY = {"difference": 0.0, "ratio": 1.0, "deviation": 0.0}
-_BLOCK = 4_000_000
 
 
 def group_gap(
@@ -121,12 +120,9 @@ def _permuted_means(series: ClusterSeries, permutations: int, rng: np.random.Gen
     cluster, group = np.nonzero(series.sizes)
     sums, sizes = series.sums[cluster, group], series.sizes[cluster, group]
     n_groups = series.sizes.shape[1]
-    draws = int(min(permutations, max(200, MAX_PERMUTED_LABELS // len(cluster))))
-    step = max(1, _BLOCK // len(cluster))
     blocks = []
-    for start in range(0, draws, step):
-        rows = min(step, draws - start)
-        labels = permute_labels(group, cluster, permutations=rows, rng=rng)
+    for labels in permuted_label_blocks(group, cluster, permutations=permutations, rng=rng):
+        rows = len(labels)
         cell = (labels + n_groups * np.arange(rows)[:, None]).ravel()
         totals, counts = (
             np.bincount(cell, weights=np.tile(column, rows), minlength=rows * n_groups).reshape(rows, -1)

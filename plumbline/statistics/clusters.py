@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -95,9 +98,9 @@ def cluster_tables(
 ) -> NDArray[np.int64]:
     """Return the (s, g, c) counts of each cluster that has a labelled image; -1 is an image in no group."""
     used = groups >= 0
-    _, own = np.unique(clusters[used], return_inverse=True)
-    count = int(own.max()) + 1 if own.size else 0
-    flat = (own * n_groups + groups[used]) * n_outcomes + outcomes[used]
+    names, units = np.unique(clusters[used], return_inverse=True)
+    count = len(names)
+    flat = (units * n_groups + groups[used]) * n_outcomes + outcomes[used]
     return np.bincount(flat, minlength=count * n_groups * n_outcomes).reshape(count, n_groups, n_outcomes)
 
 
@@ -140,20 +143,29 @@ def permute_clusters(
         r is `permutations`, or fewer for very many images (`MAX_PERMUTED_LABELS`).
     """
     used = groups >= 0
-    codes, results = groups[used], outcomes[used]
-    _, own = np.unique(clusters[used], return_inverse=True)
-    draws = int(min(permutations, max(200, MAX_PERMUTED_LABELS // max(len(codes), 1))))
-    permute = _permute_within if _are_mixed(codes, own) else _permute_whole
-    step = max(1, _BLOCK // max(len(codes), 1))
-    tables = np.empty((draws, n_groups, n_outcomes), dtype=np.int64)
+    size = n_groups * n_outcomes
+    tables = [
+        np.bincount(
+            ((np.arange(len(labels))[:, None] * n_groups + labels) * n_outcomes + outcomes[used]).ravel(),
+            minlength=len(labels) * size,
+        ).reshape(-1, n_groups, n_outcomes)
+        for labels in permuted_label_blocks(groups[used], clusters[used], permutations=permutations, rng=rng)
+    ]
+    return np.concatenate(tables)
+
+
+def permuted_label_blocks(
+    groups: NDArray[np.int64], clusters: NDArray[np.int64], *, permutations: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.int64]]:
+    """Yield (b, n) labels permuted as by `permute_labels`, in blocks of bounded memory.
+
+    There are `permutations` in all, or fewer for very many images (`MAX_PERMUTED_LABELS`).
+    """
+    n = max(len(groups), 1)
+    draws, step = int(min(permutations, max(200, MAX_PERMUTED_LABELS // n))), max(1, _BLOCK // n)
+    permute = _permutation(groups, clusters)
     for start in range(0, draws, step):
-        count = min(step, draws - start)
-        permuted = permute(codes, own, count, rng)
-        row = np.arange(count)[:, None]
-        flat = ((row * n_groups + permuted) * n_outcomes + results).ravel()
-        size = count * n_groups * n_outcomes
-        tables[start : start + count] = np.bincount(flat, minlength=size).reshape(count, n_groups, n_outcomes)
-    return tables
+        yield permute(min(step, draws - start), rng)
 
 
 def permute_labels(
@@ -171,23 +183,25 @@ def permute_labels(
     (permutations, n) int64
         Group of each image.
     """
-    _, own = np.unique(clusters, return_inverse=True)
-    permute = _permute_within if _are_mixed(groups, own) else _permute_whole
-    return permute(groups, own, permutations, rng)
+    return _permutation(groups, clusters)(permutations, rng)
 
 
-def _are_mixed(codes: NDArray[np.int64], own: NDArray[np.int64]) -> bool:
-    """Return whether some cluster holds several groups."""
-    return len(np.unique(own * (int(codes.max(initial=0)) + 1) + codes)) > len(np.unique(own))
+def _permutation(
+    groups: NDArray[np.int64], clusters: NDArray[np.int64]
+) -> Callable[[int, np.random.Generator], NDArray[np.int64]]:
+    names, units = np.unique(clusters, return_inverse=True)
+    cells = np.unique(units * (groups.max(initial=0) + 1) + groups)
+    mixed = len(cells) > len(names)
+    return partial(_permute_within if mixed else _permute_whole, groups, units)
 
 
 def _permute_within(
-    codes: NDArray[np.int64], own: NDArray[np.int64], count: int, rng: np.random.Generator
+    codes: NDArray[np.int64], units: NDArray[np.int64], count: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Permute labels within each cluster, (count, n)."""
     permuted = np.empty((count, len(codes)), dtype=np.int64)
-    order = np.argsort(own, kind="stable")
-    sizes = np.bincount(own)
+    order = np.argsort(units, kind="stable")
+    sizes = np.bincount(units)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     # Clusters of one size are permuted together.
     for size in np.unique(sizes):
@@ -198,12 +212,12 @@ def _permute_within(
 
 
 def _permute_whole(
-    codes: NDArray[np.int64], own: NDArray[np.int64], count: int, rng: np.random.Generator
+    codes: NDArray[np.int64], units: NDArray[np.int64], count: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Permute labels over whole clusters, (count, n)."""
-    of_cluster = np.zeros(int(own.max()) + 1, dtype=np.int64)
-    of_cluster[own] = codes
-    return rng.permuted(np.broadcast_to(of_cluster, (count, len(of_cluster))), axis=-1)[:, own]
+    of_cluster = np.zeros(units.max(initial=-1) + 1, dtype=np.int64)
+    of_cluster[units] = codes
+    return rng.permuted(np.broadcast_to(of_cluster, (count, len(of_cluster))), axis=-1)[:, units]
 
 
 def cluster_wilson(

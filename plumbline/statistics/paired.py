@@ -9,14 +9,14 @@ swapped, with their whole set.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import MetricError
-from plumbline.statistics.bootstrap import bootstrap_weights, random_bits
+from plumbline.statistics.bootstrap import bit_blocks, weight_blocks
 from plumbline.statistics.counts import count_table
 from plumbline.statistics.jackknife import Jackknife
 
@@ -134,20 +134,18 @@ def _by_set(
 
 def _resampled(columns: NDArray, resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Return (k, resamples) sums over as many units, drawn with replacement, as (k, u) columns have."""
-
-    def weights(rows: int, units: int) -> NDArray[np.float32]:
-        return bootstrap_weights(rows, units, rng=rng).astype(np.float32)
-
-    return _products(columns, resamples, weights)
+    units = columns.shape[1]
+    if not units:
+        return np.zeros((len(columns), resamples), dtype=np.float32)
+    return _products(columns, weight_blocks(units, resamples=resamples, rng=rng, block=_BLOCK))
 
 
 def _halved(columns: NDArray, permutations: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Return (k, permutations) sums over a random half of the units."""
-
-    def bits(rows: int, units: int) -> NDArray[np.float32]:
-        return random_bits(rows, units, rng=rng).astype(np.float32)
-
-    return _products(columns, permutations, bits)
+    units = columns.shape[1]
+    if not units:
+        return np.zeros((len(columns), permutations), dtype=np.float32)
+    return _products(columns, bit_blocks(units, draws=permutations, rng=rng, block=_BLOCK))
 
 
 def row_major(columns: NDArray) -> NDArray[np.float32]:
@@ -160,17 +158,14 @@ def row_major(columns: NDArray) -> NDArray[np.float32]:
     return np.ascontiguousarray(columns, dtype=np.float32)
 
 
-def _products(columns: NDArray, rows: int, weights: Callable[[int, int], NDArray[np.float32]]) -> NDArray[np.float32]:
-    values, units = row_major(columns), columns.shape[1]
-    out = np.zeros((len(values), rows), dtype=np.float32)
-    step = max(1, _BLOCK // max(1, units))
-    at_once = _THREADLESS // max(1, values.size) or step
-    for start in range(0, rows if units else 0, step):
-        block = weights(min(step, rows - start), units)
-        for part in range(0, len(block), at_once):
-            some = block[part : part + at_once]
-            out[:, start + part : start + part + len(some)] = values @ some.T
-    return out
+def _products(columns: NDArray, blocks: Iterator[NDArray[np.float64]]) -> NDArray[np.float32]:
+    """Return the (k, rows) products of (k, u) columns with blocks of (b, u) weights, of `rows` in all."""
+    values, sums = row_major(columns), []
+    for block in blocks:
+        weights = block.astype(np.float32)
+        step = _THREADLESS // max(1, values.size) or len(weights)
+        sums += [values @ weights[start : start + step].T for start in range(0, len(weights), step)]
+    return np.concatenate(sums, axis=1)
 
 
 @dataclass(frozen=True)

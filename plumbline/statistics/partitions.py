@@ -8,10 +8,9 @@ matrix product per block.
 from __future__ import annotations
 
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -25,7 +24,7 @@ EXACT_LIMIT = 200_000
 """With no more partitions than this all of them are enumerated."""
 
 _BLOCK = 8_000_000
-"""Images × subsets that are summed at once: 32 MB as float32."""
+"""Images × subsets that are summed at once: 64 MB."""
 
 _DRAWN = 256_000_000
 """Images × subsets that are drawn at once: 32 MB as bits."""
@@ -33,8 +32,9 @@ _DRAWN = 256_000_000
 _SPARSE = 0.25
 """Share of images below which subsets are drawn too small at first."""
 
-_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
-"""The eight bits of every byte: looking them up is thrice as fast as unpacking and converting."""
+
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
+"""The eight bits of every byte: looking them up is faster than unpacking and converting."""
 
 
 def is_enumerable(n: int, size: int) -> bool:
@@ -127,7 +127,7 @@ class SubsetBlock:
     ----------
     n : int
     bits : (rows, w) uint8
-        The subsets of the first size, one bit per image, the first image highest.
+        The subsets of the first size, one bit per image, the first image highest; padded to a multiple of 64.
     added : tuple of (rows, d) uint16 or int32
         The images that make each further size of the one before.
     """
@@ -136,11 +136,6 @@ class SubsetBlock:
     bits: NDArray[np.uint8]
     added: tuple[NDArray[np.integer], ...]
 
-    @property
-    def nbytes(self) -> int:
-        """Return the memory that it takes."""
-        return self.bits.nbytes + sum(step.nbytes for step in self.added)
-
     def parts(self) -> Iterator[SubsetBlock]:
         """Give the same subsets in parts that are small enough to be summed."""
         rows = max(1, _BLOCK // self.n)
@@ -148,38 +143,17 @@ class SubsetBlock:
             part = slice(start, start + rows)
             yield SubsetBlock(self.n, self.bits[part], tuple(step[part] for step in self.added))
 
-    def sums(self, columns: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
-        """Give the (rows, m) sums of columns over the subsets, for one size after the other.
-
-        Parameters
-        ----------
-        columns : (n, m) float32, or as `padded` makes it
-        """
+    def sums(self, columns: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+        """Give the (rows, m) sums of (n, m) columns over the subsets, for one size after the other."""
         from scipy.sparse import csr_array
 
-        rows, width = self.bits.shape
-        columns = padded(columns)
-        total = _BITS.take(self.bits, axis=0, mode="clip").reshape(rows, 8 * width) @ columns
+        total = _BITS.take(self.bits, axis=0).reshape(len(self.bits), -1)[:, : self.n] @ columns
         yield total
         for step in self.added:
-            starts = np.arange(0, step.size + 1, step.shape[1], dtype=np.int32)
-            ones = np.ones(step.size, dtype=np.float32)
-            shape = (rows, len(columns))
-            total = total + csr_array((ones, step.astype(np.int32).ravel(), starts), shape=shape) @ columns
+            starts = np.arange(0, step.size + 1, step.shape[1])
+            added = csr_array((np.ones(step.size), step.ravel(), starts), shape=(len(step), self.n))
+            total = total + added @ columns
             yield total
-
-    def members(self, rows: NDArray[np.int64], size: int) -> NDArray[np.float64]:
-        """Return the (k, n) membership, 0 or 1, of some subsets at the given place in the order of sizes."""
-        inside = np.unpackbits(self.bits[rows], axis=1, count=self.n).astype(np.float64)
-        for step in self.added[:size]:
-            np.put_along_axis(inside, step[rows].astype(np.int64), 1.0, axis=1)
-        return inside
-
-
-def padded(columns: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return columns with rows of zeros up to the next multiple of 64, the bits of a subset; or as they are."""
-    missing = -len(columns) % 64
-    return np.pad(columns, ((0, missing), (0, 0))) if missing else columns
 
 
 def random_subsets(n: int, sizes: Sequence[int], *, count: int, rng: np.random.Generator) -> Iterator[SubsetBlock]:
@@ -294,12 +268,6 @@ Alternative = Literal["greater", "less", "two-sided"]
 SLACK = 1e-12
 """Differences of means within this are ties, and a column whose values lie within it does not vary."""
 
-_DOUBT = 1e-4
-"""Single-precision sums of columns of unit variance are told apart when they differ by this times sqrt(n).
-
-A hundred times what rounding was seen to do; what is closer is summed again in double precision.
-"""
-
 
 @dataclass(frozen=True)
 class PermutationCounts:
@@ -341,30 +309,6 @@ class PermutationCounts:
         return at_least / self.total if self.exact else (1 + at_least) / (1 + self.total)
 
 
-@dataclass(frozen=True)
-class Standardised:
-    """Columns with mean 0 and variance 1, as the sums are compared.
-
-    Attributes
-    ----------
-    values : (n, m) float64
-        A column that does not vary is 0.
-    deviation : (m,) float64
-        What the columns were divided by; 0 where one does not vary.
-    """
-
-    values: NDArray[np.float64]
-    deviation: NDArray[np.float64]
-
-
-def standardise(columns: NDArray[np.float64]) -> Standardised:
-    """Return centred and scaled columns."""
-    centred = columns - columns.mean(axis=0)
-    centred[:, np.ptp(columns, axis=0) <= SLACK] = 0.0
-    deviation = np.sqrt((centred**2).mean(axis=0))
-    return Standardised(centred / np.where(deviation > 0, deviation, 1.0), deviation)
-
-
 def exact_partition_test(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) -> PermutationCounts:
     """Compare with every partition.
 
@@ -374,36 +318,23 @@ def exact_partition_test(columns: NDArray[np.float64], in_a: NDArray[np.bool_]) 
     in_a : (n,) bool
         The first group; both have images.
     """
-    n = len(columns)
-    size, sign = _smaller_side(in_a)
+    n, size = len(columns), smaller_size(in_a)
     centred = columns - columns.mean(axis=0)
-    members = in_a if sign > 0 else ~in_a
-    observed = centred[members].sum(axis=0)
+    swapped = in_a.sum() > size
+    observed = centred[~in_a if swapped else in_a].sum(axis=0)
     slack = SLACK * size * (n - size) / n
     below, above = count_subsets(centred, size, observed - slack, observed + slack)
-    if sign < 0:
-        above, below = below, above
-    return PermutationCounts(above, below, math.comb(n, size), True)
+    return PermutationCounts(*((below, above) if swapped else (above, below)), math.comb(n, size), True)
 
 
 def random_partition_test(
-    columns: Standardised,
-    mixtures: NDArray[np.float64],
-    groups: list[NDArray[np.bool_]],
-    sizes: list[int],
-    blocks: Iterable[SubsetBlock],
+    columns: NDArray[np.float64], groups: list[NDArray[np.bool_]], sizes: list[int], blocks: Iterable[SubsetBlock]
 ) -> list[PermutationCounts]:
     """Compare with random partitions: one matrix product for all columns, and for groups of like size.
 
-    Sums are taken in single precision; those too close to the observed one to be told apart are taken again in double,
-    so the counts are those of double precision throughout.
-
     Parameters
     ----------
-    columns : Standardised
-        Of (n, m) columns.
-    mixtures : (m, c) float64
-        Further columns to test, as linear combinations of the columns before they were standardised.
+    columns : (n, m) float64
     groups : list of (n,) bool
         Each is compared with all other images.
     sizes : list of int
@@ -412,35 +343,33 @@ def random_partition_test(
     Returns
     -------
     list of PermutationCounts
-        One per group, over m + c columns.
+        One per group.
     """
-    values, scale, weights = _with_mixtures(columns, mixtures)
-    n = len(values)
-    sides = [_smaller_side(group) for group in groups]
-    observed = [values[g if sign > 0 else ~g].sum(axis=0) for g, (_, sign) in zip(groups, sides)]
-    # On the scale of the standardised sums; a column that does not vary only ever ties.
-    slack = [SLACK * size * (n - size) / n / np.where(scale > 0, scale, 1.0) for size, _ in sides]
-    single = padded(columns.values.astype(np.float32))
-    shape = (len(groups), values.shape[1])
+    n, shape = len(columns), (len(groups), columns.shape[1])
+    centred = columns - columns.mean(axis=0)
+    # A column that does not vary only ever ties.
+    centred[:, np.ptp(columns, axis=0) <= SLACK] = 0.0
+    of_size = [smaller_size(group) for group in groups]
+    swapped = [group.sum() > size for group, size in zip(groups, of_size)]
+    observed = [centred[~group if swap else group].sum(axis=0) for group, swap in zip(groups, swapped)]
     above, below, total = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), 0
     for block in (part for drawn in blocks for part in drawn.parts()):
         total += len(block.bits)
-        for place, base in enumerate(block.sums(single)):
-            sums = np.concatenate([base, base @ weights.astype(np.float32)], axis=1)
-            for g in [g for g, (size, _) in enumerate(sides) if size == sizes[place]]:
-                more, less = _compare(block, place, sums, values, observed[g], slack[g], scale > 0)
-                above[g] += more
-                below[g] += less
-    counts = []
-    for g, (_, sign) in enumerate(sides):
-        more, less = (above[g], below[g]) if sign > 0 else (below[g], above[g])
-        counts.append(PermutationCounts(more, less, total, False))
-    return counts
+        for size, sums in zip(sizes, block.sums(centred)):
+            slack = SLACK * size * (n - size) / n
+            for g in [g for g, each in enumerate(of_size) if each == size]:
+                above[g] += (sums > observed[g] + slack).sum(axis=0)
+                below[g] += (sums < observed[g] - slack).sum(axis=0)
+    return [
+        PermutationCounts(*((less, more) if swap else (more, less)), total, False)
+        for more, less, swap in zip(above, below, swapped)
+    ]
 
 
 def smaller_size(in_a: NDArray[np.bool_]) -> int:
     """Return the size of the smaller side of a partition, by which its subsets are drawn."""
-    return _smaller_side(in_a)[0]
+    inside = int(in_a.sum())
+    return min(inside, len(in_a) - inside)
 
 
 def is_exact(in_a: NDArray[np.bool_]) -> bool:
@@ -448,60 +377,13 @@ def is_exact(in_a: NDArray[np.bool_]) -> bool:
     return is_enumerable(len(in_a), smaller_size(in_a))
 
 
-def _smaller_side(in_a: NDArray[np.bool_]) -> tuple[int, int]:
-    """Return the size of the smaller side, and 1 if that is the group itself, -1 if it is the others."""
-    inside = int(in_a.sum())
-    return (inside, 1) if 2 * inside <= len(in_a) else (len(in_a) - inside, -1)
-
-
-def _with_mixtures(
-    columns: Standardised, mixtures: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return all standardised columns, their deviations, and the weights that make the mixtures of the others."""
-    raw = columns.deviation[:, None] * mixtures
-    mixed = columns.values @ raw
-    # Columns may cancel up to rounding.
-    mixed[:, np.ptp(mixed, axis=0) <= SLACK] = 0.0
-    deviation = np.sqrt((mixed**2).mean(axis=0))
-    inverse = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-    values = np.concatenate([columns.values, mixed * inverse], axis=1)
-    return values, np.concatenate([columns.deviation, deviation]), raw * inverse
-
-
-def _compare(
-    block: SubsetBlock,
-    place: int,
-    sums: NDArray[np.float32],
-    values: NDArray[np.float64],
-    observed: NDArray[np.float64],
-    slack: NDArray[np.float64],
-    varies: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return how many subsets of a block have a larger and a smaller sum than observed, per column."""
-    doubt = _DOUBT * np.sqrt(block.n)
-    larger, smaller = (sums > (observed + doubt).astype(np.float32), sums < (observed - doubt).astype(np.float32))
-    larger[:, ~varies] = smaller[:, ~varies] = False
-    rows, columns = np.nonzero(~(larger | smaller) & varies)
-    above, below = larger.sum(axis=0), smaller.sum(axis=0)
-    if rows.size:
-        subset, row = np.unique(rows, return_inverse=True)
-        column, at = np.unique(columns, return_inverse=True)
-        again = (block.members(subset, place) @ values[:, column])[row, at]
-        difference = again - observed[columns]
-        np.add.at(above, columns[difference > slack[columns]], 1)
-        np.add.at(below, columns[difference < -slack[columns]], 1)
-    return above, below
-
-
 # --- Random partitions shared by many comparisons: similar sizes grow from one another, and draws are cached.
 
 _STEP = 16
 """Sizes within this part of the images are grown from one another: to add one costs as much as six in a product."""
 
-_KEPT = 200_000_000
-"""Bytes of draws that are kept."""
-
-Key = tuple[int, tuple[int, ...], int, int]
+_KEPT = 50_000_000
+"""Bytes of a draw that is kept; more are drawn anew each time. The latest eight are kept, all those of a dataset."""
 
 
 def random_subset_chains(
@@ -526,52 +408,21 @@ def random_subset_chains(
     iterator of (list of int, iterable of SubsetBlock)
         Some of the sizes, ascending, and their subsets; every size comes once.
     """
-    for chain in _chains(n, sizes):
-        nbytes = count * (n // 8 + (chain[-1] - chain[0]) * (2 if n <= 2**16 else 4))
-        key = (n, tuple(chain), count, seed)
-        yield chain, _draw(key) if nbytes > _KEPT // 2 else _STORE.get(key)
-
-
-def _chains(n: int, sizes: Iterable[int]) -> list[list[int]]:
     chains: list[list[int]] = []
     for size in sorted(set(sizes)):
         if chains and size - chains[-1][-1] <= n // _STEP:
             chains[-1].append(size)
         else:
             chains.append([size])
-    return chains
+    for chain in chains:
+        nbytes = count * (n // 8 + (chain[-1] - chain[0]) * (2 if n <= 2**16 else 4))
+        yield chain, (_draw if nbytes > _KEPT else _kept_draw)(n, tuple(chain), count, seed)
 
 
-def _draw(key: Key) -> Iterator[SubsetBlock]:
-    n, sizes, count, seed = key
+def _draw(n: int, sizes: tuple[int, ...], count: int, seed: int) -> Iterable[SubsetBlock]:
     return random_subsets(n, sizes, count=count, rng=generator(seed, "subsets", n, *sizes))
 
 
-class _Store:
-    """The latest draws, up to `_KEPT` bytes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._held: OrderedDict[Key, tuple[SubsetBlock, ...]] = OrderedDict()
-
-    def get(self, key: Key) -> tuple[SubsetBlock, ...]:
-        """Return a draw, made now or earlier."""
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key]
-        # Not under the lock: other threads draw others meanwhile, and drawing twice gives the same.
-        drawn = tuple(_draw(key))
-        with self._lock:
-            self._held[key] = drawn
-            while self.nbytes > _KEPT:
-                self._held.popitem(last=False)
-        return drawn
-
-    @property
-    def nbytes(self) -> int:
-        """Return the memory that the draws take."""
-        return sum(block.nbytes for blocks in self._held.values() for block in blocks)
-
-
-_STORE = _Store()
+@lru_cache(maxsize=8)
+def _kept_draw(n: int, sizes: tuple[int, ...], count: int, seed: int) -> Iterable[SubsetBlock]:
+    return tuple(_draw(n, sizes, count, seed))

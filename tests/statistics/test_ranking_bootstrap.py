@@ -86,11 +86,6 @@ def test_draws_that_cannot_be_made_are_refused(k, resamples):
         top_draws(5, k, resamples=resamples, seed=0)
 
 
-def test_draws_of_another_length_are_refused():
-    with pytest.raises(MetricError, match="another length"):
-        resample_top_counts(rankings(40), top_draws(41, 5, resamples=3, seed=0), n_groups=G)
-
-
 @pytest.mark.parametrize(("sizes", "k"), [([4] * 10, 8), ([1, 2, 3, 30], 9), ([5, 5], 5)])
 def test_drawing_sets_equals_gathering_their_images(sizes, k):
     rng = np.random.default_rng(len(sizes))
