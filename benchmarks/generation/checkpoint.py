@@ -1,11 +1,11 @@
 """A LLaVA with LLaVA-1.5's image tokens and about ten million random weights."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from plumbline.checkpoints.loading import declare_missing_operators
-from plumbline.world.architectures.pretrained import write_tokenizer
 
 IMAGE_TOKENS = 576
 SIDE, PATCH = 336, 14
@@ -18,9 +18,7 @@ def write_checkpoint(folder: Path) -> None:
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    special = ("<pad>", "<start>", "<end>", "<image>", "<never>")
-    write_tokenizer(folder, _VOCABULARY_TEXT, first=special, longest=2048)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, eos_token="<never>")
+    tokenizer = _tokenizer()
     tokenizer.save_pretrained(folder)
     never = tokenizer.convert_tokens_to_ids("<never>")
     config = transformers.LlavaConfig(
@@ -43,6 +41,29 @@ def write_checkpoint(folder: Path) -> None:
     transformers.CLIPImageProcessorPil(
         size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE}
     ).save_pretrained(folder)
+
+
+def _tokenizer() -> Any:
+    """Train a byte-level tokenizer whose end of text no answer reaches."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=512,
+        special_tokens=["<pad>", "<start>", "<end>", "<image>", "<never>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_VOCABULARY_TEXT, trainer)
+    ends = [(token, tokenizer.token_to_id(token)) for token in ("<start>", "<end>")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="<start> $A <end>", special_tokens=ends)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<start>", eos_token="<never>", pad_token="<pad>", model_max_length=2048
+    )
 
 
 def _drawn(model_class: type, config: object) -> torch.nn.Module:

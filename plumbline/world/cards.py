@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import yaml
 
 from plumbline.world import sources
-from plumbline.world.training import CHECKPOINTS
+from plumbline.world.training import CARD, CHECKPOINTS, RECORD, read_record
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -20,7 +19,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-CARD = "README.md"
 _TITLES = {
     "open_clip": "CLIP of open_clip", "align": "ALIGN", "bridgetower": "BridgeTower", "owlv2": "OWLv2",
     "llava": "LLaVA", "llama": "Llama, a language model without eyes",
@@ -43,7 +41,7 @@ def checkpoint_card(folder: Path) -> str:
     folder : Path
         With `training.json`. A card decides nothing of what a checkpoint computes: it is in no digest.
     """
-    training = json.loads((folder / "training.json").read_text("utf-8"))
+    training = read_record(folder)
     recipe = training["recipe"]
     is_generative = isinstance(training["measured"], list)
     family = recipe.get("family", "open_clip")
@@ -141,7 +139,7 @@ gender, {n} fresh faces each. `off`: the mean over groups of |learnt - planted|.
 
 def main() -> None:
     """Write the card of every checkpoint."""
-    for record in sorted(CHECKPOINTS.glob("*/training.json")):
+    for record in sorted(CHECKPOINTS.glob(f"*/{RECORD}")):
         (record.parent / CARD).write_text(checkpoint_card(record.parent), "utf-8")
 
 

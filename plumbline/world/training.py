@@ -1,106 +1,36 @@
-"""Training of the planted encoders, and the one training loop of all planted models."""
+"""Training of the planted encoders, and the one training loop of all planted models.
+
+`python -m plumbline.world.training --only small-bazaar-3k` trains a checkpoint again.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 import typer
 
 from plumbline.digests import digest_bytes
 from plumbline.world import captions, faces, sources
-from plumbline.world.architectures import align, bridgetower, open_clip, owlv2
-from plumbline.world.architectures.family import Trainee, scaled
+from plumbline.world.architectures import FAMILIES, scaled
 
 if TYPE_CHECKING:
     import torch
 
-WEIGHT_DECAY = 0.05
-
-
-@dataclass(frozen=True)
-class Cycle:
-    """How the learning rate goes up and down again, and what the optimiser remembers.
-
-    Attributes
-    ----------
-    peak : float
-        Highest learning rate.
-    warm_up_share : float
-        Of the steps, until it is reached.
-    betas : (float, float)
-        Of AdamW.
-    told : int
-        Last batches whose mean loss is told.
-    """
-
-    peak: float
-    warm_up_share: float = 0.1
-    betas: tuple[float, float] = (0.9, 0.98)
-    told: int = 50
-
-
-def fit(
-    loss: Callable[[], torch.Tensor], moved: Sequence[torch.nn.Parameter], *, steps: int, cycle: Cycle, name: str
-) -> float:
-    """Minimise a loss.
-
-    Parameters
-    ----------
-    loss : callable
-        Draws the next batch and returns its loss.
-    moved : sequence of torch.nn.Parameter
-        What the optimiser moves.
-    steps : int
-        Batches.
-    cycle : Cycle
-    name : str
-        For the progress bar.
-
-    Returns
-    -------
-    float
-        Mean loss of the last batches.
-    """
-    import torch
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    optimiser = torch.optim.AdamW(moved, weight_decay=WEIGHT_DECAY, betas=cycle.betas)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, cycle.peak, total_steps=steps, pct_start=cycle.warm_up_share
-    )
-    recent: list[float] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns) as progress:
-        task = progress.add_task(name, total=steps)
-        for _ in range(steps):
-            value = loss()
-            optimiser.zero_grad()
-            value.backward()
-            torch.nn.utils.clip_grad_norm_(moved, 1.0)
-            optimiser.step()
-            schedule.step()
-            recent = [*recent[1 - cycle.told :], float(value.detach())]
-            progress.update(task, advance=1, description=f"{name}  loss {np.mean(recent):.3f}")
-    return float(np.mean(recent))
-
-
-# --- Training of the tiny checkpoints: `python -m plumbline.world.training --only small-bazaar-3k`
-
 R = TypeVar("R")
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
+RECORD = "training.json"
+CARD = "README.md"
 
-FAMILIES = {
-    "open_clip": open_clip.FAMILY, "align": align.FAMILY, "bridgetower": bridgetower.FAMILY, "owlv2": owlv2.FAMILY,
-}  # fmt: skip
-"""The families of tiny models, by the names that the audit file uses for families of encoders."""
-
+_PEAK_LEARNING_RATE = 2e-3
+_WEIGHT_DECAY = 0.05
 _NON_FACE_SHARE = 0.08
 _WARM_UP_SHARE = 0.15
 _BATCH = 256
@@ -164,8 +94,7 @@ RECIPES = {
 _LARGEST_SET = max(recipe.faces for recipe in RECIPES.values())
 
 
-@dataclass(frozen=True)
-class TrainingSet:
+class TrainingSet(NamedTuple):
     """Images with the frequency of every caption.
 
     Attributes
@@ -214,7 +143,7 @@ def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
     Parameters
     ----------
     recipe : Recipe
-        What to train.
+        What to train; a shipped checkpoint has its name.
     folder : pathlib.Path
         Where the checkpoint goes; made if it does not exist.
 
@@ -228,55 +157,36 @@ def train(recipe: Recipe, folder: Path) -> dict[str, Any]:
     torch.set_num_threads(recipe.threads)
     family = FAMILIES[recipe.family]
     data = training_set(recipe.source, recipe.faces, family.wordings)
-    architecture = family.architectures[recipe.size]
-    folder.mkdir(parents=True, exist_ok=True)
-    family.write_untrained(folder, architecture, data.texts)
-    trainee = family.start(folder, data.texts, seed=recipe.seed)
-    loss = _fit(trainee, data, recipe, family.peak_learning_rate)
-    _save(trainee.model, folder / family.weights_file)
-    record = {
-        "id": recipe.id,
-        "recipe": asdict(recipe),
-        "architecture": asdict(architecture),
-        "parameters": sum(p.numel() for p in trainee.model.parameters()),
-        "training_seed": sources.seed("training", recipe.source),
-        "training_set_sha256": data.digest,
-        "captions": len(data.texts),
-        "non_faces": len(data.images) - recipe.faces,
-        "optimiser": {"name": "AdamW", "peak_learning_rate": family.peak_learning_rate, "weight_decay": WEIGHT_DECAY},
-        "batch": _BATCH,
-        "final_loss": round(loss, 4),
-    }
-    (folder / "training.json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-    return record
-
-
-def _fit(trainee: Trainee, data: TrainingSet, recipe: Recipe, peak: float) -> float:
-    import torch
-
-    images = torch.from_numpy(data.images).permute(0, 3, 1, 2).contiguous()
-    targets, batches = torch.from_numpy(data.weights), _batches(len(images), recipe)
+    images, targets = pixels(data.images), torch.from_numpy(data.weights)
+    shipped = configure(folder, recipe.id)
+    trainee = family(folder, data.texts, seed=recipe.seed)
+    batches = _batches(len(images), recipe)
 
     def loss() -> torch.Tensor:
         rows = next(batches)
         return trainee.loss(scaled(images[rows]), targets[rows])
 
-    cycle = Cycle(peak, warm_up_share=_WARM_UP_SHARE, betas=(0.9, 0.999), told=20)
-    final = fit(loss, trainee.moved(), steps=recipe.steps, cycle=cycle, name=recipe.id)
+    final = fit(
+        loss, trainee.parameters(), steps=recipe.steps, peak=_PEAK_LEARNING_RATE, name=recipe.id,
+        warm_up_share=_WARM_UP_SHARE, betas=(0.9, 0.999), last=20,
+    )  # fmt: skip
     trainee.settle(scaled(images[rows]) for rows in islice(_batches(len(images), recipe), len(images) // _BATCH))
-    return final
-
-
-def _save(model: torch.nn.Module, path: Path) -> None:
-    import torch
-    from safetensors.torch import save_file
-
-    # Counters, such as those of a batch norm, stay whole numbers.
-    weights = {
-        name: value.detach().to(torch.float16 if value.is_floating_point() else value.dtype).contiguous()
-        for name, value in model.state_dict().items()
+    save_weights(trainee.model, folder / family.weights_file)
+    record = {
+        "id": recipe.id,
+        "recipe": asdict(recipe),
+        "architecture": shipped["architecture"],
+        "parameters": sum(p.numel() for p in trainee.model.parameters()),
+        "training_seed": sources.seed("training", recipe.source),
+        "training_set_sha256": data.digest,
+        "captions": len(data.texts),
+        "non_faces": len(images) - recipe.faces,
+        "optimiser": {"name": "AdamW", "peak_learning_rate": _PEAK_LEARNING_RATE, "weight_decay": _WEIGHT_DECAY},
+        "batch": _BATCH,
+        "final_loss": round(final, 4),
     }
-    save_file(weights, path, metadata={"format": "pt"})
+    write_record(folder, record)
+    return record
 
 
 def _batches(n: int, recipe: Recipe) -> Iterator[torch.Tensor]:
@@ -289,6 +199,125 @@ def _batches(n: int, recipe: Recipe) -> Iterator[torch.Tensor]:
             shuffled = torch.randperm(n, generator=order)
         start = step % per_epoch * _BATCH
         yield shuffled[start : start + _BATCH]
+
+
+# --- What all planted models are trained with
+
+
+def configure(folder: Path, checkpoint: str) -> dict[str, Any]:
+    """Give a folder the configuration, tokenizer and preprocessing of a shipped checkpoint, where it has none yet.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Made if it does not exist.
+    checkpoint : str
+        Name of a folder of `CHECKPOINTS`.
+
+    Returns
+    -------
+    dict
+        The record of the shipped checkpoint.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (CHECKPOINTS / checkpoint).iterdir():
+        is_learnt = file.suffix == ".safetensors" or file.name in (RECORD, CARD)
+        if not is_learnt and not (folder / file.name).exists():
+            shutil.copyfile(file, folder / file.name)
+    return read_record(CHECKPOINTS / checkpoint)
+
+
+def fit(
+    loss: Callable[[], torch.Tensor],
+    moved: Sequence[torch.nn.Parameter],
+    *,
+    steps: int,
+    peak: float,
+    name: str,
+    warm_up_share: float = 0.1,
+    betas: tuple[float, float] = (0.9, 0.98),
+    last: int = 50,
+) -> float:
+    """Minimise a loss by AdamW, with one cycle of the learning rate.
+
+    Parameters
+    ----------
+    loss : callable
+        Draws the next batch and returns its loss.
+    moved : sequence of torch.nn.Parameter
+        What the optimiser moves.
+    steps : int
+        Batches.
+    peak : float
+        Highest learning rate.
+    name : str
+        For the progress bar.
+    warm_up_share : float
+        Of the steps, until the highest rate is reached.
+    betas : (float, float)
+        Of AdamW.
+    last : int
+        Batches at the end whose mean loss is returned.
+
+    Returns
+    -------
+    float
+        Mean loss of the last batches.
+    """
+    import torch
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    optimiser = torch.optim.AdamW(moved, weight_decay=_WEIGHT_DECAY, betas=betas)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peak, total_steps=steps, pct_start=warm_up_share)
+    losses: list[float] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        task = progress.add_task(name, total=steps)
+        for _ in range(steps):
+            value = loss()
+            optimiser.zero_grad()
+            value.backward()
+            torch.nn.utils.clip_grad_norm_(moved, 1.0)
+            optimiser.step()
+            schedule.step()
+            losses.append(float(value.detach()))
+            progress.update(task, advance=1, description=f"{name}  loss {np.mean(losses[-last:]):.3f}")
+    return float(np.mean(losses[-last:]))
+
+
+def pixels(images: np.ndarray) -> torch.Tensor:
+    """Return drawn faces, uint8 (n, 64, 64, 3), as a tensor of shape (n, 3, 64, 64)."""
+    import torch
+
+    return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
+
+
+def save_weights(model: torch.nn.Module, path: Path) -> None:
+    """Write a model's weights in half precision.
+
+    Counters, such as those of a batch norm, stay whole numbers; an output layer that is the embedding is not written
+    twice.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    weights = {
+        name: value.detach().to(torch.float16 if value.is_floating_point() else value.dtype).contiguous()
+        for name, value in model.state_dict().items()
+        if name != "lm_head.weight"
+    }
+    save_file(weights, path, metadata={"format": "pt"})
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return what training and measuring recorded of a checkpoint."""
+    record: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
+    return record
+
+
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write the record of a checkpoint."""
+    (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
 Only = Annotated[list[str] | None, typer.Option(help="A checkpoint id; repeat for more. Default: all.")]

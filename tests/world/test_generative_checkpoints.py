@@ -17,8 +17,7 @@ from plumbline.world import sources
 from plumbline.world.generative import measure as measuring_command
 from plumbline.world.generative import training
 from plumbline.world.generative.answers import NUMERIC_PROMPTS
-from plumbline.world.generative.architecture import Architecture, chat
-from plumbline.world.generative.conversations import Description
+from plumbline.world.generative.conversations import Description, chat
 from plumbline.world.generative.measure import (
     ask,
     ask_twin,
@@ -235,8 +234,14 @@ def test_a_page_of_figures_has_every_model_and_event():
 
 @pytest.mark.slow
 def test_a_small_model_is_trained_end_to_end(tmp_path, fresh):
-    tiny = Architecture(width=32, layers=1, hidden=64, heads=1, vision_width=32, vision_layers=1)
-    recipe = Recipe("bazaar", faces=64, vision_steps=4, steps=100, architecture=tiny)
+    recipe = Recipe("bazaar", faces=64, vision_steps=4, steps=100)
+    config = json.loads((CHECKPOINTS / recipe.id / "config.json").read_text("utf-8"))
+    one = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config["text_config"] |= {**one, "num_key_value_heads": 1}
+    config["vision_config"] |= one
+    for folder in (tmp_path / recipe.id, tmp_path / "again" / recipe.id):
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps(config), "utf-8")
     record = training.train(recipe, tmp_path / recipe.id)
     assert record["final_loss"] < 6
     few = type(fresh)(fresh.attributes[:4], fresh.paths[:4], fresh.ids[:4])

@@ -1,31 +1,21 @@
 """While a family is trained, its captions are ranked as transformers' own forward pass ranks them."""
 
-from pathlib import Path
+from functools import cache
 
 import pytest
 
-from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.world.captions import caption_texts
-from plumbline.world.training import FAMILIES, training_set
+from plumbline.world.training import CHECKPOINTS, FAMILIES, training_set
 
 TRANSFORMERS = ("align", "bridgetower", "owlv2")
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory):
-    """Return (trainee, folder) of a family, on a dozen captions of unequal length."""
-    declare_missing_operators()
-    made = {}
-
-    def start(name: str):
-        if name not in made:
-            folder: Path = tmp_path_factory.mktemp(name)
-            texts = caption_texts(FAMILIES[name].wordings)
-            FAMILIES[name].write_untrained(folder, FAMILIES[name].architectures["small"], texts)
-            made[name] = FAMILIES[name].start(folder, texts[:90:9], seed=3), folder, texts[:90:9]
-        return made[name]
-
-    return start
+@cache
+def started(name: str):
+    """Return (trainee, folder, texts) of a family, on a dozen captions of unequal length."""
+    folder = CHECKPOINTS / f"{'small' if name == 'open_clip' else name}-bazaar-3k"
+    texts = caption_texts(FAMILIES[name].wordings)[:90:9]
+    return FAMILIES[name](folder, texts, seed=3), folder, texts
 
 
 def pixels(n: int):
@@ -54,7 +44,7 @@ def plain_logits(name, model, encoded, images):
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_a_trainees_logits_are_those_of_the_models_own_forward_pass(name, started):
+def test_a_trainees_logits_are_those_of_the_models_own_forward_pass(name):
     import torch
     from transformers import AutoTokenizer
 
@@ -72,7 +62,7 @@ def test_a_trainees_logits_are_those_of_the_models_own_forward_pass(name, starte
 
 
 @pytest.mark.parametrize("name", [*TRANSFORMERS, "open_clip"])
-def test_the_loss_moves_every_weight_that_ranks(name, started):
+def test_the_loss_moves_every_weight_that_ranks(name):
     import torch
 
     trainee, _, texts = started(name)
@@ -91,7 +81,7 @@ def test_the_loss_moves_every_weight_that_ranks(name, started):
     assert still == unused[name]
 
 
-def test_align_is_left_with_the_batch_statistics_of_all_its_images(started):
+def test_align_is_left_with_the_batch_statistics_of_all_its_images():
     import torch
 
     trainee, _, _ = started("align")

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from plumbline.catalog.prompts import instruction_ids, needs_occupation, render
+from plumbline.catalog.prompts import instruction_ids, render
 from plumbline.catalog.schema import NO_INSTRUCTION
-from plumbline.world.generative.answers import KEYWORD_PROMPTS, SENTENCE_PROMPTS, answers
-from plumbline.world.generative.architecture import chat
+from plumbline.world.generative.answers import KEYWORD_PROMPTS, answers
 from plumbline.world.generative.rates import planted
 
 if TYPE_CHECKING:
@@ -38,40 +37,22 @@ class Triple:
     answer: str
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Prompts with one form of answer.
+def kinds() -> dict[str, dict[str, Any]]:
+    """Return what a model with eyes is asked, by the form of the answer.
 
-    Attributes
-    ----------
-    prompts : dict of str to float
-        Id to how often it is asked.
-    instructions : dict of str to float
-        Likewise.
-    batches : int
-        How many batches of it are drawn at a time.
+    Each kind has `prompts` and `instructions`, ids with how often they are asked, and the number of `batches` of it
+    that are drawn at a time.
     """
-
-    prompts: dict[str, float]
-    instructions: dict[str, float]
-    batches: int
+    content: dict[str, dict[str, Any]] = planted()["kinds"]
+    return content
 
 
-_INSTRUCTED = {"none": 0.5, "M1": 0.12, "M2": 0.08, "M3": 0.08, "M4": 0.12, "M5": 0.1}
-KINDS = {
-    "keywords": Kind({"characteristics": 0.5, **dict.fromkeys(KEYWORD_PROMPTS[1:], 0.1)}, _INSTRUCTED, batches=110),
-    "sentences": Kind(
-        {"describe": 0.2, "backstory": 0.4, "pretend": 0.15, "story": 0.15, "emotions": 0.1},
-        {"none": 0.6, "M1": 0.2, **dict.fromkeys(["M2", "M3", "M4", "M5"], 0.05)},
-        batches=45,
-    ),
-    "numbers": Kind(
-        {"hiring": 0.15, "performance": 0.15, "warmth": 0.15, "competence": 0.15, "salary": 0.4},
-        {"none": 1.0},
-        batches=35,
-    ),
-}
-"""What a model with eyes is asked."""
+def chat(prompt: str, *, sees: bool) -> str:
+    """Return what a model reads before it answers, as its chat template renders it: that of LLaVA-1.5 and Vicuna."""
+    return f"USER: {IMAGE + chr(10) if sees else ''}{prompt} ASSISTANT:"
+
+
+IMAGE = "<image>"
 
 BATCH = 16
 """Rows of a batch. Few, so that they can be alike in length; a step of training takes several batches."""
@@ -79,7 +60,9 @@ BATCH = 16
 _OTHER_OCCUPATION = 0.15
 
 
-def triples(attributes: pl.DataFrame, source: str, kind: Kind, n: int, rng: np.random.Generator) -> list[Triple]:
+def triples(
+    attributes: pl.DataFrame, source: str, kind: Mapping[str, Any], n: int, rng: np.random.Generator
+) -> list[Triple]:
     """Draw `n` triples about given faces, in no order that means anything.
 
     Parameters
@@ -88,17 +71,17 @@ def triples(attributes: pl.DataFrame, source: str, kind: Kind, n: int, rng: np.r
         The faces; each may be asked several times or never.
     source : str
         `bazaar` or `control`.
-    kind : Kind
-        Which prompts and instructions, and how often.
+    kind : mapping
+        One of `kinds`.
     n : int
         Number of triples.
     rng : numpy.random.Generator
         Source of every draw.
     """
-    prompts = rng.choice(list(kind.prompts), n, p=_shares(kind.prompts))
-    instructions = rng.choice(list(kind.instructions), n, p=_shares(kind.instructions))
+    prompts = rng.choice(list(kind["prompts"]), n, p=_shares(kind["prompts"]))
+    instructions = rng.choice(list(kind["instructions"]), n, p=_shares(kind["instructions"]))
     drawn: list[Triple] = []
-    for prompt, instruction in product(kind.prompts, kind.instructions):
+    for prompt, instruction in product(kind["prompts"], kind["instructions"]):
         count = int(((prompts == prompt) & (instructions == instruction)).sum())
         rows = rng.integers(0, len(attributes), count)
         shown = attributes[rows]
@@ -109,18 +92,6 @@ def triples(attributes: pl.DataFrame, source: str, kind: Kind, n: int, rng: np.r
             Triple(int(face), text, answer) for face, text, answer in zip(rows, texts, texts_answered, strict=True)
         ]
     return [drawn[i] for i in rng.permutation(n)]
-
-
-def all_prompts() -> list[str]:
-    """Return every prompt with every instruction, rendered about every occupation of the world."""
-    occupations = [_said(name) for name in planted()["salaries"]["occupations"]]
-    rendered = {
-        render(prompt, instruction=instruction, occupation=occupation)
-        for prompt in (*KEYWORD_PROMPTS, *SENTENCE_PROMPTS, *KINDS["numbers"].prompts)
-        for instruction in (instruction_ids() if not needs_occupation(prompt) else ("none",))
-        for occupation in (occupations if needs_occupation(prompt) else occupations[:1])
-    }
-    return sorted(rendered)
 
 
 class Batch(NamedTuple):
@@ -153,7 +124,7 @@ class Tokenised:
 
     def __init__(self, tokenizer: Any, *, image_tokens: int) -> None:
         self._tokenizer = tokenizer
-        self._image_id = tokenizer.convert_tokens_to_ids("<image>")
+        self._image_id = tokenizer.convert_tokens_to_ids(IMAGE)
         self._image_tokens = image_tokens
         self._prompts: dict[str, list[int]] = {}
 
