@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from plumbline.datasets.indexes import FolderIndexed
@@ -58,7 +58,7 @@ class CausalFace(FolderIndexed):
         paths = {item.path for item in listed}
         return [_unless_superseded(item, paths) for item in listed]
 
-    def labels(self, entry: Entry) -> dict[str, str]:
+    def labels(self, raw: Mapping[str, str]) -> dict[str, str]:
         """Map race, gender, dimension and level; the set is the seed.
 
         Raises
@@ -66,7 +66,7 @@ class CausalFace(FolderIndexed):
         ImageRejected
             With code `unknown_label`.
         """
-        return {**super().labels(entry), "set_id": entry.raw["seed"]}
+        return {**super().labels(raw), "set_id": raw["seed"]}
 
     def entry(self, path: str) -> Entry | Refusal:
         """Return what the folders and the name say; a dimension's folder holds only that dimension."""

@@ -241,7 +241,7 @@ class MappedFolder:
         self._require_known_words([row.values for row in listed if isinstance(row, Row)])
         return [row if isinstance(row, Refusal) else self._entry(row) for row in listed]
 
-    def labels(self, entry: Entry) -> dict[str, str]:
+    def labels(self, raw: Mapping[str, str]) -> dict[str, str]:
         """Map or keep the row's values; an empty one that is kept gives no label.
 
         Raises
@@ -250,7 +250,7 @@ class MappedFolder:
             With code `unknown_label`.
         """
         columns = (column for column in self._map.columns if column != _SPLIT)
-        found = {column: self._value(column, entry.raw) for column in columns}
+        found = {column: self._value(column, raw) for column in columns}
         return {column: value for column, value in found.items() if value is not None}
 
     def _require_known_words(self, rows: Sequence[Mapping[str, str]]) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from json.encoder import encode_basestring
 from pathlib import Path
@@ -18,20 +16,11 @@ import polars as pl
 
 from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.concurrency import usable_cores
-from plumbline.datasets.indexes import PATH_CODES, dataset_root, index_file, inside, leads_out, unreadable_index
-from plumbline.datasets.records import (
-    CONTEXT_COLUMNS,
-    LABEL_COLUMNS,
-    RECORD_SCHEMA,
-    Entry,
-    Ingested,
-    Reader,
-    Refusal,
-    unsafe_characters,
-)
+from plumbline.datasets.indexes import PATH_CODES, dataset_root, index_file, inside, unreadable_index
+from plumbline.datasets.records import CONTEXT_COLUMNS, LABEL_COLUMNS, RECORD_SCHEMA, Entry, Ingested, Reader, Refusal
 from plumbline.digests import canonical_json, digest_bytes, digest_file, digest_sequence
 from plumbline.errors import DatasetError, ImageRejected
-from plumbline.images.decoding import MAX_FILE_BYTES, check, read_image_file, suffix_of
+from plumbline.images.decoding import check, read_image_file, suffix_of
 
 Progress = Callable[[int, int], None]
 
@@ -87,65 +76,6 @@ def _work_through(work: Callable[[_Item], _Result], chunk: Iterable[_Item]) -> t
     return [work(item) for item in chunk], time.perf_counter() - start
 
 
-# --- The files of a dataset, read in as few steps as can be while nothing about them is unusual
-
-# A link at the end is not followed, a pipe is not waited for: both then go the way that has the reasons.
-_PLAIN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-class DatasetFiles:
-    """The files of one dataset while it is read.
-
-    Sound ones are read here, in as few steps as can be; `inside` and `read_image_file` have the rest and its reasons.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        # Folders without a link on the way to them. Looked at once a run: a dataset's files lie in few of them.
-        self._straight: dict[str, bool] = {}
-
-    def read(self, path: str) -> bytes:
-        """Return a listed file's bytes.
-
-        Raises
-        ------
-        ImageRejected
-            As `inside` and `read_image_file` do.
-        """
-        data = self.read_straight(path)
-        return read_image_file(inside(self.root, path)) if data is None else data
-
-    def read_straight(self, path: str) -> bytes | None:
-        """Return a plain file's bytes in four system calls; None if anything at all is unusual about it."""
-        folder, _, name = path.rpartition("/")
-        if name in ("", ".") or leads_out(path) or unsafe_characters(path) or not self._is_straight(folder):
-            return None
-        try:
-            descriptor = os.open(f"{self.root}/{path}", _PLAIN_FILE)
-        except (OSError, ValueError):
-            return None
-        try:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
-                return None
-            data = os.read(descriptor, about.st_size + 1)
-            return data if len(data) == about.st_size else None
-        except OSError:
-            return None
-        finally:
-            os.close(descriptor)
-
-    def _is_straight(self, folder: str) -> bool:
-        known = self._straight.get(folder)
-        if known is None:
-            try:
-                known = not folder or os.path.realpath(inside(self.root, folder)) == f"{self.root}/{folder}"
-            except ImageRejected:
-                known = False
-            self._straight[folder] = known
-        return known
-
-
 # --- Files with the same bytes: which row is kept, and why each of the others is not
 
 
@@ -186,9 +116,8 @@ def resolve_duplicates(items: Sequence[Accepted | Refusal]) -> list[Accepted | R
 def _resolved(group: Sequence[Accepted]) -> list[Accepted | Refusal]:
     first = group[0]
     if any(_person(item.labels) != _person(first.labels) for item in group):
-        reason = _conflict(group)
-        return [_refused(item, *reason) for item in group]
-    return [first, *(_refused(item, *_repetition(item, first)) for item in group[1:])]
+        return [_refused(item, _conflict(group)) for item in group]
+    return [first, *(_refused(item, _repetition(item, first)) for item in group[1:])]
 
 
 def _person(labels: Mapping[str, str]) -> dict[str, str]:
@@ -196,17 +125,13 @@ def _person(labels: Mapping[str, str]) -> dict[str, str]:
     return {column: value for column, value in labels.items() if column not in CONTEXT_COLUMNS}
 
 
-# Code, sentence, what was met and what is expected, as of an ImageRejected.
-_Reason = tuple[str, str, str, str]
-
-
-def _conflict(group: Sequence[Accepted]) -> _Reason:
+def _conflict(group: Sequence[Accepted]) -> ImageRejected:
     what = f"the same bytes are listed {len(group)} times with different labels"
     found = "; ".join(sorted({canonical_json(_person(item.labels)) for item in group}))
-    return "conflicting_duplicate", what, found, "one set of labels"
+    return ImageRejected("conflicting_duplicate", what, found=found, expected="one set of labels")
 
 
-def _repetition(item: Accepted, first: Accepted) -> _Reason:
+def _repetition(item: Accepted, first: Accepted) -> ImageRejected:
     same_path = item.entry.path == first.entry.path
     kept = f"kept: line {first.entry.line}" if same_path else f"kept: {first.entry.path}"
     other = {
@@ -216,29 +141,21 @@ def _repetition(item: Accepted, first: Accepted) -> _Reason:
     }
     if other:
         what = f"an earlier row has the same picture with another {', '.join(other)}"
-        return "other_context", what, canonical_json(other), f"one row a picture; {kept}"
+        return ImageRejected("other_context", what, found=canonical_json(other), expected=f"one row a picture; {kept}")
     if same_path:
         what = "the index lists this file again with the same labels"
-        return "duplicate_row", what, item.entry.path, f"one row; {kept}"
+        return ImageRejected("duplicate_row", what, found=item.entry.path, expected=f"one row; {kept}")
     what = "an earlier file has the same bytes and the same labels"
-    return "duplicate", what, f"sha256 {item.image_id}", f"one copy; {kept}"
+    return ImageRejected("duplicate", what, found=f"sha256 {item.image_id}", expected=f"one copy; {kept}")
 
 
-def _refused(item: Accepted, code: str, what: str, found: str, expected: str) -> Refusal:
-    rejected = ImageRejected(code, what, found=found, expected=expected)
+def _refused(item: Accepted, rejected: ImageRejected) -> Refusal:
     return Refusal.of_entry(rejected, item.entry, stage="duplicates")
 
 
 # --- Ingestion
 
 _LABELS_KEPT = 4096
-
-
-class _Examined(NamedTuple):
-    """What became of one input, and its line in the folder's digest."""
-
-    outcome: Accepted | Refusal
-    content: str
 
 
 def ingest(
@@ -272,18 +189,20 @@ def ingest(
     DatasetError
         If the folder is not there, its index cannot be read, or the accounts do not balance.
     """
-    files = DatasetFiles(dataset_root(root))
+    folder = dataset_root(root)
     # Before the listing is read: an index that changes meanwhile is then found to have changed.
-    indexes = _index_lines(reader, files.root)
-    listed = reader.entries(files.root)
-    examine = partial(_examine, _Labels(reader), files)
+    indexes = _index_lines(reader, folder)
+    listed = reader.entries(folder)
+    # Labels follow from an entry's own values alone, and most datasets repeat few combinations.
+    labels_of = lru_cache(_LABELS_KEPT)(lambda raw: reader.labels(dict(raw)))
     outcomes: list[Accepted | Refusal] = []
 
     def contents() -> Iterator[str]:
         yield from indexes
-        for examined in in_order(examine, listed, workers=workers, progress=progress):
-            outcomes.append(examined.outcome)
-            yield examined.content
+        examined = in_order(partial(_examine, labels_of, folder), listed, workers=workers, progress=progress)
+        for outcome, line in examined:
+            outcomes.append(outcome)
+            yield line
 
     digest = digest_sequence(contents())
     resolved = resolve_duplicates(outcomes)
@@ -313,27 +232,10 @@ def folder_digest(reader: Reader, root: Path | str, *, workers: int | None = Non
     DatasetError
         If the folder is not there or its index cannot be read.
     """
-    files = DatasetFiles(dataset_root(root))
-    indexes = _index_lines(reader, files.root)
-    listed = in_order(partial(_content, files), reader.entries(files.root), workers=workers)
-    return digest_sequence([*indexes, *listed])
-
-
-class _Labels:
-    """A reader's labels. They follow from an entry's own values alone, and most datasets repeat few combinations."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._known: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-
-    def __call__(self, entry: Entry) -> dict[str, str]:
-        key = tuple(entry.raw.items())
-        labels = self._known.get(key)
-        if labels is None:
-            labels = self._reader.labels(entry)
-            if len(self._known) < _LABELS_KEPT:
-                self._known[key] = labels
-        return labels
+    folder = dataset_root(root)
+    indexes = _index_lines(reader, folder)
+    contents = in_order(partial(_content, folder), reader.entries(folder), workers=workers)
+    return digest_sequence([*indexes, *(content.line for content in contents)])
 
 
 def _index_lines(reader: Reader, root: Path) -> list[str]:
@@ -347,50 +249,45 @@ def _index_digest(root: Path, name: str) -> str:
         raise unreadable_index(name, error.strerror) from error
 
 
-def _examine(labels_of: _Labels, files: DatasetFiles, item: Entry | Refusal) -> _Examined:
-    """Say what becomes of one input. A file counts in the digest even where its labels or its path are refused."""
+class _Content(NamedTuple):
+    """The content of one input: its line in the folder's digest, its bytes and their sha256, or why it has none."""
+
+    line: str
+    data: bytes = b""
+    image_id: str = ""
+    refused: ImageRejected | None = None
+
+
+def _content(root: Path, item: Entry | Refusal) -> _Content:
     if isinstance(item, Refusal):
-        return _Examined(item, _refused_line(item))
-    labels: dict[str, str] = {}
-    refusal: Refusal | None = None
+        return _Content(canonical_json([item.path, item.line, item.code]))
     try:
-        labels = labels_of(item)
+        data = read_image_file(inside(root, item.path))
     except ImageRejected as error:
-        refusal = Refusal.of_entry(error, item, stage="labels")
-    try:
-        data = files.read(item.path)
-    except ImageRejected as error:
-        stage = "path" if error.code in PATH_CODES else "image"
-        return _Examined(refusal or Refusal.of_entry(error, item, stage=stage), _unread_line(item, error))
+        return _Content(canonical_json([ascii(item.path), item.line, error.code]), refused=error)
     image_id = digest_bytes(data)
-    if refusal is None:
-        try:
-            check(data, suffix=suffix_of(item.path))
-        except ImageRejected as error:
-            refusal = Refusal.of_entry(error, item, stage="image")
-    return _Examined(refusal or Accepted(item, labels, image_id), _content_line(item, image_id))
-
-
-def _content(files: DatasetFiles, item: Entry | Refusal) -> str:
-    if isinstance(item, Refusal):
-        return _refused_line(item)
-    try:
-        return _content_line(item, digest_bytes(files.read(item.path)))
-    except ImageRejected as error:
-        return _unread_line(item, error)
-
-
-def _content_line(entry: Entry, image_id: str) -> str:
     # What `canonical_json` gives for the two, at a fifth of its time: this runs once a file.
-    return f'[{encode_basestring(entry.path)},"{image_id}"]'
+    return _Content(f'[{encode_basestring(item.path)},"{image_id}"]', data, image_id)
 
 
-def _unread_line(entry: Entry, error: ImageRejected) -> str:
-    return canonical_json([ascii(entry.path), entry.line, error.code])
+_LabelsOf = Callable[[tuple[tuple[str, str], ...]], dict[str, str]]
 
 
-def _refused_line(refusal: Refusal) -> str:
-    return canonical_json([refusal.path, refusal.line, refusal.code])
+def _examine(labels_of: _LabelsOf, root: Path, item: Entry | Refusal) -> tuple[Accepted | Refusal, str]:
+    """Say what becomes of one input. A file counts in the digest even where its labels or its path are refused."""
+    content = _content(root, item)
+    if isinstance(item, Refusal):
+        return item, content.line
+    stage = "labels"
+    try:
+        labels = labels_of(tuple(item.raw.items()))
+        stage = "path" if content.refused is not None and content.refused.code in PATH_CODES else "image"
+        if content.refused is not None:
+            raise content.refused
+        check(content.data, suffix=suffix_of(item.path))
+    except ImageRejected as error:
+        return Refusal.of_entry(error, item, stage=stage), content.line
+    return Accepted(item, labels, content.image_id), content.line
 
 
 def _record_frame(accepted: list[Accepted], dataset: str) -> pl.DataFrame:

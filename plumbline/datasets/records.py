@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import polars as pl
 import yaml
+from pydantic import TypeAdapter
 
 from plumbline.catalog.schema import Schema
 from plumbline.errors import ConfigError, ImageRejected
@@ -156,28 +157,10 @@ def load_declaration(name: str) -> Declaration:
     if not source.is_file():
         raise ConfigError("no dataset is declared under this name", found=name)
     content: dict[str, Any] = yaml.safe_load(source.read_text("utf-8"))
-    return Declaration(
-        id=content["id"],
-        version=content["version"],
-        source=content["source"],
-        base_attribute=content.get("base_attribute"),
-        class_set=content.get("class_set"),
-        rules=tuple(_rule(column, rule) for column, rule in content.get("labels", {}).items()),
-        indexes=content.get("indexes", {}),
-        path_column=content.get("path_column"),
-        default_filter=content["default_filter"],
-        filters=content["filters"],
-    )
-
-
-def _rule(column: str, content: Mapping[str, Any]) -> LabelRule:
-    return LabelRule(
-        column=column,
-        source=content["from"],
-        values=content.get("values", {}),
-        years=tuple(content["years"]) if "years" in content else None,
-        groups={group: (first, last) for group, (first, last) in content.get("groups", {}).items()},
-    )
+    rules = [
+        {"column": column, "source": rule.pop("from")} | rule for column, rule in content.pop("labels", {}).items()
+    ]
+    return TypeAdapter(Declaration).validate_python(content | {"rules": rules})
 
 
 # --- Records, refusals and readers
@@ -307,7 +290,7 @@ class Reader(Protocol):
             If the index as a whole cannot be read, or lists nothing.
         """
 
-    def labels(self, entry: Entry) -> dict[str, str]:
+    def labels(self, raw: Mapping[str, str]) -> dict[str, str]:
         """Map an entry's own values to record columns, by the declaration's rules unless a reader does more.
 
         Raises
@@ -315,7 +298,7 @@ class Reader(Protocol):
         ImageRejected
             With code `unknown_label`.
         """
-        return self.declaration.labels(entry.raw)
+        return self.declaration.labels(raw)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -100,7 +100,7 @@ class SocialCounterfactuals:
             )
         return listed
 
-    def labels(self, entry: Entry) -> dict[str, str]:
+    def labels(self, raw: Mapping[str, str]) -> dict[str, str]:
         """Map the two attributes that the image's subset varies; occupation, set and caption stay as they are.
 
         Raises
@@ -108,12 +108,8 @@ class SocialCounterfactuals:
         ImageRejected
             With code `unknown_label`.
         """
-        varied = {
-            rule.column: rule.apply(entry.raw[rule.source])
-            for rule in self.declaration.rules
-            if rule.source in entry.raw
-        }
-        return {**varied, **{column: entry.raw[column] for column in _KEPT}}
+        varied = {rule.column: rule.apply(raw[rule.source]) for rule in self.declaration.rules if rule.source in raw}
+        return {**varied, **{column: raw[column] for column in _KEPT}}
 
 
 @cache

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import yaml
+from pydantic import TypeAdapter
 
 from plumbline.errors import ConfigError, DatasetError
 
@@ -98,9 +99,9 @@ class Obtaining:
     title: str
     licence: str
     page: str | None
-    hub: HubSource | None
     steps: tuple[str, ...]
     layout: tuple[str, ...]
+    hub: HubSource | None = None
 
     def instructions(self, dataset: str) -> str:
         """Return the text that a person follows, for a dataset of the audit file."""
@@ -114,17 +115,7 @@ class Obtaining:
 @cache
 def _all() -> dict[str, Obtaining]:
     content = yaml.safe_load(files("plumbline.datasets").joinpath("obtaining.yaml").read_text("utf-8"))
-    return {
-        reader: Obtaining(
-            title=entry["title"],
-            licence=entry["licence"],
-            page=entry["page"],
-            hub=HubSource(entry["hub"]["repository"], tuple(entry["hub"]["patterns"])) if "hub" in entry else None,
-            steps=tuple(entry["steps"]),
-            layout=tuple(entry["layout"]),
-        )
-        for reader, entry in content["datasets"].items()
-    }
+    return TypeAdapter(dict[str, Obtaining]).validate_python(content["datasets"])
 
 
 def obtaining(reader: str) -> Obtaining:

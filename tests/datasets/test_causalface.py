@@ -47,7 +47,7 @@ def listed(root: Path, *paths: str) -> list[Entry | Refusal]:
 def test_names_of_the_published_reader_give_the_labels(path: str, dimension: str, level: str, tmp_path: Path) -> None:
     (entry,) = listed(tmp_path, path)
     assert isinstance(entry, Entry)
-    assert reader_for("causalface").labels(entry) == {
+    assert reader_for("causalface").labels(entry.raw) == {
         "gender": "woman", "race": "Asian", "dimension": dimension, "level": level, "set_id": "57460",
     }  # fmt: skip
 

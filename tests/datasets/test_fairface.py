@@ -129,7 +129,7 @@ def test_the_real_val_labels_are_those_that_the_dataset_is_known_by(
     entries = [item for item in reader.entries(tmp_path) if isinstance(item, Entry)]
     assert [entry.path for entry in entries] == [f"val/{number}.jpg" for number in range(1, 10_955)]
     assert [entry.line for entry in entries] == list(range(2, 10_956))
-    labels = [reader.labels(entry) for entry in entries]
+    labels = [reader.labels(entry.raw) for entry in entries]
     cells = Counter((label["race"], label["gender"]) for label in labels)
     assert len(cells) == 7 * 2
     assert (min(cells.values()), max(cells.values())) == (396, 1122)

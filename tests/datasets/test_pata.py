@@ -185,7 +185,7 @@ def test_the_real_list_is_read_whole(tmp_path: Path, real_file: Callable[[str], 
     reader = reader_for("pata")
     entries = [item for item in reader.entries(root) if isinstance(item, Entry)]
     assert len(entries) == read(root).listed == 4934
-    labels = [reader.labels(entry) for entry in entries]
+    labels = [reader.labels(entry.raw) for entry in entries]
     assert sum("_" in label["scene"] for label in labels) == 415
     assert Counter(label["race"] for label in labels) == {
         "black": 1024, "caucasian": 1033, "eastasian": 1095, "hispanic": 948, "indian": 834,

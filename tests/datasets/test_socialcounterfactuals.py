@@ -74,7 +74,7 @@ def test_real_rows_become_entries_with_the_words_of_their_captions(tmp_path: Pat
         write_metadata(tmp_path, subset, rows)
     entries = READER.entries(tmp_path)
     assert all(isinstance(entry, Entry) for entry in entries)
-    found = {entry.path: (entry.split, READER.labels(entry)) for entry in entries}  # type: ignore[arg-type,union-attr]
+    found = {entry.path: (entry.split, READER.labels(entry.raw)) for entry in entries}  # type: ignore[arg-type,union-attr]
     assert len(found) == 8 * 3
     assert [entry.split for entry in entries] == ["race_gender"] * 9 + ["physical_gender"] * 9 + ["physical_race"] * 6  # type: ignore[union-attr]
     assert found["a_picture_of_physical_gender_civil_engineer_2_21_553729286.jpg"] == (
@@ -103,7 +103,7 @@ def test_every_row_of_the_real_metadata_parses(subset: str, tmp_path: Path, real
     (tmp_path / source.name).write_bytes(source.read_bytes())
     entries = [item for item in READER.entries(tmp_path) if isinstance(item, Entry)]
     assert len(entries) == len(READER.entries(tmp_path)) == REAL_SETS[subset] * COMPLETE[subset]
-    labels = [READER.labels(entry) for entry in entries]
+    labels = [READER.labels(entry.raw) for entry in entries]
     assert set(Counter(label["set_id"] for label in labels).values()) == {COMPLETE[subset]}
     columns = subset.split("_")
     pairs = Counter(tuple(label[column] for column in columns) for label in labels)

@@ -57,7 +57,7 @@ def group_of(age: int) -> str:
 def test_every_well_formed_name_gives_its_labels(age: int, gender: int, race: int, stamp: str, end: str) -> None:
     (entry,) = listed(f"{age}_{gender}_{race}_{stamp}{end}")
     assert isinstance(entry, Entry)
-    assert reader_for("utkface").labels(entry) == {
+    assert reader_for("utkface").labels(entry.raw) == {
         "gender": GENDERS[gender],
         "race": RACES[race],
         "age": str(age),
