@@ -17,10 +17,9 @@ from plumbline.catalog.suites import JUDGED
 from plumbline.encoders.embedding import embed_texts, read_embedded
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.errors import CheckpointError, EncodingError, MetricError, StorageError
-from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
-from plumbline.mitigations.settings import METHODS, Method, MitigationSettings
-from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation
-from plumbline.mitigations.training import TrainingCheckpoints
+from plumbline.mitigations.registry import apply_text_mitigation
+from plumbline.mitigations.settings import METHODS, Method
+from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
 from plumbline.mitigations.training_rows import (
     TrainingRows,
     is_training_row,
@@ -55,7 +54,8 @@ def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
         encoders: dg.ResourceParam[EncoderPool],
     ) -> dg.MaterializeResult:
         stored = passed_cell(context, workspace)
-        asked = {name: s for name, s in stored.mitigations.items() if s.method == method.name}
+        mitigations = {n: s for n, s in stored.mitigations.items() if isinstance(s, TextMitigationSettings)}
+        asked = {name: settings for name, settings in mitigations.items() if settings.method == method.name}
         found = _Bench.of(stored, encoders).fit(asked) if asked else FittedTexts()
         made = write_text_fits(stored, method.name, found)
         shown = {name: {**fit.settings, "images": len(fit.train_ids)} for name, fit in found.fits.items()}
@@ -120,7 +120,7 @@ class _Bench:
             features=known[[row[text] for text in texts]],
         )
 
-    def fit(self, asked: dict[str, MitigationSettings]) -> FittedTexts:
+    def fit(self, asked: dict[str, TextMitigationSettings]) -> FittedTexts:
         """Fit every mitigation that is asked for; one that none names is left out where nothing can train it."""
         fits, features, absent = {}, {}, {}
         named = self.stored.workspace.audit.mitigated[self.stored.dataset, self.stored.model]
@@ -135,19 +135,18 @@ class _Bench:
                 absent[name] = error.what
         return FittedTexts(self.texts, self.features, fits, features, absent)
 
-    def _fitted(self, name: str, settings: MitigationSettings) -> FittedMitigation:
+    def _fitted(self, name: str, settings: TextMitigationSettings) -> FittedMitigation:
         workspace = self.stored.workspace
         with progress_of(f"{self.stored.partition}: training {name}") as progress:
-            fitted = fit_text_mitigation(
-                settings,
+            fitted = settings.fit(
                 FitContext(
                     encoder=self.encoder,
                     embed=lambda texts: embed_texts(self.encoder, texts, workspace.shards).array,
                     rows=self._training_rows,
                     seed=workspace.audit.statistics.seed,
-                    store=TrainingCheckpoints(workspace.training),
+                    store=workspace.training,
                     progress=progress,
-                ),
+                )
             )
         judged = set(self.records.filter(judged_rows(self.records))["image_id"])
         if seen := judged.intersection(fitted.train_ids):

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from pydantic import Field
 
 from plumbline.catalog.word_lists import AttributeTexts, attribute_texts
 from plumbline.digests import digest_json
-from plumbline.errors import EncodingError, MetricError
+from plumbline.errors import MetricError
 from plumbline.mitigations.settings import METHODS, Attribute
-from plumbline.mitigations.text_mitigations import EmbedTexts, FitContext, FittedMitigation, TextMitigationSettings
+from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
 
 if TYPE_CHECKING:
     from plumbline.encoders.encoder import DualEncoder
@@ -37,15 +37,68 @@ class BiasPromptsSettings(TextMitigationSettings):
     )
 
     def fit(self, context: FitContext) -> FittedMitigation:
-        """See `TextMitigationSettings`."""
-        return fit_bias_prompts(context.embed, self, encoder_digest=context.encoder.identity.digest)
+        """Compute the projection of an encoder's text features, in closed form; no image and no label is used.
+
+        The columns of A are the unit embeddings of the prompts that name a group, P0 = I - A (AᵀA)⁺ Aᵀ. Calibrated:
+        P* = P0 (λM + I)⁻¹, which minimises ‖P - P0‖² + λ mean ‖P z_i - P z_j‖² over pairs of unit embeddings that
+        should coincide; M is the mean of (z_i - z_j)(z_i - z_j)ᵀ over the pairs of an attribute, and over the
+        attributes, so that race with its 21 pairs an occupation does not outweigh gender with one. Released: the
+        columns are instead one normalised difference an attribute (man/woman, White/Black, young/old), and P0 is used
+        as it is.
+
+        Returns
+        -------
+        FittedMitigation
+            With the parameter `projection`, (d, d) float32, for `apply_bias_prompts`. It is symmetric where it is not
+            calibrated.
+
+        Raises
+        ------
+        MetricError
+            If the prompts span the whole space (an encoder of width 1 always), or those of a contrast coincide.
+        """
+        texts = bias_prompt_texts(self)
+        rows = np.asarray(context.embed(texts), dtype=np.float64)
+        units = dict(zip(texts, rows / np.linalg.norm(rows, axis=1, keepdims=True), strict=True))
+        attributes = {name: attribute_texts(name) for name in self.attributes}
+        if self.variant == "released":
+            projection = projection_off(np.stack([_contrast(units, attributes[n], n) for n in attributes]))
+        else:
+            named = dict.fromkeys(prompt for about in attributes.values() for prompt in about.prompts)
+            projection = calibrated(
+                projection_off(np.stack([units[prompt] for prompt in named])),
+                np.mean([pair_spread(_differences(units, about)) for about in attributes.values()], axis=0),
+                self.calibration,
+            )
+        described, encoder = self.model_dump(mode="json"), context.encoder.identity.digest
+        version = METHODS[self.method].version
+        key = digest_json({"encoder": encoder, "texts": texts, "settings": described, "version": version})
+        return FittedMitigation(described, {"projection": projection.astype(np.float32)}, key)
 
     @staticmethod
     def apply(
         fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """See `TextMitigationSettings`."""
-        return apply_bias_prompts(fitted, features)
+        """Project text features, and give every row the norm that it came with.
+
+        Parameters
+        ----------
+        features : (n, d) float
+            As the encoder gives them.
+
+        Returns
+        -------
+        (n, d) float32
+            A row of which less than `NOTHING_LEFT` remains, such as an attribute prompt itself without calibration, is
+            zero: no direction of it is left, and every product with it is 0.
+        """
+        rows, projection = np.asarray(features, dtype=np.float64), fitted.parameters["projection"]
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        projected = rows @ projection.T.astype(np.float64)
+        left = np.linalg.norm(projected, axis=1, keepdims=True)
+        kept = left > NOTHING_LEFT * norms
+        scale = np.divide(norms, left, out=np.zeros_like(left), where=kept)
+        return np.asarray(projected * scale, dtype=np.float32)
 
 
 # --- How the projection is computed and applied.
@@ -65,87 +118,6 @@ def bias_prompt_texts(settings: BiasPromptsSettings) -> tuple[str, ...]:
     if settings.variant == "released":
         return tuple(dict.fromkeys(text for texts in attributes for text in texts.contrast))
     return tuple(dict.fromkeys(text for texts in attributes for text in texts.texts))
-
-
-def fit_bias_prompts(embed: EmbedTexts, settings: BiasPromptsSettings, *, encoder_digest: str) -> FittedMitigation:
-    """Compute the projection of an encoder's text features, in closed form; no image and no label is used.
-
-    The columns of A are the unit embeddings of the prompts that name a group, P0 = I - A (AᵀA)⁺ Aᵀ. Calibrated:
-    P* = P0 (λM + I)⁻¹, which minimises ‖P - P0‖² + λ mean ‖P z_i - P z_j‖² over pairs of unit embeddings that should
-    coincide; M is the mean of (z_i - z_j)(z_i - z_j)ᵀ over the pairs of an attribute, and over the attributes, so
-    that race with its 21 pairs an occupation does not outweigh gender with one. Released: the columns are instead one
-    normalised difference an attribute (man/woman, White/Black, young/old), and P0 is used as it is.
-
-    Parameters
-    ----------
-    embed : callable
-        See `EmbedTexts`; called once.
-    encoder_digest : str
-        Of the encoder's identity; part of `fitted_on`.
-
-    Returns
-    -------
-    FittedMitigation
-        With the parameter `projection`, (d, d) float32, for `apply_bias_prompts`. It is symmetric where it is not
-        calibrated.
-
-    Raises
-    ------
-    EncodingError
-        If an embedding is not finite or of zero norm.
-    MetricError
-        If the prompts span the whole space (an encoder of width 1 always), or those of a contrast coincide.
-    """
-    texts = bias_prompt_texts(settings)
-    units = dict(zip(texts, _units(embed(texts), texts), strict=True))
-    attributes = {name: attribute_texts(name) for name in settings.attributes}
-    if settings.variant == "released":
-        projection = projection_off(np.stack([_contrast(units, attributes[n], n) for n in attributes]))
-    else:
-        named = dict.fromkeys(prompt for about in attributes.values() for prompt in about.prompts)
-        projection = calibrated(
-            projection_off(np.stack([units[prompt] for prompt in named])),
-            np.mean([pair_spread(_differences(units, about)) for about in attributes.values()], axis=0),
-            settings.calibration,
-        )
-    described = settings.model_dump(mode="json")
-    version = METHODS[settings.method].version
-    on = {"encoder": encoder_digest, "texts": texts, "settings": described, "version": version}
-    return FittedMitigation(
-        settings=described, parameters={"projection": projection.astype(np.float32)}, fitted_on=digest_json(on)
-    )
-
-
-def apply_bias_prompts(fitted: FittedMitigation, features: ArrayLike) -> NDArray[np.float32]:
-    """Project text features, and give every row the norm that it came with.
-
-    Parameters
-    ----------
-    features : (n, d) float
-        As the encoder gives them.
-
-    Returns
-    -------
-    (n, d) float32
-        A row of which less than `NOTHING_LEFT` remains, such as an attribute prompt itself without calibration, is
-        zero: no direction of it is left, and every product with it is 0.
-
-    Raises
-    ------
-    MetricError
-        If the features are not of the projection's width.
-    """
-    rows, projection = np.asarray(features, dtype=np.float64), fitted.parameters["projection"]
-    if rows.ndim != 2 or rows.shape[1] != projection.shape[1]:
-        raise MetricError(
-            "these text features do not fit the projection", found=rows.shape, expected=f"(n, {projection.shape[1]})"
-        )
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    projected = rows @ projection.T.astype(np.float64)
-    left = np.linalg.norm(projected, axis=1, keepdims=True)
-    kept = left > NOTHING_LEFT * norms
-    scale = np.divide(norms, left, out=np.zeros_like(left), where=kept)
-    return np.asarray(projected * scale, dtype=np.float32)
 
 
 def projection_off(directions: Floats) -> Floats:
@@ -209,17 +181,3 @@ def _contrast(units: dict[str, Floats], about: AttributeTexts, attribute: str) -
             hint="use the variant `calibrated`, or leave the attribute out",
         )
     return np.asarray(difference / norm)
-
-
-def _units(embeddings: ArrayLike, texts: Sequence[str]) -> Floats:
-    rows = np.asarray(embeddings, dtype=np.float64)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    wrong = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
-    if wrong.size:
-        raise EncodingError(
-            "the embedding of a text has no direction",
-            where=texts[wrong[0]],
-            found=f"a norm of {norms[wrong[0], 0]}",
-            expected="finite numbers, not all zero",
-        )
-    return np.asarray(rows / norms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,7 @@ from plumbline.encoders.families import require
 from plumbline.errors import MetricError
 from plumbline.mitigations.settings import METHODS, Attribute
 from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
-from plumbline.mitigations.training import (
-    Arrays,
-    EpochStore,
-    Progress,
-    descend,
-    optimiser_arrays,
-    restore_optimiser,
-    train,
-)
+from plumbline.mitigations.training import Descent, train
 from plumbline.mitigations.training_rows import TrainingRows
 from plumbline.statistics.seeds import generator
 
@@ -59,18 +51,124 @@ class PromptArraySettings(TextMitigationSettings):
     )
 
     def fit(self, context: FitContext) -> FittedMitigation:
-        """See `TextMitigationSettings`."""
-        return fit_prompt_array(
-            cast("PromptedEncoder", context.encoder), context.rows(self.attribute), self,
-            seed=context.seed, store=context.store, progress=context.progress,
-        )  # fmt: skip
+        """Train a prompt array on an encoder's device.
+
+        Variant `adversarial`: see `plumbline.mitigations.prompt_array.LearnedTokens`; the parameter is
+        `tokens`, (k, w). They start from the embedding of one word; where it has fewer tokens than are learned
+        they are repeated, where it has more the first are taken. Variant `released`: see
+        `plumbline.mitigations.prompt_array.AddedVectors`; the parameter is `vectors`, (16, d), and its
+        numbers of steps, rows and vectors and its learning rate are fixed, whatever the settings say.
+
+        The texts that it is trained on are `plumbline.catalog.word_lists` and the rows' captions; no
+        sensitive query is a prompt of a suite.
+
+        Equal seeds give equal bytes on one kind of device.
+
+        Raises
+        ------
+        ConfigError
+            If the encoder's family has no text gradients.
+        EncodingError
+            If a text leaves no room for the tokens, or the tokenizer puts no start token before a text.
+        MetricError
+            If a loss is not finite; the epoch is then not kept. Also if training would end before the tokens'
+            first turn.
+        """
+        encoder, rows = cast("PromptedEncoder", context.encoder), context.rows(self.attribute)
+        require(encoder.family, _METHOD.needs, _METHOD.title)
+        queries = load_sensitive_queries()
+        described = self.model_dump(mode="json")
+        key = digest_json(
+            {
+                "method": [_METHOD.name, _METHOD.version],
+                "encoder": encoder.identity.digest,
+                "settings": described,
+                "seed": context.seed,
+                "queries": list(queries.texts),
+                "image_ids": digest_sequence(rows.image_ids),
+                "images": [list(rows.images.shape), digest_bytes(rows.images.astype("<f4").tobytes())],
+                "groups": list(rows.groups),
+                "labels": digest_bytes(rows.labels.astype("<i8").tobytes()),
+                "captions": digest_sequence(rows.captions),
+            }
+        )
+        run = partial(train, seed=context.seed, key=key, store=context.store, progress=context.progress)
+        if self.variant == "released":
+            added = AddedVectors(encoder, rows.images, queries.pairs, seed=context.seed)
+            losses = run(added, rows=RELEASED_STEPS * RELEASED_BATCH, batch=RELEASED_BATCH, epochs=1)
+            parameters = added.descent.values()
+        else:
+            _require_turns(len(rows.labels), self)
+            learned = LearnedTokens(encoder, rows, self, queries.texts, seed=context.seed)
+            losses = run(learned, rows=len(rows.labels), batch=self.batch, epochs=self.epochs)
+            parameters = learned.tokens.values()
+        return FittedMitigation(described | {"seed": context.seed}, parameters, key, losses, rows.image_ids)
 
     @staticmethod
     def apply(
         fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """See `TextMitigationSettings`."""
-        return apply_prompt_array(fitted, cast("PromptedEncoder", encoder), texts, features)
+        """Return the mitigated features of texts, each as long as its row of `features`.
+
+        Parameters
+        ----------
+        fitted : FittedMitigation
+            Variant `adversarial` embeds every text anew with the learned tokens before its words; `released` adds
+            the mean of the vectors to the features.
+        encoder : PromptedEncoder
+            The one that it was fitted on.
+        texts : sequence of n str
+        features : (n, d) float32
+            Of the same texts, as the encoder gives them, not normalised.
+
+        Returns
+        -------
+        (n, d) float32
+
+        Raises
+        ------
+        EncodingError
+            If a text leaves no room for the tokens.
+        """
+        if fitted.settings["variant"] == "released":
+            changed = features + fitted.parameters["vectors"].mean(axis=0)
+        else:
+            changed = _with_tokens(
+                cast("PromptedEncoder", encoder), texts, fitted.parameters["tokens"], features.shape[1]
+            )
+        before, after = (np.linalg.norm(rows, axis=1, keepdims=True) for rows in (features, changed))
+        return np.asarray(changed * (before / after), dtype=np.float32)
+
+
+_METHOD = METHODS["prompt_array"]
+_TEXTS_AT_ONCE = 64
+
+
+def _require_turns(rows: int, settings: PromptArraySettings) -> None:
+    """Refuse a training where only the adversary has a turn: its tokens would pass for learned ones."""
+    steps = settings.epochs * max(rows // settings.batch, 1)
+    if steps <= settings.alternate:
+        raise MetricError(
+            "the training of a prompt array would end before its tokens have had a turn",
+            where="alternate",
+            found=f"{steps} batches in all ({rows} rows), turns of {settings.alternate}",
+            expected=f"at most {steps - 1}" if steps > 1 else "more than one batch",
+            hint="lower alternate or batch, or raise epochs",
+        )
+
+
+def _with_tokens(
+    encoder: PromptedEncoder, texts: Sequence[str], tokens: NDArray[np.float32], width: int
+) -> NDArray[np.float32]:
+    import torch
+
+    learned = torch.tensor(tokens, device=encoder.device)
+    with torch.no_grad():
+        batches = [
+            encoder.differentiable_texts(texts[i : i + _TEXTS_AT_ONCE], learned).cpu().numpy()
+            for i in range(0, len(texts), _TEXTS_AT_ONCE)
+        ]
+    return np.concatenate([np.empty((0, width), dtype=np.float32), *batches])
 
 
 # --- The adversary: it guesses a person's group from how well their image matches some texts.
@@ -160,22 +258,16 @@ class LearnedTokens:
         self._queries, self._captions = list(queries), rows.captions
         self._images = _unit(torch.tensor(rows.images, device=encoder.device))
         self._labels = torch.tensor(rows.labels, device=encoder.device)
-        self._adversary = new_adversary(
-            len(queries), len(rows.groups), seed=seed, device=encoder.device
-        ).requires_grad_(False)
+        self._adversary = new_adversary(len(queries), len(rows.groups), seed=seed, device=encoder.device)
         self._tokens = initial_tokens(encoder, settings.tokens).requires_grad_()
-        self._adversary_adam = torch.optim.Adam(self._adversary.parameters(), lr=settings.adversary_learning_rate)
-        self._tokens_adam = torch.optim.Adam([self._tokens], lr=settings.learning_rate)
-        self._steps = 0
+        self.tokens = Descent({"tokens": self._tokens}, settings.learning_rate)
+        named = {f"adversary.{name}": tensor for name, tensor in self._adversary.named_parameters()}
+        self.adversary = Descent(named, settings.adversary_learning_rate)
+        self.descents = (self.tokens, self.adversary)
         # The queries' features, while the tokens do not change.
         self._fixed_queries: torch.Tensor | None = None
 
-    @property
-    def tokens(self) -> NDArray[np.float32]:
-        """Return the (k, w) tokens as they are now."""
-        return np.array(self._tokens.detach().cpu().numpy(), dtype=np.float32)
-
-    def step(self, rows: NDArray[np.int64]) -> Mapping[str, float]:
+    def step(self, rows: NDArray[np.int64], number: int) -> Mapping[str, float]:
         """Train whose turn it is on a batch.
 
         Returns
@@ -193,47 +285,20 @@ class LearnedTokens:
         """
         import torch
 
-        turn = (self._steps // self._settings.alternate) % 2
-        self._steps += 1
         batch = torch.from_numpy(rows).to(self._images.device)
-        return self._adversary_step(batch) if turn == 0 else self._tokens_step(batch, rows)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return tokens, adversary, both optimisers and the number of steps as arrays."""
-        return {
-            "steps": np.array(self._steps),
-            **optimiser_arrays(self._tokens_adam, {"tokens": self._tokens}),
-            **optimiser_arrays(self._adversary_adam, self._adversary_parameters()),
-        }
-
-    def restore(self, state: Arrays) -> None:
-        """Continue from a state."""
-        self._steps, self._fixed_queries = int(state["steps"]), None
-        restore_optimiser(self._tokens_adam, {"tokens": self._tokens}, state)
-        restore_optimiser(self._adversary_adam, self._adversary_parameters(), state)
-
-    def _adversary_parameters(self) -> dict[str, torch.Tensor]:
-        return {f"adversary.{name}": tensor for name, tensor in self._adversary.named_parameters()}
-
-    def _adversary_step(self, batch: torch.Tensor) -> dict[str, float]:
-        import torch
-
-        if self._fixed_queries is None:
-            with torch.no_grad():
-                self._fixed_queries = _unit(self._encoder.differentiable_texts(self._queries, self._tokens))
-        self._adversary.requires_grad_(True)
-        loss = self._guessing_loss(batch, self._fixed_queries)
-        descend(loss, self._adversary_adam, self._adversary_parameters(), step=self._steps)
-        self._adversary.requires_grad_(False)
-        return {"adversary": loss.item()}
-
-    def _tokens_step(self, batch: torch.Tensor, rows: NDArray[np.int64]) -> dict[str, float]:
+        if (number // self._settings.alternate) % 2 == 0:
+            if self._fixed_queries is None:
+                with torch.no_grad():
+                    self._fixed_queries = _unit(self._encoder.differentiable_texts(self._queries, self._tokens))
+            loss = self._guessing_loss(batch, self._fixed_queries)
+            self.adversary.step(loss, number=number)
+            return {"adversary": loss.item()}
         captions = [self._captions[i] for i in rows]
         texts = _unit(self._encoder.differentiable_texts([*self._queries, *captions], self._tokens))
         guessing = self._guessing_loss(batch, texts[: len(self._queries)])
         contrastive = self._contrastive_loss(batch, texts[len(self._queries) :])
         loss = -guessing + self._settings.contrastive * contrastive
-        descend(loss, self._tokens_adam, {"tokens": self._tokens}, step=self._steps)
+        self.tokens.step(loss, number=number)
         self._fixed_queries = None
         return {"tokens": loss.item(), "guessing": guessing.item(), "contrastive": contrastive.item()}
 
@@ -303,15 +368,10 @@ class AddedVectors:
         )
         first = generator(seed, "prompt_array", "vectors").normal(0, SPREAD, (VECTORS, images.shape[1]))
         self._vectors = torch.from_numpy(first.astype(np.float32)).to(device).requires_grad_()
-        self._adam = torch.optim.Adam([self._vectors], lr=LEARNING_RATE)
-        self._steps = 0
+        self.descent = Descent({"vectors": self._vectors}, LEARNING_RATE)
+        self.descents = (self.descent,)
 
-    @property
-    def vectors(self) -> NDArray[np.float32]:
-        """Return the (16, d) vectors as they are now."""
-        return np.array(self._vectors.detach().cpu().numpy(), dtype=np.float32)
-
-    def step(self, rows: NDArray[np.int64]) -> Mapping[str, float]:
+    def step(self, rows: NDArray[np.int64], number: int) -> Mapping[str, float]:
         """Take one step; `rows` are positions among the `STEPS` × `BATCH` drawn images.
 
         Raises
@@ -326,18 +386,8 @@ class AddedVectors:
         added = self._vectors.mean(dim=0)
         positive, negative = (images @ normalize(side + added).T for side in (self._positive, self._negative))
         loss = torch.relu(negative - positive + MARGIN).mean()
-        self._steps += 1
-        descend(loss, self._adam, {"vectors": self._vectors}, step=self._steps)
+        self.descent.step(loss, number=number)
         return {"hinge": loss.item()}
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return vectors, optimiser state and the number of steps as arrays."""
-        return {"steps": np.array(self._steps), **optimiser_arrays(self._adam, {"vectors": self._vectors})}
-
-    def restore(self, state: Arrays) -> None:
-        """Continue from a state."""
-        self._steps = int(state["steps"])
-        restore_optimiser(self._adam, {"vectors": self._vectors}, state)
 
 
 def _draws(n: int, seed: int) -> NDArray[np.int64]:
@@ -345,159 +395,3 @@ def _draws(n: int, seed: int) -> NDArray[np.int64]:
     rng = generator(seed, "prompt_array", "images")
     shuffles = [rng.permutation(n) for _ in range(-(-RELEASED_STEPS * RELEASED_BATCH // n))]
     return np.concatenate(shuffles)[: RELEASED_STEPS * RELEASED_BATCH]
-
-
-# --- How a prompt array is fitted and applied.
-
-_METHOD = METHODS["prompt_array"]
-_TEXTS_AT_ONCE = 64
-
-
-def fit_prompt_array(
-    encoder: PromptedEncoder,
-    rows: TrainingRows,
-    settings: PromptArraySettings,
-    *,
-    seed: int,
-    store: EpochStore | None = None,
-    progress: Progress | None = None,
-) -> FittedMitigation:
-    """Train a prompt array on an encoder's device.
-
-    Variant `adversarial`: see `plumbline.mitigations.prompt_array.LearnedTokens`; the parameter is
-    `tokens`, (k, w). They start from the embedding of one word; where it has fewer tokens than are learned
-    they are repeated, where it has more the first are taken. Variant `released`: see
-    `plumbline.mitigations.prompt_array.AddedVectors`; the parameter is `vectors`, (16, d), and its
-    numbers of steps, rows and vectors and its learning rate are fixed, whatever the settings say.
-
-    The texts that it is trained on are `plumbline.catalog.word_lists` and the rows' captions; no
-    sensitive query is a prompt of a suite.
-
-    Parameters
-    ----------
-    rows : TrainingRows
-        Of the training split, with the groups of `settings.attribute`.
-    seed : int
-        Equal seeds give equal bytes on one kind of device.
-    store : EpochStore, optional
-        Where the state after every epoch is kept; training goes on after the last one that is there.
-    progress : callable, optional
-
-    Raises
-    ------
-    ConfigError
-        If the encoder's family has no text gradients.
-    EncodingError
-        If a text leaves no room for the tokens, or the tokenizer puts no start token before a text.
-    MetricError
-        If a loss is not finite; the epoch is then not kept. Also if training would end before the tokens'
-        first turn.
-    """
-    require(encoder.family, _METHOD.needs, _METHOD.title)
-    queries = load_sensitive_queries()
-    key = _digest(encoder, rows, settings, queries.texts, seed)
-    run = partial(train, seed=seed, key=key, store=store, progress=progress)
-    if settings.variant == "released":
-        added, steps = AddedVectors(encoder, rows.images, queries.pairs, seed=seed), RELEASED_STEPS
-        trained = run(added, rows=steps * RELEASED_BATCH, batch=RELEASED_BATCH, epochs=1)
-        parameters = {"vectors": added.vectors}
-    else:
-        _require_turns(len(rows.labels), settings)
-        learned = LearnedTokens(encoder, rows, settings, queries.texts, seed=seed)
-        trained = run(learned, rows=len(rows.labels), batch=settings.batch, epochs=settings.epochs)
-        parameters = {"tokens": learned.tokens}
-    return FittedMitigation(
-        settings=settings.model_dump(mode="json") | {"seed": seed},
-        parameters=parameters,
-        losses=trained.losses,
-        fitted_on=key,
-        train_ids=rows.image_ids,
-    )
-
-
-def apply_prompt_array(
-    fitted: FittedMitigation, encoder: PromptedEncoder, texts: Sequence[str], features: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Return the mitigated features of texts, each as long as its row of `features`.
-
-    Parameters
-    ----------
-    fitted : FittedMitigation
-        Variant `adversarial` embeds every text anew with the learned tokens before its words; `released` adds
-        the mean of the vectors to the features.
-    encoder : PromptedEncoder
-        The one that it was fitted on.
-    texts : sequence of n str
-    features : (n, d) float32
-        Of the same texts, as the encoder gives them, not normalised.
-
-    Returns
-    -------
-    (n, d) float32
-
-    Raises
-    ------
-    MetricError
-        If texts and features are not of one number.
-    EncodingError
-        If a text leaves no room for the tokens.
-    """
-    if features.ndim != 2 or len(texts) != len(features):
-        raise MetricError(
-            "a prompt array needs the features of its texts, a row each",
-            found=f"{len(texts)} texts, features {features.shape}",
-            expected=f"({len(texts)}, d)",
-        )
-    if fitted.settings["variant"] == "released":
-        changed = features + fitted.parameters["vectors"].mean(axis=0)
-    else:
-        changed = _with_tokens(encoder, texts, fitted.parameters["tokens"], features.shape[1])
-    before, after = (np.linalg.norm(rows, axis=1, keepdims=True) for rows in (features, changed))
-    return np.asarray(changed * (before / after), dtype=np.float32)
-
-
-def _require_turns(rows: int, settings: PromptArraySettings) -> None:
-    """Refuse a training where only the adversary has a turn: its tokens would pass for learned ones."""
-    steps = settings.epochs * max(rows // settings.batch, 1)
-    if steps <= settings.alternate:
-        raise MetricError(
-            "the training of a prompt array would end before its tokens have had a turn",
-            where="alternate",
-            found=f"{steps} batches in all ({rows} rows), turns of {settings.alternate}",
-            expected=f"at most {steps - 1}" if steps > 1 else "more than one batch",
-            hint="lower alternate or batch, or raise epochs",
-        )
-
-
-def _with_tokens(
-    encoder: PromptedEncoder, texts: Sequence[str], tokens: NDArray[np.float32], width: int
-) -> NDArray[np.float32]:
-    import torch
-
-    learned = torch.tensor(tokens, device=encoder.device)
-    with torch.no_grad():
-        batches = [
-            encoder.differentiable_texts(texts[i : i + _TEXTS_AT_ONCE], learned).cpu().numpy()
-            for i in range(0, len(texts), _TEXTS_AT_ONCE)
-        ]
-    return np.concatenate([np.empty((0, width), dtype=np.float32), *batches])
-
-
-def _digest(
-    encoder: PromptedEncoder, rows: TrainingRows, settings: PromptArraySettings, queries: Sequence[str], seed: int
-) -> str:
-    """Return the digest of all that the parameters depend on."""
-    return digest_json(
-        {
-            "method": [_METHOD.name, _METHOD.version],
-            "encoder": encoder.identity.digest,
-            "settings": settings.model_dump(mode="json"),
-            "seed": seed,
-            "queries": list(queries),
-            "image_ids": digest_sequence(rows.image_ids),
-            "images": [list(rows.images.shape), digest_bytes(rows.images.astype("<f4").tobytes())],
-            "groups": list(rows.groups),
-            "labels": digest_bytes(rows.labels.astype("<i8").tobytes()),
-            "captions": digest_sequence(rows.captions),
-        }
-    )

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,7 @@ from plumbline.encoders.families import require
 from plumbline.errors import MetricError
 from plumbline.mitigations.settings import METHODS, Attribute
 from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation, TextMitigationSettings
-from plumbline.mitigations.training import (
-    Arrays,
-    EpochStore,
-    Progress,
-    descend,
-    optimiser_arrays,
-    restore_optimiser,
-    train,
-)
+from plumbline.mitigations.training import Descent, train
 from plumbline.mitigations.training_rows import TrainingRows
 from plumbline.statistics.seeds import generator
 
@@ -61,18 +53,100 @@ class SanerSettings(TextMitigationSettings):
     )
 
     def fit(self, context: FitContext) -> FittedMitigation:
-        """See `TextMitigationSettings`."""
-        return fit_saner(
-            context.encoder, context.rows(self.attribute), self,
-            seed=context.seed, store=context.store, progress=context.progress,
+        """Train the layer on the neutralised captions of a training split; labels are not used.
+
+        Minimises α·L_deb + β·L_recon + γ·L_cont, see `plumbline.mitigations.saner.losses`, by Adam, from a
+        layer that changes nothing. Each distinct text is embedded once, by the encoder as it is. On a CPU the
+        same arguments give the same bytes, also where training was interrupted after an epoch and goes on. The
+        variant `released` is what is known of a released audit (`_RELEASED`), whatever the settings say of these.
+
+        Returns
+        -------
+        FittedMitigation
+            Parameters `weight_in` (h, d), `bias_in` (h,), `weight_out` (d, h), `bias_out` (d,). The settings are what
+            was trained with, and carry `specific_pattern`, so that nothing else is needed to apply the layer.
+
+        Raises
+        ------
+        ConfigError
+            If the encoder's family has no shared space of images and texts.
+        MetricError
+            If there are no texts to train on, or a loss is not finite; that epoch is not kept.
+        """
+        encoder, method, rows = context.encoder, METHODS["saner"], context.rows(self.attribute)
+        require(encoder.family, method.needs, method.title)
+        settings = self.model_copy(update=_RELEASED) if self.variant == "released" else self
+        texts, pattern = _training_texts(rows, settings), specific_pattern(settings.attribute)
+        described = settings.model_dump(mode="json") | {"seed": context.seed, "specific_pattern": pattern}
+        key = digest_json(
+            {
+                "method": method.name,
+                "version": method.version,
+                "encoder": encoder.identity.digest,
+                "images": digest_bytes(np.ascontiguousarray(rows.images, dtype="<f4").tobytes()),
+                "image_ids": digest_sequence(rows.image_ids),
+                "captions": digest_sequence(rows.captions),
+                "texts": texts.digest,
+                "settings": described,
+            }
+        )
+        layer = SanerLayer(saner_features(context, rows, texts), settings, seed=context.seed)
+        losses = train(
+            layer, rows=len(texts.rows) or len(texts.neutral), batch=settings.batch, epochs=settings.epochs,
+            seed=context.seed, key=key, store=context.store, progress=context.progress,
         )  # fmt: skip
+        train_ids = tuple(rows.image_ids[row] for row in texts.rows)
+        return FittedMitigation(described, layer.descent.values(), key, losses, train_ids)
 
     @staticmethod
     def apply(
         fitted: FittedMitigation, encoder: DualEncoder, texts: Sequence[str], features: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """See `TextMitigationSettings`."""
-        return apply_saner(fitted, texts, features)
+        """Put the features of neutral texts through the layer; those of other texts pass to the last bit.
+
+        Parameters
+        ----------
+        texts : sequence of n str
+        features : (n, d) float32
+            As the encoder gives them, or of unit length.
+
+        Returns
+        -------
+        (n, d) float32
+            Each row as long as it came in: ‖x‖ · y/‖y‖ with y = u + r(u), u = x/‖x‖.
+        """
+        weights = {name: array.astype(np.float64) for name, array in fitted.parameters.items()}
+        pattern = re.compile(fitted.settings["specific_pattern"])
+        neutral = [i for i, text in enumerate(texts) if not pattern.search(text)]
+        x = features[neutral].astype(np.float64)
+        lengths = np.linalg.norm(x, axis=1, keepdims=True)
+        u = np.divide(x, lengths, out=np.zeros_like(x), where=lengths > 0)
+        hidden = np.maximum(u @ weights["weight_in"].T + weights["bias_in"], 0)
+        # x + ‖x‖ r(u) has the direction of u + r(u), and is x itself where r is zero.
+        y = x + lengths * (hidden @ weights["weight_out"].T + weights["bias_out"])
+        debiased_lengths = np.linalg.norm(y, axis=1, keepdims=True)
+        y *= np.divide(lengths, debiased_lengths, out=np.ones_like(lengths), where=debiased_lengths > 0)
+        debiased = features.copy()
+        debiased[neutral] = y
+        return debiased
+
+
+_RELEASED = {"learning_rate": 1e-4, "epochs": 2, "batch": 64, "contrastive": 0.0, "attribute": "race"}
+"""What is known of a released audit: Adam 1e-4, 2 epochs, batch 64, the spread over seven variants, one caption.
+
+Decided here: the seven are the race variants, whatever the attribute, since no other has seven; the caption is `a photo
+of a person`; no contrastive term, since one caption has nothing to be told from; α, β and the width are the settings'.
+Its caption is a prompt of the audit, so it is for comparison with published numbers only.
+"""
+
+
+def _training_texts(rows: TrainingRows, settings: SanerSettings) -> SanerTexts:
+    if settings.variant == "released":
+        return one_caption(len(rows.captions))
+    texts = saner_texts(rows.captions, settings.attribute, more=settings.neutral_captions)
+    if not texts.neutral:
+        raise MetricError("no caption of the training split can be trained on", found=f"{len(rows.captions)} captions")
+    return texts
 
 
 # --- Texts that name no label of an attribute, texts made so, and texts made to name one.
@@ -364,7 +438,7 @@ _LEAST_VARIANCE = 1e-12
 
 @dataclass(frozen=True)
 class SanerFeatures:
-    """Unit features of what SANER is trained on, from the frozen encoder.
+    """Unit features of what SANER is trained on, from the frozen encoder, on its device.
 
     Attributes
     ----------
@@ -380,12 +454,35 @@ class SanerFeatures:
         Factor from cosine to logit.
     """
 
-    neutral: NDArray[np.float32]
-    variants: NDArray[np.float32]
-    images: NDArray[np.float32]
+    neutral: torch.Tensor
+    variants: torch.Tensor
+    images: torch.Tensor
     of_row: NDArray[np.int64]
     without_image: NDArray[np.int64]
     logit_scale: float
+
+
+def saner_features(context: FitContext, rows: TrainingRows, texts: SanerTexts) -> SanerFeatures:
+    """Embed every distinct text once, by the encoder as it is."""
+    import torch
+
+    def unit(features: NDArray[np.float32]) -> NDArray[np.float32]:
+        lengths = np.linalg.norm(features.astype(np.float64), axis=1, keepdims=True)
+        return (features / lengths).astype(np.float32)
+
+    def on_device(array: NDArray[np.float32]) -> torch.Tensor:
+        return torch.from_numpy(array).to(context.encoder.device)
+
+    distinct = texts.distinct
+    position, embedded = {text: i for i, text in enumerate(distinct)}, unit(context.embed(distinct))
+    return SanerFeatures(
+        neutral=on_device(embedded[[position[text] for text in texts.neutral]]),
+        variants=on_device(embedded[[[position[text] for text in variants] for variants in texts.variants]]),
+        images=on_device(unit(rows.images[texts.rows])),
+        of_row=texts.of_row[texts.rows],
+        without_image=texts.without_image,
+        logit_scale=context.encoder.logit_scale,
+    )
 
 
 def layer(parameters: Mapping[str, torch.Tensor], u: torch.Tensor) -> torch.Tensor:
@@ -409,61 +506,47 @@ def first_parameters(width: int, hidden: int, *, seed: int) -> dict[str, NDArray
     }
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Images of a batch with the texts that belong to them.
+def contrastive_loss(images: torch.Tensor, unit: torch.Tensor, texts: torch.Tensor, scale: float) -> torch.Tensor:
+    """Return CLIP's symmetric cross-entropy of images and their texts.
 
-    Attributes
-    ----------
-    images : (m, d) tensor
-        Unit length.
-    texts : (m,) int tensor
-        Which text each one has; equal numbers are one text.
-    scale : float
-        Factor from cosine to logit.
-    """
-
-    images: torch.Tensor
-    texts: torch.Tensor
-    scale: float
-
-    def loss(self, unit: torch.Tensor) -> torch.Tensor:
-        """Return CLIP's symmetric cross-entropy of images and their (m, d) unit texts.
-
-        Neutral captions repeat: an image's targets are all texts of the batch that are the same as its own,
-        in equal shares, so that no true pair counts as a false one. Without repetition it is the usual loss.
-        """
-        logits = self.scale * self.images @ unit.T
-        same = (self.texts[:, None] == self.texts[None]).to(logits.dtype)
-        targets = same / same.sum(dim=1, keepdim=True)
-        by_image, by_text = (-(targets * side.log_softmax(dim=1)).sum(dim=1).mean() for side in (logits, logits.T))
-        return (by_image + by_text) / 2
-
-
-def losses(
-    debiased: torch.Tensor, original: torch.Tensor, variants: torch.Tensor, pairs: Pairs | None
-) -> dict[str, torch.Tensor]:
-    """Return the three losses of SANER (Hirota et al. 2025, section 3), each a mean over its texts or pairs.
-
-    debiasing: standard deviation over the g variants of cos(debiased, variant), 0 where they are equally
-    near; reconstruction: squared distance ‖debiased - original‖²; contrastive: see `Pairs.loss`, 0 without
-    pairs.
+    Neutral captions repeat: an image's targets are all texts of the batch that are the same as its own,
+    in equal shares, so that no true pair counts as a false one. Without repetition it is the usual loss.
 
     Parameters
     ----------
-    debiased, original : (b, d) tensors
-        The original features are of unit length, the debiased ones as the layer gives them.
+    images, unit : (m, d) tensors
+        Of the images and of their texts, of unit length.
+    texts : (m,) int tensor
+        Which text each image has; equal numbers are one text.
+    scale : float
+        Factor from cosine to logit.
+    """
+    logits = scale * images @ unit.T
+    same = (texts[:, None] == texts[None]).to(logits)
+    targets = same / same.sum(dim=1, keepdim=True)
+    by_image, by_text = (-(targets * side.log_softmax(dim=1)).sum(dim=1).mean() for side in (logits, logits.T))
+    return (by_image + by_text) / 2
+
+
+def text_losses(
+    debiased: torch.Tensor, unit: torch.Tensor, original: torch.Tensor, variants: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """Return the losses of texts (Hirota et al. 2025, section 3), each a mean over them.
+
+    debiasing: standard deviation over the g variants of cos(debiased, variant), 0 where they are equally near;
+    reconstruction: squared distance ‖debiased - original‖².
+
+    Parameters
+    ----------
+    debiased, unit, original : (b, d) tensors
+        `unit` is `debiased` at unit length, which the original features are of too.
     variants : (b, g, d) tensor
         Unit length.
-    pairs : Pairs or None
-        Images of the first texts.
     """
-    unit = debiased / debiased.norm(dim=1, keepdim=True)
     cosines = (variants @ unit[:, :, None])[:, :, 0]
     return {
         "debiasing": (cosines.var(dim=1, correction=0) + _LEAST_VARIANCE).sqrt().mean(),
         "reconstruction": (debiased - original).square().sum(dim=1).mean(),
-        "contrastive": pairs.loss(unit[: len(pairs.images)]) if pairs else unit.new_zeros(()),
     }
 
 
@@ -480,230 +563,52 @@ class SanerLayer:
         Its width, learning rate, and the weights of the losses: α, β and γ of the paper.
     seed : int
         Of the first parameters, and of the draws.
-    device : str
-        Where it trains.
     """
 
-    def __init__(self, features: SanerFeatures, settings: SanerSettings, *, seed: int, device: str) -> None:
+    def __init__(self, features: SanerFeatures, settings: SanerSettings, *, seed: int) -> None:
         import torch
 
-        self._of_row, self._without_image, self._seed = features.of_row, features.without_image, seed
-        self._settings, self._scale, self._steps = settings, features.logit_scale, 0
-        self._neutral, self._variants, self._images = (
-            torch.from_numpy(array).to(device) for array in (features.neutral, features.variants, features.images)
-        )
+        self._features, self._settings, self._seed = features, settings, seed
         first = first_parameters(features.neutral.shape[1], settings.width, seed=seed)
-        self._parameters = {name: torch.from_numpy(array).to(device).requires_grad_() for name, array in first.items()}
-        self._adam = torch.optim.Adam(self._parameters.values(), lr=settings.learning_rate)
+        device = features.neutral.device
+        parameters = {name: torch.from_numpy(array).to(device).requires_grad_() for name, array in first.items()}
+        self.descent = Descent(parameters, settings.learning_rate)
+        self.descents = (self.descent,)
 
-    @property
-    def parameters(self) -> dict[str, NDArray[np.float32]]:
-        """Return the parameters as they are now, by name."""
-        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self._parameters.items()}
-
-    def step(self, rows: NDArray[np.int64]) -> Mapping[str, float]:
+    def step(self, rows: NDArray[np.int64], number: int) -> Mapping[str, float]:
         """Take one step on a batch of images, or of texts where there are no images.
+
+        Returns `debiasing` and `reconstruction`, see `text_losses`, `contrastive`, see `contrastive_loss`, and their
+        weighted sum `total`.
 
         Raises
         ------
         MetricError
             If the loss is not finite.
         """
-        with_images = len(self._of_row) > 0
-        chosen = (
-            np.concatenate([self._of_row[rows], self._drawn(len(rows))]) if with_images else self._without_image[rows]
-        )
-        texts, pairs = self._indices(chosen), None
-        if with_images and self._settings.contrastive:
-            pairs = Pairs(self._images[self._indices(rows)], texts[: len(rows)], self._scale)
-        original = self._neutral[texts]
-        terms = losses(layer(self._parameters, original), original, self._variants[texts], pairs)
-        total = sum(getattr(self._settings, name) * loss for name, loss in terms.items())
-        values = {name: loss.item() for name, loss in terms.items()} | {"total": total.item()}
-        self._steps += 1
-        descend(total, self._adam, self._parameters, step=self._steps)
-        return values
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return parameters, optimiser state and the number of steps."""
-        return {"steps": np.array(self._steps)} | optimiser_arrays(self._adam, self._parameters)
-
-    def restore(self, state: Arrays) -> None:
-        """Continue from a state."""
-        self._steps = int(state["steps"])
-        restore_optimiser(self._adam, self._parameters, state)
-
-    def _drawn(self, rows: int) -> NDArray[np.int64]:
-        """Draw as many texts without an image as there are rows, or all where there are fewer."""
-        known = self._without_image
-        if len(known) <= rows:
-            return known
-        return generator(self._seed, "saner", "captions", self._steps).choice(known, rows, replace=False)
-
-    def _indices(self, positions: NDArray[np.int64]) -> torch.Tensor:
         import torch
 
-        return torch.from_numpy(np.ascontiguousarray(positions)).to(self._neutral.device)
+        features, with_images = self._features, len(self._features.of_row) > 0
+        chosen = features.of_row[rows] if with_images else features.without_image[rows]
+        if with_images:
+            chosen = np.concatenate([chosen, self.drawn(len(rows), number)])
+        texts = torch.from_numpy(chosen)
+        original = features.neutral[texts]
+        debiased = layer(self.descent.parameters, original)
+        unit = debiased / debiased.norm(dim=1, keepdim=True)
+        terms = text_losses(debiased, unit, original, features.variants[texts])
+        terms["contrastive"] = unit.new_zeros(())
+        if with_images and self._settings.contrastive:
+            images, n = features.images[torch.from_numpy(rows)], len(rows)
+            terms["contrastive"] = contrastive_loss(images, unit[:n], texts[:n], features.logit_scale)
+        total = sum(getattr(self._settings, name) * loss for name, loss in terms.items())
+        values = {name: loss.item() for name, loss in terms.items()} | {"total": total.item()}
+        self.descent.step(total, number=number)
+        return values
 
-
-# --- How the layer is fitted and applied.
-
-_RELEASED = {"learning_rate": 1e-4, "epochs": 2, "batch": 64, "contrastive": 0.0, "attribute": "race"}
-"""What is known of a released audit: Adam 1e-4, 2 epochs, batch 64, the spread over seven variants, one caption.
-
-Decided here: the seven are the race variants, whatever the attribute, since no other has seven; the caption is `a photo
-of a person`; no contrastive term, since one caption has nothing to be told from; α, β and the width are the settings'.
-Its caption is a prompt of the audit, so it is for comparison with published numbers only.
-"""
-_TEXT_BATCH_ROWS = 64
-
-
-def fit_saner(
-    encoder: DualEncoder,
-    rows: TrainingRows,
-    settings: SanerSettings,
-    *,
-    seed: int,
-    store: EpochStore | None = None,
-    progress: Progress | None = None,
-) -> FittedMitigation:
-    """Train the layer on the neutralised captions of a training split; labels are not used.
-
-    Minimises α·L_deb + β·L_recon + γ·L_cont, see `plumbline.mitigations.saner.losses`, by Adam, from a
-    layer that changes nothing. Each distinct text is embedded once, by the encoder as it is. On a CPU the
-    same arguments give the same bytes, also where training was interrupted after an epoch and goes on. The
-    variant `released` is what is known of a released audit (`_RELEASED`), whatever the settings say of these.
-
-    Parameters
-    ----------
-    encoder : DualEncoder
-        Stays as it is; training is on its device.
-    rows : TrainingRows
-    settings : SanerSettings
-    seed : int
-        Of the first parameters, of the order of rows and of the draws.
-    store : EpochStore, optional
-        Where the state after each epoch is kept.
-
-    Returns
-    -------
-    FittedMitigation
-        Parameters `weight_in` (h, d), `bias_in` (h,), `weight_out` (d, h), `bias_out` (d,). The settings are what was
-        trained with, and carry `specific_pattern`, so that nothing else is needed to apply the layer.
-
-    Raises
-    ------
-    ConfigError
-        If the encoder's family has no shared space of images and texts.
-    MetricError
-        If there are no texts to train on, or a loss is not finite; that epoch is not kept.
-    """
-    require(encoder.family, METHODS["saner"].needs, METHODS["saner"].title)
-    if settings.variant == "released":
-        settings = settings.model_copy(update=_RELEASED)
-    texts = _training_texts(rows, settings)
-    pattern = specific_pattern(settings.attribute)
-    stated = settings.model_dump(mode="json") | {"seed": seed, "specific_pattern": pattern}
-    key = _fitted_on(encoder, rows, texts, stated)
-    layer = SanerLayer(_features(encoder, rows, texts), settings, seed=seed, device=encoder.device)
-    used = texts.rows
-    trained = train(
-        layer, rows=len(used) or len(texts.neutral), batch=settings.batch, epochs=settings.epochs,
-        seed=seed, key=key, store=store, progress=progress,
-    )  # fmt: skip
-    return FittedMitigation(
-        settings=stated,
-        parameters=layer.parameters,
-        fitted_on=key,
-        losses=trained.losses,
-        train_ids=tuple(rows.image_ids[row] for row in used),
-    )
-
-
-def apply_saner(fitted: FittedMitigation, texts: Sequence[str], features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Put the features of neutral texts through the layer; those of other texts pass to the last bit.
-
-    Parameters
-    ----------
-    texts : sequence of n str
-    features : (n, d) float32
-        As the encoder gives them, or of unit length.
-
-    Returns
-    -------
-    (n, d) float32
-        Each row as long as it came in: ‖x‖ · y/‖y‖ with y = u + r(u), u = x/‖x‖.
-
-    Raises
-    ------
-    MetricError
-        If there is not one feature a text, of the width that was fitted.
-    """
-    weights = {name: array.astype(np.float64) for name, array in fitted.parameters.items()}
-    features = np.asarray(features, dtype=np.float32)
-    if features.shape != (len(texts), weights["bias_out"].size):
-        raise MetricError(
-            "these features do not fit the texts and the layer",
-            found=features.shape,
-            expected=(len(texts), weights["bias_out"].size),
-        )
-    pattern = re.compile(fitted.settings["specific_pattern"])
-    neutral = [i for i, text in enumerate(texts) if not pattern.search(text)]
-    x = features[neutral].astype(np.float64)
-    lengths = np.linalg.norm(x, axis=1, keepdims=True)
-    u = np.divide(x, lengths, out=np.zeros_like(x), where=lengths > 0)
-    hidden = np.maximum(u @ weights["weight_in"].T + weights["bias_in"], 0)
-    # x + ‖x‖ r(u) has the direction of u + r(u), and is x itself where r is zero.
-    y = x + lengths * (hidden @ weights["weight_out"].T + weights["bias_out"])
-    debiased_lengths = np.linalg.norm(y, axis=1, keepdims=True)
-    y *= np.divide(lengths, debiased_lengths, out=np.ones_like(lengths), where=debiased_lengths > 0)
-    debiased = features.copy()
-    debiased[neutral] = y
-    return debiased
-
-
-def _training_texts(rows: TrainingRows, settings: SanerSettings) -> SanerTexts:
-    if settings.variant == "released":
-        return one_caption(len(rows.captions))
-    texts = saner_texts(rows.captions, settings.attribute, more=settings.neutral_captions)
-    if not texts.neutral:
-        raise MetricError("no caption of the training split can be trained on", found=f"{len(rows.captions)} captions")
-    return texts
-
-
-def _features(encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts) -> SanerFeatures:
-    distinct = texts.distinct
-    position = {text: i for i, text in enumerate(distinct)}
-    embedded = _unit(
-        np.concatenate(
-            [encoder.embed_texts(distinct[i : i + _TEXT_BATCH_ROWS]) for i in range(0, len(distinct), _TEXT_BATCH_ROWS)]
-        )
-    )
-    return SanerFeatures(
-        neutral=embedded[[position[text] for text in texts.neutral]],
-        variants=embedded[[[position[text] for text in variants] for variants in texts.variants]],
-        images=_unit(rows.images[texts.rows]),
-        of_row=texts.of_row[texts.rows],
-        without_image=texts.without_image,
-        logit_scale=encoder.logit_scale,
-    )
-
-
-def _unit(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(features.astype(np.float64), axis=1, keepdims=True)
-    return (features / lengths).astype(np.float32)
-
-
-def _fitted_on(encoder: DualEncoder, rows: TrainingRows, texts: SanerTexts, stated: dict[str, object]) -> str:
-    return digest_json(
-        {
-            "method": "saner",
-            "version": METHODS["saner"].version,
-            "encoder": encoder.identity.digest,
-            "images": digest_bytes(np.ascontiguousarray(rows.images, dtype="<f4").tobytes()),
-            "image_ids": digest_sequence(rows.image_ids),
-            "captions": digest_sequence(rows.captions),
-            "texts": texts.digest,
-            "settings": stated,
-        }
-    )
+    def drawn(self, rows: int, number: int) -> NDArray[np.int64]:
+        """Draw as many texts without an image as there are rows, or all where there are fewer."""
+        known = self._features.without_image
+        if len(known) <= rows:
+            return known
+        return generator(self._seed, "saner", "captions", number).choice(known, rows, replace=False)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.mitigations.settings import MitigationSettings
-from plumbline.mitigations.training import EpochStore, Progress
+from plumbline.mitigations.training import Progress
 from plumbline.mitigations.training_rows import TrainingRows
+from plumbline.storage import ShardCache
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class FitContext:
     rows : callable
         Attribute to the training rows that have a label of it; raises MetricError where there are none.
     seed : int
-    store : EpochStore or None
+    store : ShardCache or None
         Where training is kept, so that it can be interrupted.
     progress : callable or None
     """
@@ -72,7 +73,7 @@ class FitContext:
     embed: EmbedTexts
     rows: Callable[[str], TrainingRows]
     seed: int
-    store: EpochStore | None = None
+    store: ShardCache | None = None
     progress: Progress | None = None
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -16,116 +15,93 @@ from plumbline.storage import ShardCache
 if TYPE_CHECKING:
     import torch
 
-_ENTRIES = ("step", "exp_avg", "exp_avg_sq")
-
-
-def descend(
-    loss: torch.Tensor, optimiser: torch.optim.Adam, parameters: Mapping[str, torch.Tensor], *, step: int
-) -> None:
-    """Take one step of an optimiser down a loss.
-
-    Parameters
-    ----------
-    parameters : mapping of str to tensor
-        Those of the optimiser, by name.
-    step : int
-        Number of the step, for the message.
-
-    Raises
-    ------
-    MetricError
-        If the loss is not finite, or a parameter is not after the step.
-    """
-    finite = bool(loss.isfinite())
-    if finite:
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    spoilt = [name for name, tensor in parameters.items() if not bool(tensor.isfinite().all())]
-    if not finite or spoilt:
-        raise MetricError(
-            "training gave a number that is not finite, and is not kept",
-            where=f"step {step}",
-            found=f"loss {loss.item()}" + (f", {', '.join(spoilt)}" if spoilt else ""),
-            expected="finite numbers",
-            hint="lower the learning rate",
-        )
-
-
-def optimiser_arrays(optimiser: torch.optim.Adam, parameters: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
-    """Return parameters by name with all that Adam knows of them: nothing yet where it has taken no step.
-
-    Parameters
-    ----------
-    parameters : mapping of str to tensor
-        Those of the optimiser, under the names that the arrays are to begin with.
-    """
-    arrays = {name: _array(tensor) for name, tensor in parameters.items()}
-    for name, tensor in parameters.items():
-        # Asked for with `get`: the mapping makes an empty entry of whatever is missing.
-        known = optimiser.state.get(tensor, {})
-        arrays |= {f"{name}.{entry}": _array(known[entry]) for entry in _ENTRIES if entry in known}
-    return arrays
-
-
-def restore_optimiser(
-    optimiser: torch.optim.Adam, parameters: Mapping[str, torch.Tensor], arrays: Mapping[str, NDArray[Any]]
-) -> None:
-    """Write the arrays of `optimiser_arrays` back into the parameters and the optimiser, on their device."""
-    import torch
-
-    with torch.no_grad():
-        for name, tensor in parameters.items():
-            tensor.copy_(torch.from_numpy(np.array(arrays[name])))
-            found = {entry: f"{name}.{entry}" for entry in _ENTRIES if f"{name}.{entry}" in arrays}
-            if found:
-                optimiser.state[tensor] = {
-                    # Adam counts its steps on the CPU, whatever the device of the parameter.
-                    entry: torch.from_numpy(np.array(arrays[key])).to("cpu" if entry == "step" else tensor.device)
-                    for entry, key in found.items()
-                }
-
-
-def _array(tensor: torch.Tensor) -> NDArray[Any]:
-    return np.array(tensor.detach().cpu().numpy())
-
-
-# --- Training in epochs that can be interrupted: after each one, everything the next needs is kept.
-
 Arrays = Mapping[str, NDArray[Any]]
 Progress = Callable[[int, int], None]
 """Called with (batches done, batches in all) of this run."""
 
+_ENTRIES = ("step", "exp_avg", "exp_avg_sq")
 
-class EpochStore(Protocol):
-    """Where the state after an epoch is kept, under the digest of all that training depends on."""
 
-    def load(self, key: str) -> Arrays | None:
-        """Return what was saved last under a key, or None."""
+class Descent:
+    """Adam on named parameters.
 
-    def save(self, key: str, state: Arrays) -> None:
-        """Replace what was saved under a key, whole or not at all."""
+    Parameters
+    ----------
+    parameters : mapping of str to tensor
+        Under the names that their arrays are to begin with.
+    """
+
+    def __init__(self, parameters: Mapping[str, torch.Tensor], learning_rate: float) -> None:
+        import torch
+
+        self.parameters = parameters
+        self._adam = torch.optim.Adam(parameters.values(), lr=learning_rate)
+
+    def step(self, loss: torch.Tensor, *, number: int) -> None:
+        """Take one step down a loss.
+
+        Parameters
+        ----------
+        number : int
+            Steps of the training so far, for the message.
+
+        Raises
+        ------
+        MetricError
+            If the loss is not finite, or a parameter is not after the step.
+        """
+        finite = bool(loss.isfinite())
+        if finite:
+            self._adam.zero_grad()
+            loss.backward()
+            self._adam.step()
+        spoilt = [name for name, tensor in self.parameters.items() if not bool(tensor.isfinite().all())]
+        if not finite or spoilt:
+            raise MetricError(
+                "training gave a number that is not finite, and is not kept",
+                where=f"step {number + 1}",
+                found=f"loss {loss.item()}" + (f", {', '.join(spoilt)}" if spoilt else ""),
+                expected="finite numbers",
+                hint="lower the learning rate",
+            )
+
+    def values(self) -> dict[str, NDArray[np.float32]]:
+        """Return the parameters by name."""
+        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.parameters.items()}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the parameters with all that Adam knows of them: nothing yet where it has taken no step."""
+        known = self._adam.state_dict()["state"]
+        return self.values() | {
+            f"{name}.{entry}": tensor.cpu().numpy().copy()
+            for i, name in enumerate(self.parameters)
+            for entry, tensor in known.get(i, {}).items()
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Write the arrays of `state` back into the parameters and the optimiser, on their device."""
+        import torch
+
+        with torch.no_grad():
+            for name, tensor in self.parameters.items():
+                tensor.copy_(torch.tensor(state[name]))
+        known = {
+            i: {entry: torch.tensor(state[f"{name}.{entry}"]) for entry in _ENTRIES}
+            for i, name in enumerate(self.parameters)
+            if f"{name}.step" in state
+        }
+        self._adam.load_state_dict(self._adam.state_dict() | {"state": known})
 
 
 class Trainable(Protocol):
-    """A model in training; a batch is rows of the training set."""
+    """A model in training; all that its next step depends on is in its descents and the step's number."""
 
-    def step(self, rows: NDArray[np.int64]) -> Mapping[str, float]:
-        """Take one optimisation step on a batch and return its losses by name."""
+    @property
+    def descents(self) -> Sequence[Descent]:
+        """Return the optimisers, no two with a parameter of one name."""
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return parameters and optimiser state as arrays: all that the next step depends on."""
-
-    def restore(self, state: Arrays) -> None:
-        """Continue from a state."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What training gave: loss curves, and how many epochs were found done."""
-
-    losses: dict[str, NDArray[np.float64]]
-    resumed_epochs: int
+    def step(self, rows: NDArray[np.int64], number: int) -> Mapping[str, float]:
+        """Take the optimisation step of a number, from 0, on rows of the training set; return its losses by name."""
 
 
 def train(
@@ -136,9 +112,9 @@ def train(
     epochs: int,
     seed: int,
     key: str,
-    store: EpochStore | None = None,
+    store: ShardCache | None = None,
     progress: Progress | None = None,
-) -> Trained:
+) -> dict[str, NDArray[np.float64]]:
     """Train for some epochs over shuffled batches, going on after the last epoch that was kept.
 
     Parameters
@@ -149,47 +125,31 @@ def train(
     seed : int
         Of the order of every epoch: an interrupted training sees the same batches as one that was not.
     key : str
-        Digest of all that training depends on.
+        Digest of all that training depends on; the state after each epoch is kept under it.
+
+    Returns
+    -------
+    dict of str to (steps,) float64
+        Loss curves, of earlier runs too.
     """
     per_epoch = max(rows // batch, 1)
     saved = store.load(key) if store else None
-    done = int(saved["epochs"]) if saved is not None else 0
     curves: dict[str, list[float]] = {}
+    done = 0
     if saved is not None:
-        model.restore({name[6:]: array for name, array in saved.items() if name.startswith("state.")})
-        curves = {name[5:]: array.tolist() for name, array in saved.items() if name.startswith("loss.")}
-    resumed = done
+        done = int(saved.arrays["epochs"])
+        curves = {name[5:]: array.tolist() for name, array in saved.arrays.items() if name.startswith("loss.")}
+        for descent in model.descents:
+            descent.restore({name[6:]: a for name, a in saved.arrays.items() if name.startswith("state.")})
     for epoch in range(done, epochs):
         order = generator(seed, "epoch", epoch).permutation(rows)
         for i in range(per_epoch):
-            for name, value in model.step(order[i * batch : (i + 1) * batch]).items():
+            for name, value in model.step(order[i * batch : (i + 1) * batch], epoch * per_epoch + i).items():
                 curves.setdefault(name, []).append(value)
             if progress:
-                progress((epoch - resumed) * per_epoch + i + 1, (epochs - resumed) * per_epoch)
+                progress((epoch - done) * per_epoch + i + 1, (epochs - done) * per_epoch)
         if store:
-            store.save(
-                key,
-                {"epochs": np.array(epoch + 1)}
-                | {f"state.{name}": array for name, array in model.state().items()}
-                | {f"loss.{name}": np.array(curve) for name, curve in curves.items()},
-            )
-    return Trained({name: np.array(curve) for name, curve in curves.items()}, resumed)
-
-
-# --- Training that is kept on disk after every epoch, under the digest of all that it depends on.
-
-
-@dataclass(frozen=True)
-class TrainingCheckpoints:
-    """Implements `plumbline.mitigations.training.EpochStore` over a cache of arrays."""
-
-    cache: ShardCache
-
-    def load(self, key: str) -> Arrays | None:
-        """Return the state after the last finished epoch, or None where nothing whole was saved."""
-        stored = self.cache.load(key)
-        return None if stored is None else stored.arrays
-
-    def save(self, key: str, state: Arrays) -> None:
-        """Replace what was saved; a reader sees the old state or the new one, never a mix."""
-        self.cache.commit(key, state, details={"epochs": int(state["epochs"])})
+            state = {f"state.{name}": a for descent in model.descents for name, a in descent.state().items()}
+            losses = {f"loss.{name}": np.array(curve) for name, curve in curves.items()}
+            store.commit(key, {"epochs": np.array(epoch + 1)} | state | losses, details={"epochs": epoch + 1})
+    return {name: np.array(curve) for name, curve in curves.items()}

@@ -128,7 +128,7 @@ def mitigation(folder):
 
     from plumbline.checkpoints.device import Placement
     from plumbline.encoders.folders import checkpoint_files, load_encoder
-    from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
+    from plumbline.mitigations.registry import apply_text_mitigation
     from plumbline.mitigations.text_mitigations import FitContext
 
     write_clip(folder / "mine")
@@ -136,7 +136,7 @@ def mitigation(folder):
     encoder = load_encoder(files, Placement())
     audit = _audit(folder, mitigations={"less": {"method": "contrast", "attribute": "race"}})
     work = FitContext(encoder=encoder, embed=encoder.embed_texts, rows=lambda attribute: None, seed=1)
-    fitted = fit_text_mitigation(audit.mitigations["less"], work)
+    fitted = audit.mitigations["less"].fit(work)
     texts = ["a photo of a thief", "a photo of a hero"]
     before = encoder.embed_texts(texts)
     after = apply_text_mitigation(fitted, encoder, texts, before)

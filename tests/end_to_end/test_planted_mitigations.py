@@ -15,7 +15,7 @@ from plumbline.metrics.paired.mitigations import bias_transfer, mitigated_cell, 
 from plumbline.mitigations.bias_prompts import BiasPromptsSettings
 from plumbline.mitigations.logit_adjustment.adjustment import LogitAdjustmentSettings
 from plumbline.mitigations.logit_adjustment.cells import outcome_adjustment
-from plumbline.mitigations.registry import apply_text_mitigation, fit_text_mitigation
+from plumbline.mitigations.registry import apply_text_mitigation
 from plumbline.mitigations.text_mitigations import FitContext
 from plumbline.mitigations.training_rows import is_training_row, training_rows
 from resources.checkout import PROJECT
@@ -59,7 +59,7 @@ def transfer(world):
     )
     frames = []
     for name, settings in FITTED.items():
-        fitted = fit_text_mitigation(settings, work)
+        fitted = settings.fit(work)
         after = mitigated_cell(
             cell,
             texts,

@@ -1,5 +1,7 @@
 """Epochs of a training that are kept in memory, and what two trainings have in common."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 
@@ -10,11 +12,11 @@ class Kept:
         self.states, self.stop_after = {}, stop_after
 
     def load(self, key):
-        return self.states.get(key)
+        return SimpleNamespace(arrays=self.states[key]) if key in self.states else None
 
-    def save(self, key, state):
-        self.states[key] = {name: np.array(array) for name, array in state.items()}
-        if self.stop_after == int(state["epochs"]):
+    def commit(self, key, arrays, *, details):
+        self.states[key] = {name: np.array(array) for name, array in arrays.items()}
+        if self.stop_after == details["epochs"]:
             raise KeyboardInterrupt
 
 

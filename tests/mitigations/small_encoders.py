@@ -6,6 +6,7 @@ import numpy as np
 
 from plumbline.checkpoints.device import Placement
 from plumbline.encoders.folders import checkpoint_files, load_encoder
+from plumbline.mitigations.text_mitigations import FitContext
 from resources.checkout import PROJECT
 
 BAZAAR = PROJECT / "plumbline/world/checkpoints/small-bazaar-3k"
@@ -14,6 +15,12 @@ BAZAAR = PROJECT / "plumbline/world/checkpoints/small-bazaar-3k"
 def load(folder):
     files = checkpoint_files("x", f"local-dir:{folder}", project=Path(), fetched=Path("nowhere"))
     return load_encoder(files, Placement())
+
+
+def fit(encoder, rows, settings, *, seed, store=None, progress=None):
+    """Fit a mitigation of texts on rows that are there, whatever the attribute."""
+    context = FitContext(encoder, lambda texts: encoder.embed_texts(texts), lambda _: rows, seed, store, progress)
+    return settings.fit(context)
 
 
 class Remembering:

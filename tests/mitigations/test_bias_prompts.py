@@ -3,22 +3,21 @@
 import json
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from plumbline.catalog.word_lists import attribute_texts
-from plumbline.errors import EncodingError, MetricError
+from plumbline.errors import MetricError
 from plumbline.mitigations.bias_prompts import (
     BiasPromptsSettings,
-    apply_bias_prompts,
     bias_prompt_texts,
     calibrated,
-    fit_bias_prompts,
     pair_spread,
     projection_off,
 )
-from plumbline.mitigations.text_mitigations import FittedMitigation
+from plumbline.mitigations.text_mitigations import FitContext, FittedMitigation
 from plumbline.statistics.seeds import generator
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "bias_prompts.json").read_text())
@@ -50,8 +49,17 @@ def units(texts):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+def fit(embed, settings, *, encoder_digest):
+    encoder = SimpleNamespace(identity=SimpleNamespace(digest=encoder_digest))
+    return settings.fit(FitContext(encoder, embed, rows=None, seed=0))
+
+
+def apply(fit, features):
+    return BiasPromptsSettings.apply(fit, None, (), features)
+
+
 def fitted(**settings):
-    return fit_bias_prompts(embed, BiasPromptsSettings(**settings), encoder_digest="e")
+    return fit(embed, BiasPromptsSettings(**settings), encoder_digest="e")
 
 
 def of(projection):
@@ -83,7 +91,7 @@ def test_what_is_perpendicular_to_every_prompt_stays_as_it_is():
     named = units([p for name in ("gender", "race", "age") for p in attribute_texts(name).prompts])
     free = np.linalg.svd(named)[2][len(named) :]
     features = (generator(1).normal(size=(5, len(free))) @ free * 3).astype(np.float32)
-    np.testing.assert_allclose(apply_bias_prompts(fitted(calibration=0), features), features, atol=1e-5)
+    np.testing.assert_allclose(apply(fitted(calibration=0), features), features, atol=1e-5)
 
 
 @pytest.mark.parametrize("attributes", [("gender",), ("gender", "race", "age")])
@@ -112,7 +120,7 @@ def test_much_calibration_makes_pairs_coincide():
     both = [embed([pair[side] for pair in pairs]) for side in (0, 1)]
 
     def angles(strength):
-        male, female = (apply_bias_prompts(fitted(attributes=("gender",), calibration=strength), rows) for rows in both)
+        male, female = (apply(fitted(attributes=("gender",), calibration=strength), rows) for rows in both)
         cosines = (male * female).sum(axis=1) / np.linalg.norm(male, axis=1) / np.linalg.norm(female, axis=1)
         return np.arccos(np.clip(cosines, -1, 1))
 
@@ -142,7 +150,7 @@ def test_the_released_variant_is_three_differences_and_nothing_else():
 @pytest.mark.parametrize("settings", [{}, {"variant": "released"}, {"attributes": ("race",)}], ids=str)
 def test_rows_keep_their_norms(settings):
     features = embed(["a photo of a thief", "a photo of a kind person", "a hero"])
-    found = apply_bias_prompts(fitted(**settings), features)
+    found = apply(fitted(**settings), features)
     assert found.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), np.linalg.norm(features, axis=1), rtol=1e-6)
     assert np.abs(found - features).max() > 0.01
@@ -150,19 +158,19 @@ def test_rows_keep_their_norms(settings):
 
 def test_length_has_no_part_in_where_a_feature_is_projected_to():
     features = embed(["a photo of a thief", "a hero"])
-    longer = apply_bias_prompts(fitted(), features * np.array([[8], [0.25]], dtype=np.float32))
-    np.testing.assert_array_equal(longer, apply_bias_prompts(fitted(), features) * [[8], [0.25]])
+    longer = apply(fitted(), features * np.array([[8], [0.25]], dtype=np.float32))
+    np.testing.assert_array_equal(longer, apply(fitted(), features) * [[8], [0.25]])
 
 
 def test_the_identity_changes_not_one_bit():
     features = generator(2).normal(size=(200, D)).astype(np.float32) * 7
-    np.testing.assert_array_equal(apply_bias_prompts(of(np.eye(D)), features), features)
+    np.testing.assert_array_equal(apply(of(np.eye(D)), features), features)
 
 
 def test_a_feature_of_which_nothing_is_left_is_zero_and_not_rounding_made_large():
     prompt, other = embed(["a photo of a woman", "a photo of a thief"])
     moved = prompt * (1 + generator(3).normal(size=D).astype(np.float32) * 1e-7)
-    found = apply_bias_prompts(fitted(calibration=0), [prompt, moved, other, 0 * other])
+    found = apply(fitted(calibration=0), [prompt, moved, other, 0 * other])
     np.testing.assert_array_equal(found[[0, 1, 3]], 0)
     assert np.linalg.norm(found[2]) == pytest.approx(np.linalg.norm(other))
 
@@ -176,7 +184,7 @@ def test_equal_prompts_are_one_direction_though_their_last_bits_differ():
 @pytest.mark.parametrize("width", [1, 5])
 def test_prompts_that_span_the_whole_space_are_refused(width):
     with pytest.raises(MetricError, match=rf"(?s)whole space.*in {width} dimensions.*released"):
-        fit_bias_prompts(lambda texts: embed(texts, width), BiasPromptsSettings(), encoder_digest="e")
+        fit(lambda texts: embed(texts, width), BiasPromptsSettings(), encoder_digest="e")
 
 
 def test_a_contrast_that_the_encoder_does_not_see_is_refused():
@@ -184,23 +192,7 @@ def test_a_contrast_that_the_encoder_does_not_see_is_refused():
         return embed([text.replace("woman", "man") for text in texts])
 
     with pytest.raises(MetricError, match=r"(?s)no difference.*gender.*a photo of a woman"):
-        fit_bias_prompts(blind, BiasPromptsSettings(variant="released"), encoder_digest="e")
-
-
-@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
-def test_an_embedding_without_direction_is_refused_by_name(value):
-    def broken(texts):
-        rows = embed(texts)
-        rows[3] = value
-        return rows
-
-    with pytest.raises(EncodingError, match="a photo of a female"):
-        fit_bias_prompts(broken, BiasPromptsSettings(), encoder_digest="e")
-
-
-def test_features_of_another_width_are_refused():
-    with pytest.raises(MetricError, match=rf"\(n, {D}\)"):
-        apply_bias_prompts(fitted(), np.ones((2, D + 1)))
+        fit(blind, BiasPromptsSettings(variant="released"), encoder_digest="e")
 
 
 def test_what_it_was_fitted_on_is_the_encoder_and_the_settings():
@@ -211,13 +203,13 @@ def test_what_it_was_fitted_on_is_the_encoder_and_the_settings():
         calls.append(tuple(texts))
         return embed(texts)
 
-    one = fit_bias_prompts(counted, settings, encoder_digest="e")
+    one = fit(counted, settings, encoder_digest="e")
     assert calls == [bias_prompt_texts(settings)]
     assert one.settings == settings.model_dump(mode="json")
     assert one.train_ids == ()
     keys = {
         one.fitted_on,
-        fit_bias_prompts(embed, settings, encoder_digest="f").fitted_on,
+        fit(embed, settings, encoder_digest="f").fitted_on,
         fitted(calibration=1).fitted_on,
         fitted(variant="released").fitted_on,
         fitted(attributes=("gender", "race")).fitted_on,
@@ -232,24 +224,24 @@ def gaps(before, after, images):
 
 
 def test_on_a_planted_encoder_the_difference_of_the_gender_prompts_is_gone_for_every_image(planted):
-    projected = fit_bias_prompts(
+    projected = fit(
         planted.embed_texts, BiasPromptsSettings(variant="released"), encoder_digest=planted.identity.digest
     )
     texts = planted.embed_texts(["a photo of a man", "a photo of a woman"])
     images = generator(6).normal(size=(50, planted.width))
     images /= np.linalg.norm(images, axis=1, keepdims=True)
-    before, after = gaps(texts, apply_bias_prompts(projected, texts), images)
+    before, after = gaps(texts, apply(projected, texts), images)
     assert np.abs(before).max() > 0.2
     np.testing.assert_allclose(after, 0, atol=1e-5)
 
 
 def test_on_a_planted_encoder_calibration_draws_men_and_women_of_a_race_together(planted):
-    projected = fit_bias_prompts(planted.embed_texts, BiasPromptsSettings(), encoder_digest=planted.identity.digest)
+    projected = fit(planted.embed_texts, BiasPromptsSettings(), encoder_digest=planted.identity.digest)
     races = ("black", "white", "indian", "latino")
     both = [planted.embed_texts([f"a photo of a {race} {noun}" for race in races]) for noun in ("man", "woman")]
 
     def cosines(one, other):
         return (one * other).sum(axis=1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
 
-    after = cosines(*(apply_bias_prompts(projected, rows) for rows in both))
+    after = cosines(*(apply(projected, rows) for rows in both))
     assert (after > cosines(*both)).all()

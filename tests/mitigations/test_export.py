@@ -12,14 +12,14 @@ import pytest
 from PIL import Image
 from safetensors import safe_open
 from safetensors.numpy import load_file
-from small_encoders import BAZAAR, load
+from small_encoders import BAZAAR, fit, load
 
 from plumbline.errors import ConfigError, MetricError
 from plumbline.mitigations import LogitAdjustment, apply_logit_adjustment, fit_logit_adjustment
-from plumbline.mitigations.bias_prompts import BiasPromptsSettings, apply_bias_prompts, fit_bias_prompts
+from plumbline.mitigations.bias_prompts import BiasPromptsSettings
 from plumbline.mitigations.export import ExportFacts, export_mitigation
-from plumbline.mitigations.prompt_array import apply_prompt_array
-from plumbline.mitigations.saner import apply_saner, specific_pattern
+from plumbline.mitigations.registry import apply_text_mitigation
+from plumbline.mitigations.saner import specific_pattern
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.statistics.seeds import generator
 from plumbline.version import __version__
@@ -85,7 +85,7 @@ def facts(encoder, **changed):
 
 @cache
 def bias_prompts(encoder):
-    return fit_bias_prompts(encoder.embed_texts, BiasPromptsSettings(attributes=("gender",)), encoder_digest="e")
+    return fit(encoder, None, BiasPromptsSettings(attributes=("gender",)), seed=0)
 
 
 def prompt_array(encoder):
@@ -111,12 +111,7 @@ def saner(encoder):
     return FittedMitigation(settings, parameters, "x")
 
 
-APPLIED = {
-    bias_prompts: lambda fitted, encoder, texts, features: apply_bias_prompts(fitted, features),
-    prompt_array: apply_prompt_array,
-    prompt_array_released: apply_prompt_array,
-    saner: lambda fitted, encoder, texts, features: apply_saner(fitted, texts, features),
-}
+FITTED = (bias_prompts, prompt_array, prompt_array_released, saner)
 
 
 def adjustment(mode, encoder, probes=2):
@@ -134,7 +129,7 @@ def examples(encoders, folders, picture, tmp_path_factory):
     """Every example of every method and family, each run once: (family, method or mode) -> its folder."""
     root, made = tmp_path_factory.mktemp("exports"), {}
     for family, encoder in encoders.items():
-        for build in APPLIED:
+        for build in FITTED:
             made[family, build] = folder = root / family / build.__name__
             export_mitigation(build(encoder), facts(encoder), folder)
         for mode in MODES:
@@ -174,11 +169,11 @@ def softmax(logits):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("build", APPLIED, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", FITTED, ids=lambda build: build.__name__)
 def test_an_example_for_texts_gives_the_numbers_of_the_library(examples, encoders, picture, family, build):
     encoder, folder = encoders[family], examples[family, build]
     features = encoder.embed_texts(TEXTS)
-    mitigated = APPLIED[build](build(encoder), encoder, TEXTS, features)
+    mitigated = apply_text_mitigation(build(encoder), encoder, TEXTS, features)
     found = kept(folder)
     np.testing.assert_allclose(found["before"], features, atol=1e-5)
     np.testing.assert_allclose(found["after"], mitigated, atol=1e-5 * np.linalg.norm(features, axis=1).max())
@@ -268,7 +263,7 @@ def test_the_readme_says_what_was_measured(encoders, tmp_path):
 
 
 @pytest.mark.parametrize("family", ["bridgetower", "owlv2"])
-@pytest.mark.parametrize("build", APPLIED, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", FITTED, ids=lambda build: build.__name__)
 def test_a_family_without_text_features_has_none_to_mitigate(encoders, tmp_path, family, build):
     encoder = encoders["clip"]
     with pytest.raises(ConfigError, match=r"needs .*embed_texts"):

@@ -7,17 +7,11 @@ import numpy as np
 import pytest
 import torch
 from kept_in_memory import Kept, assert_same_training
+from small_encoders import fit
 
 from plumbline.catalog.word_lists import load_sensitive_queries
 from plumbline.errors import ConfigError, EncodingError, MetricError
-from plumbline.mitigations.prompt_array import (
-    LearnedTokens,
-    PromptArraySettings,
-    apply_prompt_array,
-    fit_prompt_array,
-    initial_tokens,
-    new_adversary,
-)
+from plumbline.mitigations.prompt_array import LearnedTokens, PromptArraySettings, initial_tokens, new_adversary
 from plumbline.mitigations.text_mitigations import FittedMitigation
 from plumbline.mitigations.training_rows import TrainingRows
 
@@ -49,7 +43,7 @@ def rows_of(encoder, n=48, *, seed=0):
 
 def test_tokens_are_trained_and_the_backbone_is_not(encoder):
     before = {name: tensor.clone() for name, tensor in encoder._model.state_dict().items()}
-    fitted = fit_prompt_array(encoder, rows_of(encoder), QUICK, seed=1)
+    fitted = fit(encoder, rows_of(encoder), QUICK, seed=1)
     after = encoder._model.state_dict()
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
     assert all(parameter.grad is None for parameter in encoder._model.parameters())
@@ -61,11 +55,11 @@ def test_tokens_are_trained_and_the_backbone_is_not(encoder):
 def test_turns_alternate_and_the_adversary_has_the_first(planted):
     learned = LearnedTokens(planted, rows_of(planted), QUICK, load_sensitive_queries().texts, seed=1)
     whose = []
-    for _ in range(6):
-        tokens, adversary = learned.tokens, learned.state()["adversary.0.weight"]
-        losses = learned.step(np.arange(16))
-        moved = not np.array_equal(tokens, learned.tokens)
-        assert moved != (not np.array_equal(adversary, learned.state()["adversary.0.weight"]))
+    for number in range(6):
+        tokens, adversary = learned.tokens.values()["tokens"], learned.adversary.values()["adversary.0.weight"]
+        losses = learned.step(np.arange(16), number)
+        moved = not np.array_equal(tokens, learned.tokens.values()["tokens"])
+        assert moved != (not np.array_equal(adversary, learned.adversary.values()["adversary.0.weight"]))
         assert set(losses) == ({"tokens", "guessing", "contrastive"} if moved else {"adversary"})
         whose.append("tokens" if moved else "adversary")
     assert whose == ["adversary"] * 2 + ["tokens"] * 2 + ["adversary"] * 2
@@ -76,9 +70,9 @@ def test_the_losses_are_those_of_the_formulas(planted):
     queries = load_sensitive_queries().texts
     learned = LearnedTokens(planted, rows, settings, queries, seed=1)
     batch = np.arange(10, 26)
-    learned.step(batch)
-    state = learned.state()
-    losses = learned.step(batch)
+    learned.step(batch, 0)
+    state = learned.tokens.values() | learned.adversary.values()
+    losses = learned.step(batch, 1)
     texts = [*queries, *(rows.captions[i] for i in batch)]
     with torch.no_grad():
         features = planted.differentiable_texts(texts, torch.from_numpy(state["tokens"])).double().numpy()
@@ -103,7 +97,7 @@ def log_sum_exp(row):
 
 def test_each_loss_falls_while_it_is_trained(encoder):
     settings = QUICK.model_copy(update={"epochs": 34, "batch": 48, "alternate": 30})
-    losses = fit_prompt_array(encoder, rows_of(encoder), settings, seed=1).losses
+    losses = fit(encoder, rows_of(encoder), settings, seed=1).losses
     assert len(losses["adversary"]) == 30 and losses["adversary"][-1] < 0.8 * losses["adversary"][0]
     assert len(losses["tokens"]) == 4 and losses["tokens"][-1] < losses["tokens"][0]
 
@@ -112,7 +106,7 @@ def test_each_loss_falls_while_it_is_trained(encoder):
 def test_a_training_that_would_never_come_to_the_tokens_is_a_clear_error(planted, epochs):
     settings = QUICK.model_copy(update={"epochs": epochs, "alternate": 6})
     with pytest.raises(MetricError, match=rf"before its tokens[\s\S]*{3 * epochs} batches in all"):
-        fit_prompt_array(planted, rows_of(planted), settings, seed=1)
+        fit(planted, rows_of(planted), settings, seed=1)
 
 
 def test_tokens_hide_from_the_adversary_what_it_could_guess_of_unseen_images(planted):
@@ -122,16 +116,16 @@ def test_tokens_hide_from_the_adversary_what_it_could_guess_of_unseen_images(pla
 
     def right():
         with torch.no_grad():
-            texts = planted.differentiable_texts(list(queries), torch.from_numpy(learned.tokens))
+            texts = planted.differentiable_texts(list(queries), torch.from_numpy(learned.tokens.values()["tokens"]))
             images = torch.nn.functional.normalize(torch.tensor(unseen.images))
             similarities = 5 * images @ torch.nn.functional.normalize(texts).T
             return float((learned._adversary(similarities).argmax(1).numpy() == unseen.labels).mean())
 
-    for _ in range(30):
-        learned.step(np.arange(32))
+    for number in range(30):
+        learned.step(np.arange(32), number)
     guessed = right()
-    for _ in range(20):
-        learned.step(np.arange(32))
+    for number in range(30, 50):
+        learned.step(np.arange(32), number)
     assert guessed > 0.9
     assert right() < 0.7
 
@@ -139,12 +133,12 @@ def test_tokens_hide_from_the_adversary_what_it_could_guess_of_unseen_images(pla
 @pytest.mark.parametrize("stop_after", [1, 2])
 def test_an_interrupted_training_goes_on_to_the_same_bytes(encoder, stop_after):
     rows, settings = rows_of(encoder), QUICK.model_copy(update={"epochs": 3, "alternate": 4})
-    whole = fit_prompt_array(encoder, rows, settings, seed=3)
+    whole = fit(encoder, rows, settings, seed=3)
     store = Kept(stop_after)
     with pytest.raises(KeyboardInterrupt):
-        fit_prompt_array(encoder, rows, settings, seed=3, store=store)
+        fit(encoder, rows, settings, seed=3, store=store)
     done = []
-    resumed = fit_prompt_array(encoder, rows, settings, seed=3, store=store, progress=lambda *step: done.append(step))
+    resumed = fit(encoder, rows, settings, seed=3, store=store, progress=lambda *step: done.append(step))
     assert_same_training(whole, resumed)
     assert whole.fitted_on == resumed.fitted_on
     assert done[-1] == (3 * (3 - stop_after),) * 2
@@ -154,8 +148,7 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(encoder, stop_after):
 def test_a_finished_training_is_not_done_again(planted, variant):
     rows, settings, store, steps = rows_of(planted), QUICK.model_copy(update={"variant": variant}), Kept(), []
     first, again = (
-        fit_prompt_array(planted, rows, settings, seed=3, store=store, progress=lambda *step: steps.append(step))
-        for _ in range(2)
+        fit(planted, rows, settings, seed=3, store=store, progress=lambda *step: steps.append(step)) for _ in range(2)
     )
     assert_same_training(first, again)
     assert len(steps) == (7 if variant == "released" else 6)
@@ -163,11 +156,11 @@ def test_a_finished_training_is_not_done_again(planted, variant):
 
 def test_a_seed_decides_everything(planted):
     rows = rows_of(planted)
-    one, again, other = (fit_prompt_array(planted, rows, QUICK, seed=seed) for seed in (1, 1, 2))
+    one, again, other = (fit(planted, rows, QUICK, seed=seed) for seed in (1, 1, 2))
     assert_same_training(one, again)
     assert not np.array_equal(one.parameters["tokens"], other.parameters["tokens"])
     before = torch.random.get_rng_state()
-    fit_prompt_array(planted, rows, QUICK, seed=1)
+    fit(planted, rows, QUICK, seed=1)
     assert torch.equal(before, torch.random.get_rng_state())
 
 
@@ -176,7 +169,7 @@ def test_what_it_was_fitted_on_tells_apart_all_that_it_depends_on(planted):
 
     def fitted_on(*, seed=1, settings=settings, **changes):
         changed = TrainingRows(**{**vars(rows), **changes})
-        return fit_prompt_array(planted, changed, settings, seed=seed).fitted_on
+        return fit(planted, changed, settings, seed=seed).fitted_on
 
     variants = [
         fitted_on(),
@@ -193,7 +186,7 @@ def test_what_it_was_fitted_on_tells_apart_all_that_it_depends_on(planted):
 
 def test_it_says_what_it_was_fitted_with(planted):
     rows = rows_of(planted)
-    fitted = fit_prompt_array(planted, rows, QUICK, seed=1)
+    fitted = fit(planted, rows, QUICK, seed=1)
     assert fitted.train_ids == rows.image_ids
     assert fitted.settings == QUICK.model_dump(mode="json") | {"seed": 1}
     assert fitted.method == "prompt_array"
@@ -208,14 +201,14 @@ def test_more_tokens_than_the_word_has_repeat_it(encoder):
 @pytest.mark.parametrize("family", ["bridgetower", "owlv2"])
 def test_a_family_without_text_gradients_is_a_clear_error(family, planted):
     with pytest.raises(ConfigError, match=r"Prompt Array needs[\s\S]*text_gradients"):
-        fit_prompt_array(SimpleNamespace(family=family), rows_of(planted), QUICK, seed=1)
+        fit(SimpleNamespace(family=family), rows_of(planted), QUICK, seed=1)
 
 
 def test_a_text_without_room_for_the_tokens_is_a_clear_error(planted):
     rows = rows_of(planted)
     long = TrainingRows(**{**vars(rows), "captions": ("a very long caption " * 40,) * len(rows.captions)})
     with pytest.raises(EncodingError, match="no room for the learned tokens"):
-        fit_prompt_array(planted, long, QUICK, seed=1)
+        fit(planted, long, QUICK, seed=1)
 
 
 @pytest.mark.parametrize("variant", ["adversarial", "released"])
@@ -226,15 +219,15 @@ def test_a_loss_that_is_not_finite_is_a_clear_error_and_nothing_is_kept(planted,
     rows = TrainingRows(**{**vars(rows), "images": broken})
     settings = QUICK.model_copy(update={"variant": variant})
     with pytest.raises(MetricError, match=r"not finite[\s\S]*step \d"):
-        fit_prompt_array(planted, rows, settings, seed=1, store=store)
+        fit(planted, rows, settings, seed=1, store=store)
     assert store.states == {}
 
 
 def test_applying_tokens_embeds_the_texts_anew_at_their_old_length(encoder):
     texts = TEXTS * 30
     features = encoder.embed_texts(texts)
-    fitted = fit_prompt_array(encoder, rows_of(encoder), QUICK, seed=1)
-    changed = apply_prompt_array(fitted, encoder, texts, features)
+    fitted = fit(encoder, rows_of(encoder), QUICK, seed=1)
+    changed = PromptArraySettings.apply(fitted, encoder, texts, features)
     assert changed.dtype == np.float32 and changed.shape == features.shape
     np.testing.assert_allclose(np.linalg.norm(changed, axis=1), np.linalg.norm(features, axis=1), rtol=1e-5)
     with torch.no_grad():
@@ -248,7 +241,7 @@ def test_tokens_that_are_a_words_own_are_that_word_before_every_text(planted):
     tokens.flags.writeable = False
     fitted = FittedMitigation({"method": "prompt_array", "variant": "adversarial"}, {"tokens": tokens}, "x")
     texts = ["thief", "hero"]
-    changed = apply_prompt_array(fitted, planted, texts, planted.embed_texts(texts))
+    changed = PromptArraySettings.apply(fitted, planted, texts, planted.embed_texts(texts))
     written = planted.embed_texts(["white thief", "white hero"])
     written *= np.linalg.norm(changed, axis=1, keepdims=True) / np.linalg.norm(written, axis=1, keepdims=True)
     np.testing.assert_allclose(changed, written, rtol=1e-4, atol=1e-5)
@@ -257,22 +250,16 @@ def test_tokens_that_are_a_words_own_are_that_word_before_every_text(planted):
 def test_no_text_gives_no_features(planted):
     none = planted.embed_texts(["a"])[:0]
     for fitted in (
-        fit_prompt_array(planted, rows_of(planted), QUICK.model_copy(update={"variant": variant}), seed=1)
+        fit(planted, rows_of(planted), QUICK.model_copy(update={"variant": variant}), seed=1)
         for variant in ("adversarial", "released")
     ):
-        assert apply_prompt_array(fitted, planted, [], none).shape == (0, planted.width)
-
-
-def test_features_of_other_texts_are_refused(planted):
-    fitted = fit_prompt_array(planted, rows_of(planted), QUICK.model_copy(update={"variant": "released"}), seed=1)
-    with pytest.raises(MetricError, match="2 texts"):
-        apply_prompt_array(fitted, planted, TEXTS[:2], planted.embed_texts(TEXTS))
+        assert PromptArraySettings.apply(fitted, planted, [], none).shape == (0, planted.width)
 
 
 def test_the_released_variant_is_seven_steps_of_adam_on_the_hinge(planted):
     rows = rows_of(planted, 64)
     settings = PromptArraySettings(attribute="race", variant="released", epochs=5, tokens=3)
-    fitted = fit_prompt_array(planted, rows, settings, seed=4)
+    fitted = fit(planted, rows, settings, seed=4)
     vectors, hinge = fitted.parameters["vectors"], fitted.losses["hinge"]
     assert vectors.shape == (16, planted.width) and hinge.shape == (7,)
     # With 64 images every batch holds each of them seven times in seven, in some order: the loss is that of all.
@@ -303,13 +290,13 @@ def test_applying_added_vectors_keeps_lengths_and_nothing_changes_at_zero(plante
     features = planted.embed_texts(TEXTS)
     settings = {"method": "prompt_array", "variant": "released"}
     zero = FittedMitigation(settings, {"vectors": np.zeros((16, planted.width), np.float32)}, "x")
-    np.testing.assert_array_equal(apply_prompt_array(zero, planted, TEXTS, features), features)
+    np.testing.assert_array_equal(PromptArraySettings.apply(zero, planted, TEXTS, features), features)
     vectors = np.zeros((16, planted.width), np.float32)
     vectors[0, 0] = 16.0
     moved = features + np.eye(planted.width)[0]
     moved *= np.linalg.norm(features, axis=1, keepdims=True) / np.linalg.norm(moved, axis=1, keepdims=True)
     one = FittedMitigation(settings, {"vectors": vectors}, "x")
-    np.testing.assert_allclose(apply_prompt_array(one, planted, TEXTS, features), moved, rtol=1e-5)
+    np.testing.assert_allclose(PromptArraySettings.apply(one, planted, TEXTS, features), moved, rtol=1e-5)
 
 
 def test_the_adversarys_layers_are_those_of_the_paper():
