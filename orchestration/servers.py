@@ -9,17 +9,18 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import IO, NamedTuple
 
 from rich.console import Console
 
+from orchestration.guard import LOOPBACK
 from orchestration.instance import opened, register_partitions
 from plumbline.errors import PlumblineError
 from resources.checkout import PROJECT
 from resources.tracking import Tracking, TrackingUnavailable
 from resources.workspace import Workspace
 
-_LOOPBACK = "127.0.0.1"
 _STOP_S = 10.0
 # Between two tries to start MLflow over a store that another program holds.
 _AGAIN_S = 15.0
@@ -36,7 +37,7 @@ def serve(workspace: Workspace, *, dagster_port: int, mlflow_port: int, console:
         _require_free(port)
     with opened(workspace) as instance:
         register_partitions(instance, workspace)
-    commands = {"Dagster": _dagster(dagster_port)}
+    commands = {"Dagster": _dagster(dagster_port), "the daemon": _daemon()}
     pages = {"Dagster": _Pages(dagster_port, dagster_pages(dagster_port))}
     held = None
     if local:
@@ -64,12 +65,18 @@ def serve(workspace: Workspace, *, dagster_port: int, mlflow_port: int, console:
 
 
 def _dagster(port: int) -> list[str]:
-    return [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", _LOOPBACK, "-p", str(port)]
+    return [sys.executable, "-m", "orchestration.guard", "--port", str(port)]
+
+
+def _daemon() -> list[str]:
+    # Beside the interpreter, as pip puts it; `dagster dev` would start a webserver without the guard.
+    return [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", "workspace.yaml"]
 
 
 def _mlflow(workspace: Workspace, port: int) -> list[str]:
     return [
-        sys.executable, "-m", "mlflow", "server", "--host", _LOOPBACK, "--port", str(port), "--workers", "1",
+        sys.executable, "-m", "mlflow", "server", "--host", LOOPBACK, "--port", str(port), "--workers", "1",
+        "--app-name", "plumbline",
         "--backend-store-uri", workspace.tracking_uri,
         "--artifacts-destination", workspace.tracking_artifacts.as_uri(),
     ]  # fmt: skip
@@ -77,7 +84,7 @@ def _mlflow(workspace: Workspace, port: int) -> list[str]:
 
 def dagster_pages(port: int) -> dict[str, str]:
     """Return what is shown -> the page of Dagster; its front page is a timeline, empty after `plumbline audit`."""
-    return {"graph": f"http://{_LOOPBACK}:{port}/asset-groups", "runs": f"http://{_LOOPBACK}:{port}/runs"}
+    return {"graph": f"http://{LOOPBACK}:{port}/asset-groups", "runs": f"http://{LOOPBACK}:{port}/runs"}
 
 
 class _Pages(NamedTuple):
@@ -95,7 +102,7 @@ class _RunsPage(NamedTuple):
 
 
 def _mlflow_page(workspace: Workspace, port: int) -> _RunsPage:
-    page = f"http://{_LOOPBACK}:{port}"
+    page = f"http://{LOOPBACK}:{port}"
     try:
         return _RunsPage(f"{page}/#/experiments/{Tracking(workspace).experiment()}/runs", None)
     except TrackingUnavailable as error:
@@ -151,7 +158,7 @@ def _watch(
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(0.2)
-        return probe.connect_ex((_LOOPBACK, port)) == 0
+        return probe.connect_ex((LOOPBACK, port)) == 0
 
 
 def _interrupt(*_: object) -> None:
@@ -162,11 +169,11 @@ def _require_free(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((_LOOPBACK, port))
+            probe.bind((LOOPBACK, port))
         except OSError as error:
             raise PortTaken(
                 "a port is in use",
-                where=f"{_LOOPBACK}:{port}",
+                where=f"{LOOPBACK}:{port}",
                 hint="stop the other server, or choose ports with --dagster-port and --mlflow-port",
             ) from error
 
