@@ -34,7 +34,7 @@ def _metadata(frame: pl.DataFrame, outcome: Validation) -> dict:
         "facts": dg.MetadataValue.md(markdown_table(shown)),
         "unmet": dg.MetadataValue.json(outcome.unmet),
         # A path to copy: browsers do not follow file links from a served page.
-        "data_docs": dg.MetadataValue.path(outcome.docs.removeprefix("file://")),
+        "page": dg.MetadataValue.path(outcome.docs.removeprefix("file://")),
     }
 
 

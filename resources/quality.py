@@ -1,27 +1,57 @@
-"""Great Expectations: one validation a check, kept with its Data Docs on disk."""
+"""Great Expectations: one validation a check, kept as JSON and as a page."""
 
-import fcntl
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import quote
 
+import jinja2
 import polars as pl
+from upath import UPath
 
-from plumbline.digests import digest_file
+from plumbline.digests import digest_bytes
+from plumbline.storage.files import commit_bytes
 from resources.workspace import Workspace
 
-# One asset for all checks: for each further one the whole project file would be written again.
-_DATASOURCE, _ASSET, _BATCH = "plumbline", "facts", "whole table"
-
-
-class _Opened(NamedTuple):
-    """A context, and the project file as it left it."""
-
-    context: Any
-    file_sha256: str | None
+_PAGES = jinja2.Environment(autoescape=True)
+_HEAD = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{{ title }}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1d1d1f }
+table { border-collapse: collapse }
+th, td { text-align: left; vertical-align: top; padding: .3rem 1.2rem .3rem 0; border-bottom: 1px solid #ddd }
+td { overflow-wrap: anywhere }
+</style>
+<h1>{{ title }}</h1>
+"""
+_RESULT = _PAGES.from_string(
+    _HEAD
+    + """<p><strong>{{ "Passed" if passed else "Failed" }}</strong>: {{ met }} of {{ expectations }} expectations met by
+the table of {{ rows }} rows. <a href="../index.html">All checks</a></p>
+<table><tr><th>Expectation<th>With<th>Met<th>Observed
+{% for one in results %}<tr><td>{{ one.expectation | replace("_", " ") }}
+<td>{{ one.with }}<td>{{ "yes" if one.met else "no" }}
+<td>{{ one.observed }}
+{% endfor %}</table></html>
+"""
+)
+_INDEX = _PAGES.from_string(
+    _HEAD
+    + """<p>What Great Expectations found, newest first. Earlier results of a check stay here.</p>
+<table><tr><th>Check<th>Result<th>Expectations met<th>Validated (UTC)
+{% for one in results %}<tr><td><a href="{{ one.page }}">{{ one.name }}</a>
+<td>{{ "passed" if one.passed else "failed" }}
+<td>{{ one.met }} of {{ one.expectations }}<td>{{ one.when }}
+{% endfor %}</table>
+{% if damaged %}<p>Damaged, and not shown; each may be deleted: {{ damaged | join(", ") }}</p>{% endif %}</html>
+"""
+)
+_SHOWN = ("name", "passed", "met", "expectations", "when")
 
 
 @dataclass(frozen=True)
@@ -46,11 +76,10 @@ class Validation:
 
 
 class Quality:
-    """Runs validations in a file context under `.plumbline/quality`."""
+    """Runs validations; results and pages lie under `quality` of the home, each written whole or not at all."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._opened: _Opened | None = None
+        self._folder = workspace.quality
 
     def validate(self, name: str, frame: pl.DataFrame, expectations: Callable[[Any], Sequence[Any]]) -> Validation:
         """Validate a frame and keep the result with a page of its own; see `index` for the page that leads there.
@@ -63,112 +92,75 @@ class Quality:
             Given `great_expectations.expectations`, returns the expectations. A callable, since importing the
             package takes seconds.
         """
-        with self._project() as context:
-            import great_expectations as gx
+        batch = _whole_frames()
+        import great_expectations as gx
 
-            suite = context.suites.add_or_update(
-                gx.ExpectationSuite(name=name, expectations=list(expectations(gx.expectations)))
-            )
-            definition = context.validation_definitions.add_or_update(
-                gx.ValidationDefinition(name=name, data=self._batch(context), suite=suite)
-            )
-            result = definition.run(batch_parameters={"dataframe": frame.to_pandas()})
-            page = _document(context, suite, result)
-        unmet = [_unmet(item) for item in result.results if not item.success]
-        return Validation(bool(result.success), unmet, len(result.results), page)
+        suite = gx.ExpectationSuite(name=name, expectations=list(expectations(gx.expectations)))
+        result = batch.get_batch(batch_parameters={"dataframe": frame.to_pandas()}).validate(suite)
+        results = [_result(item) for item in result.results]
+        facts = {
+            "name": name,
+            "passed": bool(result.success),
+            "met": sum(one["met"] for one in results),
+            "expectations": len(results),
+            "rows": frame.height,
+            "results": results,
+        }
+        # The same facts again are the same result: its page and its address stay.
+        stem = f"{quote(name, safe='')}.{digest_bytes(json.dumps(facts, sort_keys=True).encode())[:12]}"
+        page, kept = self._folder / "pages" / f"{stem}.html", self._folder / "results" / f"{stem}.json"
+        commit_bytes(UPath(page), _RESULT.render(title=name, **facts).encode())
+        when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        commit_bytes(UPath(kept), json.dumps({**facts, "when": when}, indent=1).encode())
+        unmet = [
+            {"expectation": one["expectation"], "on": one["on"], "observed": one["observed"]}
+            for one in results
+            if not one["met"]
+        ]
+        return Validation(facts["passed"], unmet, facts["expectations"], page.as_uri())
 
     def index(self) -> None:
-        """Write the page that leads to all results. It grows with each of them: once an audit, not once a check."""
-        with self._project() as context:
-            if results := context.validation_results_store.list_keys():
-                # Only the pages that are named are written again, and the index with them.
-                context.build_data_docs(resource_identifiers=results[-1:])
-
-    @contextmanager
-    def _project(self) -> Iterator[Any]:
-        """Open the project, and keep other processes out: Great Expectations rewrites its file in place.
-
-        Opening takes longer than a check, so that the last one is kept while no other process has written the file.
-        """
-        self._workspace.quality.mkdir(parents=True, exist_ok=True)
-        with (self._workspace.quality / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            opened, self._opened = self._opened, None
-            current = opened is not None and opened.file_sha256 == self._file_sha256()
-            context = opened.context if opened and current else self._open()
-            yield context
-            self._opened = _Opened(context, self._file_sha256())
-
-    def _file_sha256(self) -> str | None:
-        path = self._workspace.quality / "gx" / "great_expectations.yml"
-        return digest_file(path) if path.is_file() else None
-
-    def _open(self) -> Any:
-        os.environ["GX_ANALYTICS_ENABLED"] = "false"
-        import great_expectations as gx
-        from great_expectations.data_context.types.base import ProgressBarsConfig
-
-        _compile_templates_once()
-        context = gx.get_context(mode="file", project_root_dir=str(self._workspace.quality))
-        context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
-        return context
-
-    @staticmethod
-    def _batch(context: Any) -> Any:
-        known = context.data_sources.all()
-        source = known[_DATASOURCE] if _DATASOURCE in known else context.data_sources.add_pandas(_DATASOURCE)
-        there = _ASSET in source.get_asset_names()
-        asset = source.get_asset(_ASSET) if there else source.add_dataframe_asset(_ASSET)
-        batches = {batch.name: batch for batch in asset.batch_definitions}
-        return batches.get(_BATCH) or asset.add_batch_definition_whole_dataframe(_BATCH)
+        """Write the page that leads to all results, those of earlier facts included."""
+        rows, damaged = [], []
+        for path in sorted((self._folder / "results").glob("*.json")):
+            try:
+                result = json.loads(path.read_text("utf-8"))
+                rows.append({key: result[key] for key in _SHOWN} | {"page": f"pages/{quote(path.stem)}.html"})
+            except (OSError, ValueError, KeyError, TypeError):
+                damaged.append(path.name)
+        rows.sort(key=lambda row: (row["when"], row["name"]), reverse=True)
+        commit_bytes(
+            UPath(self._folder / "index.html"),
+            _INDEX.render(title="Quality checks", results=rows, damaged=damaged).encode(),
+        )
 
 
 @cache
-def _compile_templates_once() -> None:
-    """Let all pages share their compiled templates: Great Expectations compiles them for every page anew."""
-    from great_expectations.render.view.view import DefaultJinjaView
-    from jinja2 import BytecodeCache
+def _whole_frames() -> Any:
+    """Return what takes a frame as a batch, in a context that keeps nothing on disk; made once a process."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
 
-    class Compiled(BytecodeCache):
-        def __init__(self) -> None:
-            self.codes: dict[tuple[str, str], Any] = {}
-
-        def load_bytecode(self, bucket: Any) -> None:
-            bucket.code = self.codes.get((bucket.key, bucket.checksum))
-
-        def dump_bytecode(self, bucket: Any) -> None:
-            self.codes[bucket.key, bucket.checksum] = bucket.code
-
-    make, compiled = DefaultJinjaView.__init__, Compiled()
-
-    def made(self: Any, *arguments: Any, **named: Any) -> None:
-        make(self, *arguments, **named)
-        self.env.bytecode_cache = compiled
-
-    DefaultJinjaView.__init__ = made
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
+    facts = context.data_sources.add_pandas("plumbline").add_dataframe_asset("facts")
+    return facts.add_batch_definition_whole_dataframe("whole")
 
 
-def _document(context: Any, suite: Any, result: Any) -> str:
-    """Write the Data Docs page of one result, not the whole site again, and return its address."""
-    from great_expectations.data_context.types.resource_identifiers import (
-        ExpectationSuiteIdentifier,
-        ValidationResultIdentifier,
-    )
-
-    written = ValidationResultIdentifier(
-        expectation_suite_identifier=ExpectationSuiteIdentifier(name=suite.name),
-        run_id=result.meta["run_id"],
-        batch_identifier=result.batch_id,
-    )
-    context.build_data_docs(resource_identifiers=[written], build_index=False)
-    return str(context.get_docs_sites_urls(resource_identifier=written)[0]["site_url"])
-
-
-def _unmet(item: Any) -> dict[str, str]:
-    config = item.expectation_config
-    on = ", ".join(str(value) for key, value in config.kwargs.items() if key.startswith("column"))
-    result = item.result
+def _result(item: Any) -> dict[str, Any]:
+    """Return one expectation with what was observed, as plain values."""
+    config, result = item.expectation_config, item.to_json_dict()["result"]
+    arguments = {key: value for key, value in config.kwargs.items() if key != "batch_id" and value is not None}
     observed = result.get("observed_value", result.get("partial_unexpected_list", item.exception_info))
     if isinstance(observed, list):
-        observed = ", ".join(str(getattr(value, "item", lambda v=value: v)()) for value in observed[:5])
-    return {"expectation": config.type.removeprefix("expect_"), "on": on, "observed": str(observed)[:200]}
+        observed = ", ".join(
+            " and ".join(map(str, value)) if isinstance(value, list) else str(value) for value in observed[:5]
+        )
+    return {
+        "expectation": config.type.removeprefix("expect_"),
+        "on": ", ".join(str(value) for key, value in arguments.items() if key.startswith("column")),
+        "with": ", ".join(f"{key} {value}" for key, value in arguments.items())[:500],
+        "met": bool(item.success),
+        "observed": str(observed)[:200],
+    }

@@ -145,7 +145,7 @@ class Workspace:
 
     @property
     def quality(self) -> Path:
-        """Return the folder of the Great Expectations project with its Data Docs."""
+        """Return the folder of what Great Expectations found, with its pages."""
         return self.home / "quality"
 
     @property
