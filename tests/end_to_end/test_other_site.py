@@ -35,18 +35,17 @@ const element = (tag, source) => new Promise(done => {
     headers: {"content-type": "text/plain"}, body: JSON.stringify({query: `MUTATION`})})).type);
   await attempt("json", async () => (await (await fetch(`${dagster}/graphql`, {method: "POST",
     headers: {"content-type": "application/json"}, body: JSON.stringify({query: `MUTATION`})})).text()));
-  await attempt("read", async () => (await (await fetch(`${mlflow}/ajax-api/2.0/mlflow/experiments/search?max_results=5`)).text()));
+  const search = `${mlflow}/ajax-api/2.0/mlflow/experiments/search?max_results=5`;
+  await attempt("read", async () => (await (await fetch(search)).text()));
   await attempt("mlflow", async () => (await fetch(`${mlflow}/ajax-api/2.0/mlflow/experiments/create`, {method: "POST",
     mode: "no-cors", body: JSON.stringify({name: "from another site"})})).type);
   await attempt("websocket", () => new Promise(done => {
     const opened = new WebSocket(`ws://127.0.0.1:DAGSTER/graphql`, "graphql-ws");
     opened.onopen = () => done("opened"); opened.onclose = () => done("closed"); }));
   const form = document.createElement("form"), frame = document.createElement("iframe");
-  frame.name = "target"; form.target = "target"; form.method = "post"; form.action = `${dagster}/graphql?query=${query}`;
+  frame.name = form.target = "target"; form.method = "post"; form.action = `${dagster}/graphql?query=${query}`;
   document.body.append(frame, form); form.submit();
   await new Promise(done => setTimeout(done, 2000));
-  await attempt("frame", () => { const at = document.querySelector("iframe"); at.src = `${dagster}/runs`;
-    return new Promise(done => setTimeout(() => { try { done(at.contentDocument ? "empty" : "refused or foreign"); } catch { done("foreign"); } }, 2000)); });
   await fetch("/said", {method: "POST", body: JSON.stringify(said)});
 })();
 </script>"""
@@ -91,18 +90,17 @@ def servers(tmp_path, monkeypatch):
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
     ports = {"DAGSTER": free_port(), "MLFLOW": free_port()}
     command = [
-        sys.executable, "-m", "orchestration.command_line", "ui",
+        sys.executable, "-c", "from orchestration.command_line import main; main()", "ui",
         "--dagster-port", str(ports["DAGSTER"]), "--mlflow-port", str(ports["MLFLOW"]),
     ]  # fmt: skip
-    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
-    try:
-        for line in process.stdout:
-            if "Ctrl-C" in line:
-                break
-        yield ports
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            for line in process.stdout:
+                if "Ctrl-C" in line:
+                    break
+            yield ports
+        finally:
+            process.send_signal(signal.SIGINT)
 
 
 def test_a_page_of_another_site_reads_nothing_and_starts_nothing(servers, tmp_path):
