@@ -144,7 +144,7 @@ def dataset_root(workspace: Workspace, dataset: str) -> Path:
     root = workspace.dataset_entry(dataset).root
     if root.startswith(PLANTED):
         kind = root.removeprefix(PLANTED)
-        return workspace.home / "world" / f"{kind}-{world_version(kind)}" / kind
+        return workspace.home / "world" / f"{kind}-{world_version()}" / kind
     return workspace.dataset_root(dataset)
 
 

@@ -6,38 +6,52 @@ import os
 import shutil
 import tempfile
 from functools import cache
-from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+import polars as pl
+
 from plumbline.digests import digest_json
 from plumbline.errors import ConfigError
-from plumbline.world.layouts.layout import TRUTH_FILE, Layout
+from plumbline.world import layouts, layouts_of_sets, sources
+from plumbline.world.layouts import bad_files
 
 __all__ = ["KINDS", "PLANTED", "TRUTH_FILE", "bad_files", "ensure", "world_version"]
 
 PLANTED = "planted:"
 """Begins the root of a dataset of the planted world."""
 
-KINDS = (
-    "causalface", "celeba", "fairface", "folder", "idenprof", "neutral", "pata", "socialcounterfactuals",
-    "socialcounterfactuals_parquet", "utkface",
-)  # fmt: skip
-"""What may follow it; each has a module of its name in `layouts`."""
+LAYOUTS = {
+    "causalface": layouts_of_sets.causalface,
+    "celeba": layouts.celeba,
+    "fairface": layouts.fairface,
+    "folder": layouts.folder,
+    "idenprof": layouts.idenprof,
+    "neutral": layouts.neutral,
+    "pata": layouts.pata,
+    "socialcounterfactuals": layouts_of_sets.socialcounterfactuals,
+    "socialcounterfactuals_parquet": layouts_of_sets.socialcounterfactuals_parquet,
+    "utkface": layouts.utkface,
+}
+"""Kind -> what writes the dataset below a root, with draws of a generator, and returns each good file's true attributes
+and latents, with its `path`."""
 
-_GENERATORS = ("faces.py", "looks.py", "layouts/layout.py", "sources.yaml")
+KINDS = tuple(LAYOUTS)
+"""What may follow `PLANTED`."""
+
+TRUTH_FILE = "planted_truth.csv"
+
+_GENERATORS = ("faces.py", "layouts.py", "layouts_of_sets.py", "layouts.yaml", "looks.py", "sources.yaml")
 
 
 @cache
-def world_version(kind: str) -> str:
-    """Return ten hex digits that change whenever the generator of a kind, its data or the JPEG encoder changes."""
+def world_version() -> str:
+    """Return ten hex digits that change whenever the generators, their data or the JPEG encoder change."""
     import PIL
 
     package = files("plumbline.world")
-    # The Parquet form of a dataset is written with the layout of the other one.
-    layouts = dict.fromkeys(f"layouts/{name}.py" for name in (kind.removesuffix("_parquet"), kind))
-    sources = [(package / name).read_text("utf-8") for name in (*_GENERATORS, *layouts)]
-    return digest_json([PIL.__version__, *sources])[:10]
+    return digest_json([PIL.__version__, *((package / name).read_text("utf-8") for name in _GENERATORS)])[:10]
 
 
 def ensure(kind: str, base: Path) -> Path:
@@ -46,8 +60,8 @@ def ensure(kind: str, base: Path) -> Path:
     The folder is ``base/<kind>-<world version>/<kind>``; beside it lies `planted_truth.csv` with each good
     file's true attributes and latents, which no reader sees. It is written under another name and moved into
     place whole, so that two processes may call this at once and a killed one leaves nothing half-made under
-    the final name. The same version gives the same bytes. What each kind holds, its module in `layouts` says;
-    every kind has files that are bad on purpose, see `bad_files`.
+    the final name. The same version gives the same bytes. What each kind holds, `layouts.yaml` says; every kind has
+    files that are bad on purpose, see `bad_files`.
 
     Parameters
     ----------
@@ -66,36 +80,24 @@ def ensure(kind: str, base: Path) -> Path:
     ConfigError
         If there is no such kind.
     """
-    layout = _layout(kind)
-    final = base / f"{kind}-{world_version(kind)}"
+    if kind not in LAYOUTS:
+        raise ConfigError("the planted world has no such dataset", found=kind, expected=", ".join(KINDS))
+    final = base / f"{kind}-{world_version()}"
     if not final.is_dir():
         base.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=base))
         try:
-            layout.write(partial / kind)
+            # The two forms of one dataset share a seed.
+            rng = np.random.default_rng(sources.seed("auditing", kind.removesuffix("_parquet")))
+            truth = LAYOUTS[kind](partial / kind, rng)
+            first = [column for column in ("path", "age") if column in truth.columns]
+            truth.select(*first, pl.exclude(first)).write_csv(partial / TRUTH_FILE)
             partial.chmod(0o755)
-            _move_into_place(partial, final)
+            os.rename(partial, final)  # noqa: PTH104 - Path.rename says nothing of a folder that is in the way
+        except OSError:
+            # Another process may have put the same content there first.
+            if not final.is_dir():
+                raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return final / kind
-
-
-def bad_files(kind: str) -> dict[str, str]:
-    """Return the paths that are bad on purpose, relative to the dataset's root, each with its fault."""
-    return dict(_layout(kind).bad_files)
-
-
-def _layout(kind: str) -> Layout:
-    if kind not in KINDS:
-        raise ConfigError("the planted world has no such dataset", found=kind, expected=", ".join(KINDS))
-    layout: Layout = import_module(f"plumbline.world.layouts.{kind}").LAYOUT
-    return layout
-
-
-def _move_into_place(partial: Path, final: Path) -> None:
-    try:
-        os.rename(partial, final)  # noqa: PTH104 - Path.rename says nothing of a folder that is in the way
-    except OSError:
-        # Another process has put the same content there first.
-        if not final.is_dir():
-            raise

@@ -16,7 +16,7 @@ from plumbline.datasets import Refusal, ingest, reader_for
 from plumbline.datasets.folder import ColumnMap
 from plumbline.errors import DatasetError
 from plumbline.world import folders
-from plumbline.world.layouts.folder import COLUMN_MAP
+from plumbline.world.layouts import COLUMN_MAP
 
 MAP: dict[str, Any] = {
     "index": "faces.csv",

@@ -77,7 +77,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def reader_of(kind: str) -> Reader:
     if kind == "folder":
-        from plumbline.world.layouts.folder import COLUMN_MAP
+        from plumbline.world.layouts import COLUMN_MAP
 
         return reader_for("folder", ColumnMap.model_validate(COLUMN_MAP))
     return reader_for(READER_OF.get(kind, kind))

@@ -25,7 +25,7 @@ from plumbline.world.generative.measure import (
     said_rates,
 )
 from plumbline.world.generative.rates import happens, planted, rates, source_names
-from plumbline.world.layouts.socialcounterfactuals import draw_sets
+from plumbline.world.layouts_of_sets import draw_sets
 
 WORDS = planted()["words"]
 N = 3000

@@ -15,7 +15,6 @@ from PIL import Image, UnidentifiedImageError
 
 from plumbline.errors import ConfigError
 from plumbline.world import faces, folders
-from plumbline.world.layouts.layout import Layout
 
 BANDS = {"0-2", "3-9", "10-19", "20-29", "30-39", "40-49", "50-59", "60-69", "more than 70"}
 RACES = {"White", "Black", "Indian", "East Asian", "Southeast Asian", "Middle Eastern", "Latino_Hispanic"}
@@ -258,7 +257,7 @@ def test_a_second_writing_gives_the_same_bytes(kind, planted_base, tmp_path):
         return {str(p.relative_to(root.parent)): hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}
 
     assert digests(folders.ensure(kind, tmp_path)) == digests(folders.ensure(kind, planted_base))
-    assert [path.name for path in tmp_path.iterdir()] == [f"{kind}-{folders.world_version(kind)}"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{kind}-{folders.world_version()}"]
 
 
 def test_no_two_kinds_show_the_same_faces(planted_base):
@@ -288,7 +287,7 @@ def test_a_failed_writing_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_the_loser_of_a_race_takes_the_winners_folder(planted_utkface, tmp_path, monkeypatch):
-    final = tmp_path / f"utkface-{folders.world_version('utkface')}"
+    final = tmp_path / f"utkface-{folders.world_version()}"
 
     def overtaken(root: Path, _: np.random.Generator) -> pl.DataFrame:
         for folder in (root, final / "utkface"):
@@ -296,7 +295,7 @@ def test_the_loser_of_a_race_takes_the_winners_folder(planted_utkface, tmp_path,
             (folder / folder.parent.name).touch()
         return pl.DataFrame({"path": []})
 
-    monkeypatch.setattr(folders, "_layout", lambda kind: Layout(kind, overtaken, {}))
+    monkeypatch.setitem(folders.LAYOUTS, "utkface", overtaken)
     assert folders.ensure("utkface", tmp_path) == final / "utkface"
     assert [path.name for path in (final / "utkface").iterdir()] == [final.name]
     assert [path.name for path in tmp_path.iterdir()] == [final.name]
