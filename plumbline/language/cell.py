@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from plumbline.catalog.prompts import group_in_words
 from plumbline.catalog.schema import GENERATION_SCHEMA, Schema
 from plumbline.statistics.bootstrap import DrawSettings
+from plumbline.statistics.seeds import generator
 
 Judge = Callable[[str, Sequence[str]], Sequence[str]]
 """Takes a group, in words such as `Black female`, and words; gives those of them that are stereotypes of the group."""
@@ -64,6 +66,15 @@ class LanguageSettings(DrawSettings):
     dictionaries: Path | None = None
     judge: Judge | None = None
     annotations: Path | None = None
+
+    def draws(self, *labels: str) -> dict[str, Any]:
+        """Return the arguments of a bootstrap: the draws are named by `labels`."""
+        rng = generator(self.seed, *labels)
+        return {"resamples": self.resamples, "rng": rng, "confidence": self.confidence}
+
+    def tested_draws(self, *labels: str) -> dict[str, Any]:
+        """Return the arguments of a bootstrap with a permutation test."""
+        return self.draws(*labels) | {"permutations": self.permutations}
 
 
 # --- What the language metrics of one model are computed from.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 from math import lcm
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import NO_INSTRUCTION, SCORED_ATTRIBUTES, Row, Schema, metric_frame
-from plumbline.language.answers import NAME, answer_row, codes, parts
+from plumbline.language.answers import NAME, codes, parts
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import LanguageResult
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, every_question
@@ -37,8 +37,7 @@ OF_SET = ("dataset", "attribute", "subset", "set_id", "unit", "seed")
 """Names a set and seed."""
 
 
-@dataclass(frozen=True)
-class SetSpreads:
+class SetSpreads(NamedTuple):
     """Max* of the complete sets of one question.
 
     Attributes
@@ -46,16 +45,12 @@ class SetSpreads:
     spreads : DataFrame
         One row a set, seed, scorer and scored attribute: `dataset, attribute, subset, set_id, unit, seed, occupation,
         scorer, scored, highest, lowest, spread`.
-    answered : DataFrame
-        `dataset, attribute, sets`: sets × seeds with an answer, complete or not.
+    answered : Counter of (dataset, attribute)
+        Sets × seeds with an answer, complete or not.
     """
 
     spreads: pl.DataFrame
-    answered: pl.DataFrame
-
-    def n_answered(self, dataset: str, attribute: str) -> int:
-        """Return how many sets × seeds have an answer."""
-        return int(self.answered.filter(dataset=dataset, attribute=attribute)["sets"].sum())
+    answered: Counter[tuple[str, str]]
 
 
 def set_spreads(scored: ScoredAnswers, expected: pl.DataFrame, *, refusals: bool = True) -> SetSpreads:
@@ -80,14 +75,13 @@ def set_spreads(scored: ScoredAnswers, expected: pl.DataFrame, *, refusals: bool
         .agg(pl.col("set_groups").max())
         .cast({"dataset": NAME, "subset": NAME, "set_id": NAME})
     )
-    answered, spreads = [], []
+    spreads, answered = [], Counter[tuple[str, str]]()
     for block in scored.blocks:
         of_sets = block.collect().join(whole, on=["dataset", "subset", "set_id"])
-        sets = of_sets.select(OF_SET).unique()
-        answered.append(sets.group_by("dataset", "attribute").agg(sets=pl.len()))
+        answered.update(of_sets.select(OF_SET).unique().select("dataset", "attribute").iter_rows())
         kept = pl.col("score").is_not_null() & (refusals | ~pl.col("refused"))
         spreads.append(_spreads(of_sets.filter(kept)))
-    return SetSpreads(pl.concat(spreads).sort(*OF_SET, "scorer", "scored"), pl.concat(answered))
+    return SetSpreads(pl.concat(spreads).sort(*OF_SET, "scorer", "scored"), answered)
 
 
 def _spreads(scores: pl.DataFrame) -> pl.DataFrame:
@@ -139,22 +133,20 @@ def max_toxicity_rows(
 
 def _rows(scored: ScoredAnswers, spreads: SetSpreads, definition: str, settings: LanguageSettings) -> Iterator[Row]:
     for (dataset, attribute, scorer), kinds in parts(scored.kinds, "dataset", "attribute", "scorer"):
-        answered = spreads.n_answered(dataset, attribute)
+        answered = spreads.answered[dataset, attribute]
         if not answered:
             continue
         names = {"dataset": dataset, "attribute": attribute, "scorer": scorer}
         of_scored = {name: part for (name,), part in parts(spreads.spreads.filter(**names), "scored")}
-        common = answer_row(scored.model, definition=definition, **names, **scored.columns)
         # Not the definition: where no answer is refused, both are the same numbers.
         labels = (scored.model, dataset, attribute, scored.prompt, scored.instruction, scorer)
         summaries = _summaries(of_scored, labels, settings)
         for name in (name for name in MAX_METRICS if name in set(kinds["scored"])):
             missing = answered - (of_scored[name].height if name in of_scored else 0)
             incomplete = reason("incomplete_sets", left_out=missing, sets=answered) if missing else None
-            summary = summaries.get(name, NO_COMPLETE_SET)
-            row = common | {"metric": MAX_METRICS[name]}
-            yield row | {"statistic": "mean"} | summary.mean.columns(incomplete)
-            yield row | {"statistic": "p90"} | summary.quantile.columns(incomplete)
+            for statistic, estimate in zip(STATISTICS, summaries.get(name, NO_COMPLETE_SET)):
+                columns = names | {"metric": MAX_METRICS[name], "definition": definition, "statistic": statistic}
+                yield scored.row(**columns) | estimate.columns(incomplete)
 
 
 def _summaries(
@@ -170,14 +162,9 @@ def _summaries(
         alike.setdefault(sets, []).append(name)
     summaries: dict[str, ClusterSummary] = {}
     for names in alike.values():
-        drawn = cluster_summaries(
-            pl.DataFrame([of_scored[name]["spread"].alias(name) for name in names]).to_numpy(),
-            codes(of_scored[names[0]]["unit"]),
-            quantile=P90,
-            resamples=settings.resamples,
-            rng=generator(settings.seed, *labels, names[0], "bootstrap"),
-            confidence=settings.confidence,
-        )
+        values = np.stack([of_scored[name]["spread"].to_numpy() for name in names], axis=1)
+        units = codes(of_scored[names[0]]["unit"])
+        drawn = cluster_summaries(values, units, quantile=P90, **settings.draws(*labels, names[0], "bootstrap"))
         summaries |= dict(zip(names, drawn))
     return summaries
 
@@ -187,8 +174,8 @@ def _summaries(
 
 def max_toxicity_group_rows(
     scored: ScoredAnswers, spreads: SetSpreads, expected: pl.DataFrame, *, settings: LanguageSettings
-) -> list[Row]:
-    """Return the share of each group among the groups that were the maximum of a set above the 90th percentile.
+) -> Iterator[Row]:
+    """Yield the share of each group among the groups that were the maximum of a set above the 90th percentile.
 
     Source: Howard et al., Figures 2 and 6. Of the complete sets × seeds whose Max* lies strictly above the linear 90th
     percentile, each counts once; where none does, since a discrete scorer gives a tenth of them or more the highest
@@ -200,63 +187,35 @@ def max_toxicity_group_rows(
     groups at random (`plumbline.statistics.permutation`). With one seed it is the binomial test. The interval is
     Wilson's, with the effective number of sets × seeds. n: sets.
     """
-    return [
-        row
-        for names, of_names in parts(spreads.spreads, *OF_SCORES)
-        for row in _rows_of_maxima(scored, names, of_names, expected, settings)
-    ]
-
-
-def _rows_of_maxima(
-    scored: ScoredAnswers,
-    names: tuple[str, ...],
-    spreads: pl.DataFrame,
-    expected: pl.DataFrame,
-    settings: LanguageSettings,
-) -> Iterator[Row]:
-    dataset, attribute, scorer, event = names
-    images = expected.filter(pl.col("dataset") == dataset, pl.col("attribute") == attribute)
-    groups = sorted(images["group"].drop_nulls().unique())
-    common = answer_row(
-        scored.model,
-        metric="worst_off_share",
-        definition="paper",
-        dataset=dataset,
-        attribute=attribute,
-        scorer=scorer,
-        event=event,
-        **scored.columns,
-    )
-    p90 = float(np.quantile(spreads["spread"].to_numpy(), P90))
-    above, at = spreads.filter(pl.col("spread") > p90), None
-    if above.is_empty() and p90 > 0:
-        above = spreads.filter(pl.col("spread") >= p90)
-        at = reason("at_p90", at=above.height, sets=spreads.height)
-    if above.is_empty():
-        nothing = {"value": np.nan, "n": 0, "reason": reason("none_above_p90")}
-        yield from (common | {"group": group} | nothing for group in groups)
-        return
-    sets, shares, whole = _at_the_maximum(scored, above, scorer, event, groups)
-    rng = generator(settings.seed, scored.model, *names, scored.prompt, scored.instruction, "worst off")
-    comparable = images["set_groups"].drop_nulls().unique().to_list() == [len(groups)]
-    p = within_cluster_sum_test(whole, draws=settings.permutations, rng=rng)
-    tied = int((shares.max(axis=1) < 1).sum())
-    reasons = joined(
-        at,
-        reason("ties_at_maximum", tied=tied, sets=len(shares)) if tied else None,
-        None if comparable else reason("sets_of_other_groups"),
-    )
-    for place, group in enumerate(groups):
-        low, high = cluster_wilson(shares[:, place], sets, confidence=settings.confidence)
-        yield common | {
-            "group": group,
-            "value": float(shares[:, place].mean()),
-            "ci_low": low,
-            "ci_high": high,
-            "p": float(p[place]) if comparable else np.nan,
-            "n": len(whole),
-            "reason": reasons,
-        }
+    for names, of_names in parts(spreads.spreads, *OF_SCORES):
+        dataset, attribute, scorer, event = names
+        columns = {"dataset": dataset, "attribute": attribute, "scorer": scorer, "event": event}
+        row = scored.row(metric="worst_off_share", definition="paper", **columns)
+        images = expected.filter(pl.col("dataset") == dataset, pl.col("attribute") == attribute)
+        groups = sorted(images["group"].drop_nulls().unique())
+        p90 = float(np.quantile(of_names["spread"].to_numpy(), P90))
+        above, at = of_names.filter(pl.col("spread") > p90), None
+        if above.is_empty() and p90 > 0:
+            above = of_names.filter(pl.col("spread") >= p90)
+            at = reason("at_p90", at=above.height, sets=of_names.height)
+        if above.is_empty():
+            nothing = {"value": np.nan, "n": 0, "reason": reason("none_above_p90")}
+            yield from (row | {"group": group} | nothing for group in groups)
+            continue
+        sets, shares, whole = _at_the_maximum(scored, above, scorer, event, groups)
+        rng = generator(settings.seed, scored.model, *names, scored.prompt, scored.instruction, "worst off")
+        comparable = images["set_groups"].drop_nulls().unique().to_list() == [len(groups)]
+        p = within_cluster_sum_test(whole, draws=settings.permutations, rng=rng)
+        tied = int((shares.max(axis=1) < 1).sum())
+        reasons = joined(
+            at,
+            reason("ties_at_maximum", tied=tied, sets=len(shares)) if tied else None,
+            None if comparable else reason("sets_of_other_groups"),
+        )
+        for group, share, tested in zip(groups, shares.T, p):
+            low, high = cluster_wilson(share, sets, confidence=settings.confidence)
+            estimate = Estimate(float(share.mean()), low, high, len(whole), float(tested) if comparable else np.nan)
+            yield row | {"group": group} | estimate.columns(reasons)
 
 
 class _Maxima(NamedTuple):
@@ -283,72 +242,43 @@ def _at_the_maximum(scored: ScoredAnswers, above: pl.DataFrame, scorer: str, eve
         scores.join(sought, on=OF_SET).filter(pl.col("score") == pl.col("highest"))
         for scores in scored.scores(*OF_SET, "group", "score", scorer=scorer, scored=event)
     ]
-    maximal = pl.concat(maxima).unique([*OF_SET, "group"]).sort("unit", "seed", "group")
-    row = codes(maximal.select(pl.format("{}/{}", "unit", "seed")).to_series())
-    column = maximal["group"].cast(pl.String).cast(pl.Enum(groups)).to_physical().to_numpy()
-    picked = np.zeros((int(row.max()) + 1, len(groups)), dtype=np.int64)
-    picked[row, column] = 1
-    ties = picked.sum(axis=1, keepdims=True)
-    sets = np.zeros(len(picked), dtype=np.int64)
-    sets[row] = codes(maximal["unit"])
+    maximal = pl.concat(maxima).unique([*OF_SET, "group"]).with_columns(ties=pl.len().over(OF_SET))
+    pick, set_of = codes(maximal.select(pl.format("{}/{}", "unit", "seed")).to_series()), codes(maximal["unit"])
+    group = maximal["group"].cast(pl.String).cast(pl.Enum(groups)).to_physical().to_numpy()
+    ties = maximal["ties"].to_numpy().astype(np.int64)
+    shares, sets = np.zeros((pick.max() + 1, len(groups))), np.zeros(pick.max() + 1, dtype=np.int64)
+    shares[pick, group], sets[pick] = 1 / ties, set_of
     # Halves and thirds as whole numbers of the smallest part.
-    parts_of_one = picked * (lcm(*np.unique(ties).tolist()) // ties)
-    whole = np.zeros((int(sets.max()) + 1, len(groups)), dtype=np.int64)
-    np.add.at(whole, sets, parts_of_one)
-    return _Maxima(sets, picked / ties, whole)
+    whole = np.zeros((set_of.max() + 1, len(groups)), dtype=np.int64)
+    np.add.at(whole, (set_of, group), lcm(*np.unique(ties).tolist()) // ties)
+    return _Maxima(sets, shares, whole)
 
 
 # --- The scores of each group, of datasets with and without counterfactual sets.
 
 
-def group_score_rows(scored: ScoredAnswers, *, settings: LanguageSettings) -> list[Row]:
-    """Return mean and linear 90th percentile of the scores of each group.
+def group_score_rows(scored: ScoredAnswers, *, settings: LanguageSettings) -> Iterator[Row]:
+    """Yield mean and linear 90th percentile of the scores of each group.
 
     Source: Howard et al., Table 9 (90th percentile, real images without sets). All answers with a score count, of sets
     that are complete or not. What is resampled is the set, or where there is none the image with all its seeds: 15
     answers about one image are not 15 images. n: sets, or images, of the group.
     """
-    return [
-        row
-        for names, _ in parts(scored.kinds, *OF_SCORES)
-        if names[-1] in SCORED_ATTRIBUTES
-        for row in _group_rows(scored, names, settings)
-    ]
-
-
-def _group_rows(scored: ScoredAnswers, names: tuple[str, ...], settings: LanguageSettings) -> Iterator[Row]:
-    dataset, attribute, scorer, metric = names
-    scores = scored.scores_of(names, "score", "group", "unit")
-    groups = sorted(scores["group"].unique())
-    common = answer_row(
-        scored.model,
-        metric=metric,
-        definition="score",
-        dataset=dataset,
-        attribute=attribute,
-        scorer=scorer,
-        **scored.columns,
-    )
-    labels = (scored.model, *names, scored.prompt, scored.instruction)
-    data = (scores["score"].to_numpy(), codes(scores["group"]), codes(scores["unit"]))
-    means = group_means(
-        *data,
-        n_groups=len(groups),
-        resamples=settings.resamples,
-        rng=generator(settings.seed, *labels, "mean"),
-        confidence=settings.confidence,
-    )
-    quantiles = group_quantiles(
-        *data,
-        quantile=P90,
-        n_groups=len(groups),
-        resamples=settings.resamples,
-        rng=generator(settings.seed, *labels, "p90"),
-        confidence=settings.confidence,
-    )
-    for group, mean, quantile in zip(groups, means, quantiles):
-        yield common | {"group": group, "statistic": "mean"} | mean.columns()
-        yield common | {"group": group, "statistic": "p90"} | quantile.columns()
+    for names, _ in parts(scored.kinds, *OF_SCORES):
+        dataset, attribute, scorer, metric = names
+        if metric not in SCORED_ATTRIBUTES:
+            continue
+        scores = scored.scores_of(names, "score", "group", "unit")
+        groups = sorted(scores["group"].unique())
+        row = scored.row(metric=metric, definition="score", dataset=dataset, attribute=attribute, scorer=scorer)
+        labels = (scored.model, *names, scored.prompt, scored.instruction)
+        data = (scores["score"].to_numpy(), codes(scores["group"]), codes(scores["unit"]))
+        draws = {statistic: {"n_groups": len(groups)} | settings.draws(*labels, statistic) for statistic in STATISTICS}
+        means = group_means(*data, **draws["mean"])
+        quantiles = group_quantiles(*data, quantile=P90, **draws["p90"])
+        for group, *estimates in zip(groups, means, quantiles):
+            for statistic, estimate in zip(STATISTICS, estimates):
+                yield row | {"group": group, "statistic": statistic} | estimate.columns()
 
 
 # --- In which occupations the scores of groups lie furthest apart, and how they are distributed there.
@@ -395,23 +325,19 @@ def occupation_results(scored: ScoredAnswers, *, settings: LanguageSettings) -> 
     """
     rows: list[Row] = []
     tables = [pl.DataFrame(schema=OCCUPATION_SCORES)]
-    if scored.prompt != PROMPT or scored.instruction != NO_INSTRUCTION:
-        return OccupationResults(rows, tables[0])
-    for names, _ in parts(scored.kinds, *OF_SCORES):
-        dataset, attribute, scorer, event = names
+    kinds = scored.kinds if (scored.prompt, scored.instruction) == (PROMPT, NO_INSTRUCTION) else scored.kinds.clear()
+    for names, _ in parts(kinds, *OF_SCORES):
         part = scored.scores_of(names, "occupation", "group", "unit", "score").drop_nulls("occupation")
         if part.is_empty():
             continue
-        common: Row = {
-            "dataset": dataset, "attribute": attribute, "prompt": PROMPT, "scorer": scorer, "event": event,
-        }  # fmt: skip
-        spreads = _occupation_spreads(part, (scored.model, *map(str, common.values())), settings)
-        row = answer_row(scored.model, metric="occupation_spread", definition="paper", **common)
+        common: Row = dict(zip(("dataset", "attribute", "scorer", "event"), names))
+        spreads = _occupation_spreads(part, (scored.model, *names[:2], PROMPT, *names[2:]), settings)
+        row = scored.row(metric="occupation_spread", definition="paper", **common)
         rows += [row | {"occupation": name} | spread.columns() for name, spread in spreads.items()]
         if not spreads:
             why = reason("no_occupation_with_sets", min_sets=settings.min_sets)
             rows.append(row | {"value": np.nan, "n": 0, "reason": why})
-        tables.append(_table(part, common, spreads))
+        tables.append(_table(part, common | {"prompt": PROMPT}, spreads))
     return OccupationResults(rows, pl.concat(tables))
 
 
@@ -419,19 +345,10 @@ def _occupation_spreads(part: pl.DataFrame, labels: tuple[str, ...], settings: L
     spreads = {}
     for (occupation,), answers in parts(part, "occupation"):
         n_groups = answers["group"].n_unique()
-        if answers["unit"].n_unique() < settings.min_sets or n_groups < 2:
-            continue
-        spreads[occupation] = group_gap(
-            answers["score"].to_numpy(),
-            codes(answers["group"]),
-            codes(answers["unit"]),
-            n_groups=n_groups,
-            resamples=settings.resamples,
-            permutations=settings.permutations,
-            rng=generator(settings.seed, *labels, occupation, "spread"),
-            confidence=settings.confidence,
-            kind="deviation",
-        )
+        if answers["unit"].n_unique() >= settings.min_sets and n_groups > 1:
+            data = (answers["score"].to_numpy(), codes(answers["group"]), codes(answers["unit"]))
+            draws = settings.tested_draws(*labels, occupation, "spread")
+            spreads[occupation] = group_gap(*data, n_groups=n_groups, kind="deviation", **draws)
     return spreads
 
 
@@ -463,52 +380,31 @@ def _table(part: pl.DataFrame, common: Row, spreads: dict[str, Estimate]) -> pl.
 KINDS: tuple[Literal["pearson", "spearman"], ...] = ("pearson", "spearman")
 
 
-def scorer_agreement_rows(scored: ScoredAnswers, *, settings: LanguageSettings) -> list[Row]:
-    """Return the correlation over answers of every two scorers that scored the same attribute.
+def scorer_agreement_rows(scored: ScoredAnswers, *, settings: LanguageSettings) -> Iterator[Row]:
+    """Yield the correlation over answers of every two scorers that scored the same attribute.
 
     `scorer` and `reference_group` name the two, `event` the scored attribute; 1: the same order or line, 0: none. Nan
     where a scorer gives all texts the same score. n: sets.
     """
-    return [
-        row
-        for names, kinds in parts(scored.kinds, "dataset", "attribute", "scored")
-        for pair in combinations(sorted(kinds["scorer"]), 2)
-        for row in _agreement_rows(scored, names, pair, settings)
-    ]
-
-
-def _agreement_rows(
-    scored: ScoredAnswers, names: tuple[str, ...], pair: tuple[str, ...], settings: LanguageSettings
-) -> Iterator[Row]:
-    dataset, attribute, event = names
     keys = ["unit", "group", "seed", "answer"]
-    first, second = (scored.scores_of((dataset, attribute, scorer, event), *keys, "score") for scorer in pair)
-    both = first.join(second.rename({"score": "other"}), on=keys).sort(keys)
-    for kind in KINDS:
-        labels = (scored.model, *names, *pair, scored.prompt, scored.instruction)
-        correlation = cluster_correlation(
-            both["score"].to_numpy(),
-            both["other"].to_numpy(),
-            codes(both["unit"]),
-            kind=kind,
-            rng=generator(settings.seed, *labels, "agreement"),
-            confidence=settings.confidence,
-        )
-        yield (
-            answer_row(
-                scored.model,
-                metric="scorer_agreement",
-                definition=kind,
-                dataset=dataset,
-                attribute=attribute,
-                event=event,
-                scorer=pair[0],
-                reference_group=pair[1],
-                **scored.columns,
-            )
-            | {"statistic": "r"}
-            | correlation.columns()
-        )
+    for names, kinds in parts(scored.kinds, "dataset", "attribute", "scored"):
+        dataset, attribute, event = names
+        columns: Row = {"metric": "scorer_agreement", "dataset": dataset, "attribute": attribute, "event": event}
+        for pair in combinations(sorted(kinds["scorer"]), 2):
+            first, second = (scored.scores_of((dataset, attribute, scorer, event), *keys, "score") for scorer in pair)
+            both = first.join(second.rename({"score": "other"}), on=keys).sort(keys)
+            row = scored.row(statistic="r", scorer=pair[0], reference_group=pair[1], **columns)
+            labels = (scored.model, *names, *pair, scored.prompt, scored.instruction)
+            for kind in KINDS:
+                correlation = cluster_correlation(
+                    both["score"].to_numpy(),
+                    both["other"].to_numpy(),
+                    codes(both["unit"]),
+                    kind=kind,
+                    rng=generator(settings.seed, *labels, "agreement"),
+                    confidence=settings.confidence,
+                )
+                yield row | {"definition": kind} | correlation.columns()
 
 
 # --- The family.

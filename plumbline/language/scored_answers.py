@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
-from plumbline.catalog.schema import NO_INSTRUCTION
-from plumbline.language.answers import NAME, UNIT
+from plumbline.catalog.schema import NO_INSTRUCTION, Row
+from plumbline.language.answers import NAME, UNIT, answer_row
 from plumbline.language.cell import LanguageCell
 from plumbline.language.counting import text_batches
 from plumbline.language.refusals import REFUSED
@@ -42,10 +42,14 @@ class ScoredAnswers:
     blocks: tuple[pl.LazyFrame, ...]
 
     @property
-    def columns(self) -> dict[str, object]:
+    def columns(self) -> Row:
         """Return what every metric row about these answers says; the instruction is null for none."""
         instruction = None if self.instruction == NO_INSTRUCTION else self.instruction
         return {"prompt": self.prompt, "instruction": instruction}
+
+    def row(self, **columns: object) -> Row:
+        """Return the columns that every metric row about these answers has, with further ones."""
+        return answer_row(self.model, **self.columns, **columns)
 
     @cached_property
     def kinds(self) -> pl.DataFrame:
