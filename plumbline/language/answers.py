@@ -12,7 +12,6 @@ from plumbline.catalog.schema import Row
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.reasons import Reason, reason
 from plumbline.statistics.cluster_changes import paired_cluster_changes
-from plumbline.statistics.seeds import generator
 
 UNIT = pl.format(
     "{}/{}",
@@ -80,33 +79,12 @@ OF_GROUPS = ("dataset", "attribute", "prompt", "instruction")
 _NAMES = (*OF_GROUPS, "group", "occupation", "unit")
 
 
-def answer_values(answers: pl.LazyFrame, **values: pl.Expr) -> pl.DataFrame:
-    """Return small numbers of every answer, and whose they are as codes: some 40 bytes a row, and no text.
-
-    Parameters
-    ----------
-    answers : LazyFrame
-        In `plumbline.language.cell.DESCRIBED_SCHEMA`; of images whose group is known.
-    **values : expression
-        Name -> what is kept of each answer, computed row by row as texts stream by; of a struct all fields.
-
-    Returns
-    -------
-    DataFrame
-        `dataset, attribute, prompt, instruction, group, occupation, unit` as Enum, in the order of their names, and
-        the values.
-    """
-    named = answers.with_columns(unit=UNIT).select(*(pl.col(name).cast(NAME) for name in _NAMES), **values)
-    found = named.collect(engine="streaming")
-    found = found.unnest([name for name in values if isinstance(found.schema[name], pl.Struct)])
-    kinds = {name: pl.Enum(found[name].unique().cast(pl.String).drop_nulls().sort()) for name in _NAMES}
-    return found.with_columns(pl.col(name).cast(pl.String).cast(kind) for name, kind in kinds.items())
-
-
 def values_by_question(
     cell: LanguageCell, *, prompts: Collection[str], instruction: str | None = None, **values: pl.Expr
 ) -> Iterator[pl.DataFrame]:
-    """Yield the `answer_values` of one prompt under one instruction after the other: what is in memory at once.
+    """Yield numbers of every answer to one prompt under one instruction after the other: what is in memory at once.
+
+    Whose they are is told as codes: some 40 bytes a row, and no text.
 
     Parameters
     ----------
@@ -114,24 +92,34 @@ def values_by_question(
     prompts, instruction
         As in `plumbline.language.answers.known_answers`.
     **values : expression
-        As in `answer_values`.
+        Name -> what is kept of each answer, computed row by row as texts stream by; of a struct all fields.
+
+    Yields
+    ------
+    DataFrame
+        `dataset, attribute, prompt, instruction, group, occupation, unit` as Enum, in the order of their names, and
+        the values.
     """
     for prompt, asked in questions(cell):
         if prompt in prompts and instruction in (None, asked):
-            yield answer_values(known_answers(cell.generations, prompts=[prompt], instruction=asked), **values)
+            answers = known_answers(cell.generations, prompts=[prompt], instruction=asked).with_columns(unit=UNIT)
+            found = answers.select(*(pl.col(name).cast(NAME) for name in _NAMES), **values).collect(engine="streaming")
+            found = found.unnest([name for name in values if isinstance(found.schema[name], pl.Struct)])
+            kinds = {name: pl.Enum(found[name].unique().cast(pl.String).drop_nulls().sort()) for name in _NAMES}
+            yield found.with_columns(pl.col(name).cast(pl.String).cast(kind) for name, kind in kinds.items())
 
 
 # --- What two conditions have in common, how it differs, and how much has no counterpart.
 
 
 def with_counterparts(
-    first: pl.DataFrame, second: pl.DataFrame, *, on: Sequence[str], by: Sequence[str]
+    after: pl.DataFrame, before: pl.DataFrame, *, on: Sequence[str], by: Sequence[str]
 ) -> pl.DataFrame:
     """Join two conditions row by row, and keep what only one of them has, so that it can be counted.
 
     Parameters
     ----------
-    first, second : DataFrame
+    after, before : DataFrame
         One row a value of `on`.
     on : sequence of str
         Columns that name a pair.
@@ -141,10 +129,11 @@ def with_counterparts(
     Returns
     -------
     DataFrame
-        Sorted by `on`; the columns of the side that lacks a row are null.
+        Sorted by `on`; the columns of the side that lacks a row are null. Of a name that both have, that of `before`
+        ends in `_before`.
     """
-    sides = [side.join(other, on=list(by), how="semi") for side, other in ((first, second), (second, first))]
-    return sides[0].join(sides[1], on=list(on), how="full", coalesce=True).sort(on)
+    sides = [side.join(other, on=list(by), how="semi") for side, other in ((after, before), (before, after))]
+    return sides[0].join(sides[1], on=list(on), how="full", coalesce=True, suffix="_before").sort(on)
 
 
 def unpaired_reason(pairs: int, of: int, *, what: str) -> Reason | None:
@@ -154,31 +143,30 @@ def unpaired_reason(pairs: int, of: int, *, what: str) -> Reason | None:
 
 def paired_change_row(
     matched: pl.DataFrame,
-    before: str,
-    after: str,
+    column: str,
+    row: Row,
     *,
     what: str,
-    quantile: float | None,
     labels: Sequence[str],
     settings: LanguageSettings,
-    row: Row,
+    quantile: float | None = None,
 ) -> Row:
     """Return the row of the change between two conditions of the same sets.
 
     Parameters
     ----------
     matched : DataFrame
-        Of `with_counterparts`, with `unit`, the set that is drawn as a whole, and a column of numbers per condition.
-    before, after : str
-        These columns.
-    what : str
-        What the pairs are, such as `answers`: the reason counts those without a counterpart.
-    quantile : float or None
-        Level of the quantile to compare; None for the mean.
-    labels : sequence of str
-        What the draws are named by.
+        Of `with_counterparts`, with `unit`, the set that is drawn as a whole.
+    column : str
+        The numbers to compare, of which `matched` has those of both conditions.
     row : Row
         The columns that say what is compared.
+    what : str
+        What the pairs are, such as `answers`: the reason counts those without a counterpart.
+    labels : sequence of str
+        What the draws are named by.
+    quantile : float, optional
+        Level of the quantile to compare; the mean by default.
 
     Returns
     -------
@@ -186,15 +174,8 @@ def paired_change_row(
         `row` with after - before, its interval and p by whole sets, and n, the sets with pairs; see
         `plumbline.statistics.cluster_changes`.
     """
-    pairs = matched.drop_nulls([before, after])
-    change = paired_cluster_changes(
-        pairs[before].to_numpy(),
-        pairs[after].to_numpy(),
-        codes(pairs["unit"]),
-        quantile=quantile,
-        resamples=settings.resamples,
-        permutations=settings.permutations,
-        rng=generator(settings.seed, *labels),
-        confidence=settings.confidence,
-    )
+    pairs = matched.drop_nulls([f"{column}_before", column])
+    before, after = (pairs[name].to_numpy() for name in (f"{column}_before", column))
+    draws = settings.tested_draws(*labels)
+    change = paired_cluster_changes(before, after, codes(pairs["unit"]), quantile=quantile, **draws)
     return row | change.columns(unpaired_reason(pairs.height, matched.height, what=what))

@@ -8,17 +8,10 @@ import numpy as np
 import polars as pl
 
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
-from plumbline.language.answers import (
-    answer_row,
-    paired_change_row,
-    parts,
-    questions,
-    unpaired_reason,
-    with_counterparts,
-)
+from plumbline.language.answers import answer_row, parts, questions, unpaired_reason, with_counterparts
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import LanguageResult
-from plumbline.language.max_toxicity import OF_SET, STATISTICS, set_spreads
+from plumbline.language.max_toxicity import OF_SET, set_spreads, spread_change_rows
 from plumbline.language.scored_answers import ScoredAnswers, every_question
 from plumbline.metrics.family import Family
 from plumbline.reasons import joined, reason
@@ -26,7 +19,7 @@ from plumbline.statistics.correlations import unit_correlation
 
 SCORED = "toxicity"
 _PART = ["dataset", "attribute", "scorer"]
-_SPREADS = ["spread", "spread_llm"]
+_SPREADS = ["spread", "spread_before"]
 _SET = [*OF_SET, "scorer"]
 
 
@@ -56,11 +49,12 @@ def base_llm_result(cell: LanguageCell, *, settings: LanguageSettings) -> Langua
         for scored in (each for each in of_model if each.prompt in counterparts):
             model = _above_the_least(scored, cell.expected)
             llm = _above_the_least(counterparts[scored.prompt], cell.base_llm.expected)
-            keys = [*_SET, "group"]
-            both = with_counterparts(
-                model, llm.select(*keys, spread_llm="spread", above_llm="above"), on=keys, by=_PART
-            )
-            rows += _difference_rows(cell.model, scored.prompt, both, settings)
+            both = with_counterparts(model, llm, on=[*_SET, "group"], by=_PART)
+            for names, matched in parts(both.unique(_SET, maintain_order=True), *_PART):
+                columns = dict(zip(_PART, names)) | {"prompt": scored.prompt}
+                row = answer_row(cell.model, metric="max_toxicity_over_llm", definition="paper", **columns)
+                labels, draws = (cell.model, *names, scored.prompt), "over its language model"
+                rows += spread_change_rows(matched, row, labels=labels, draws=draws, settings=settings)
             rows += _correlation_rows(cell.model, scored.prompt, both, settings)
     return LanguageResult(metric_frame(rows))
 
@@ -77,41 +71,15 @@ def _above_the_least(scored: ScoredAnswers, expected: pl.DataFrame) -> pl.DataFr
     )
 
 
-def _difference_rows(model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
-    sets = both.unique(_SET, maintain_order=True)
-    for (dataset, attribute, scorer), matched in parts(sets, *_PART):
-        row = answer_row(
-            model,
-            metric="max_toxicity_over_llm",
-            definition="paper",
-            dataset=dataset,
-            attribute=attribute,
-            scorer=scorer,
-            prompt=prompt,
-        )
-        for statistic, quantile in STATISTICS.items():
-            labels = (model, dataset, attribute, scorer, prompt, statistic, "over its language model")
-            yield paired_change_row(
-                matched,
-                "spread_llm",
-                "spread",
-                what="sets × seeds",
-                quantile=quantile,
-                labels=labels,
-                settings=settings,
-                row=row | {"statistic": statistic},
-            )
-
-
 def _correlation_rows(model: str, prompt: str, both: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
     sets, pairs = both.unique(_SET, maintain_order=True), both.drop_nulls(_SPREADS)
     of_jobs = pairs.unique(_SET, maintain_order=True).filter(pl.col("occupation").is_not_null())
     units = {
         "pearson": of_jobs.group_by("dataset", "scorer", "occupation").agg(
-            model=pl.col("spread").mean(), llm=pl.col("spread_llm").mean()
+            model=pl.col("spread").mean(), llm=pl.col("spread_before").mean()
         ),
         "pearson_groups": pairs.group_by("dataset", "scorer", "attribute", "group").agg(
-            model=pl.col("above").mean(), llm=pl.col("above_llm").mean()
+            model=pl.col("above").mean(), llm=pl.col("above_before").mean()
         ),
     }
     for (dataset, scorer), answered in parts(sets, "dataset", "scorer"):

@@ -11,7 +11,7 @@ from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
 from plumbline.language.answers import UNIT, answer_row, paired_change_row, parts, questions, with_counterparts
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import LanguageResult
-from plumbline.language.max_toxicity import MAX_METRICS, STATISTICS, set_spreads
+from plumbline.language.max_toxicity import MAX_METRICS, set_spreads, spread_change_rows
 from plumbline.language.refusals import REFUSED
 from plumbline.language.scored_answers import every_question
 from plumbline.language.tokens import word_number
@@ -42,47 +42,19 @@ def max_change_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
     asked = {(prompt, name) for prompt, names in instructed(cell) for name in (NO_INSTRUCTION, *names)}
     with every_question(cell, only=asked) as questions:
         for prompt, of_prompt in groupby(questions, key=lambda each: each.prompt):
-            spreads = {
-                each.instruction: set_spreads(each, cell.expected).spreads.select(*_SET, "spread") for each in of_prompt
-            }
+            spreads = {each.instruction: set_spreads(each, cell.expected).spreads for each in of_prompt}
             plain = spreads.pop(NO_INSTRUCTION, None)
             if plain is None:
                 continue
-            before = plain.rename({"spread": "spread_before"})
             for instruction, after in spreads.items():
-                matched = with_counterparts(after, before, on=_SET, by=_PART)
-                rows += _max_changes(cell.model, prompt, instruction, matched, settings)
+                matched = with_counterparts(after, plain, on=_SET, by=_PART)
+                known = matched.filter(pl.col("scored").cast(pl.String).is_in(list(MAX_METRICS)))
+                for names, of_scores in parts(known, *_PART):
+                    columns = dict(zip(_PART[:-1], names)) | {"metric": f"{MAX_METRICS[names[-1]]}_change"}
+                    row = answer_row(cell.model, definition="paper", prompt=prompt, instruction=instruction, **columns)
+                    labels = (cell.model, *names, prompt, instruction)
+                    rows += spread_change_rows(of_scores, row, labels=labels, draws="change", settings=settings)
     return rows
-
-
-def _max_changes(
-    model: str, prompt: str, instruction: str, matched: pl.DataFrame, settings: LanguageSettings
-) -> Iterator[Row]:
-    known = matched.filter(pl.col("scored").cast(pl.String).is_in(list(MAX_METRICS)))
-    for names, of_scores in parts(known, *_PART):
-        dataset, attribute, scorer, scored = names
-        row = answer_row(
-            model,
-            metric=f"{MAX_METRICS[scored]}_change",
-            definition="paper",
-            dataset=dataset,
-            attribute=attribute,
-            scorer=scorer,
-            prompt=prompt,
-            instruction=instruction,
-        )
-        for statistic, quantile in STATISTICS.items():
-            labels = (model, *names, prompt, instruction, statistic, "change")
-            yield paired_change_row(
-                of_scores,
-                "spread_before",
-                "spread",
-                what="sets × seeds",
-                quantile=quantile,
-                labels=labels,
-                settings=settings,
-                row=row | {"statistic": statistic},
-            )
 
 
 # --- What an instruction does beside what it is for: more refusals, other lengths.
@@ -101,34 +73,18 @@ def side_effect_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[
     """
     rows: list[Row] = []
     for prompt, instructions in instructed(cell):
-        before = _answers(cell, prompt, NO_INSTRUCTION).rename({"refused": "refused_before", "words": "words_before"})
+        before = _answers(cell, prompt, NO_INSTRUCTION)
         for instruction in instructions:
-            after = _answers(cell, prompt, instruction)
-            matched = with_counterparts(after, before, on=_ANSWER, by=_ANSWER_PART)
-            for (dataset, attribute), answers in parts(matched, *_ANSWER_PART):
+            matched = with_counterparts(_answers(cell, prompt, instruction), before, on=_ANSWER, by=_ANSWER_PART)
+            for names, answers in parts(matched, *_ANSWER_PART):
+                columns = dict(zip(_ANSWER_PART, names)) | {"prompt": prompt, "instruction": instruction}
                 for metric, (column, statistic) in _CHANGES.items():
                     row = answer_row(
-                        cell.model,
-                        metric=metric,
-                        definition="paired",
-                        statistic=statistic,
-                        dataset=dataset,
-                        attribute=attribute,
-                        prompt=prompt,
-                        instruction=instruction,
+                        cell.model, metric=metric, definition="paired", **columns | {"statistic": statistic}
                     )
-                    labels = (cell.model, dataset, attribute, prompt, instruction, metric)
+                    labels = (cell.model, *names, prompt, instruction, metric)
                     rows.append(
-                        paired_change_row(
-                            answers,
-                            f"{column}_before",
-                            column,
-                            what="answers",
-                            quantile=None,
-                            labels=labels,
-                            settings=settings,
-                            row=row,
-                        )
+                        paired_change_row(answers, column, row, what="answers", labels=labels, settings=settings)
                     )
     return rows
 

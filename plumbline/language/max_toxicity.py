@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import NO_INSTRUCTION, SCORED_ATTRIBUTES, Row, Schema, metric_frame
-from plumbline.language.answers import NAME, codes, parts
+from plumbline.language.answers import NAME, codes, paired_change_row, parts
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import LanguageResult
 from plumbline.language.scored_answers import OF_SCORES, ScoredAnswers, every_question
@@ -167,6 +167,25 @@ def _summaries(
         drawn = cluster_summaries(values, units, quantile=P90, **settings.draws(*labels, names[0], "bootstrap"))
         summaries |= dict(zip(names, drawn))
     return summaries
+
+
+def spread_change_rows(
+    matched: pl.DataFrame, row: Row, *, labels: tuple[str, ...], draws: str, settings: LanguageSettings
+) -> Iterator[Row]:
+    """Yield the change of mean and 90th percentile of Max* between two conditions of the same sets × seeds.
+
+    See `plumbline.language.answers.paired_change_row`; `labels`, the statistic and `draws` name the draws.
+    """
+    for statistic, quantile in STATISTICS.items():
+        yield paired_change_row(
+            matched,
+            "spread",
+            row | {"statistic": statistic},
+            what="sets × seeds",
+            labels=(*labels, statistic, draws),
+            settings=settings,
+            quantile=quantile,
+        )
 
 
 # --- Which group has the maximum in the sets whose scores lie furthest apart.
