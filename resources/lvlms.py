@@ -9,9 +9,8 @@ from plumbline.digests import digest_json
 from plumbline.errors import CheckpointError
 from plumbline.generators.backend import Backend
 from plumbline.http.keys import read_key
-from plumbline.language.annotation_sheets import read_annotations
 from plumbline.language.cell import Judge
-from plumbline.language.competence import read_dictionaries
+from plumbline.language.user_files import read_annotations, read_dictionaries
 from plumbline.scorers.scorer import Scorer
 from resources.checkout import PROJECT
 from resources.workspace import Workspace

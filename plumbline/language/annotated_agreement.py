@@ -13,20 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import ALL_MODELS, NO_INSTRUCTION, Row, metric_frame
 from plumbline.errors import MetricError
-from plumbline.language.annotation_sheets import (
-    BLACK_SUBJECT,
-    JUDGE,
-    PERSONALITY,
-    SheetLabels,
-    read_annotations,
-    sheet_labels,
-    with_score,
-    word_id,
-)
+from plumbline.language.annotation_sheets import SheetLabels, sheet_labels, with_score, word_id
 from plumbline.language.answers import answer_row, known_answers, parts
 from plumbline.language.cell import Judge, LanguageCell, LanguageSettings, stereotypes
 from plumbline.language.counting import count_words, text_batches
 from plumbline.language.family import LanguageResult
+from plumbline.language.user_files import BLACK_SUBJECT, JUDGE, PERSONALITY, read_annotations
 from plumbline.metrics.family import Family
 from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.estimates import Estimate
@@ -190,7 +182,7 @@ def words_of_groups(sheet: pl.DataFrame, expected: pl.DataFrame) -> pl.DataFrame
     Parameters
     ----------
     sheet : DataFrame
-        Labels of the sheet `judge`, in `plumbline.language.annotation_sheets.ANNOTATION_SCHEMA`.
+        Labels of the sheet `judge`, in `plumbline.language.user_files.ANNOTATION_SCHEMA`.
     expected : DataFrame
         With `attribute, group`; rows without either are passed over.
 

@@ -6,11 +6,8 @@ appendix E; Nicolas, Bai and Fiske, "Comprehensive stereotype content dictionari
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -19,115 +16,22 @@ from numpy.typing import NDArray
 from plumbline.catalog.files import data_text
 from plumbline.catalog.schema import NO_INSTRUCTION, Row, metric_frame
 from plumbline.catalog.word_lists import stop_words
-from plumbline.digests import digest_json
-from plumbline.errors import ConfigError
 from plumbline.language.answers import answer_row, values_by_question
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import LanguageResult
-from plumbline.language.group_values import GroupValues, ReasonsOf, by_groups
+from plumbline.language.group_values import GroupValues, by_groups
 from plumbline.language.tokens import words_of
+from plumbline.language.user_files import read_dictionaries
 from plumbline.metrics.family import Family
 from plumbline.reasons import Reasons, joined, reason
+from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import wilson
-
-_COLUMNS = {
-    "warmth": "Warmth_dict_hi",
-    "coldness": "Warmth_dict_lo",
-    "competence": "Competence_dict_hi",
-    "incompetence": "Competence_dict_lo",
-}
-
-
-@dataclass(frozen=True)
-class Dictionaries:
-    """The two poles of warmth and of competence in the SADCAT dictionaries.
-
-    Attributes
-    ----------
-    warmth, coldness, competence, incompetence : frozenset of str
-        Words as the file writes them, which is the form that `dictionary_form` gives. A word may be in both poles.
-    """
-
-    warmth: frozenset[str]
-    coldness: frozenset[str]
-    competence: frozenset[str]
-    incompetence: frozenset[str]
-
-    @property
-    def hash(self) -> str:
-        """Return the sha256 of all words."""
-        return digest_json({name: sorted(getattr(self, name)) for name in _COLUMNS})
 
 
 @cache
 def competence_lexicon() -> frozenset[str]:
     """Return the 861 competence words that were released with the paper (MIT licence, Intel Corporation)."""
     return frozenset(data_text("competence_words.txt").split())
-
-
-def read_dictionaries(path: Path) -> Dictionaries:
-    """Read warmth, coldness, competence and incompetence from a copy of the SADCAT dictionaries.
-
-    The poles are the columns `Warmth_dict_hi`, `Warmth_dict_lo`, `Competence_dict_hi` and `Competence_dict_lo`. The
-    file also has `Warmth_dir` and `Competence_dir` with directions; they differ from the poles for 9 words of
-    competence, and in all 9 the 861 words that the paper's authors released follow the poles (`exploit`, `commit` and
-    `bully` are among them, `licence` is not). A word that is in both poles counts in both, as `bully` there.
-
-    Parameters
-    ----------
-    path : Path
-        CSV with a header: `word` and those four columns of 0 and 1; others are passed over.
-
-    Raises
-    ------
-    ConfigError
-        If the file is not there or not UTF-8, lacks a column, has a line without a word, a value besides 0 and 1, or
-        no word in one of the poles.
-    """
-    poles: dict[str, set[str]] = {name: set() for name in _COLUMNS}
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            _check_header(path, reader.fieldnames)
-            for row in reader:
-                _add(poles, row, f"{path}, line {reader.line_num}")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(
-            "the dictionaries cannot be read",
-            where=path,
-            found=error,
-            hint="set the path to your copy of the SADCAT dictionaries, as CSV in UTF-8",
-        ) from error
-    if empty := [name for name, words in poles.items() if not words]:
-        raise ConfigError("a dictionary has no words", where=path, found=", ".join(_COLUMNS[n] for n in empty))
-    return Dictionaries(**{name: frozenset(words) for name, words in poles.items()})
-
-
-def _check_header(path: Path, columns: Collection[str] | None) -> None:
-    wanted = ["word", *_COLUMNS.values()]
-    if missing := [name for name in wanted if name not in (columns or ())]:
-        raise ConfigError(
-            "the dictionaries lack a column",
-            where=f"{path}, line 1",
-            found=", ".join(list(columns or ())[:8]) or "nothing",
-            expected=", ".join(missing),
-        )
-
-
-def _add(poles: dict[str, set[str]], row: dict[str, str], where: str) -> None:
-    word = (row["word"] or "").strip().lower()
-    if not word:
-        raise ConfigError("a line of the dictionaries has no word", where=where)
-    for name, column in _COLUMNS.items():
-        if row[column] not in ("0", "1"):
-            raise ConfigError(
-                "a dictionary says something else than yes or no",
-                where=f"{where}, column {column}",
-                found=row[column],
-                expected="0 or 1",
-            )
-        if row[column] == "1":
-            poles[name].add(word)
 
 
 def content_words(texts: pl.Expr) -> pl.Expr:
@@ -153,7 +57,7 @@ def lexicon_count(texts: pl.Expr, lexicon: Collection[str], *, dictionary: bool 
     lexicon : collection of str
         In lower case.
     dictionary : bool
-        True for the sets of `Dictionaries`: words are compared in their `dictionary_form`.
+        True for those of `read_dictionaries`: words are compared in their `dictionary_form`.
 
     Returns
     -------
@@ -238,16 +142,20 @@ def competence_result(cell: LanguageCell, *, settings: LanguageSettings) -> Lang
         the dictionaries likewise, by group, with their gaps; one row that says so where no dictionaries are configured.
     """
     columns = competence_numbers(settings)
-    named = {f"{metric} {definition}": expression for (metric, definition), expression in columns.items()}
-    numbers = {name: each.cast(pl.Float64) for name, each in named.items()}
+    numbers = {f"{metric} {definition}": each.cast(pl.Float64) for (metric, definition), each in columns.items()}
     rows: list[Row] = []
     datasets: set[str] = set()
     for values in values_by_question(cell, prompts=KEYWORD_PROMPTS, instruction=NO_INSTRUCTION, **numbers):
         datasets |= set(values["dataset"].cast(pl.String))
         for question in by_groups(cell, values, settings=settings):
-            rows += _rows(question, columns)
+            for metric, definition in columns:
+                rows += _compared(question, metric, definition, gap=GAPS[metric])
+            if question.common["prompt"] == OCCUPATION_PROMPT:
+                rows += _rows_by_occupation(question)
     if settings.dictionaries is None:
-        rows += _unconfigured(cell.model, sorted(datasets))
+        nothing = {"definition": "paper", "statistic": "mean", "value": np.nan, "reason": reason("no_dictionaries")}
+        for dataset in sorted(datasets):
+            rows += [answer_row(cell.model, dataset=dataset, metric=name, **nothing) for name in DICTIONARY_METRICS]
     return LanguageResult(metric_frame(rows))
 
 
@@ -262,30 +170,33 @@ def competence_numbers(settings: LanguageSettings) -> _Columns:
     if settings.dictionaries is not None:
         read = read_dictionaries(settings.dictionaries)
         for metric in DICTIONARY_METRICS:
-            pole = getattr(read, metric.removesuffix("_words"))
+            pole = read[metric.removesuffix("_words")]
             columns[metric, "paper"] = lexicon_share(text, pole, dictionary=True)
             columns[metric, "count"] = lexicon_count(text, pole, dictionary=True)
     return columns
 
 
-def _rows(question: GroupValues, columns: _Columns) -> Iterator[Row]:
-    for metric, definition in columns:
-        values = _values(question, metric, definition)
-        yield from _means(question, values, metric=metric, definition=definition)
-        yield _gap(question, values, metric=GAPS[metric], definition=definition)
-    if question.answers["prompt"][0] == OCCUPATION_PROMPT:
-        yield from _rows_by_occupation(question)
+def _compared(question: GroupValues, metric: str, definition: str, *, gap: str | None = None) -> list[Row]:
+    """Return the rows of one number of the answers; the reason says how many have none, of a group or of all."""
+    values = question.answers[f"{metric} {definition}"].to_numpy()
+    wordless = np.isnan(values)
+
+    def reasons(rows: NDArray[np.bool_]) -> Reasons:
+        left_out = int(wordless[rows].sum())
+        return joined(reason("wordless_answers", wordless=left_out, answers=int(rows.sum())) if left_out else None)
+
+    return list(question.compared(values, metric=metric, definition=definition, gap=gap, reasons=reasons))
 
 
 def _rows_by_occupation(question: GroupValues) -> Iterator[Row]:
+    """Yield the rows of each occupation with enough sets, by name, and which group has the smallest shares."""
+    sets = question.answers.drop_nulls("occupation").group_by("occupation").agg(sets=pl.col("unit").n_unique())
     shares = []
-    for occupation in _occupations(question):
-        share, count = (_values(occupation, COMPETENCE, definition) for definition in ("paper", "count"))
-        means = _means(occupation, share, metric=COMPETENCE, definition="paper")
-        shares.append({str(row["group"]): row["value"] for row in means})
-        yield from means
-        yield from _means(occupation, count, metric=COMPETENCE, definition="count")
-        yield _gap(occupation, share, metric=GAPS[COMPETENCE], definition="paper")
+    for name in sets.filter(pl.col("sets") >= question.settings.min_sets)["occupation"].cast(pl.String).sort():
+        occupation = question.of(question.answers["occupation"].eq_missing(name).to_numpy(), occupation=name)
+        rows = _compared(occupation, COMPETENCE, "paper", gap=GAPS[COMPETENCE])
+        shares.append({str(row["group"]): row["value"] for row in rows if row["metric"] == COMPETENCE})
+        yield from rows + _compared(occupation, COMPETENCE, "count")
     yield from fewest_rows(question, shares)
 
 
@@ -318,61 +229,10 @@ def fewest_rows(question: GroupValues, shares: Sequence[Mapping[str, object]]) -
     fewest = np.isclose(kept, kept.min(axis=1, keepdims=True), rtol=1e-12, atol=0)
     counts = (fewest / fewest.sum(axis=1, keepdims=True)).sum(axis=0)
     low, high = wilson(counts, len(kept), confidence=question.settings.confidence)
-    for place, group in enumerate(question.groups):
-        yield question.common | {
-            "metric": FEWEST,
-            "definition": "paper",
-            "group": group,
-            "value": float(counts[place]) / len(kept) if len(kept) else float("nan"),
-            "ci_low": float(low[place]),
-            "ci_high": float(high[place]),
-            "n": len(kept),
-            "reason": reasons,
-        }
-
-
-def _occupations(question: GroupValues) -> Iterator[GroupValues]:
-    """Yield the answers of each occupation with enough sets, by name."""
-    sets = (
-        question.answers.group_by("occupation")
-        .agg(sets=pl.col("unit").n_unique())
-        .filter(pl.col("occupation").is_not_null(), pl.col("sets") >= question.settings.min_sets)
-        .sort("occupation")
-    )
-    for name in sets["occupation"].cast(pl.String):
-        rows = (question.answers["occupation"] == name).fill_null(False).to_numpy()
-        yield question.of(rows, occupation=name)
-
-
-def _values(question: GroupValues, metric: str, definition: str) -> NDArray[np.float64]:
-    return question.answers[f"{metric} {definition}"].to_numpy()
-
-
-def _means(question: GroupValues, values: NDArray[np.float64], **columns: object) -> list[Row]:
-    return question.mean_rows(values, reasons=_wordless(question, values), **columns)
-
-
-def _gap(question: GroupValues, values: NDArray[np.float64], *, metric: str, definition: str) -> Row:
-    return question.gap_row(values, reasons=_wordless(question, values), metric=metric, definition=definition)
-
-
-def _wordless(question: GroupValues, values: NDArray[np.float64]) -> ReasonsOf:
-    """Return how many answers were left out, of a group or of all."""
-    wordless = np.isnan(values)
-
-    def reasons(group: int | None) -> Reasons:
-        of_group = wordless if group is None else wordless[question.codes == group]
-        if not of_group.any():
-            return ()
-        return joined(reason("wordless_answers", wordless=int(of_group.sum()), answers=len(of_group)))
-
-    return reasons
-
-
-def _unconfigured(model: str, datasets: list[str]) -> Iterator[Row]:
-    for dataset in datasets:
-        common = answer_row(model, dataset=dataset, definition="paper", statistic="mean", value=float("nan"))
-        yield from (common | {"metric": metric, "reason": reason("no_dictionaries")} for metric in DICTIONARY_METRICS)
+    for group, count, ci_low, ci_high in zip(question.groups, counts.tolist(), low.tolist(), high.tolist()):
+        estimate = Estimate(count / len(kept) if len(kept) else np.nan, ci_low, ci_high, len(kept))
+        columns = {"metric": FEWEST, "definition": "paper", "group": group}
+        yield question.common | columns | estimate.columns(reasons)
 
 
 COMPETENCE_FAMILY = Family(

@@ -11,22 +11,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import NO_INSTRUCTION, Row
-from plumbline.language.answers import OF_GROUPS, answer_row
+from plumbline.language.answers import OF_GROUPS, answer_row, codes, parts
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.cluster_bootstrap import group_means
 from plumbline.statistics.cluster_gaps import group_gap
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import wilson
-from plumbline.statistics.seeds import generator
 
-ReasonsOf = Callable[[int | None], Reasons]
-"""From a group's place, or None for all groups, to the reasons of its number."""
-
-
-def no_reasons(_: int | None) -> Reasons:
-    """Return nothing of any group."""
-    return ()
+ReasonsOf = Callable[[NDArray[np.bool_]], Reasons]
+"""From the answers that a number is of, (n,), to its reasons."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class GroupValues:
     codes, sets : (n,) int64
         Group and independent unit of each answer.
     answers : DataFrame
-        The n rows of `answer_values`.
+        The n rows of `plumbline.language.answers.values_by_question`.
     settings : LanguageSettings
     """
 
@@ -65,54 +59,63 @@ class GroupValues:
             answers=self.answers.filter(pl.Series(rows)),
         )
 
-    def means(self, values: NDArray[np.float64], *, what: str) -> list[Estimate]:
-        """Return each group's mean with its interval by whole sets; `what` names the draws."""
-        known = ~np.isnan(values)
-        return group_means(
-            values[known],
-            self.codes[known],
-            self.sets[known],
-            n_groups=len(self.groups),
-            resamples=self.settings.resamples,
-            rng=self._generator(what, "means"),
-            confidence=self.settings.confidence,
-        )
-
-    def mean_rows(
-        self, values: NDArray[np.float64], *, reasons: ReasonsOf = no_reasons, **columns: object
-    ) -> list[Row]:
-        """Return a row of the mean of every group; n counts the sets that have a number of the group."""
-        return [
-            self.common | {"group": name, "statistic": "mean"} | found.columns(reasons(group)) | columns
-            for group, (name, found) in enumerate(zip(self.groups, self.means(values, what=_named(columns))))
-        ]
-
-    def gap_row(
+    def compared(
         self,
         values: NDArray[np.float64],
         *,
+        metric: str,
+        definition: str = "paper",
+        gap: str | None = None,
         kind: Literal["difference", "ratio"] = "difference",
-        reasons: ReasonsOf = no_reasons,
-        **columns: object,
-    ) -> Row:
-        """Return the row of the largest minus, or over, the smallest group mean; n counts the sets with a number.
+        reasons: ReasonsOf = lambda _: (),
+    ) -> Iterator[Row]:
+        """Yield a row of the mean of every group; n counts the sets that have a number of the group.
 
-        The reason names the groups that are not compared because no answer about them has a number, and those of whose
+        With `gap` one more, of the largest minus, or over, the smallest mean; n counts the sets with a number. Its
+        reason names the groups that are not compared because no answer about them has a number, and those of whose
         answers fewer than half have one.
         """
+        columns: Row = {"metric": metric, "definition": definition, "statistic": "mean"}
+        for code, (group, mean) in enumerate(zip(self.groups, self._means(values, columns))):
+            yield self.common | columns | {"group": group} | mean.columns(reasons(self.codes == code))
+        if gap is not None:
+            yield self._gap_row(values, {"metric": gap, "definition": definition}, kind, reasons)
+
+    def rates(self, happened: NDArray[np.bool_], *, metric: str, gap: str | None = None) -> Iterator[Row]:
+        """Yield a row of the rate of every group, and of all answers, and of the gap; n counts the sets.
+
+        A rate of exactly 0 or 1 has no bootstrap interval. Wilson's then counts each set as one observation, which is
+        the least that the answers can be worth.
+        """
+        columns: Row = {"metric": metric, "definition": "paper"}
+        values = happened.astype(np.float64)
+        whole = replace(self, groups=("",), codes=np.zeros_like(self.codes))
+        for each in (self, whole):
+            for group, rate in zip(each.groups, each._means(values, columns)):
+                estimate = _with_wilson(rate, self.settings.confidence)
+                yield self.common | columns | {"group": group or None} | estimate.columns()
+        if gap is not None:
+            yield self._gap_row(values, {"metric": gap, "definition": "paper"}, "difference", lambda _: ())
+
+    def _means(self, values: NDArray[np.float64], columns: Row) -> list[Estimate]:
+        """Return each group's mean with its interval by whole sets."""
         known = ~np.isnan(values)
-        gap = group_gap(
-            values[known],
-            self.codes[known],
-            self.sets[known],
-            n_groups=len(self.groups),
-            resamples=self.settings.resamples,
-            permutations=self.settings.permutations,
-            rng=self._generator(_named(columns), "gap"),
-            confidence=self.settings.confidence,
-            kind=kind,
-        )
-        return self.common | gap.columns(reasons(None), self._missing(known)) | columns
+        draws = self.settings.draws(*self._labels(columns), "means")
+        return group_means(values[known], self.codes[known], self.sets[known], n_groups=len(self.groups), **draws)
+
+    def _gap_row(
+        self, values: NDArray[np.float64], columns: Row, kind: Literal["difference", "ratio"], reasons: ReasonsOf
+    ) -> Row:
+        known = ~np.isnan(values)
+        data = values[known], self.codes[known], self.sets[known]
+        draws = self.settings.tested_draws(*self._labels(columns), "gap")
+        gap = group_gap(*data, n_groups=len(self.groups), kind=kind, **draws)
+        return self.common | gap.columns(reasons(np.ones_like(known)), self._missing(known)) | columns
+
+    def _labels(self, columns: Row) -> Iterator[str]:
+        """Yield what the draws of a metric are named by."""
+        yield from (str(self.common.get(name)) for name in ("model", *OF_GROUPS, "occupation"))
+        yield f"{columns['metric']} {columns['definition']}"
 
     def _missing(self, known: NDArray[np.bool_]) -> Reasons:
         if not known.any():
@@ -125,61 +128,29 @@ class GroupValues:
             reason("half_of_answers", groups=thin) if thin else None,
         )
 
-    def rate_rows(self, happened: NDArray[np.bool_], *, overall: bool = False, **columns: object) -> list[Row]:
-        """Return a row of the rate of every group, and of all answers; where no answer differs, Wilson's interval.
 
-        n counts the sets. A rate of exactly 0 or 1 has no bootstrap interval. Wilson's then counts each set as one
-        observation, which is the least that the answers can be worth.
-        """
-        whole = replace(self, groups=("",), codes=np.zeros_like(self.codes))
-        rows = []
-        for each in (self, *([whole] if overall else [])):
-            estimates = each.means(happened.astype(np.float64), what=_named(columns))
-            rows += [
-                self.common
-                | {"group": name or None}
-                | _with_wilson(found, self.settings.confidence).columns()
-                | columns
-                for name, found in zip(each.groups, estimates)
-            ]
-        return rows
-
-    def _generator(self, *labels: str) -> np.random.Generator:
-        named = (str(self.common.get(name)) for name in ("model", *OF_GROUPS, "occupation"))
-        return generator(self.settings.seed, *named, *labels)
-
-
-def _named(columns: Row) -> str:
-    return f"{columns.get('metric')} {columns.get('definition')}"
-
-
-def _with_wilson(found: Estimate, confidence: float) -> Estimate:
-    if found.value not in (0.0, 1.0) or found.n is None:
-        return found
-    low, high = wilson(found.value * found.n, found.n, confidence=confidence)
-    why = joined(reason("wilson_over_sets", sets=found.n))
-    return replace(found, ci_low=float(low), ci_high=float(high), reason=why)
+def _with_wilson(rate: Estimate, confidence: float) -> Estimate:
+    if rate.value not in (0.0, 1.0) or rate.n is None:
+        return rate
+    low, high = wilson(rate.value * rate.n, rate.n, confidence=confidence)
+    why = joined(reason("wilson_over_sets", sets=rate.n))
+    return replace(rate, ci_low=float(low), ci_high=float(high), reason=why)
 
 
 def by_groups(cell: LanguageCell, answers: pl.DataFrame, *, settings: LanguageSettings) -> Iterator[GroupValues]:
-    """Yield what is compared between groups, one dataset, attribute, prompt and instruction at a time, by name."""
-    kind = answers.schema["group"]
-    names = list(kind.categories) if isinstance(kind, pl.Enum) else []
-    parts = answers.partition_by(OF_GROUPS, as_dict=True)
-    for dataset, attribute, prompt, instruction in sorted(parts):
+    """Yield what is compared between groups, one dataset, attribute, prompt and instruction at a time, by name.
+
+    Parameters
+    ----------
+    answers : DataFrame
+        Of `plumbline.language.answers.values_by_question`.
+    """
+    for names, part in parts(answers, *OF_GROUPS):
+        row = answer_row(cell.model, **dict(zip(OF_GROUPS, names)))
         # Sums of fractions depend on their order: it is that of the names, whatever order the files have.
-        part = parts[dataset, attribute, prompt, instruction].sort(answers.columns)
-        codes = part["group"].to_physical().cast(pl.Int64).to_numpy()
-        present, codes = np.unique(codes, return_inverse=True)
-        groups = tuple(names[place] for place in present)
-        expected = cell.expected.filter(pl.col("dataset") == dataset, pl.col("attribute") == attribute)
+        part = part.sort(answers.columns)
+        groups = tuple(part["group"].cast(pl.String).unique().sort())
+        expected = cell.expected.filter(pl.col("dataset") == row["dataset"], pl.col("attribute") == row["attribute"])
         without = tuple(sorted(set(expected["group"].drop_nulls()) - set(groups)))
-        common = answer_row(
-            cell.model,
-            dataset=dataset,
-            attribute=attribute,
-            prompt=prompt,
-            instruction=None if instruction == NO_INSTRUCTION else instruction,
-        )
-        sets = part["unit"].to_physical().cast(pl.Int64).to_numpy()
-        yield GroupValues(common, groups, without, codes, sets, part, settings)
+        common = row | {"instruction": None if row["instruction"] == NO_INSTRUCTION else row["instruction"]}
+        yield GroupValues(common, groups, without, codes(part["group"]), codes(part["unit"]), part, settings)

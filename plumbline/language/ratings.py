@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import re
 
-import polars as pl
-
 from plumbline.language.numbers import (
     EMPTY,
     NO_NUMBER,
@@ -28,14 +26,10 @@ from plumbline.language.numbers import (
     SEVERAL_NUMBERS,
     ParsedNumber,
     plainly,
-    read_column,
     unreadable,
     with_digits,
     within,
 )
-
-VERSION = 3
-"""Raised whenever some answer is read in another way."""
 
 LOWEST, HIGHEST = 1.0, 10.0
 
@@ -102,11 +96,6 @@ _LONE_ONE = re.compile(r"(?<=^)one(?=[.!]?$)|\bone(?=\s*(?:out of|/))|(?<=rating
 def read_rating(text: str | None) -> float | None:
     """Return the rating that an answer gives, in [1, 10], or None; `rating_of` says why there is none."""
     return rating_of(text or "").number
-
-
-def ratings(texts: pl.Expr) -> pl.Expr:
-    """Return the readings of answers, see `rating_of`; Struct(value, reason), row by row, so that it streams."""
-    return read_column(texts, rating_of)
 
 
 def rating_of(text: str) -> ParsedNumber:

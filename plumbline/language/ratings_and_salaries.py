@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import Row, metric_frame
@@ -13,9 +14,9 @@ from plumbline.language.answers import values_by_question
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import LanguageResult
 from plumbline.language.group_values import GroupValues, by_groups
-from plumbline.language.numbers import UNREADABLE
-from plumbline.language.ratings import ratings
-from plumbline.language.salaries import salaries
+from plumbline.language.numbers import UNREADABLE, read_column
+from plumbline.language.ratings import rating_of
+from plumbline.language.salaries import salary_of
 from plumbline.metrics.family import Family
 from plumbline.reasons import Reason, Reasons, joined, reason
 
@@ -27,8 +28,8 @@ _PARSED = pl.Struct({"value": pl.Float64, "unreadable": pl.Enum(list(UNREADABLE)
 
 def parsed_answer(prompt: str) -> pl.Expr:
     """Return what is read of each answer to a numeric prompt, as `value` and `unreadable`, null where it is read."""
-    read = salaries if prompt == SALARY else ratings
-    return read(pl.col("text")).struct.rename_fields(["value", "unreadable"]).cast(_PARSED)
+    read = salary_of if prompt == SALARY else rating_of
+    return read_column(pl.col("text"), read).struct.rename_fields(["value", "unreadable"]).cast(_PARSED)
 
 
 def ratings_result(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:
@@ -46,38 +47,26 @@ def ratings_result(cell: LanguageCell, *, settings: LanguageSettings) -> Languag
         smallest group mean, with p), `unreadable_rate` (by group, and of all with a null group).
     """
     rows: list[Row] = []
+    unreadable = pl.col("unreadable").is_not_null().mean().over("dataset")
     for prompt in prompt_ids("numeric"):
         for values in values_by_question(cell, prompts=[prompt], parsed=parsed_answer(prompt)):
-            unreadable = _unreadable_shares(values)
-            for question in by_groups(cell, values, settings=settings):
-                rows += _rows(question, unreadable)
+            for question in by_groups(cell, values.with_columns(unreadable_share=unreadable), settings=settings):
+                rows += _rows(question, SALARY if prompt == SALARY else "rating")
     return LanguageResult(metric_frame(rows))
 
 
-def _unreadable_shares(values: pl.DataFrame) -> dict[tuple[str, ...], float]:
-    """Return the share of unreadable answers by dataset, prompt and instruction."""
-    shares = values.group_by("dataset", "prompt", "instruction").agg(share=pl.col("unreadable").is_not_null().mean())
-    return {(dataset, prompt, instruction): share for dataset, prompt, instruction, share in shares.iter_rows()}
-
-
-def _rows(question: GroupValues, shares: dict[tuple[str, ...], float]) -> Iterator[Row]:
-    answers = question.answers
-    metric = SALARY if answers["prompt"][0] == SALARY else "rating"
+def _rows(question: GroupValues, metric: str) -> Iterator[Row]:
+    answers, share = question.answers, question.answers["unreadable_share"][0]
     unreadable = answers["unreadable"].is_not_null().to_numpy()
-    values = np.where(unreadable, np.nan, answers["value"].to_numpy())
-    share = shares[answers["dataset"][0], answers["prompt"][0], answers["instruction"][0]]
-    refused = None
-    if share > question.settings.most_unreadable:
-        refused = reason("unreadable_prompt", share=share)
-        values = np.full(len(values), np.nan)
+    too_many = share > question.settings.most_unreadable
+    values = np.where(unreadable | too_many, np.nan, answers["value"].to_numpy())
+    undefined = reason("unreadable_prompt", share=share) if too_many else None
 
-    def reasons(group: int | None) -> Reasons:
-        of_group = answers if group is None else answers.filter(pl.Series(question.codes == group))
-        return joined(refused, _excluded(of_group))
+    def reasons(rows: NDArray[np.bool_]) -> Reasons:
+        return joined(undefined, _excluded(answers.filter(rows)))
 
-    yield from question.mean_rows(values, metric=metric, definition="paper", reasons=reasons)
-    yield question.gap_row(values, metric=f"{metric}_gap", definition="paper", reasons=reasons)
-    yield from question.rate_rows(unreadable, overall=True, metric="unreadable_rate", definition="paper")
+    yield from question.compared(values, metric=metric, gap=f"{metric}_gap", reasons=reasons)
+    yield from question.rates(unreadable, metric="unreadable_rate")
 
 
 def _excluded(answers: pl.DataFrame) -> Reason | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,11 +11,10 @@ import polars as pl
 from plumbline.catalog.files import data_yaml
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import Row, metric_frame
-from plumbline.digests import digest_json
 from plumbline.language.answers import values_by_question
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import LanguageResult
-from plumbline.language.group_values import GroupValues, by_groups
+from plumbline.language.group_values import by_groups
 from plumbline.language.tokens import word_number
 from plumbline.metrics.family import Family
 
@@ -25,14 +22,11 @@ REFUSING_REASONS = ("refusal", "content_filter")
 """Finish reasons with which an API says itself that it did not answer."""
 
 
-@dataclass(frozen=True)
-class RefusalPatterns:
+class RefusalPatterns(NamedTuple):
     """The wordings of refusals, compiled.
 
     Attributes
     ----------
-    version : int
-        Of the data file.
     refusals, answered : str
         One regular expression each: a refusal in the opening of a text; what shows anywhere that an answer follows all
         the same.
@@ -40,27 +34,16 @@ class RefusalPatterns:
         Characters of the opening.
     """
 
-    version: int
     refusals: str
     answered: str
     opening: int
-
-    @property
-    def hash(self) -> str:
-        """Return the sha256 of all that decides what a refusal is."""
-        return digest_json([self.refusals, self.answered, self.opening])
 
 
 @cache
 def refusal_patterns() -> RefusalPatterns:
     """Return the patterns of the data file."""
     content: dict[str, Any] = data_yaml("refusal_patterns.yaml")
-    return RefusalPatterns(
-        version=content["version"],
-        refusals=_one_of(content["refusals"]),
-        answered=_one_of(content["answered"]),
-        opening=content["opening_characters"],
-    )
+    return RefusalPatterns(_one_of(content["refusals"]), _one_of(content["answered"]), content["opening_characters"])
 
 
 def refused(texts: pl.Expr, finish_reasons: pl.Expr | None = None) -> pl.Expr:
@@ -132,21 +115,15 @@ def refusals_and_lengths_result(cell: LanguageCell, *, settings: LanguageSetting
         `response_length_ratio` (longest over shortest group mean, with p; 1 is equal).
     """
     numbers = {metric: number for (metric, *_), number in NUMBERS.items()}
-    tables = values_by_question(cell, prompts=prompt_ids(), instruction=None, **numbers)
-    rows = [
-        row for values in tables for question in by_groups(cell, values, settings=settings) for row in _rows(question)
-    ]
+    rows: list[Row] = []
+    for values in values_by_question(cell, prompts=prompt_ids(), instruction=None, **numbers):
+        for question in by_groups(cell, values, settings=settings):
+            refused, empty, words = (question.answers[name].to_numpy() for name in numbers)
+            rows += question.rates(refused, metric="refusal_rate", gap="refusal_rate_gap")
+            rows += question.rates(empty, metric="empty_rate")
+            lengths = words.astype(np.float64)
+            rows += question.compared(lengths, metric="response_length", gap="response_length_ratio", kind="ratio")
     return LanguageResult(metric_frame(rows))
-
-
-def _rows(question: GroupValues) -> Iterator[Row]:
-    refused, empty = (question.answers[name].to_numpy() for name in ("refusal_rate", "empty_rate"))
-    words = question.answers["response_length"].to_numpy().astype(np.float64)
-    yield from question.rate_rows(refused, overall=True, metric="refusal_rate", definition="paper")
-    yield question.gap_row(refused.astype(np.float64), metric="refusal_rate_gap", definition="paper")
-    yield from question.mean_rows(words, metric="response_length", definition="paper")
-    yield question.gap_row(words, kind="ratio", metric="response_length_ratio", definition="paper")
-    yield from question.rate_rows(empty, overall=True, metric="empty_rate", definition="paper")
 
 
 REFUSALS_AND_LENGTHS = Family(

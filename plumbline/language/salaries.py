@@ -22,8 +22,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import polars as pl
-
 from plumbline.language.numbers import (
     EMPTY,
     NO_NUMBER,
@@ -32,14 +30,10 @@ from plumbline.language.numbers import (
     SEVERAL_NUMBERS,
     ParsedNumber,
     plainly,
-    read_column,
     unreadable,
     with_digits,
     within,
 )
-
-VERSION = 2
-"""Raised whenever some answer is read in another way."""
 
 LOWEST, HIGHEST = 1_000.0, 10_000_000.0
 HOURS_A_YEAR = 2_000
@@ -112,11 +106,6 @@ class _Amount:
 def read_salary(text: str | None) -> float | None:
     """Return the salary that an answer gives, in dollars a year, or None; `salary_of` says why there is none."""
     return salary_of(text or "").number
-
-
-def salaries(texts: pl.Expr) -> pl.Expr:
-    """Return the readings of answers, see `salary_of`; Struct(value, reason), row by row, so that it streams."""
-    return read_column(texts, salary_of)
 
 
 def salary_of(text: str) -> ParsedNumber:

@@ -14,14 +14,8 @@ from statsmodels.stats.inter_rater import fleiss_kappa as by_statsmodels
 from plumbline.errors import ConfigError, MetricError
 from plumbline.language import annotated_agreement as module
 from plumbline.language.annotated_agreement import fleiss_kappa, judge_agreement
-from plumbline.language.annotation_sheets import (
-    ANNOTATION_SCHEMA,
-    SHEETS,
-    read_annotations,
-    sheet_labels,
-    with_score,
-    word_id,
-)
+from plumbline.language.annotation_sheets import sheet_labels, with_score, word_id
+from plumbline.language.user_files import ANNOTATION_SCHEMA, SHEETS, read_annotations
 from plumbline.reasons import in_words, reason
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "fleiss_kappa.json").read_text("utf-8"))

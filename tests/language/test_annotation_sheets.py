@@ -17,8 +17,8 @@ from plumbline.language.annotation_sheets import (
     cells_to_fill,
     judged_words,
     names_black_person,
-    read_annotations,
 )
+from plumbline.language.user_files import read_annotations
 
 GROUPS = {"race_gender": ("Black_woman", "White_man"), "physical_gender": ("obese_man", "old_woman")}
 

@@ -17,10 +17,10 @@ from plumbline.language.competence import (
     dictionary_form,
     lexicon_count,
     lexicon_share,
-    read_dictionaries,
     released_count,
 )
 from plumbline.language.tokens import words_of
+from plumbline.language.user_files import read_dictionaries
 
 HEADER = "word,Ability_dict,Warmth_dict_hi,Competence_dict_hi,Warmth_dict_lo,Competence_dict_lo,Warmth_dir\n"
 LEXICON = {"smart", "able", "hardworking", "well-read"}
@@ -127,9 +127,8 @@ def test_dictionaries_are_read_from_their_poles(written):
         HEADER + "kindnes,0,1,0,0,0,1\ncold,0,0,0,1,0,-1\nAble,1,0,1,0,0,\nstupid,1,0,0,0,1,\nbully,0,0,1,0,1,\n"
     )
     read = read_dictionaries(path)
-    assert (read.warmth, read.coldness) == ({"kindnes"}, {"cold"})
-    assert (read.competence, read.incompetence) == ({"able", "bully"}, {"stupid", "bully"})
-    assert len(read.hash) == 64
+    assert (read["warmth"], read["coldness"]) == ({"kindnes"}, {"cold"})
+    assert (read["competence"], read["incompetence"]) == ({"able", "bully"}, {"stupid", "bully"})
 
 
 def test_words_are_compared_as_the_dictionaries_write_them():
@@ -174,14 +173,14 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(written, tmp_path):
 def test_the_published_dictionaries_and_the_released_words_agree_on_the_poles(real_file):
     path = real_file("lexicon/sadcat_dictionaries.csv")
     read = read_dictionaries(path)
-    sizes = (len(read.warmth), len(read.coldness), len(read.competence), len(read.incompetence))
+    sizes = (len(read["warmth"]), len(read["coldness"]), len(read["competence"]), len(read["incompetence"]))
     assert sizes == (941, 2157, 1057, 596)
-    assert "friendly" in read.warmth and "unfriendly" in read.coldness and "lazy" in read.incompetence
+    assert "friendly" in read["warmth"] and "unfriendly" in read["coldness"] and "lazy" in read["incompetence"]
     # The reason for the choice of columns, see `read_dictionaries`.
     direction = pl.read_csv(path, infer_schema_length=None, columns=["word", "Competence_dir"])
     by_direction = set(direction.filter(pl.col("Competence_dir") > 0)["word"])
-    disputed = read.competence ^ by_direction
+    disputed = read["competence"] ^ by_direction
     assert len(disputed) == 9
-    assert disputed & competence_lexicon() == disputed & read.competence
+    assert disputed & competence_lexicon() == disputed & read["competence"]
     known = competence_lexicon() & set(direction["word"])
-    assert known <= read.competence and len(known) == 673
+    assert known <= read["competence"] and len(known) == 673

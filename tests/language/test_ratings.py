@@ -8,13 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plumbline.language.numbers import UNREADABLE, plainly, with_digits
-from plumbline.language.ratings import rating_of, ratings, read_rating
-from plumbline.language.salaries import read_salary, salaries, salary_of
+from plumbline.language.numbers import UNREADABLE, plainly, read_column, with_digits
+from plumbline.language.ratings import rating_of, read_rating
+from plumbline.language.salaries import read_salary, salary_of
 
 KNOWN = json.loads((Path(__file__).parents[1] / "known_answers" / "ratings.json").read_text("utf-8"))
 READ = {"rating": rating_of, "salary": salary_of}
-COLUMN = {"rating": ratings, "salary": salaries}
 
 
 @pytest.mark.parametrize("case", KNOWN, ids=lambda case: repr(case["inputs"]["text"])[:50])
@@ -35,7 +34,7 @@ def test_every_reason_has_a_known_answer_and_words():
 def test_a_column_is_read_as_its_texts_are(question):
     texts = [case["inputs"]["text"] for case in KNOWN if case["inputs"]["question"] == question]
     texts = [*texts, None, *reversed(texts)]
-    read = COLUMN[question](pl.col("text")).alias("read")
+    read = read_column(pl.col("text"), READ[question]).alias("read")
     frame = pl.DataFrame({"text": texts}).lazy().select(read).unnest("read").collect(engine="streaming")
     expected = [READ[question](text or "") for text in texts]
     assert frame.schema == {"value": pl.Float64, "reason": pl.String}
@@ -45,17 +44,14 @@ def test_a_column_is_read_as_its_texts_are(question):
 
 
 def test_a_column_without_rows_has_no_readings():
-    empty = pl.DataFrame({"text": []}, schema={"text": pl.String}).select(ratings(pl.col("text")))
+    empty = pl.DataFrame({"text": []}, schema={"text": pl.String}).select(read_column(pl.col("text"), rating_of))
     assert empty.schema == {"text": pl.Struct({"value": pl.Float64, "reason": pl.String})} and empty.is_empty()
 
 
-def test_each_distinct_text_of_a_column_is_read_once(monkeypatch):
-    from plumbline.language import ratings as module
-
+def test_each_distinct_text_of_a_column_is_read_once():
     seen = []
-    monkeypatch.setattr(module, "rating_of", lambda text: seen.append(text) or rating_of(text))
     frame = pl.DataFrame({"text": ["8", "9", None, "8"] * 500})
-    frame.select(module.ratings(pl.col("text")))
+    frame.select(read_column(pl.col("text"), lambda text: seen.append(text) or rating_of(text)))
     assert sorted(seen) == ["", "8", "9"]
 
 
