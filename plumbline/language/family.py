@@ -10,9 +10,6 @@ import polars as pl
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.metrics.family import Family
 
-STUDY = "Howard et al., Uncovering Bias in Large Vision-Language Models at Scale with Counterfactuals"
-"""The source of most language metrics."""
-
 
 @dataclass(frozen=True)
 class LanguageResult:
