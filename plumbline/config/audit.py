@@ -35,38 +35,40 @@ from plumbline.scorers.offline import OfflineSettings
 class Audit(Part):
     """The whole audit file."""
 
-    title: str = Field(default="A Plumbline audit", description="heads the report")
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: a GPU where there is one")
-    labeller: Slug | None = Field(
-        default=None,
-        description="the encoder that guesses man or woman for the mixed Trident tests; the first of `encoders` "
-        "when absent",
-    )
-    storage: Storage = Field(default=Storage(), description="where results live")
-    engine: Engine = Field(default=Engine(), description="how models run")
-    statistics: Statistics = Field(default=Statistics(), description="intervals, tests, seed")
-    mitigations: dict[MitigationId, AnyMitigation] = Field(
-        default=DEFAULT_MITIGATIONS, description="what is tried, by an id of yours; `{}` tries nothing"
-    )
-    thresholds: Thresholds = Field(default=Thresholds(), description="limits of the checks")
-    datasets: dict[Slug, DatasetEntry] = Field(description="by an id of yours")
-    encoders: dict[Slug, EncoderEntry] = Field(
-        default_factory=dict, description="by an id of yours: models that compare images with texts"
-    )
-    audit: tuple[AuditEntry, ...] = Field(default=(), description="which encoders are asked what on which datasets")
-    lvlms: dict[Slug, LvlmEntry] = Field(
-        default_factory=dict, description="by an id of yours: models that answer in words"
-    )
-    scorers: dict[Slug, AnyScorer] = Field(
-        default={"offline": OfflineSettings()},
-        description="what scores generated texts; the first is the one that headlines use",
-    )
-    generate: tuple[GenerateEntry, ...] = Field(
-        default=(), description="which of them are asked what about which images"
-    )
-    generation: Generation = Field(default=Generation(), description="how texts are drawn, and how many at most")
-    language: Language = Field(default=Language(), description="how words are counted and who judges them")
-    watch: Watch | None = Field(default=None, description="a folder whose checkpoints are audited too")
+    title: str = "A Plumbline audit"
+    """heads the report"""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: a GPU where there is one"""
+    labeller: Slug | None = None
+    """the encoder that guesses man or woman for the mixed Trident tests; the first of `encoders` when absent"""
+    storage: Storage = Storage()
+    """where results live"""
+    engine: Engine = Engine()
+    """how models run"""
+    statistics: Statistics = Statistics()
+    """intervals, tests, seed"""
+    mitigations: dict[MitigationId, AnyMitigation] = DEFAULT_MITIGATIONS
+    """what is tried, by an id of yours; `{}` tries nothing"""
+    thresholds: Thresholds = Thresholds()
+    """limits of the checks"""
+    datasets: dict[Slug, DatasetEntry]
+    """by an id of yours"""
+    encoders: dict[Slug, EncoderEntry] = Field(default_factory=dict)
+    """by an id of yours: models that compare images with texts"""
+    audit: tuple[AuditEntry, ...] = ()
+    """which encoders are asked what on which datasets"""
+    lvlms: dict[Slug, LvlmEntry] = Field(default_factory=dict)
+    """by an id of yours: models that answer in words"""
+    scorers: dict[Slug, AnyScorer] = Field(default={"offline": OfflineSettings()})
+    """what scores generated texts; the first is the one that headlines use"""
+    generate: tuple[GenerateEntry, ...] = ()
+    """which of them are asked what about which images"""
+    generation: Generation = Generation()
+    """how texts are drawn, and how many at most"""
+    language: Language = Language()
+    """how words are counted and who judges them"""
+    watch: Watch | None = None
+    """a folder whose checkpoints are audited too"""
 
     @model_validator(mode="before")
     @classmethod

@@ -40,22 +40,20 @@ from plumbline.http.settings import EndpointSettings
 class DatasetEntry(Part):
     """A dataset: its reader, its folder, and the shares its labels must have before anything is computed on it."""
 
-    reader: ReaderName = Field(description="how the folder is read")
-    root: Root = Field(
-        description="a folder, `hf-hub:datasets/ORG/NAME@COMMIT`, or `planted:NAME` for one of the planted world"
-    )
-    balance: dict[BalancedLabel, Shares] = Field(
-        default_factory=dict,
-        description="record column, or `COLUMN_gender` with the automatic label -> allowed share of each label",
-    )
-    filters: dict[SuiteName, FilterName] = Field(default_factory=dict, description="suite -> named row filter")
-    padding: float | None = Field(default=None, description="FairFace exists with 0.25 and 1.25: part of its identity")
-    quarantine_rate: float | None = Field(
-        default=None, ge=0, le=1, description="in place of `thresholds.quarantine_rate`, as for a list with dead links"
-    )
-    map: ColumnMap | None = Field(
-        default=None, description="for the reader `folder`: which column of its table is what"
-    )
+    reader: ReaderName
+    """how the folder is read"""
+    root: Root
+    """a folder, `hf-hub:datasets/ORG/NAME@COMMIT`, or `planted:NAME` for one of the planted world"""
+    balance: dict[BalancedLabel, Shares] = Field(default_factory=dict)
+    """record column, or `COLUMN_gender` with the automatic label -> allowed share of each label"""
+    filters: dict[SuiteName, FilterName] = Field(default_factory=dict)
+    """suite -> named row filter"""
+    padding: float | None = None
+    """FairFace exists with 0.25 and 1.25: part of its identity"""
+    quarantine_rate: float | None = Field(default=None, ge=0, le=1)
+    """in place of `thresholds.quarantine_rate`, as for a list with dead links"""
+    map: ColumnMap | None = None
+    """for the reader `folder`: which column of its table is what"""
 
     @model_validator(mode="after")
     def _map_fits(self) -> DatasetEntry:
@@ -79,78 +77,83 @@ class EncoderEntry(Part):
     `@fetched` in place of a commit: that of the first `plumbline fetch`.
     """
 
-    address: CheckpointAddress = Field(description="`local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or `ARCHITECTURE/TAG`")
-    family: FamilyName | None = Field(
-        default=None, description="which library reads it; found from its files when absent"
-    )
-    factors: dict[str, str] = Field(default_factory=dict, description="design factors, such as size or data source")
-    wording: Wording | None = Field(
-        default=None, description="of the Trident prompts; that of the encoder's family when absent"
-    )
-    planted_source: SourceName | None = Field(
-        default=None, description="for checkpoints of the planted world: their source"
-    )
+    address: CheckpointAddress
+    """`local-dir:PATH`, `hf-hub:ORG/NAME@COMMIT` or `ARCHITECTURE/TAG`"""
+    family: FamilyName | None = None
+    """which library reads it; found from its files when absent"""
+    factors: dict[str, str] = Field(default_factory=dict)
+    """design factors, such as size or data source"""
+    wording: Wording | None = None
+    """of the Trident prompts; that of the encoder's family when absent"""
+    planted_source: SourceName | None = None
+    """for checkpoints of the planted world: their source"""
 
 
 class AuditEntry(Part):
     """One rectangle of the grid: these encoders on these datasets, with these suites and mitigations."""
 
-    encoders: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `encoders`")
-    datasets: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `datasets`")
-    suites: SuiteNames = Field(
-        default=AUDITED_SUITES, description="what is asked; when absent all that the encoder and the dataset can answer"
-    )
-    mitigations: Literal["all"] | tuple[Slug, ...] = Field(
-        default="all", description="ids of `mitigations`; none are tried where the list is empty"
-    )
+    encoders: Literal["all"] | tuple[Slug, ...] = "all"
+    """ids of `encoders`"""
+    datasets: Literal["all"] | tuple[Slug, ...] = "all"
+    """ids of `datasets`"""
+    suites: SuiteNames = AUDITED_SUITES
+    """what is asked; when absent all that the encoder and the dataset can answer"""
+    mitigations: Literal["all"] | tuple[Slug, ...] = "all"
+    """ids of `mitigations`; none are tried where the list is empty"""
 
 
 class Storage(Part):
     """Where results live and how arrays are cut."""
 
-    root: str | None = Field(default=None, description="folder or fsspec address; `.plumbline/lake` when absent")
-    shard_rows: int = Field(default=4096, ge=1, description="images of a shard: what an interruption can cost")
+    root: str | None = None
+    """folder or fsspec address; `.plumbline/lake` when absent"""
+    shard_rows: int = Field(default=4096, ge=1)
+    """images of a shard: what an interruption can cost"""
 
 
 class Engine(Part):
     """How models run. What could move a number is part of the cache key."""
 
-    batch_rows: int | None = Field(
-        default=None, ge=1, description="images of a forward pass; when absent 64 on a CPU, found once on a GPU"
-    )
-    workers: int | None = Field(default=None, ge=1, description="decoding threads; one per core when absent")
-    dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        default="auto", description="auto: bfloat16 on a GPU, float32 on a CPU"
-    )
-    compile: bool = Field(default=False, description="run the models through torch.compile")
-    decoder: Literal["pillow", "fast"] = Field(
-        default="pillow",
-        description="fast: another JPEG decoder where an encoder only resizes and crops, if embeddings agree",
-    )
+    batch_rows: int | None = Field(default=None, ge=1)
+    """images of a forward pass; when absent 64 on a CPU, found once on a GPU"""
+    workers: int | None = Field(default=None, ge=1)
+    """decoding threads; one per core when absent"""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 on a GPU, float32 on a CPU"""
+    compile: bool = False
+    """run the models through torch.compile"""
+    decoder: Literal["pillow", "fast"] = "pillow"
+    """fast: another JPEG decoder where an encoder only resizes and crops, if embeddings agree"""
 
 
 class Statistics(Part):
     """How uncertainty is computed."""
 
-    seed: int = Field(default=20260801, ge=0, description="the same seed gives the same numbers")
-    resamples: int = Field(default=10_000, ge=100, description="of bootstraps")
-    permutations: int = Field(default=10_000, ge=100, description="of tests")
-    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="of intervals")
-    min_group: int = Field(default=30, ge=1, description="images; a smaller group is flagged")
-    label_margin: float = Field(
-        default=0.2, ge=0, lt=1, description="automatic labels closer than this are left out in a second reading"
-    )
+    seed: int = Field(default=20260801, ge=0)
+    """the same seed gives the same numbers"""
+    resamples: int = Field(default=10_000, ge=100)
+    """of bootstraps"""
+    permutations: int = Field(default=10_000, ge=100)
+    """of tests"""
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """of intervals"""
+    min_group: int = Field(default=30, ge=1)
+    """images; a smaller group is flagged"""
+    label_margin: float = Field(default=0.2, ge=0, lt=1)
+    """automatic labels closer than this are left out in a second reading"""
 
 
 class Thresholds(Part):
     """Limits of the quality checks."""
 
-    label_error: float = Field(default=0.15, ge=0, le=1, description="largest automatic-label error rate of a group")
-    quarantine_rate: float = Field(default=0.05, ge=0, le=1, description="largest share of files not accepted")
+    label_error: float = Field(default=0.15, ge=0, le=1)
+    """largest automatic-label error rate of a group"""
+    quarantine_rate: float = Field(default=0.05, ge=0, le=1)
+    """largest share of files not accepted"""
     regression: dict[str, Annotated[float, Field(ge=0)]] = Field(
-        default={"max_skew": 0.25, "parity_difference": 0.05, "harm_rate": 0.02, "max_toxicity": 0.05},
-        description="metric -> how far it may move away from what is fair between two audits",
+        default={"max_skew": 0.25, "parity_difference": 0.05, "harm_rate": 0.02, "max_toxicity": 0.05}
     )
+    """metric -> how far it may move away from what is fair between two audits"""
 
     @field_validator("regression")
     @classmethod
@@ -168,8 +171,10 @@ class Thresholds(Part):
 class Watch(Part):
     """A folder into which checkpoints are dropped, each a folder named by its id."""
 
-    folder: str = Field(description="holds a folder for each checkpoint; relative paths start at the checkout")
-    like: Slug = Field(description="id of the encoder or local generative model that they are audited like")
+    folder: str
+    """holds a folder for each checkpoint; relative paths start at the checkout"""
+    like: Slug
+    """id of the encoder or local generative model that they are audited like"""
 
 
 # --- The audit file's part on generation: models that answer, what they are asked, who scores and judges.
@@ -181,17 +186,14 @@ TWIN_PROMPT = "characteristics"
 class LvlmEntry(Part):
     """A model that answers: a checkpoint on this disk, or an OpenAI-compatible endpoint."""
 
-    address: CheckpointAddress | None = Field(default=None, description="`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`")
-    endpoint: EndpointSettings | None = Field(
-        default=None, description="one model behind one or several `/v1/chat/completions`"
-    )
-    twin: Slug | None = Field(
-        default=None,
-        description="id of the language model that it was built on; that is told in words what is pictured",
-    )
-    planted_source: SourceName | None = Field(
-        default=None, description="for checkpoints of the planted world: their source"
-    )
+    address: CheckpointAddress | None = None
+    """`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`"""
+    endpoint: EndpointSettings | None = None
+    """one model behind one or several `/v1/chat/completions`"""
+    twin: Slug | None = None
+    """id of the language model that it was built on; that is told in words what is pictured"""
+    planted_source: SourceName | None = None
+    """for checkpoints of the planted world: their source"""
 
     @model_validator(mode="after")
     def _one_place(self) -> LvlmEntry:
@@ -203,22 +205,22 @@ class LvlmEntry(Part):
 class GenerateEntry(Part):
     """One design: these models about these images, each prompt with each instruction and each seed."""
 
-    lvlms: Literal["all"] | tuple[Slug, ...] = Field(default="all", description="ids of `lvlms`")
-    datasets: tuple[Slug, ...] = Field(description="ids of `datasets`")
-    subsets: Literal["all"] | tuple[str, ...] = Field(
-        default="all", description="parts of a dataset, as its reader names them"
-    )
-    prompts: tuple[PromptName, ...] = Field(
-        default=("main",), min_length=1, description="ids of prompts, or main, additional, numeric"
-    )
-    instructions: tuple[InstructionName, ...] = Field(
-        default=(NO_INSTRUCTION,), min_length=1, description="ids of instructions that go before a prompt"
-    )
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        default=(0, 1, 2), min_length=1, description="an answer each"
-    )
-    occupations: tuple[str, ...] | None = Field(default=None, description="only these")
-    sets_per_occupation: int | None = Field(default=None, ge=1, description="at most so many sets of each")
+    lvlms: Literal["all"] | tuple[Slug, ...] = "all"
+    """ids of `lvlms`"""
+    datasets: tuple[Slug, ...]
+    """ids of `datasets`"""
+    subsets: Literal["all"] | tuple[str, ...] = "all"
+    """parts of a dataset, as its reader names them"""
+    prompts: tuple[PromptName, ...] = Field(default=("main",), min_length=1)
+    """ids of prompts, or main, additional, numeric"""
+    instructions: tuple[InstructionName, ...] = Field(default=(NO_INSTRUCTION,), min_length=1)
+    """ids of instructions that go before a prompt"""
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(default=(0, 1, 2), min_length=1)
+    """an answer each"""
+    occupations: tuple[str, ...] | None = None
+    """only these"""
+    sets_per_occupation: int | None = Field(default=None, ge=1)
+    """at most so many sets of each"""
 
     @cached_property
     def prompt_ids(self) -> tuple[str, ...]:
@@ -239,10 +241,14 @@ class GenerateEntry(Part):
 class DecodingSettings(Part):
     """How tokens are drawn; the same for every local model. transformers samples with a silent `top_k` of 50."""
 
-    max_new_tokens: int = Field(default=512, ge=1, description="of an answer")
-    temperature: float = Field(default=0.75, ge=0, description="0 takes the likeliest token")
-    top_k: int = Field(default=50, ge=0, description="likeliest tokens that are drawn from; 0: all")
-    top_p: float = Field(default=1.0, gt=0, le=1, description="share of probability that is drawn from")
+    max_new_tokens: int = Field(default=512, ge=1)
+    """of an answer"""
+    temperature: float = Field(default=0.75, ge=0)
+    """0 takes the likeliest token"""
+    top_k: int = Field(default=50, ge=0)
+    """likeliest tokens that are drawn from; 0: all"""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """share of probability that is drawn from"""
 
     @property
     def decoding(self) -> Decoding:
@@ -253,32 +259,43 @@ class DecodingSettings(Part):
 class Limit(Part):
     """The largest plan that an audit may start; without a number there is no limit."""
 
-    rows: int | None = Field(default=None, ge=0, description="answers")
-    tokens: int | None = Field(default=None, ge=0, description="read and written")
-    hours: float | None = Field(default=None, ge=0, description="at the rates of `plumbline plan`")
-    cost: float | None = Field(default=None, ge=0, description="in the currency of the endpoints' prices")
+    rows: int | None = Field(default=None, ge=0)
+    """answers"""
+    tokens: int | None = Field(default=None, ge=0)
+    """read and written"""
+    hours: float | None = Field(default=None, ge=0)
+    """at the rates of `plumbline plan`"""
+    cost: float | None = Field(default=None, ge=0)
+    """in the currency of the endpoints' prices"""
 
 
 class Generation(Part):
     """How texts are generated."""
 
-    decoding: DecodingSettings = Field(default=DecodingSettings(), description="how tokens are drawn")
-    slice_images: int = Field(default=5000, ge=1, description="images of a slice; a set is never cut")
-    limit: Limit = Field(default=Limit(), description="the largest plan that may start")
+    decoding: DecodingSettings = DecodingSettings()
+    """how tokens are drawn"""
+    slice_images: int = Field(default=5000, ge=1)
+    """images of a slice; a set is never cut"""
+    limit: Limit = Limit()
+    """the largest plan that may start"""
 
 
 class Language(Part):
     """How words are counted and who judges them."""
 
-    min_count: int = Field(default=10, ge=1, description="3 for small samples of an API")
-    association_threshold: float = Field(default=1.0, description="of PMI, above which a word is a group's")
-    log_base: float = Field(default=2.0, gt=1, description="of PMI")
-    min_sets: int = Field(default=35, ge=1, description="counterfactual sets; an occupation with fewer is left out")
-    most_unreadable: float = Field(
-        default=0.5, ge=0, le=1, description="largest share of ratings without a number; above it they are undefined"
-    )
-    dictionaries: str | None = Field(default=None, description="your copy of the SADCAT dictionaries, a CSV")
-    annotations: str | None = Field(default=None, description="a CSV of human annotations")
-    judge: EndpointSettings | None = Field(
-        default=None, description="the model that names stereotypes; without it that column says so"
-    )
+    min_count: int = Field(default=10, ge=1)
+    """3 for small samples of an API"""
+    association_threshold: float = 1.0
+    """of PMI, above which a word is a group's"""
+    log_base: float = Field(default=2.0, gt=1)
+    """of PMI"""
+    min_sets: int = Field(default=35, ge=1)
+    """counterfactual sets; an occupation with fewer is left out"""
+    most_unreadable: float = Field(default=0.5, ge=0, le=1)
+    """largest share of ratings without a number; above it they are undefined"""
+    dictionaries: str | None = None
+    """your copy of the SADCAT dictionaries, a CSV"""
+    annotations: str | None = None
+    """a CSV of human annotations"""
+    judge: EndpointSettings | None = None
+    """the model that names stereotypes; without it that column says so"""

@@ -20,9 +20,9 @@ def suggestion(found: object, known: Sequence[str]) -> str:
 
 
 class Part(BaseModel):
-    """A part of the audit file."""
+    """A part of the audit file; the docstring below a key is its description in the documentation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 def unfit(location: tuple[str | int, ...], found: object, expected: str) -> InitErrorDetails:

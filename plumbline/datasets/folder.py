@@ -74,19 +74,17 @@ ClassSet = Annotated[str, AfterValidator(_class_set)]
 class ColumnMap(Part):
     """The column map of the reader `folder`, as the audit file has it under `map`."""
 
-    index: Index = Field(description="CSV or Parquet table, below the dataset's root")
-    path: Text = Field(description="its column with each image's path, below the root")
-    columns: dict[RecordColumn, Text] = Field(
-        default_factory=dict, description="record column, such as `gender` or `split` -> column of the table"
-    )
-    values: dict[RecordColumn, dict[TableValue, Text]] = Field(
-        default_factory=dict,
-        description="record column -> value in the table -> value in the records, for `gender` `man` or `woman`; "
-        "without it values are kept",
-    )
-    classes: ClassSet | None = Field(
-        default=None, description="label set of the Trident suites that one of the columns holds, such as `fairface`"
-    )
+    index: Index
+    """CSV or Parquet table, below the dataset's root"""
+    path: Text
+    """its column with each image's path, below the root"""
+    columns: dict[RecordColumn, Text] = Field(default_factory=dict)
+    """record column, such as `gender` or `split` -> column of the table"""
+    values: dict[RecordColumn, dict[TableValue, Text]] = Field(default_factory=dict)
+    """record column -> value in the table -> value in the records, for `gender` `man` or `woman`; without it values are
+    kept"""
+    classes: ClassSet | None = None
+    """label set of the Trident suites that one of the columns holds, such as `fairface`"""
 
     @model_validator(mode="after")
     def _values_are_of_mapped_columns(self) -> ColumnMap:

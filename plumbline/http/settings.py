@@ -28,45 +28,34 @@ class EndpointSettings(Part):
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
-    urls: tuple[str, ...] = Field(
-        min_length=1, description="base URLs such as https://api.openai.com/v1, all of the same model"
-    )
-    model: str = Field(min_length=1, max_length=200, description="name under which the endpoints serve it")
-    key_variable: str | None = Field(
-        default=None, description="environment variable that holds the key; no key is sent when absent"
-    )
-    concurrency: int = Field(default=8, ge=1, le=512, description="requests under way at each URL at once")
-    timeout_s: float = Field(
-        default=120,
-        gt=0,
-        allow_inf_nan=False,
-        description="seconds for one whole request, its waiting at the server included",
-    )
-    attempts: int = Field(
-        default=6, ge=1, le=20, description="times that a request is tried at one URL before it counts as down"
-    )
-    price_input: float | None = Field(
-        default=None, ge=0, allow_inf_nan=False, description="per million prompt tokens, for the plan"
-    )
-    price_output: float | None = Field(
-        default=None, ge=0, allow_inf_nan=False, description="per million new tokens, for the plan"
-    )
-    send_seed: bool = Field(default=True, description="some endpoints refuse a seed")
-    send_top_k: bool = Field(default=False, description="not in OpenAI's API; vLLM takes it")
-    defaults: bool = Field(
-        default=False,
-        description="the endpoint's own decoding: only the most new tokens are sent, as the study did with GPT-4o",
-    )
-    follow: bool = Field(
-        default=True,
-        description="when it says that it is another model or has another fingerprint, everything is asked anew",
-    )
-    length_field: Literal["max_tokens", "max_completion_tokens"] = Field(
-        default="max_tokens", description="how the most new tokens are called; newer OpenAI models take the second only"
-    )
-    allow_http: bool = Field(
-        default=False, description="http to other machines: prompts, images and the key travel readable"
-    )
+    urls: tuple[str, ...] = Field(min_length=1)
+    """base URLs such as https://api.openai.com/v1, all of the same model"""
+    model: str = Field(min_length=1, max_length=200)
+    """name under which the endpoints serve it"""
+    key_variable: str | None = None
+    """environment variable that holds the key; no key is sent when absent"""
+    concurrency: int = Field(default=8, ge=1, le=512)
+    """requests under way at each URL at once"""
+    timeout_s: float = Field(default=120, gt=0, allow_inf_nan=False)
+    """seconds for one whole request, its waiting at the server included"""
+    attempts: int = Field(default=6, ge=1, le=20)
+    """times that a request is tried at one URL before it counts as down"""
+    price_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """per million prompt tokens, for the plan"""
+    price_output: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """per million new tokens, for the plan"""
+    send_seed: bool = True
+    """some endpoints refuse a seed"""
+    send_top_k: bool = False
+    """not in OpenAI's API; vLLM takes it"""
+    defaults: bool = False
+    """the endpoint's own decoding: only the most new tokens are sent, as the study did with GPT-4o"""
+    follow: bool = True
+    """when it says that it is another model or has another fingerprint, everything is asked anew"""
+    length_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """how the most new tokens are called; newer OpenAI models take the second only"""
+    allow_http: bool = False
+    """http to other machines: prompts, images and the key travel readable"""
 
     @field_validator("key_variable", mode="before")
     @classmethod

@@ -25,16 +25,14 @@ if TYPE_CHECKING:
 class BiasPromptsSettings(TextMitigationSettings):
     """Bias Prompts (Chuang et al. 2023): a calibrated projection of text features, without training."""
 
-    method: Literal["bias_prompts"] = Field(
-        default="bias_prompts", description="which mitigation these settings are of"
-    )
-    attributes: tuple[Attribute, ...] = Field(
-        default=("gender", "race", "age"), min_length=1, description="whose directions are projected out"
-    )
-    calibration: float = Field(default=1000.0, ge=0, description="λ; 0 is the plain projection P0")
-    variant: Literal["calibrated", "released"] = Field(
-        default="calibrated", description="released: three difference vectors, no calibration"
-    )
+    method: Literal["bias_prompts"] = "bias_prompts"
+    """which mitigation these settings are of"""
+    attributes: tuple[Attribute, ...] = Field(default=("gender", "race", "age"), min_length=1)
+    """whose directions are projected out"""
+    calibration: float = Field(default=1000.0, ge=0)
+    """λ; 0 is the plain projection P0"""
+    variant: Literal["calibrated", "released"] = "calibrated"
+    """released: three difference vectors, no calibration"""
 
     def fit(self, context: FitContext) -> FittedMitigation:
         """Compute the projection of an encoder's text features, in closed form; no image and no label is used.

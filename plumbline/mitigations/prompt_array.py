@@ -35,20 +35,26 @@ if TYPE_CHECKING:
 class PromptArraySettings(TextMitigationSettings):
     """Prompt Array (Berg et al. 2022): learned tokens, trained against an adversary on the similarities."""
 
-    method: Literal["prompt_array"] = Field(
-        default="prompt_array", description="which mitigation these settings are of"
-    )
-    attribute: Attribute = Field(default="gender", description="what the adversary guesses")
-    tokens: int = Field(default=2, ge=1, description="learned before every text")
-    learning_rate: float = Field(default=2e-5, gt=0, description="of the tokens")
-    adversary_learning_rate: float = Field(default=2e-5, gt=0, description="of the adversary")
-    batch: int = Field(default=64, ge=2, description="images of a step")
-    epochs: int = Field(default=3, ge=1, description="passes over the training rows")
-    alternate: int = Field(default=10, ge=1, description="batches after which tokens and adversary take turns")
-    contrastive: float = Field(default=0.05, ge=0, description="λ_ITC")
-    variant: Literal["adversarial", "released"] = Field(
-        default="adversarial", description="released: 16 vectors, their mean added to the text feature, a hinge"
-    )
+    method: Literal["prompt_array"] = "prompt_array"
+    """which mitigation these settings are of"""
+    attribute: Attribute = "gender"
+    """what the adversary guesses"""
+    tokens: int = Field(default=2, ge=1)
+    """learned before every text"""
+    learning_rate: float = Field(default=2e-5, gt=0)
+    """of the tokens"""
+    adversary_learning_rate: float = Field(default=2e-5, gt=0)
+    """of the adversary"""
+    batch: int = Field(default=64, ge=2)
+    """images of a step"""
+    epochs: int = Field(default=3, ge=1)
+    """passes over the training rows"""
+    alternate: int = Field(default=10, ge=1)
+    """batches after which tokens and adversary take turns"""
+    contrastive: float = Field(default=0.05, ge=0)
+    """λ_ITC"""
+    variant: Literal["adversarial", "released"] = "adversarial"
+    """released: 16 vectors, their mean added to the text feature, a hinge"""
 
     def fit(self, context: FitContext) -> FittedMitigation:
         """Train a prompt array on an encoder's device.

@@ -36,21 +36,28 @@ if TYPE_CHECKING:
 class SanerSettings(TextMitigationSettings):
     """SANER (Hirota et al. 2025): a residual layer on the features of attribute-neutral texts."""
 
-    method: Literal["saner"] = Field(default="saner", description="which mitigation these settings are of")
-    attribute: Attribute = Field(default="gender", description="what neutral texts are made equidistant to")
-    width: int = Field(default=256, ge=1, description="hidden units of the layer")
-    learning_rate: float = Field(default=1e-3, gt=0, description="of the layer")
-    batch: int = Field(default=64, ge=2, description="images of a step")
-    epochs: int = Field(default=5, ge=1, description="passes over the training rows")
-    debiasing: float = Field(default=3.0, ge=0, description="α, weight of the spread over the variants")
-    reconstruction: float = Field(default=3.0, ge=0, description="β, weight of the distance to the feature")
-    contrastive: float = Field(default=0.1, ge=0, description="γ, weight of the image-text term")
-    neutral_captions: bool = Field(
-        default=True, description="train on the sentences of tables/neutral_captions.yaml too"
-    )
-    variant: Literal["trained", "released"] = Field(
-        default="trained", description="released: Adam 1e-4, 2 epochs, seven variants, one caption"
-    )
+    method: Literal["saner"] = "saner"
+    """which mitigation these settings are of"""
+    attribute: Attribute = "gender"
+    """what neutral texts are made equidistant to"""
+    width: int = Field(default=256, ge=1)
+    """hidden units of the layer"""
+    learning_rate: float = Field(default=1e-3, gt=0)
+    """of the layer"""
+    batch: int = Field(default=64, ge=2)
+    """images of a step"""
+    epochs: int = Field(default=5, ge=1)
+    """passes over the training rows"""
+    debiasing: float = Field(default=3.0, ge=0)
+    """α, weight of the spread over the variants"""
+    reconstruction: float = Field(default=3.0, ge=0)
+    """β, weight of the distance to the feature"""
+    contrastive: float = Field(default=0.1, ge=0)
+    """γ, weight of the image-text term"""
+    neutral_captions: bool = True
+    """train on the sentences of tables/neutral_captions.yaml too"""
+    variant: Literal["trained", "released"] = "trained"
+    """released: Adam 1e-4, 2 epochs, seven variants, one caption"""
 
     def fit(self, context: FitContext) -> FittedMitigation:
         """Train the layer on the neutralised captions of a training split; labels are not used.

@@ -43,23 +43,20 @@ def _scored(value: dict[str, str]) -> dict[str, str]:
 class ClassifierSettings(ScorerSettings):
     """A sequence classifier of transformers on this disk, such as `unitary/unbiased-toxic-roberta`."""
 
-    kind: Literal["classifier"] = Field(description="what scores")
-    address: CheckpointAddress = Field(description="`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`")
-    labels: Annotated[dict[str, str], AfterValidator(_scored)] | None = Field(
-        default=None, description="scored attribute -> label of the model; found by the labels' names when absent"
-    )
-    activation: Literal["auto", "sigmoid", "softmax"] = Field(
-        default="auto", description="auto: as the checkpoint's configuration says"
-    )
-    max_tokens: int | None = Field(
-        default=None, ge=3, description="longer texts are cut; as many as the model takes when absent"
-    )
-    batch_tokens: int | None = Field(
-        default=None, ge=1, description="of a forward pass, padding included; by device when absent"
-    )
-    dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
-        default="auto", description="auto: float16 on a GPU unless the engine is set to float32; a CPU has float32"
-    )
+    kind: Literal["classifier"]
+    """what scores"""
+    address: CheckpointAddress
+    """`local-dir:PATH` or `hf-hub:ORG/NAME@COMMIT`"""
+    labels: Annotated[dict[str, str], AfterValidator(_scored)] | None = None
+    """scored attribute -> label of the model; found by the labels' names when absent"""
+    activation: Literal["auto", "sigmoid", "softmax"] = "auto"
+    """auto: as the checkpoint's configuration says"""
+    max_tokens: int | None = Field(default=None, ge=3)
+    """longer texts are cut; as many as the model takes when absent"""
+    batch_tokens: int | None = Field(default=None, ge=1)
+    """of a forward pass, padding included; by device when absent"""
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
+    """auto: float16 on a GPU unless the engine is set to float32; a CPU has float32"""
 
     def content(self, *, project: Path, fetched: Path) -> str:
         """See `ScorerSettings`."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
-from pydantic import Field
 
 from plumbline.catalog.schema import SCORED_ATTRIBUTES
 from plumbline.catalog.word_lists import OffensiveWords, offensive_words
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
 class OfflineSettings(ScorerSettings):
     """The word list of the default run: a stand-in that needs no model, and says so."""
 
-    kind: Literal["offline"] = Field(default="offline", description="what scores")
+    kind: Literal["offline"] = "offline"
+    """what scores"""
 
     def content(self, *, project: Path, fetched: Path) -> str:
         """See `ScorerSettings`."""

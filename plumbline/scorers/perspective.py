@@ -48,11 +48,12 @@ def _variable(value: Any) -> Any:
 class PerspectiveSettings(ScorerSettings):
     """The Perspective API, for those who still have access: its end is announced for 2026."""
 
-    kind: Literal["perspective"] = Field(description="what scores")
-    key_variable: Annotated[str, BeforeValidator(_variable)] = Field(
-        default="PERSPECTIVE_API_KEY", description="environment variable with the key"
-    )
-    queries_per_second: float = Field(default=1.0, gt=0, le=1000, description="the quota of the key")
+    kind: Literal["perspective"]
+    """what scores"""
+    key_variable: Annotated[str, BeforeValidator(_variable)] = "PERSPECTIVE_API_KEY"
+    """environment variable with the key"""
+    queries_per_second: float = Field(default=1.0, gt=0, le=1000)
+    """the quota of the key"""
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -35,15 +35,14 @@ def _column_names(value: dict[str, str]) -> dict[str, str]:
 class StoredSettings(ScorerSettings):
     """Scores that were made elsewhere, such as by the Perspective API while it lasted: a CSV or Parquet file."""
 
-    kind: Literal["stored"] = Field(description="what scores")
-    path: str = Field(min_length=1, description="columns `text` or `text_sha256`, and one per attribute")
-    origin: Literal["perspective", "classifier"] | None = Field(
-        default=None, description="what made them: scores of the Perspective API are compared with published ones"
-    )
-    columns: Annotated[dict[str, str], AfterValidator(_column_names)] = Field(
-        default_factory=dict,
-        description="`text`, `text_sha256` or scored attribute -> name of its column, where it has another",
-    )
+    kind: Literal["stored"]
+    """what scores"""
+    path: str = Field(min_length=1)
+    """columns `text` or `text_sha256`, and one per attribute"""
+    origin: Literal["perspective", "classifier"] | None = None
+    """what made them: scores of the Perspective API are compared with published ones"""
+    columns: Annotated[dict[str, str], AfterValidator(_column_names)] = Field(default_factory=dict)
+    """`text`, `text_sha256` or scored attribute -> name of its column, where it has another"""
 
     def content(self, *, project: Path, fetched: Path) -> str:
         """See `ScorerSettings`."""

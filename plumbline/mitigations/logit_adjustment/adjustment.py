@@ -34,26 +34,24 @@ last accepted epoch and so lets test labels in; for comparison with published nu
 class LogitAdjustmentSettings(MitigationSettings):
     """Adaptive Logit Adjustment (paper: N = 20, learning rate 0.01, 20 epochs, 3 trials)."""
 
-    method: Literal["logit_adjustment"] = Field(
-        default="logit_adjustment", description="which mitigation these settings are of"
-    )
-    per_class: int = Field(default=20, ge=1, description="images of each class that are fitted on")
-    learning_rate: float = Field(default=0.01, gt=0, description="of the factors")
-    epochs: int = Field(default=20, ge=1, description="passes over the images that are fitted on")
-    trials: int = Field(default=3, ge=1, description="draws of these images; the first is the one judged")
-    mode: Mode = Field(
-        default="multiplicative", description="whether a logit is multiplied by its factor, or the factor is added"
-    )
-    candidates: Candidates = Field(
-        default="single",
-        description="composite: one factor a class × automatic gender label, fitted on the composite suite",
-    )
-    selection: Selection = Field(
-        default="train_loss", description="released: as the published code, which lets test accuracy choose"
-    )
-    ablation: bool = Field(
-        default=False, description="also try N of 10 to 200 and learning rates of 0.001 to 0.1, for a table"
-    )
+    method: Literal["logit_adjustment"] = "logit_adjustment"
+    """which mitigation these settings are of"""
+    per_class: int = Field(default=20, ge=1)
+    """images of each class that are fitted on"""
+    learning_rate: float = Field(default=0.01, gt=0)
+    """of the factors"""
+    epochs: int = Field(default=20, ge=1)
+    """passes over the images that are fitted on"""
+    trials: int = Field(default=3, ge=1)
+    """draws of these images; the first is the one judged"""
+    mode: Mode = "multiplicative"
+    """whether a logit is multiplied by its factor, or the factor is added"""
+    candidates: Candidates = "single"
+    """composite: one factor a class × automatic gender label, fitted on the composite suite"""
+    selection: Selection = "train_loss"
+    """released: as the published code, which lets test accuracy choose"""
+    ablation: bool = False
+    """also try N of 10 to 200 and learning rates of 0.001 to 0.1, for a table"""
 
     @property
     def leaking(self) -> bool:
