@@ -17,7 +17,7 @@ from plumbline.reasons import MIN_GROUP, group_size_reason, joined, reason
 from plumbline.statistics.clusters import few_clusters_reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.groups import Groups
-from plumbline.statistics.jackknife import standard_errors, t_intervals
+from plumbline.statistics.jackknife import fisher_interval, standard_errors
 
 
 def valence_correlation(
@@ -67,27 +67,14 @@ def valence_correlation(
         return Estimate(np.nan, np.nan, np.nan, n, reason=joined(constant, small))
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     r = float(np.clip((x * y).mean(), -1, 1))
-    low, high = _interval(x, y, r, clusters, confidence)
+    low = high = np.nan
+    # A correlation of 1 but for rounding has no interval either.
+    if 1 - abs(r) >= 1e-12:
+        influence = (x * y - r * (x**2 + y**2) / 2) / n / (1 - r**2)
+        error = None if clusters is None else standard_errors(influence, clusters)
+        low, high = fisher_interval(r, n, error=error, confidence=confidence)
     missing = reason("no_correlation_interval") if np.isnan(low) else None
     return Estimate(r, low, high, n, reason=joined(missing, small))
-
-
-def _interval(
-    x: NDArray[np.float64], y: NDArray[np.float64], r: float, clusters: NDArray[np.int64] | None, confidence: float
-) -> tuple[float, float]:
-    from scipy.special import ndtri
-
-    # A correlation of 1 but for rounding has no interval either.
-    if 1 - abs(r) < 1e-12:
-        return np.nan, np.nan
-    z = np.arctanh(r)
-    if clusters is None:
-        half = ndtri((1 + confidence) / 2) / np.sqrt(len(x) - 3) if len(x) > 3 else np.nan
-        return float(np.tanh(z - half)), float(np.tanh(z + half))
-    influence = (x * y - r * (x**2 + y**2) / 2) / len(x) / (1 - r**2)
-    error, units = standard_errors(influence, clusters)
-    low, high = t_intervals(z, error, units=units, confidence=confidence)
-    return float(np.tanh(low)), float(np.tanh(high))
 
 
 def correlation_rows(

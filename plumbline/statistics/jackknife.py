@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import fdtrc, stdtrit
+from scipy.special import fdtrc, ndtri, stdtrit
 
 
 class Jackknife(NamedTuple):
@@ -120,6 +120,29 @@ def t_intervals(
     value, se = np.asarray(estimate, dtype=np.float64), np.asarray(error, dtype=np.float64)
     factor = stdtrit(units - 1, (1 + confidence) / 2) if units > 1 else np.nan
     return value - factor * se, value + factor * se
+
+
+def fisher_interval(
+    r: float, n: int, *, error: StandardErrors | None = None, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of a correlation through Fisher's z, with standard error 1 / sqrt(n - 3).
+
+    Parameters
+    ----------
+    r : float
+        In (-1, 1).
+    n : int
+        Pairs of values; with fewer than four the ends are nan.
+    error : StandardErrors, optional
+        Of z, where pairs are not independent: it takes the place of that of n.
+    """
+    z = np.arctanh(r)
+    if error is None:
+        half = ndtri((1 + confidence) / 2) / np.sqrt(n - 3) if n > 3 else np.nan
+        low, high = z - half, z + half
+    else:
+        low, high = t_intervals(z, error.error, units=error.units, confidence=confidence)
+    return float(np.tanh(low)), float(np.tanh(high))
 
 
 def hotelling_p_value(estimate: ArrayLike, influence: ArrayLike, clusters: NDArray[np.int64] | None = None) -> float:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtr
+from scipy.special import stdtr
 
 from plumbline.errors import MetricError
 from plumbline.reasons import Reason, Reasons, joined, reason
 from plumbline.statistics.estimates import Estimate, EstimateArray
-from plumbline.statistics.jackknife import standard_errors, t_intervals
+from plumbline.statistics.jackknife import fisher_interval, standard_errors, t_intervals
 
 Floats = NDArray[np.float64]
 _NAN = float("nan")
@@ -117,29 +116,28 @@ def level_means(
         If the arrays do not describe the same images, or an outcome is not finite.
     """
     data = moments(codes, outcomes, clusters)
-    means = [_level_mean(data, code, confidence) for code in range(len(levels))]
-    return EstimateArray(
-        value=np.array([mean.value for mean in means]),
-        ci_low=np.array([mean.ci_low for mean in means]),
-        ci_high=np.array([mean.ci_high for mean in means]),
-        n=np.array([mean.n for mean in means], dtype=np.int64),
-        reason=[mean.reason for mean in means],
-    )
+    unit = "image" if clusters is None else "set"
+    means = []
+    for code in range(len(levels)):
+        chosen = data.x == code
+        sets = None if data.clusters is None else data.clusters[chosen]
+        empty, single = reason("empty_level"), reason("single_unit", unit=unit)
+        means.append(_mean_estimate(data.mean[chosen], sets, confidence, empty=empty, single=single))
+    value, low, high = np.array([(mean.value, mean.ci_low, mean.ci_high) for mean in means]).reshape(-1, 3).T
+    n = np.array([mean.n for mean in means], dtype=np.int64)
+    return EstimateArray(value, low, high, n, reason=[mean.reason for mean in means])
 
 
-def _level_mean(data: Moments, code: int, confidence: float) -> Estimate:
-    chosen = data.x == code
-    outcomes, n = data.mean[chosen], int(chosen.sum())
-    if n == 0:
-        return Estimate(_NAN, _NAN, _NAN, 0, reason=joined(reason("empty_level")))
-    value = float(outcomes.mean())
-    clusters = None if data.clusters is None else data.clusters[chosen]
-    error, units = standard_errors((outcomes - value) / n, clusters, every_unit=True)
-    if units < 2:
-        single = reason("single_unit", unit="image" if clusters is None else "set")
-        return Estimate(value, _NAN, _NAN, n, reason=(single,))
-    low, high = t_intervals(value, error, units=units, confidence=confidence)
-    return Estimate(value, float(low), float(high), n)
+def _mean_estimate(
+    values: Floats, clusters: NDArray[np.int64] | None, confidence: float, *, empty: Reason, single: Reason
+) -> Estimate:
+    """Return the mean of some values with its t-interval over values or clusters; reasons are of none and of one."""
+    if not len(values):
+        return Estimate(_NAN, _NAN, _NAN, 0, reason=(empty,))
+    mean = _mean(values)
+    error, units = standard_errors((values - mean) / len(values), clusters, every_unit=True)
+    low, high = t_intervals(mean, error, units=units, confidence=confidence)
+    return Estimate(mean, float(low), float(high), len(values), reason=(single,) if units < 2 else ())
 
 
 # Linear fit along a confound
@@ -186,39 +184,6 @@ class ConfoundFit:
     reason: Reasons = ()
 
 
-class _Line(NamedTuple):
-    """The least-squares line through the images' means, and what its errors follow from.
-
-    Attributes
-    ----------
-    slope, intercept : float
-    x, y : (n,) float64
-        Levels and means of outcomes, centred.
-    residual : (n,) float64
-    weights : (n, 2) float64
-        What each mean adds to slope and intercept.
-    whole : float
-        Sum of squares of the outcomes, over the words.
-    """
-
-    slope: float
-    intercept: float
-    x: Floats
-    y: Floats
-    residual: Floats
-    weights: Floats
-    whole: float
-
-
-class _Errors(NamedTuple):
-    """Standard errors of slope and intercept, the independent units behind them, and their degrees of freedom."""
-
-    slope: float
-    intercept: float
-    units: int
-    df: int
-
-
 def confound_fit(
     levels: ArrayLike, outcomes: ArrayLike, *, clusters: NDArray[np.int64] | None = None, confidence: float = 0.95
 ) -> ConfoundFit:
@@ -254,68 +219,44 @@ def confound_fit(
         are left out by the caller.
     """
     data = moments(levels, outcomes, clusters)
+    nothing = Estimate(_NAN, _NAN, _NAN)
     if (seen := len(np.unique(data.x))) < 2:
-        return _no_line(data, reason("one_level" if seen else "no_level"))
-    line = _line(data)
-    # Rounding leaves some 1e-17 of a line that fits, or of an outcome that is constant.
-    if line.whole <= 1e-24 * float((data.mean**2).sum()):
-        return _no_line(data, reason("constant_outcome"), constant=line.intercept)
-    errors = _errors(data, line)
-    r = float(np.clip(line.slope * np.sqrt((line.x**2).sum() / line.whole), -1.0, 1.0))
-    few = "one set" if clusters is not None else "two rows"
-    return ConfoundFit(
-        slope=_coefficient(line.slope, errors.slope, errors.df, confidence),
-        intercept=_coefficient(line.intercept, errors.intercept, errors.df, confidence),
-        r_squared=Estimate(r**2, *_r_squared_interval(data, line, r, confidence)),
-        rows=data.rows,
-        units=errors.units,
-        reason=() if errors.df > 0 else (reason("no_error_units", units=few),),
-    )
-
-
-def _no_line(data: Moments, why: Reason, *, constant: float | None = None) -> ConfoundFit:
-    """Return a fit of outcomes that have no line, or of a constant, along which nothing changes."""
-    slope = intercept = Coefficient(_NAN, _NAN, _NAN, p=_NAN)
-    if constant is not None:
-        slope = Coefficient(0.0, 0.0, 0.0, p=_NAN, error=0.0)
-        intercept = Coefficient(constant, constant, constant, p=_NAN, error=0.0)
-    return ConfoundFit(slope, intercept, Estimate(_NAN, _NAN, _NAN), data.rows, 0, (why,))
-
-
-def _line(data: Moments) -> _Line:
+        undefined = Coefficient(_NAN, _NAN, _NAN, p=_NAN)
+        missing = joined(reason("one_level" if seen else "no_level"))
+        return ConfoundFit(undefined, undefined, nothing, data.rows, 0, missing)
     centre, average = data.x.mean(), data.mean.mean()
     x, y = data.x - centre, data.mean - average
-    slope = float((x * y).sum() / (x**2).sum())
     per_slope = x / (x**2).sum()
-    return _Line(
-        slope=slope,
-        intercept=float(average - slope * centre),
-        x=x,
-        y=y,
-        residual=y - slope * x,
-        weights=np.stack([per_slope, 1 / len(x) - centre * per_slope], axis=1),
-        whole=float((y**2 + data.spread).sum()),
+    # What each mean adds to slope and intercept, (n, 2).
+    weights = np.stack([per_slope, 1 / len(x) - centre * per_slope], axis=1)
+    slope = float((x * y).sum() / (x**2).sum())
+    intercept = float(average - slope * centre)
+    whole = float((y**2 + data.spread).sum())
+    # Rounding leaves some 1e-17 of a line that fits, or of an outcome that is constant.
+    if whole <= 1e-24 * float((data.mean**2).sum()):
+        flat, height = (Coefficient(value, value, value, p=_NAN, error=0.0) for value in (0.0, intercept))
+        return ConfoundFit(flat, height, nothing, data.rows, 0, joined(reason("constant_outcome")))
+    errors, units, df = _line_errors(data, y - slope * x, weights)
+    few = "one set" if clusters is not None else "two rows"
+    return ConfoundFit(
+        slope=_coefficient(slope, errors[0], df, confidence),
+        intercept=_coefficient(intercept, errors[1], df, confidence),
+        r_squared=_r_squared(data, x, y, slope, whole, confidence),
+        rows=data.rows,
+        units=units,
+        reason=() if df > 0 else (reason("no_error_units", units=few),),
     )
 
 
-def _errors(data: Moments, line: _Line) -> _Errors:
+def _line_errors(data: Moments, residual: Floats, weights: Floats) -> tuple[Floats, int, int]:
+    """Return the standard errors of slope and intercept, the independent units behind them, and degrees of freedom."""
     rows = data.rows
+    left = rows - 2 if rows > 2 else np.nan
     if data.clusters is None:
-        if rows < 3:
-            return _Errors(_NAN, _NAN, rows, 0)
-        left = float((line.residual**2 + data.spread).sum())
-        variance = data.words * left / (rows - 2)
-        slope, intercept = np.sqrt(variance * (line.weights**2).sum(axis=0) / data.words)
-        return _Errors(slope, intercept, rows, rows - 2)
-    sets = len(np.unique(data.clusters))
-    if sets < 2:
-        return _Errors(_NAN, _NAN, sets, 0)
-    sums = np.zeros((sets, 2))
-    codes = np.unique(data.clusters, return_inverse=True)[1]
-    np.add.at(sums, codes, line.weights * line.residual[:, None])
-    factor = sets / (sets - 1) * (rows - 1) / (rows - 2) if rows > 2 else np.nan
-    slope, intercept = np.sqrt(factor * (sums**2).sum(axis=0))
-    return _Errors(slope, intercept, sets, sets - 1)
+        variance = data.words * float((residual**2 + data.spread).sum()) / left
+        return np.sqrt(variance * (weights**2).sum(axis=0) / data.words), rows, max(rows - 2, 0)
+    errors, sets = standard_errors(weights * residual[:, None], data.clusters, every_unit=True)
+    return errors * np.sqrt((rows - 1) / left), sets, sets - 1
 
 
 def _coefficient(value: float, error: float, df: int, confidence: float) -> Coefficient:
@@ -326,25 +267,20 @@ def _coefficient(value: float, error: float, df: int, confidence: float) -> Coef
     return Coefficient(value, float(low), float(high), p=p, error=float(error))
 
 
-def _r_squared_interval(data: Moments, line: _Line, r: float, confidence: float) -> tuple[float, float]:
+def _r_squared(data: Moments, x: Floats, y: Floats, slope: float, whole: float, confidence: float) -> Estimate:
+    """Return R² of a line through centred levels and means, with the interval through Fisher's z."""
+    r = float(np.clip(slope * np.sqrt((x**2).sum() / whole), -1.0, 1.0))
     if 1 - r**2 < 1e-12:
-        return 1.0, 1.0
-    if data.clusters is None:
-        if data.rows < 4:
-            return _NAN, _NAN
-        half = ndtri((1 + confidence) / 2) / np.sqrt(data.rows - 3)
-        ends = np.tanh(np.arctanh(r) + half * np.array([-1.0, 1.0]))
-    else:
-        n, u = len(line.x), line.x / np.sqrt((line.x**2).mean())
-        v = line.y / np.sqrt(line.whole / n)
-        squares = v**2 + data.spread * n / line.whole
-        influence = (u * v - r * (u**2 + squares) / 2) / n / (1 - r**2)
-        error, sets = standard_errors(influence, data.clusters, every_unit=True)
-        ends = np.tanh(np.array(t_intervals(np.arctanh(r), error, units=sets, confidence=confidence)))
-    if np.isnan(ends).any():
-        return _NAN, _NAN
-    low = 0.0 if ends[0] <= 0 <= ends[1] else float((ends**2).min())
-    return low, float((ends**2).max())
+        return Estimate(r**2, 1.0, 1.0)
+    n, error = data.rows, None
+    if data.clusters is not None:
+        u, v = x / np.sqrt((x**2).mean()), y / np.sqrt(whole / len(x))
+        squares = v**2 + data.spread * len(x) / whole
+        influence = (u * v - r * (u**2 + squares) / 2) / len(x) / (1 - r**2)
+        error = standard_errors(influence, data.clusters, every_unit=True)
+    low, high = fisher_interval(r, n, error=error, confidence=confidence)
+    ends = (low**2, high**2)
+    return Estimate(r**2, 0.0 if low <= 0 <= high else min(ends), max(ends))
 
 
 # Change of an outcome when one attribute of a face is changed
@@ -415,13 +351,8 @@ def mean_change(changes: ArrayLike, *, clusters: NDArray[np.int64] | None = None
         If a change is negative or not finite, or the lengths differ.
     """
     values, clusters = _checked(changes, clusters)
-    if not len(values):
-        return Estimate(_NAN, _NAN, _NAN, 0, reason=joined(reason("no_pair_of_images")))
-    mean = _mean(values)
-    error, units = standard_errors((values - mean) / len(values), clusters, every_unit=True)
-    low, high = t_intervals(mean, error, units=units, confidence=confidence)
-    few = reason("too_few_changes") if units < 2 else None
-    return Estimate(mean, float(low), float(high), len(values), reason=joined(few))
+    none, single = reason("no_pair_of_images"), reason("too_few_changes")
+    return _mean_estimate(values, clusters, confidence, empty=none, single=single)
 
 
 def compare_changes(
