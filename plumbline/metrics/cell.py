@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row
 from plumbline.catalog.suites import Suite
+from plumbline.concurrency import run_threads
 from plumbline.errors import MetricError
 from plumbline.reasons import joined, reason
 
@@ -140,6 +143,19 @@ def base_row(cell: Cell, **columns: object) -> Row:
     """Return the columns that every plain estimate of a cell has."""
     row: Row = {"model": cell.model, "dataset": cell.dataset, "condition": "before", "statistic": "estimate"}
     return row | columns
+
+
+RowPart = Callable[[], Iterable[Row]]
+"""Computes some rows of a cell; what it draws depends on no other part."""
+
+
+def compute_rows(parts: Iterable[RowPart]) -> list[Row]:
+    """Return the rows of all parts, in their order; the parts run in threads."""
+    return list(chain.from_iterable(run_threads([partial(_listed, part) for part in parts])))
+
+
+def _listed(part: RowPart) -> list[Row]:
+    return list(part())
 
 
 def flag_clustering(rows: list[Row], records: pl.DataFrame) -> list[Row]:
