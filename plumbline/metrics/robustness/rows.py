@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import Suite
-from plumbline.concurrency import run_threads
-from plumbline.metrics.cell import Cell, SuiteLogits, base_row
+from plumbline.metrics.cell import Cell, RowPart, base_row, compute_rows
 from plumbline.metrics.family import Family, MetricSettings
 from plumbline.metrics.robustness.calibration import BINS, calibration, softmax_margin
 from plumbline.metrics.robustness.directional_bias import (
@@ -58,17 +57,26 @@ class TestedTask:
 
     Attributes
     ----------
+    poles : Poles
+    common : Row
+        Columns of every row about them.
+    settings : MetricSettings
+    templates : tuple of str
     cosine : (n, t, m) float64
         By template; the positive prompts come first.
     positive : int
         How many of them there are.
+    scale : float
+        The checkpoint's factor from cosine to logit.
     groups : tuple of Groups
         Groups of these images, one entry per attribute.
     clusters : (n,) int64 or None
     """
 
     poles: Poles
-    suite: Suite
+    common: Row
+    settings: MetricSettings
+    templates: tuple[str, ...]
     cosine: NDArray[np.float64]
     positive: int
     scale: float
@@ -80,16 +88,15 @@ class TestedTask:
         """Return the (n, t) directional bias of each image under each template."""
         return directional_bias(self.cosine[..., : self.positive], self.cosine[..., self.positive :]).delta
 
-    def parts(self) -> Iterator[tuple[Row, NDArray[np.bool_]]]:
-        """Give all images, then each group's, as the columns that name them and a mask."""
-        yield {}, np.ones(len(self.cosine), dtype=bool)
+    def views(self) -> Iterator[tuple[Row, NDArray[np.float64], NDArray[np.int64] | None, Reason | None]]:
+        """Give all images, then each group's: columns that name them, Δ, clusters, caveat of a small group."""
+        yield {}, self.delta, self.clusters, None
         for groups in self.groups:
             for code, name in enumerate(groups.names):
-                yield {"attribute": groups.attribute, "group": name}, groups.codes == code
-
-    def clusters_of(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-        """Return the clusters of some of the images."""
-        return None if self.clusters is None else self.clusters[mask]
+                mask = groups.codes == code
+                clusters = None if self.clusters is None else self.clusters[mask]
+                small = group_size_reason(int(mask.sum()), self.settings.min_group)
+                yield {"attribute": groups.attribute, "group": name}, self.delta[mask], clusters, small
 
 
 def robustness_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
@@ -98,43 +105,46 @@ def robustness_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     Without cosines there is no directional bias, and no rows of it. Calibration is under the suite's first template,
     the one of the main audit.
     """
-    parts: list[Callable[[], list[Row]]] = [partial(_intra_set_rows, cell, settings)]
-    for task in tested_tasks(cell):
-        parts.append(partial(_bias_rows, cell, task, settings))
-        parts.append(partial(_gap_rows, cell, task, settings))
-        if len(task.suite.templates) > 1:
-            parts.append(partial(_shift_rows, cell, task, settings))
+    return metric_frame(compute_rows(_parts(cell, settings)))
+
+
+def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
+    yield partial(_intra_set_rows, cell, settings)
+    for task in tested_tasks(cell, settings):
+        yield partial(_bias_rows, task)
+        yield partial(_gap_rows, task)
+        if len(task.templates) > 1:
+            yield partial(_shift_rows, task)
         if task.poles.definition == MAIN_CONTRAST:
-            parts.append(partial(_calibration_rows, cell, task, settings))
-    return metric_frame(list(chain.from_iterable(run_threads(parts))))
+            yield partial(_calibration_rows, task)
 
 
-def tested_tasks(cell: Cell) -> Iterator[TestedTask]:
+def tested_tasks(cell: Cell, settings: MetricSettings) -> Iterator[TestedTask]:
     """Give every task of the templated suites for which the cell has cosines, on the images that count."""
-    for logits in cell.logits.values():
-        if logits.suite.family == "templates" and logits.cosine is not None:
-            yield from _tasks_of(cell, logits)
-
-
-def _tasks_of(cell: Cell, logits: SuiteLogits) -> Iterator[TestedTask]:
-    suite = logits.suite
     # In an order of the images' own, so that sums round alike however the images are listed.
     order = cell.records["image_id"].arg_sort().to_numpy()
-    chosen = order[cell.rows(suite.id)[order]]
     clusters = cluster_codes(cell.records)
-    groups = tuple(Groups(g.attribute, g.names, g.codes[chosen]) for g in attribute_groups(cell.labels(suite.id)))
-    for poles in POLES:
-        sides = [_words(suite, poles.task, kinds) for kinds in (poles.positive, poles.negative)]
-        if all(sides):
-            yield TestedTask(
-                poles=poles,
-                suite=suite,
-                cosine=logits.by_template([*sides[0], *sides[1]])[chosen],
-                positive=len(sides[0]),
-                scale=logits.logit_scale,
-                groups=groups,
-                clusters=None if clusters is None else clusters[chosen],
-            )
+    for logits in cell.logits.values():
+        suite = logits.suite
+        if suite.family != "templates" or logits.cosine is None:
+            continue
+        chosen = order[cell.rows(suite.id)[order]]
+        groups = tuple(replace(g, codes=g.codes[chosen]) for g in attribute_groups(cell.labels(suite.id)))
+        for poles in POLES:
+            sides = [_words(suite, poles.task, kinds) for kinds in (poles.positive, poles.negative)]
+            if all(sides):
+                named = {"definition": poles.definition, "event": poles.task}
+                yield TestedTask(
+                    poles=poles,
+                    common=base_row(cell, suite=suite.id, suite_hash=suite.hash, **named),
+                    settings=settings,
+                    templates=suite.templates,
+                    cosine=logits.by_template([*sides[0], *sides[1]])[chosen],
+                    positive=len(sides[0]),
+                    scale=logits.logit_scale,
+                    groups=groups,
+                    clusters=None if clusters is None else clusters[chosen],
+                )
 
 
 def _words(suite: Suite, task: str, kinds: tuple[str, ...]) -> list[str]:
@@ -142,66 +152,46 @@ def _words(suite: Suite, task: str, kinds: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(f"{c.category}:{c.word}" for c in suite.candidates if c.category in categories))
 
 
-def _common(cell: Cell, task: TestedTask, **columns: object) -> Row:
-    named = {"definition": task.poles.definition, "suite": task.suite.id, "suite_hash": task.suite.hash}
-    return base_row(cell, **named, event=task.poles.task) | columns
+def _intra_set_rows(cell: Cell, settings: MetricSettings) -> Iterator[Row]:
+    if cell.images is not None:
+        cosine = intra_set_cosine(cell.images, confidence=settings.confidence)
+        common = base_row(cell, metric="intra_set_cosine", definition="all_pairs")
+        yield common | cosine.mean.columns()
+        yield common | {"statistic": "sd"} | cosine.sd.columns()
 
 
-def _intra_set_rows(cell: Cell, settings: MetricSettings) -> list[Row]:
-    if cell.images is None:
-        return []
-    cosine = intra_set_cosine(cell.images, confidence=settings.confidence)
-    common = base_row(cell, metric="intra_set_cosine", definition="all_pairs")
-    return [
-        common | {"statistic": statistic} | estimate.columns()
-        for statistic, estimate in (("estimate", cosine.mean), ("sd", cosine.sd))
-    ]
+def _bias_rows(task: TestedTask) -> Iterator[Row]:
+    """Give mean and standard deviation of Δ by template; by group the mean alone."""
+    for named, delta, clusters, small in task.views():
+        bias = bias_over_images(delta, clusters=clusters, confidence=task.settings.confidence)
+        statistics = {"estimate": bias.mean} if named else {"estimate": bias.mean, "sd": bias.sd}
+        for (i, template), (statistic, estimates) in product(enumerate(task.templates), statistics.items()):
+            reasons = joined(small or estimates[i].reason, few_clusters_reason(clusters))
+            columns = {"metric": "directional_bias", "probe": template, "statistic": statistic, "reason": reasons}
+            yield task.common | named | estimates[i].columns() | columns
 
 
-def _bias_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[Row]:
-    """Return mean and standard deviation of Δ by template; by group the mean alone."""
-    rows, delta = [], task.delta
-    for named, mask in task.parts():
-        clusters = task.clusters_of(mask)
-        bias = bias_over_images(delta[mask], clusters=clusters, confidence=settings.confidence)
-        small = group_size_reason(int(mask.sum()), settings.min_group) if named else None
-        few = few_clusters_reason(clusters)
-        for i, template in enumerate(task.suite.templates):
-            statistics = {"estimate": bias.mean[i]} if named else {"estimate": bias.mean[i], "sd": bias.sd[i]}
-            for statistic, estimate in statistics.items():
-                row = _common(cell, task, metric="directional_bias", probe=template, **named)
-                row |= estimate.columns() | {"statistic": statistic}
-                rows.append(row | {"reason": joined(small or estimate.reason, few)})
-    return rows
-
-
-def _gap_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[Row]:
-    """Return the largest difference between groups of the mean of Δ, by template."""
-    rows = []
+def _gap_rows(task: TestedTask) -> Iterator[Row]:
+    """Give the largest difference between groups of the mean of Δ, by template."""
     for groups in task.groups:
         sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.names))
         if np.count_nonzero(sizes) < 2:
             continue
-        small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
-        for i, template in enumerate(task.suite.templates):
+        small = small_groups_reason(groups.names, sizes.tolist(), task.settings.min_group)
+        for delta, template in zip(task.delta.T, task.templates):
             gap = gap_of_codes(
-                task.delta[:, i], groups.codes, groups.names, clusters=task.clusters, confidence=settings.confidence
+                delta, groups.codes, groups.names, clusters=task.clusters, confidence=task.settings.confidence
             )
-            row = _common(cell, task, metric="directional_bias_gap", attribute=groups.attribute, probe=template)
-            rows.append(row | _difference_columns(gap, gap.between, small, task.clusters))
-    return rows
+            named = {"metric": "directional_bias_gap", "attribute": groups.attribute, "probe": template}
+            yield task.common | named | _difference_columns(gap, gap.between, small, task.clusters)
 
 
-def _shift_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[Row]:
-    rows, delta = [], task.delta
-    for named, mask in task.parts():
-        clusters, n = task.clusters_of(mask), int(mask.sum())
-        shift = template_shift(delta[mask], clusters=clusters, confidence=settings.confidence)
-        small = group_size_reason(n, settings.min_group) if named else None
-        between = [task.suite.templates[i] for i in shift.between] if n else []
-        row = _common(cell, task, metric="template_shift", **named)
-        rows.append(row | _difference_columns(shift, between, small, clusters))
-    return rows
+def _shift_rows(task: TestedTask) -> Iterator[Row]:
+    for named, delta, clusters, small in task.views():
+        shift = template_shift(delta, clusters=clusters, confidence=task.settings.confidence)
+        between = [task.templates[i] for i in shift.between] if len(delta) else []
+        columns = _difference_columns(shift, between, small, clusters)
+        yield task.common | named | columns | {"metric": "template_shift"}
 
 
 def _difference_columns(
@@ -209,39 +199,31 @@ def _difference_columns(
 ) -> Row:
     """Return the columns of a largest difference, with what it is between; empty where there is none."""
     apart = reason("furthest_apart", first=between[0], second=between[1]) if between else None
-    reasons = joined(apart, small, estimate.reason, few_clusters_reason(clusters))
-    return estimate.columns() | {"reason": reasons}
+    return estimate.columns() | {"reason": joined(apart, small, estimate.reason, few_clusters_reason(clusters))}
 
 
-def _calibration_rows(cell: Cell, task: TestedTask, settings: MetricSettings) -> list[Row]:
-    cosine = task.cosine[:, 0]
+def _calibration_rows(task: TestedTask) -> Iterator[Row]:
+    cosine, settings = task.cosine[:, 0], task.settings
     # The positive prompts come first in the suite too: ties go to the lower index.
     harmful = cosine.argmax(axis=1) >= task.positive
     scaled = softmax_margin(cosine, positive=task.positive, scale=task.scale)
     few, total = few_clusters_reason(task.clusters), len(cosine)
-    rows = []
     for definition, delta in (("cosine", task.delta[:, 0]), ("scaled", scaled)):
-        calibrated = calibration(delta, harmful, clusters=task.clusters, confidence=settings.confidence)
-        common = _common(cell, task, definition=definition, probe=task.suite.templates[0], attribute=BIAS_BINS)
-        for name, p_harm, bin_share in zip(BINS, calibrated.p_harm, calibrated.bin_share):
-            empty = reason("empty_bin") if p_harm.n == 0 else None
-            small = group_size_reason(p_harm.n or 0, settings.min_group)
-            rows += [
-                common | {"metric": metric, "group": name} | columns
-                for metric, columns in (
-                    ("calibration_p_harm", p_harm.columns(empty or small, few)),
-                    ("calibration_filled", bin_share.columns(None if total else reason("no_images"), few)),
-                )
-            ]
-        no_elbow = reason("no_elbow") if np.isnan(calibrated.elbow) else None
-        rows.append(common | {"metric": "calibration_elbow", "value": calibrated.elbow, "n": total, "reason": no_elbow})
-        maximum: Row = {"value": calibrated.maximum, "n": 0, "reason": reason("no_images")}
-        if (b := calibrated.worst_bin) is not None:
-            largest = calibrated.p_harm[b]
-            small = group_size_reason(largest.n or 0, settings.min_group)
-            maximum = largest.columns(reason("maximum_bin", bin=BINS[b]), small, few)
-        rows.append(common | {"metric": "calibration_max_p_harm"} | maximum)
-    return rows
+        found = calibration(delta, harmful, clusters=task.clusters, confidence=settings.confidence)
+        common = task.common | {"definition": definition, "probe": task.templates[0], "attribute": BIAS_BINS}
+        small = [group_size_reason(each.n or 0, settings.min_group) for each in found.p_harm]
+        for name, p_harm, bin_share, why in zip(BINS, found.p_harm, found.bin_share, small):
+            of_bin = common | {"group": name}
+            why = why if p_harm.n else reason("empty_bin")
+            yield of_bin | {"metric": "calibration_p_harm"} | p_harm.columns(why, few)
+            no_image = None if total else reason("no_images")
+            yield of_bin | {"metric": "calibration_filled"} | bin_share.columns(no_image, few)
+        no_elbow = reason("no_elbow") if np.isnan(found.elbow) else None
+        yield common | {"metric": "calibration_elbow", "value": found.elbow, "n": total, "reason": no_elbow}
+        maximum: Row = {"value": found.maximum, "n": 0, "reason": reason("no_images")}
+        if (b := found.worst_bin) is not None:
+            maximum = found.p_harm[b].columns(reason("maximum_bin", bin=BINS[b]), small[b], few)
+        yield common | {"metric": "calibration_max_p_harm"} | maximum
 
 
 ROBUSTNESS = Family(name="robustness_metrics", code_version="1", needs=("templates",), compute=robustness_rows)
