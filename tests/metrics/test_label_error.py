@@ -12,7 +12,7 @@ from scipy import stats
 from plumbline.errors import ConfigError, MetricError
 from plumbline.metrics import MetricSettings
 from plumbline.metrics.trident.label_error import corrected_rates, rate_bounds
-from plumbline.metrics.trident.rows import LabelledTests, label_error_rows, trident_rows
+from plumbline.metrics.trident.rows import ProbeTest, label_error_rows, trident_rows
 from plumbline.metrics.trident.scores import CORRECT, PROBE
 from plumbline.reasons import in_words
 from plumbline.statistics import wilson
@@ -315,9 +315,9 @@ def test_a_rate_that_no_unrelated_error_can_give_has_no_interval_and_says_why(qu
     """Those labelled man never become the probe, the others nearly always, and a fifth of each is mislabelled."""
     automatic, true = np.repeat([0, 1], 50), np.r_[np.repeat([0, 1], [40, 10]), np.repeat([0, 1], [10, 40])]
     outcomes = np.where((automatic == 1) & (np.arange(100) > 50), PROBE, CORRECT)[None]
-    classes = Groups("race", ("White",), np.zeros(100, dtype=np.int64))
-    tests = LabelledTests({"metric": ""}, ["hero"], outcomes, classes, automatic, true)
-    rows = {each.get("group"): each for each in label_error_rows(tests, settings=quick)}
+    mixed = Groups("race_gender", ("White_man", "White_woman"), automatic)
+    test = ProbeTest({}, quick, {"hero": "positive"}, outcomes, mixed, 4)
+    rows = {each.get("group"): each for each in label_error_rows(test, true)}
     assert np.isnan(rows["White_man"]["ci_low"]) and rows["White_man"]["value"] == 0
     assert "clipped to 0 .. 1 from -0.3" in in_words(rows["White_man"]["reason"])
     assert "errors go with the model's answer" in in_words(rows["White_man"]["reason"])

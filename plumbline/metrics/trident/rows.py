@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -13,13 +12,12 @@ from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row, metric_frame
 from plumbline.catalog.suites import GENDERS, VALENCES, Suite
-from plumbline.concurrency import run_threads
-from plumbline.metrics.cell import Cell, SuiteLogits, base_row, flag_clustering
+from plumbline.metrics.cell import Cell, RowPart, SuiteLogits, base_row, compute_rows, flag_clustering
 from plumbline.metrics.disparities import batched_parity_difference
 from plumbline.metrics.equal_opportunity import equal_opportunity_rows
 from plumbline.metrics.family import Family, MetricSettings
-from plumbline.metrics.trident.label_error import CorrectedRates, corrected_rates, rate_bounds
-from plumbline.metrics.trident.scores import CORRECT, PROBE, TridentScores, probe_outcomes, score_tables
+from plumbline.metrics.trident.label_error import corrected_rates, rate_bounds
+from plumbline.metrics.trident.scores import CORRECT, PROBE, probe_outcomes, score_tables
 from plumbline.reasons import (
     Reason,
     Reasons,
@@ -44,8 +42,11 @@ class ProbeTest:
 
     Attributes
     ----------
-    suite_name : str
-        Column `suite` of the rows: `trident`, `trident_mixed`, `trident_composite`.
+    common : Row
+        Columns of every row about them, but for `attribute`.
+    settings : MetricSettings
+    probes : mapping of str to str
+        Word of each of the p probes -> its valence.
     outcomes : (p, n) int64
         For each probe and image, see `probe_outcomes`.
     groups : Groups
@@ -53,25 +54,52 @@ class ProbeTest:
         What the released code divides the sum of class accuracies by.
     """
 
-    suite_name: str
-    suite: Suite
+    common: Row
+    settings: MetricSettings
+    probes: Mapping[str, str]
     outcomes: NDArray[np.int64]
     groups: Groups
     released_divisor: int
 
-    @property
-    def tables(self) -> NDArray[np.int64]:
-        """Return the (p, g, 3) counts by probe, group and outcome."""
-        return count_table(self.groups.codes, self.outcomes, n_groups=len(self.groups.names), n_outcomes=3)
+    @classmethod
+    def of(
+        cls,
+        cell: Cell,
+        name: str,
+        logits: SuiteLogits,
+        responses: NDArray[np.float32],
+        *,
+        classes: Groups,
+        groups: Groups,
+        settings: MetricSettings,
+    ) -> ProbeTest:
+        """Return the tests of a suite by responses to its candidates, of images of known class seen by groups.
 
-    @property
-    def probes(self) -> list[str]:
-        """Return the words of the p probes."""
-        return [probe.id for probe in self.suite.probes]
+        Parameters
+        ----------
+        name : {"trident", "trident_mixed", "trident_composite"}
+            Column `suite` of the rows. All but the first have two groups a class: crossed with gender.
+        """
+        suite, n_classes = logits.suite, len(logits.suite.class_labels)
+        outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes.codes)
+        probes = {probe.id: probe.category for probe in suite.probes}
+        common = base_row(cell, suite=name, suite_hash=suite.hash)
+        divisor = len(groups.names) + (1 if name == "trident" else 2)
+        return cls(common, settings, probes, outcomes, groups, divisor)
 
-    def only(self, rows: NDArray[np.bool_]) -> ProbeTest:
-        """Return the same tests on fewer images."""
-        return replace(self, groups=replace(self.groups, codes=np.where(rows, self.groups.codes, -1)))
+    def tables(self, outcomes: NDArray[np.int64], n_outcomes: int) -> NDArray[np.int64]:
+        """Return the (..., g, n_outcomes) counts of images by group and outcome."""
+        return count_table(self.groups.codes, outcomes, n_groups=len(self.groups.names), n_outcomes=n_outcomes)
+
+    def row(self, metric: str, definition: str, **columns: object) -> Row:
+        """Return the columns that every row about the tests has."""
+        return self.common | {"attribute": self.groups.attribute, "metric": metric, "definition": definition} | columns
+
+    def rate_rows(self, metric: str, definition: str, rates: EstimateArray) -> Iterator[Row]:
+        """Give the rows of (p, g) rates."""
+        for i, probe in enumerate(self.probes):
+            for g, group in enumerate(self.groups.names):
+                yield self.row(metric, definition, probe=probe, group=group) | rates[i, g].columns()
 
 
 def true_classes(cell: Cell, suite: Suite) -> Groups | None:
@@ -82,59 +110,28 @@ def true_classes(cell: Cell, suite: Suite) -> Groups | None:
     return Groups(suite.attribute, suite.class_labels, codes) if (codes >= 0).any() else None
 
 
-def probe_test(
-    name: str,
-    logits: SuiteLogits,
-    responses: NDArray[np.float32],
-    classes: Groups,
-    groups: Groups,
-    *,
-    groups_per_class: int,
-) -> ProbeTest:
-    """Return the tests of a suite by responses to its candidates, of images of known class seen by groups.
-
-    Parameters
-    ----------
-    groups_per_class : int
-        2 where classes are crossed with gender, else 1.
-    """
-    n_classes = len(logits.suite.class_labels)
-    outcomes = probe_outcomes(responses[:, :n_classes], responses[:, n_classes:], classes.codes)
-    base_classes = len(groups.names) // groups_per_class
-    return ProbeTest(name, logits.suite, outcomes, groups, groups_per_class * (base_classes + 1))
-
-
-def probe_test_row(cell: Cell, test: ProbeTest, **columns: object) -> Row:
-    """Return the columns that every row about the tests has."""
-    return base_row(cell, suite=test.suite_name, suite_hash=test.suite.hash, attribute=test.groups.attribute, **columns)
-
-
 # --- Rows of the gap between groups of P(class → probe).
 
 
-def probe_gap_rows(cell: Cell, test: ProbeTest, settings: MetricSettings) -> list[Row]:
-    """Return the gap between groups of P(class → probe), averaged over the probes of one valence.
+def probe_gap_rows(test: ProbeTest) -> Iterator[Row]:
+    """Give the gap between groups of P(class → probe), averaged over the probes of one valence.
 
     The probes of a valence share their images: what is resampled and permuted is the number of probes that an
     image is classified as.
     """
-    rows = []
+    settings, groups = test.settings, test.groups
     for valence in VALENCES:
-        chosen = np.array([probe.category == valence for probe in test.suite.probes])
+        chosen = np.array([each == valence for each in test.probes.values()])
         won = (test.outcomes[chosen] == PROBE).sum(axis=0)
-        table = count_table(test.groups.codes, won, n_groups=len(test.groups.names), n_outcomes=int(chosen.sum()) + 1)
+        table = test.tables(won, int(chosen.sum()) + 1)
         sizes = table.sum(axis=1)
         if np.count_nonzero(sizes) < 2:
             continue
-        names = (cell.model, cell.dataset, test.suite_name, test.groups.attribute, "probe_rate_gap", valence)
-        estimate = _estimate_gap(table, names, settings)
-        small = small_groups_reason(test.groups.names, sizes.tolist(), settings.min_group)
-        rows.append(
-            probe_test_row(cell, test, metric="probe_rate_gap", definition="by_valence", event=valence)
-            | estimate.columns(small)
-            | {"n": int(sizes.sum())}
-        )
-    return rows
+        named = [str(test.common[key]) for key in ("model", "dataset", "suite")]
+        estimate = _estimate_gap(table, (*named, groups.attribute, "probe_rate_gap", valence), settings)
+        small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group)
+        row = test.row("probe_rate_gap", "by_valence", event=valence)
+        yield row | estimate.columns(small) | {"n": int(sizes.sum())}
 
 
 def _estimate_gap(table: NDArray[np.int64], names: tuple[str, ...], settings: MetricSettings) -> Estimate:
@@ -166,38 +163,6 @@ def _estimate_gap(table: NDArray[np.int64], names: tuple[str, ...], settings: Me
 # --- Rows that say what errors of the automatic gender label do to the mixed Trident tests.
 
 
-@dataclass(frozen=True)
-class LabelledTests:
-    """The one-probe tests of a suite on images with an automatic gender label.
-
-    Attributes
-    ----------
-    common : dict
-        Columns that every row has.
-    probes : sequence of str
-    outcomes : (p, n) int64
-        See `plumbline.metrics.trident.scores.probe_outcomes`.
-    classes : Groups
-        True classes; -1 for images that do not count.
-    automatic, true : (n,) int64
-        Genders by the labeller and by the dataset, as positions in `GENDERS`; -1 where there is none.
-    """
-
-    common: Row
-    probes: Sequence[str]
-    outcomes: NDArray[np.int64]
-    classes: Groups
-    automatic: NDArray[np.int64]
-    true: NDArray[np.int64]
-
-    def table(self, labels: NDArray[np.int64], outcomes: NDArray[np.int64], n_outcomes: int) -> NDArray[np.int64]:
-        """Count images by class, label and outcome, (..., C, 2, n_outcomes)."""
-        known = (self.classes.codes >= 0) & (labels >= 0)
-        codes = np.where(known, self.classes.codes * 2 + labels, -1)
-        counted = count_table(codes, outcomes, n_groups=2 * len(self.classes.names), n_outcomes=n_outcomes)
-        return counted.reshape(*counted.shape[:-2], len(self.classes.names), 2, n_outcomes)
-
-
 def true_genders(records: pl.DataFrame) -> NDArray[np.int64]:
     """Return the dataset's own gender of each record as a position in `GENDERS`, -1 where it has none."""
     if "gender" not in records.columns:
@@ -205,55 +170,54 @@ def true_genders(records: pl.DataFrame) -> NDArray[np.int64]:
     return label_codes(records["gender"], GENDERS)
 
 
-def label_error_rows(tests: LabelledTests, *, settings: MetricSettings) -> list[Row]:
-    """Return the rows of the mixed tests that tell the labeller's errors from the model's.
+def label_error_rows(test: ProbeTest, true: NDArray[np.int64]) -> Iterator[Row]:
+    """Give the rows of the mixed tests that tell the labeller's errors from the model's.
 
     Where a class has images of known gender: `label_corrected`, the rates by automatic label with the labeller's own
     confusion in that class undone (`plumbline.metrics.trident.label_error.corrected_rates`), as P(class → probe)
     and as macro accuracy. It takes errors to be unrelated to the model's answer: where it and `true_labels` part,
     they are not. Elsewhere `label_error_low` and `label_error_high`: how far P(class → probe) could lie from what
     is shown if the labeller were wrong as often as it may be, on whichever images.
+
+    Parameters
+    ----------
+    test : ProbeTest
+        Its groups are classes crossed with the automatic gender.
+    true : (n,) int64
+        True gender of each image as a position in `GENDERS`; -1 where it is not known.
     """
-    counted = tests.table(tests.automatic, tests.outcomes, 3)
+
+    def by_class(tables: NDArray[np.int64]) -> NDArray[np.int64]:
+        return tables.reshape(*tables.shape[:-2], -1, len(GENDERS), tables.shape[-1])
+
+    counted = by_class(test.tables(test.outcomes, 3))
     # (C, automatic, true) to (C, true, automatic).
-    both = np.where(tests.automatic >= 0, tests.true, -1)
-    confusion = tests.table(both, np.maximum(tests.automatic, 0)[None], 2)[0]
+    known = replace(test, groups=replace(test.groups, codes=np.where(true >= 0, test.groups.codes, -1)))
+    confusion = np.swapaxes(by_class(known.tables(np.maximum(true, 0), len(GENDERS))), -1, -2)
     sizes, without = counted[0].sum(axis=-1), confusion.sum(axis=(1, 2)) == 0
-    rows: list[Row] = []
     if not without.all():
-        hits = np.moveaxis(counted[..., [PROBE, CORRECT]], -1, 0)
-        corrected = corrected_rates(hits, sizes, confusion, confidence=settings.confidence)
-        rows += _corrected_rows(tests, corrected, sizes.sum(axis=1), settings)
+        yield from _corrected_rows(test, counted, sizes, confusion)
     if without.any():
-        rows += _bound_rows(tests, counted[..., PROBE], sizes, confusion, settings)
-    return rows
-
-
-def _groups(tests: LabelledTests) -> Iterator[tuple[int, int, str]]:
-    for c, name in enumerate(tests.classes.names):
-        for g, gender in enumerate(GENDERS):
-            yield c, g, f"{name}_{gender}"
+        yield from _bound_rows(test, counted[..., PROBE], sizes, confusion)
 
 
 def _corrected_rows(
-    tests: LabelledTests, corrected: CorrectedRates, sizes: NDArray[np.int64], settings: MetricSettings
+    test: ProbeTest, counted: NDArray[np.int64], sizes: NDArray[np.int64], confusion: NDArray[np.int64]
 ) -> Iterator[Row]:
-    """Give the rows of corrected rates; `sizes` are the images of each class."""
-    common = tests.common | {"definition": "label_corrected"}
-    undefined = 2 * sum(n > 0 for n, why in zip(sizes.tolist(), corrected.reason) if why)
+    hits, settings = np.moveaxis(counted[..., [PROBE, CORRECT]], -1, 0), test.settings
+    corrected = corrected_rates(hits, sizes, confusion, confidence=settings.confidence)
+    of_class = sizes.sum(axis=1).tolist()
+    undefined = 2 * sum(n > 0 for n, why in zip(of_class, corrected.reason) if why)
     left_out = reason("groups_not_corrected", undefined=undefined, groups=2 * len(sizes)) if undefined else None
-    for i, probe in enumerate(tests.probes):
-        for c, g, group in _groups(tests):
-            rate, n = corrected.rates[0, i, c, g], int(sizes[c])
-            reasons = (
-                group_size_reason(n, settings.min_group),
-                corrected.reason[c],
-                _clipped(float(corrected.raw[0, i, c, g]), rate.ci_low),
-            )
-            named = {"metric": "probe_rate", "probe": probe, "group": group}
-            yield common | named | rate.columns(*reasons) | {"n": n}
-        named = {"metric": "macro_accuracy", "probe": probe}
-        yield common | named | corrected.mean[1, i].columns(left_out) | {"n": int(sizes.sum())}
+    for i, probe in enumerate(test.probes):
+        for place, group in enumerate(test.groups.names):
+            c, g = divmod(place, len(GENDERS))
+            rate, n = corrected.rates[0, i, c, g], of_class[c]
+            clipped = _clipped(float(corrected.raw[0, i, c, g]), rate.ci_low)
+            columns = rate.columns(group_size_reason(n, settings.min_group), corrected.reason[c], clipped)
+            yield test.row("probe_rate", "label_corrected", probe=probe, group=group) | columns | {"n": n}
+        columns = corrected.mean[1, i].columns(left_out) | {"n": sum(of_class)}
+        yield test.row("macro_accuracy", "label_corrected", probe=probe) | columns
 
 
 def _clipped(raw: float, low: float) -> Reasons:
@@ -263,23 +227,19 @@ def _clipped(raw: float, low: float) -> Reasons:
 
 
 def _bound_rows(
-    tests: LabelledTests,
-    hits: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    confusion: NDArray[np.int64],
-    settings: MetricSettings,
+    test: ProbeTest, hits: NDArray[np.int64], sizes: NDArray[np.int64], confusion: NDArray[np.int64]
 ) -> Iterator[Row]:
+    settings = test.settings
     error, assumption = _assumed_error(confusion, settings)
     bounds = rate_bounds(hits, sizes, error=error, confidence=settings.confidence)
     for definition, rates in (("label_error_low", bounds.low), ("label_error_high", bounds.high)):
-        common = tests.common | {"metric": "probe_rate", "definition": definition}
-        for i, probe in enumerate(tests.probes):
-            for c, g, group in _groups(tests):
-                if confusion[c].sum():
-                    continue
-                n = int(sizes[c, g])
-                columns = rates[i, c, g].columns(group_size_reason(n, settings.min_group), assumption)
-                yield common | {"probe": probe, "group": group} | columns | {"n": n}
+        for i, probe in enumerate(test.probes):
+            for place, group in enumerate(test.groups.names):
+                c, g = divmod(place, len(GENDERS))
+                if not confusion[c].sum():
+                    n = int(sizes[c, g])
+                    columns = rates[i, c, g].columns(group_size_reason(n, settings.min_group), assumption)
+                    yield test.row("probe_rate", definition, probe=probe, group=group) | columns | {"n": n}
 
 
 def _assumed_error(confusion: NDArray[np.int64], settings: MetricSettings) -> tuple[float, Reason]:
@@ -301,112 +261,79 @@ def trident_rows(cell: Cell, *, settings: MetricSettings) -> pl.DataFrame:
     beside them that say what errors of that label do; composite tests have the 2C composite labels as
     candidates. Images whose label is no class of the suite are left out.
     """
-    parts: list[Callable[[], list[Row]]] = []
-    if (logits := cell.logits.get("trident")) and (classes := true_classes(cell, logits.suite)):
-        parts += _class_tests(cell, logits, classes, settings)
-        if (mixed := mixed_groups(classes, cell.records)) and (composite := cell.logits.get("trident_composite")):
-            kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
-            test = probe_test("trident_composite", composite, composite.logits, kept, kept, groups_per_class=2)
-            parts.append(partial(_score_rows, cell, test, {"paper": "composite"}, settings, gaps=False))
-    rows = list(chain.from_iterable(run_threads(parts)))
-    return metric_frame(flag_clustering(rows, cell.records))
+    return metric_frame(flag_clustering(compute_rows(_parts(cell, settings)), cell.records))
 
 
-def _class_tests(
-    cell: Cell, logits: SuiteLogits, classes: Groups, settings: MetricSettings
-) -> list[Callable[[], list[Row]]]:
-    """Return what computes the rows of the single and the mixed tests."""
+def _parts(cell: Cell, settings: MetricSettings) -> Iterator[RowPart]:
+    logits = cell.logits.get("trident")
+    classes = true_classes(cell, logits.suite) if logits else None
+    if logits is None or classes is None:
+        return
     kept = replace(classes, codes=np.where(cell.rows("trident"), classes.codes, -1))
-    views = [("trident", kept)]
-    if mixed := mixed_groups(kept, cell.records):
-        views.append(("trident_mixed", mixed))
-    parts: list[Callable[[], list[Row]]] = []
-    for name, groups in views:
-        groups_per_class = 2 if name == "trident_mixed" else 1
-        test = probe_test(name, logits, logits.logits, kept, groups, groups_per_class=groups_per_class)
-        definitions = {"paper": "paper", "released": "released", "plain": "logit"}
-        parts.append(partial(_score_rows, cell, test, definitions, settings))
+    for name, groups in (("trident", kept), ("trident_mixed", mixed_groups(kept, cell.records))):
+        if groups is None:
+            continue
+        test_of = partial(ProbeTest.of, cell, name, logits, classes=kept, groups=groups, settings=settings)
+        test = test_of(logits.logits)
+        yield partial(_score_rows, test, "logit", main=True)
         if logits.cosine is not None:
-            cosine = probe_test(name, logits, logits.cosine, kept, groups, groups_per_class=groups_per_class)
-            definitions = {"paper": "cosine", "plain": "cosine"}
-            parts.append(partial(_score_rows, cell, cosine, definitions, settings, gaps=False))
+            yield partial(_score_rows, test_of(logits.cosine), "cosine")
         if name == "trident_mixed":
-            parts += _label_tests(cell, test, kept, settings)
-    return parts
+            yield from _label_parts(cell, test, kept)
+    mixed, composite = mixed_groups(classes, cell.records), cell.logits.get("trident_composite")
+    if mixed and composite:
+        kept = replace(mixed, codes=np.where(cell.rows("trident_composite"), mixed.codes, -1))
+        test = ProbeTest.of(
+            cell, "trident_composite", composite, composite.logits, classes=kept, groups=kept, settings=settings
+        )
+        yield partial(_score_rows, test, "composite")
 
 
-def _label_tests(
-    cell: Cell, test: ProbeTest, classes: Groups, settings: MetricSettings
-) -> list[Callable[[], list[Row]]]:
-    """Return what computes the mixed tests by labels that are sure, by true ones, and with the labeller's errors
-    undone or bounded."""
-    parts: list[Callable[[], list[Row]]] = []
+def _label_parts(cell: Cell, test: ProbeTest, classes: Groups) -> Iterator[RowPart]:
+    """Give the mixed tests by labels that are sure, by true ones, and with the labeller's errors undone or bounded."""
     if "auto_gender_margin" in cell.records.columns:
-        sure = cell.records["auto_gender_margin"].fill_null(-1.0).to_numpy() >= settings.label_margin
-        parts.append(partial(_relabelled_rows, cell, test.only(sure), "confident_labels", settings))
+        sure = cell.records["auto_gender_margin"].fill_null(-1.0).to_numpy() >= test.settings.label_margin
+        groups = replace(test.groups, codes=np.where(sure, test.groups.codes, -1))
+        yield partial(_score_rows, replace(test, groups=groups), "confident_labels", relabelled=True)
     true = true_genders(cell.records)
     if ((classes.codes >= 0) & (true >= 0)).any():
         by_truth = replace(test, groups=crossed_with_gender(classes, cell.records["gender"]))
-        parts.append(partial(_relabelled_rows, cell, by_truth, "true_labels", settings))
-    automatic = label_codes(cell.records["auto_gender"], GENDERS)
-    labelled = LabelledTests(probe_test_row(cell, test), test.probes, test.outcomes, classes, automatic, true)
-    return [*parts, partial(label_error_rows, labelled, settings=settings)]
+        yield partial(_score_rows, by_truth, "true_labels", relabelled=True)
+    yield partial(label_error_rows, test, true)
 
 
-def _score_rows(
-    cell: Cell, test: ProbeTest, definitions: dict[str, str], settings: MetricSettings, *, gaps: bool = True
-) -> list[Row]:
-    """Return the rows of tests; `definitions` names macro accuracy as in the paper, as released, and all else."""
-    scores = _scores(test, settings)
-    plain = definitions.get("plain", definitions["paper"])
-    rows = [
-        probe_test_row(cell, test, metric="accuracy", definition=plain, probe=probe) | accuracy.columns()
-        for probe, accuracy in zip(test.probes, scores.accuracy)
-    ]
-    rows += _group_rows(cell, test, "class_accuracy", scores.class_accuracy, plain)
-    rows += _group_rows(cell, test, "probe_rate", scores.probe_rate, plain)
-    rows += _macro_rows(cell, test, scores, definitions, settings)
-    return rows + (probe_gap_rows(cell, test, settings) if gaps else [])
+def _score_rows(test: ProbeTest, definition: str, *, main: bool = False, relabelled: bool = False) -> Iterator[Row]:
+    """Give the rows of tests.
 
-
-def _scores(test: ProbeTest, settings: MetricSettings) -> TridentScores:
-    return score_tables(
-        test.tables,
-        released_divisor=test.released_divisor,
-        confidence=settings.confidence,
-        min_group=settings.min_group,
+    Parameters
+    ----------
+    definition : str
+        Of all rows; of the main tests not of macro accuracy, which is as in the paper and as released.
+    main : bool
+        With the gaps of probe rates between groups.
+    relabelled : bool
+        By other labels than those of the main tests: probe rates and macro accuracy alone.
+    """
+    tables, settings = test.tables(test.outcomes, 3), test.settings
+    scores = score_tables(
+        tables, released_divisor=test.released_divisor, confidence=settings.confidence, min_group=settings.min_group
     )
-
-
-def _relabelled_rows(cell: Cell, test: ProbeTest, definition: str, settings: MetricSettings) -> list[Row]:
-    scores = _scores(test, settings)
-    rows = _group_rows(cell, test, "probe_rate", scores.probe_rate, definition)
-    return rows + _macro_rows(cell, test, scores, {"paper": definition}, settings)
-
-
-def _group_rows(cell: Cell, test: ProbeTest, metric: str, rates: EstimateArray, definition: str) -> list[Row]:
-    return [
-        probe_test_row(cell, test, metric=metric, definition=definition, probe=probe, group=group)
-        | rates[i, g].columns()
-        for i, probe in enumerate(test.probes)
-        for g, group in enumerate(test.groups.names)
-    ]
-
-
-def _macro_rows(
-    cell: Cell, test: ProbeTest, scores: TridentScores, definitions: dict[str, str], settings: MetricSettings
-) -> list[Row]:
-    variants = {"paper": scores.macro_accuracy, "released": scores.macro_accuracy_released}
+    if not relabelled:
+        for probe, accuracy in zip(test.probes, scores.accuracy):
+            yield test.row("accuracy", definition, probe=probe) | accuracy.columns()
+        yield from test.rate_rows("class_accuracy", definition, scores.class_accuracy)
+    yield from test.rate_rows("probe_rate", definition, scores.probe_rate)
     # The tests share their images, and with them the sizes of groups.
-    sizes = test.tables[0].sum(axis=-1)
+    sizes = tables[0].sum(axis=-1)
     reasons = (empty_groups_reason(sizes), small_groups_reason(test.groups.names, sizes.tolist(), settings.min_group))
-    return [
-        probe_test_row(cell, test, metric="macro_accuracy", definition=definitions[variant], probe=probe)
-        | values[i].columns(*reasons)
-        for i, probe in enumerate(test.probes)
-        for variant, values in variants.items()
-        if variant in definitions
-    ]
+    macro = {definition: scores.macro_accuracy}
+    if main:
+        macro = {"paper": scores.macro_accuracy, "released": scores.macro_accuracy_released}
+    for variant, values in macro.items():
+        for probe, value in zip(test.probes, values):
+            yield test.row("macro_accuracy", variant, probe=probe) | value.columns(*reasons)
+    if main:
+        yield from probe_gap_rows(test)
 
 
 # --- The Trident family: what one loaded word does to the classes of a dataset.
