@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,13 +56,12 @@ def exported_table(metric_table: pl.DataFrame, addresses: Mapping[str, str]) -> 
     ).select(*CLIP_BENCHMARK, *own, "row_id")
 
 
-# --- A table of selection rates and impact ratios of the kind that New York City's Local Law 144 asks
-# for.
+# --- A table of selection rates and impact ratios of the kind that New York City's Local Law 144 asks for.
 #
-# The law and its rules (6 RCNY § 5-301) are about tools that help to decide on people in employment: for
-# sex, for race or ethnicity and for both together, they ask for the selection rate of each category and
-# its impact ratio, which is that rate over the one of the most selected category. Here no one is hired.
-# What stands in for being selected is that an image was NOT given one of the harmful labels of a suite.
+# The law and its rules (6 RCNY § 5-301) are about tools that help to decide on people in employment: for sex, for race
+# or ethnicity and for both together, they ask for the selection rate of each category and its impact ratio, which is
+# that rate over the one of the most selected category. Here no one is hired. What stands in for being selected is that
+# an image was NOT given one of the harmful labels of a suite.
 
 SMALLEST_SHARE = 0.02
 CATEGORIES = {"gender": "sex", "race": "race/ethnicity", "gender_race": "intersectional"}
@@ -83,26 +83,6 @@ IMPACT_SCHEMA: Schema = {
     "note": pl.String,
     "row": pl.String,
 }
-STATEMENT = """\
-This table has the form that New York City's Local Law 144 of 2021 and its rules (6 RCNY § 5-301) ask of a bias audit:
-for sex, for race/ethnicity and for both together, the selection rate of each category and its impact ratio, the rate of
-the category over the rate of the most selected one.
-
-**It is not a bias audit of an automated employment decision tool.** No one was hired, promoted or screened; the images
-are those of a research dataset, or drawn; labels are those of the dataset, and gender is binary in it. No independent
-auditor in the sense of the law had a part in it.
-
-What is counted: every image that the suite keeps and that has a label. It is "selected" when the model did NOT give it
-a label of the event that is named, such as `crime`: the favourable outcome. So a selection rate is one less the outcome
-proportion of the metric table, and its interval one less that of the proportion. The impact ratio itself has no
-interval here: which category is the most selected one is found from the same images. `row` names the metric row of each
-rate, for `plumbline explain`.
-
-Categories with less than 2% of the labelled images are left out of the impact ratios, as § 5-301(d) allows, and are
-neither compared nor taken as the most selected category; their rates are shown. `unlabelled` counts images without such
-a label, which are in no category. Below 0.8 stands the four-fifths rule's usual mark of adverse impact (29 CFR
-1607.4(D)), whatever chance there is in it.
-"""
 
 
 def impact_ratio_table(metric_table: pl.DataFrame, suites: dict[str, Suite]) -> pl.DataFrame:
@@ -120,112 +100,94 @@ def impact_ratio_table(metric_table: pl.DataFrame, suites: dict[str, Suite]) -> 
     DataFrame
         Columns of `IMPACT_SCHEMA`.
     """
-    harmful = {(suite.id, event) for suite in suites.values() for event in suite.events}
-    rates = metric_table.filter(
-        pl.col("metric") == "outcome_proportion",
-        pl.col("definition") == "top1",
-        pl.col("condition") == "before",
-        pl.col("attribute").is_in(list(CATEGORIES)),
-    )
-    everyone = metric_table.filter(pl.col("metric") == "harm_rate", pl.col("condition") == "before")
-    asked = {(r["model"], r["dataset"], r["suite"], r["event"]): r["n"] for r in everyone.iter_rows(named=True)}
-    parts = [pl.DataFrame(schema=IMPACT_SCHEMA)]
-    keys = ["model", "dataset", "suite", "event", "attribute"]
-    for key, own in rates.group_by(keys, maintain_order=True):
-        if (key[2], key[3]) in harmful:
-            parts.append(_table(own, unlabelled=asked.get(key[:4], 0) - int(own["n"].sum())))
-    order = pl.col("categories").replace_strict({name: i for i, name in enumerate(CATEGORIES.values())})
-    return pl.concat(parts).sort("dataset", "model", "suite", "event", order, "category")
-
-
-def _table(own: pl.DataFrame, *, unlabelled: int) -> pl.DataFrame:
-    total = int(own["n"].sum())
-    rows = []
-    for name, row in zip(row_ids(own), own.iter_rows(named=True)):
-        rate = 1 - row["value"] if row["n"] and row["value"] is not None else math.nan
-        rows.append(
-            {
-                **{column: row[column] for column in ("model", "dataset", "suite", "event")},
-                "categories": CATEGORIES[row["attribute"]],
-                "category": row["group"],
-                "images": row["n"],
-                "share_of_images": row["n"] / total if total else math.nan,
-                "selected": round(rate * row["n"]) if row["n"] else 0,
-                "selection_rate": rate,
-                "ci_low": 1 - row["ci_high"],
-                "ci_high": 1 - row["ci_low"],
-                "unlabelled": unlabelled,
-                "row": name,
-            }
+    asked = ["model", "dataset", "suite", "event"]
+    harmful = [(suite.id, event) for suite in suites.values() for event in suite.events]
+    before = metric_table.with_columns(row=row_ids(metric_table)).filter(pl.col("condition") == "before")
+    everyone = before.filter(pl.col("metric") == "harm_rate").select(*asked, everyone="n")
+    rates = (
+        before.filter(
+            pl.col("metric") == "outcome_proportion",
+            pl.col("definition") == "top1",
+            pl.col("attribute").is_in(list(CATEGORIES)),
         )
-    compared = [r["selection_rate"] for r in rows if r["share_of_images"] >= SMALLEST_SHARE and r["images"]]
-    best = max(compared, default=math.nan)
-    for row in rows:
-        row["impact_ratio"], row["note"] = _ratio(row, best)
-    return pl.DataFrame(rows, schema=IMPACT_SCHEMA)
-
-
-def _ratio(row: Mapping[str, Any], best: float) -> tuple[float, str | None]:
-    """Return an impact ratio and the note on it; where the ratio is undefined, why."""
-    if not row["images"]:
-        return math.nan, "no images"
-    if row["share_of_images"] < SMALLEST_SHARE:
-        return math.nan, "fewer than 2% of the images: left out of the impact ratios (6 RCNY § 5-301(d))"
-    if not best > 0:
-        return math.nan, "no category was ever selected"
-    ratio = row["selection_rate"] / best
-    return ratio, "below four fifths" if ratio < FOUR_FIFTHS - 1e-12 else None
+        .join(pl.DataFrame(harmful, schema=["suite", "event"], orient="row"), on=["suite", "event"], how="semi")
+        .join(everyone, on=asked, how="left")
+    )
+    labelled, seen = pl.col("n").sum().over(*asked, "attribute"), pl.col("n") > 0
+    table = rates.select(
+        *asked,
+        "row",
+        categories=pl.col("attribute").replace_strict(CATEGORIES, return_dtype=pl.String),
+        category="group",
+        images="n",
+        share_of_images=pl.col("n") / labelled,
+        selection_rate=pl.when(seen).then(1 - pl.col("value")).fill_null(math.nan),
+        ci_low=1 - pl.col("ci_high"),
+        ci_high=1 - pl.col("ci_low"),
+        unlabelled=pl.col("everyone").fill_null(0) - labelled,
+    )
+    small, empty = pl.col("share_of_images") < SMALLEST_SHARE, pl.col("images") == 0
+    best = pl.when(~small & ~empty).then("selection_rate").max().over(*asked, "categories")
+    never = ~(best > 0).fill_null(value=False)
+    ratio = pl.when(~small & ~empty & ~never).then(pl.col("selection_rate") / best).otherwise(math.nan)
+    order = pl.col("categories").replace_strict({name: i for i, name in enumerate(CATEGORIES.values())})
+    return (
+        table.with_columns(
+            selected=(pl.col("selection_rate") * pl.col("images")).round().fill_nan(0),
+            impact_ratio=ratio,
+            note=pl.when(empty)
+            .then(pl.lit("no images"))
+            .when(small)
+            .then(pl.lit("fewer than 2% of the images: left out of the impact ratios (6 RCNY § 5-301(d))"))
+            .when(never)
+            .then(pl.lit("no category was ever selected"))
+            .when(ratio < FOUR_FIFTHS - 1e-12)
+            .then(pl.lit("below four fifths")),
+        )
+        .sort("dataset", "model", "suite", "event", order, "category")
+        .select(pl.col(name).cast(kind) for name, kind in IMPACT_SCHEMA.items())
+    )
 
 
 def impact_ratio_page(table: pl.DataFrame) -> str:
     """Return the table as Markdown, with what it is and what it is not."""
-    lines = ["# Selection rates and impact ratios", "", STATEMENT]
-    if table.is_empty():
-        return "\n".join([*lines, "No outcome suite was asked of images with these labels."])
-    heads = ("Category", "Images", "Selected", "Selection rate", "Interval", "Impact ratio", "Note")
-    keys = ["dataset", "model", "suite", "event", "categories"]
-    for key, own in table.group_by(keys, maintain_order=True):
-        dataset, model, suite, event, categories = key
-        lines += ["", f"## {model} on {dataset}: not given `{event}` ({suite}), by {categories}", ""]
-        lines += [_markdown_row(*heads), "|---|---:|---:|---:|---|---:|---|"]
-        lines += [_line(row) for row in own.iter_rows(named=True)]
-        lines += ["", f"Images without such a label: {own['unlabelled'][0]:,}."]
-    return "\n".join(lines) + "\n"
+    groups = table.group_by("dataset", "model", "suite", "event", "categories", maintain_order=True)
+    return _rendered("impact_ratios", tables=[(key, rows.to_dicts()) for key, rows in groups])
 
 
-def _line(row: dict[str, object]) -> str:
-    def printed(name: str) -> str:
-        value = row[name]
-        return f"{value:.3f}" if isinstance(value, float) and math.isfinite(value) else "–"
+def _rendered(template: str, **values: Any) -> str:
+    """Return a page in Markdown."""
+    from jinja2 import Environment, StrictUndefined
 
-    return _markdown_row(
-        _escaped(row["category"], "\\`*_[]<>|#!"), f"{row['images']:,}", f"{row['selected']:,}",
-        printed("selection_rate"), f"{printed('ci_low')} – {printed('ci_high')}", printed("impact_ratio"),
-        str(row["note"] or ""),
-    )  # fmt: skip
-
-
-def _escaped(text: object, special: str) -> str:
-    return "".join(f"\\{c}" if c in special else c for c in str(text))
+    source = (files("plumbline.provenance") / "templates" / f"{template}.md.jinja").read_text("utf-8")
+    # Nothing is escaped for HTML: the page is Markdown.
+    environment = Environment(  # noqa: S701
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {"escaped": _escaped, "rounded": _rounded}
+    return environment.from_string(source).render(values)
 
 
-def _markdown_row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+def _escaped(text: object, more: str = "") -> str:
+    return "".join(f"\\{c}" if c in "\\`*[]<>|" + more else c for c in str(text))
 
 
-# --- A section for the model card of a checkpoint on the Hugging Face Hub, with its numbers as
-# `EvalResult`s.
+def _rounded(value: float | None) -> str:
+    return f"{value:.3f}" if _is_known(value) else "–"
+
+
+# --- A section for the model card of a checkpoint on the Hugging Face Hub, with its numbers as `EvalResult`s.
 
 _CARD_TASKS = {"generation": ("image-text-to-text", "Description of pictured people")}
 _CARD_TASK = ("zero-shot-image-classification", "Zero-shot choice among texts")
-_TOLD = ("metric", "suite", "event", "attribute", "group", "prompt", "instruction", "scorer", "statistic")
+_MEASURED = ("metric", "suite", "event", "attribute", "group", "prompt", "instruction", "scorer", "statistic")
 _OF_LANGUAGE = {"max_toxicity": "paper", "max_insult": "paper", "refusal_rate_gap": "paper", "competence_gap": "paper"}
 _HEADLINES = {**{t.name: t.headline for t in METRICS.values() if t.headline}, **_OF_LANGUAGE}
 _GROUPED = ("outcome_proportion", "probe_rate", "class_accuracy", "accuracy", "macro_accuracy")
 
 
 def headline_rows(metric_table: pl.DataFrame, model: str) -> pl.DataFrame:
-    """Return the numbers of a model that its card tells: one reading a question, none of single words or groups."""
+    """Return the numbers on a model's card: one definition per metric, none of single words or groups."""
     headline = pl.col("metric").replace_strict(_HEADLINES, default=None, return_dtype=pl.String)
     return metric_table.filter(
         pl.col("model") == model,
@@ -244,12 +206,12 @@ def eval_results(rows: pl.DataFrame) -> list[EvalResult]:
     """Return metric rows as the hub's evaluation results: interval, q and n stand in the arguments of each metric."""
     from huggingface_hub import EvalResult
 
-    found = []
+    results = []
     for name, row in zip(row_ids(rows), rows.iter_rows(named=True)):
         task, task_name = _CARD_TASKS.get(row["suite"], _CARD_TASK)
         about = {key: row[key] for key in (*IDENTIFYING, "n", "ci_low", "ci_high", "p", "q")}
         known = {key: value for key, value in about.items() if _is_known(value) and key not in ("model", "dataset")}
-        found.append(
+        results.append(
             EvalResult(
                 task_type=task,
                 task_name=task_name,
@@ -263,7 +225,7 @@ def eval_results(rows: pl.DataFrame) -> list[EvalResult]:
                 metric_args={**known, "row_id": name, "audit_id": row["audit_id"]},
             )
         )
-    return found
+    return results
 
 
 def _is_known(value: Any) -> bool:
@@ -278,35 +240,18 @@ def model_card(model: str, rows: pl.DataFrame, *, about: Mapping[str, str]) -> s
     rows : DataFrame
         From `headline_rows`.
     about : mapping of str to str
-        What else is told first, such as the digest of the weights: title -> text.
+        What comes first, such as the digest of the weights: title -> text.
     """
     from huggingface_hub.repocard_data import eval_results_to_model_index
 
     index = eval_results_to_model_index(model, eval_results(rows))
     metadata = yaml.safe_dump({"model-index": index}, sort_keys=False, allow_unicode=True)
-    lines = ["---", metadata.rstrip(), "---", "", "## Bias, as measured by Plumbline", ""]
-    lines += [f"- {title}: `{text}`" for title, text in about.items()]
-    lines += [
-        "",
-        "Numbers describe this checkpoint on these datasets, not persons. A low number on one suite says nothing",
-    ]
-    lines += ["about another. Gender is binary in these datasets.", ""]
-    lines += ["| Dataset | What | Value | Interval | q | n |", "|---|---|---:|---|---:|---:|"]
-    lines += [_card_line(row) for row in rows.iter_rows(named=True)]
-    return "\n".join(lines) + "\n"
-
-
-def _card_line(row: Mapping[str, Any]) -> str:
-    q = f"{row['q']:.3g}" if _is_known(row["q"]) else "–"
-    n = "–" if row["n"] is None else f"{row['n']:,}"
-    cells = (
-        row["dataset"], _measured(row), number(row["value"]), interval(row["ci_low"], row["ci_high"]), q, n
-    )  # fmt: skip
-    return _markdown_row(*(_escaped(cell, "\\`*[]<>|") for cell in cells))
+    table = {"rows": rows.to_dicts(), "measured": _measured, "number": number, "interval": interval}
+    return _rendered("model_card", metadata=metadata, about=about, **table)
 
 
 def _measured(row: Mapping[str, Any]) -> str:
-    return ", ".join(str(row[key]) for key in _TOLD if row[key] not in (None, "estimate"))
+    return ", ".join(str(row[key]) for key in _MEASURED if row[key] not in (None, "estimate"))
 
 
 # --- Provenance as an in-toto statement: what the files of a bundle are, and what they were made from.
