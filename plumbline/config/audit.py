@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
@@ -26,6 +27,7 @@ from plumbline.config.entries import (
 )
 from plumbline.config.parts import Part, suggestion, unfit
 from plumbline.config.values import SLUG, MitigationId, Slug
+from plumbline.datasets.records import Declaration
 from plumbline.digests import digest_json
 from plumbline.mitigations.registry import DEFAULT_MITIGATIONS, AnyMitigation
 from plumbline.scorers.kinds import AnyScorer
@@ -93,10 +95,19 @@ class Audit(Part):
         return [(dataset, encoder) for dataset in datasets for encoder in encoders]
 
     @cached_property
+    def declarations(self) -> dict[str, Declaration]:
+        """Return dataset -> what its reader declares of it."""
+        return {name: entry.open_reader().declaration for name, entry in self.datasets.items()}
+
+    @cached_property
     def class_sets(self) -> dict[str, str]:
         """Return dataset -> Trident label set, for the datasets that have one."""
-        declared = {name: entry.open_reader().declaration.class_set for name, entry in self.datasets.items()}
-        return {name: class_set for name, class_set in declared.items() if class_set is not None}
+        return {name: each.class_set for name, each in self.declarations.items() if each.class_set is not None}
+
+    @cached_property
+    def with_scenes(self) -> frozenset[str]:
+        """Return the datasets whose images are listed by scene."""
+        return frozenset(name for name, each in self.declarations.items() if "scene" in each.filled)
 
     @cached_property
     def named(self) -> frozenset[tuple[str, str, str]]:
@@ -139,11 +150,8 @@ class Audit(Part):
     @cached_property
     def twins(self) -> dict[str, tuple[str, ...]]:
         """Return language model -> the models that were built on it."""
-        built: dict[str, tuple[str, ...]] = {}
-        for name, entry in self.lvlms.items():
-            if entry.twin is not None:
-                built[entry.twin] = (*built.get(entry.twin, ()), name)
-        return built
+        built = {name: entry.twin for name, entry in self.lvlms.items() if entry.twin is not None}
+        return {twin: tuple(name for name, of in built.items() if of == twin) for twin in built.values()}
 
     @cached_property
     def designs(self) -> dict[tuple[str, str], tuple[GenerateEntry, ...]]:
@@ -151,19 +159,18 @@ class Audit(Part):
 
         A language model that others were built on is asked what they are asked of `TWIN_PROMPT`, without instructions.
         """
-        joined: dict[tuple[str, str], tuple[GenerateEntry, ...]] = {}
+        asked: dict[tuple[str, str], list[GenerateEntry]] = defaultdict(list)
         seeing = [name for name in self.lvlms if name not in self.twins]
         for entry in self.generate:
             for model in seeing if entry.lvlms == "all" else entry.lvlms:
                 for dataset in entry.datasets:
-                    joined[model, dataset] = (*joined.get((model, dataset), ()), entry)
+                    asked[model, dataset].append(entry)
         for twin, built in self.twins.items():
-            for model, dataset in [key for key in joined if key[0] in built]:
-                asked = tuple(entry for entry in joined[model, dataset] if entry.asks_twins)
-                joined[twin, dataset] = (*joined.get((twin, dataset), ()), *asked)
+            for model, dataset in [key for key in asked if key[0] in built]:
+                asked[twin, dataset] += asked[model, dataset]
         kept = {
-            key: tuple(e for e in dict.fromkeys(entries) if key[0] not in self.twins or e.asks_twins)
-            for key, entries in joined.items()
+            key: tuple(entry for entry in dict.fromkeys(entries) if key[0] not in self.twins or entry.asks_twins)
+            for key, entries in asked.items()
         }
         return {key: entries for key, entries in kept.items() if entries}
 
@@ -198,12 +205,6 @@ class Audit(Part):
         if suite in TRIDENT_SUITES:
             return dataset in self.class_sets
         return suite not in SCENE_SUITES or dataset in self.with_scenes
-
-    @cached_property
-    def with_scenes(self) -> frozenset[str]:
-        """Return the datasets whose images are listed by scene."""
-        declared = {name: entry.open_reader().declaration for name, entry in self.datasets.items()}
-        return frozenset(name for name, found in declared.items() if "scene" in found.filled)
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -269,14 +270,6 @@ def with_watched(audit: Audit, found: Mapping[str, str]) -> Audit:
 _BASE, _COMPOSITE = TRIDENT_SUITES
 
 
-class _Named(NamedTuple):
-    """A name that stands somewhere in the file, and the names that would be right there."""
-
-    location: tuple[str | int, ...]
-    name: str
-    defined: tuple[str, ...]
-
-
 def unfit_parts(audit: Audit) -> list[InitErrorDetails]:
     """Return every mistake of parts that are right by themselves and do not fit the others."""
     mistakes = [*_empty_choices(audit), *_undefined_names(audit), *_models_alike(audit)]
@@ -294,36 +287,29 @@ def _empty_choices(audit: Audit) -> Iterator[InitErrorDetails]:
 
 
 def _undefined_names(audit: Audit) -> Iterator[InitErrorDetails]:
-    for location, name, defined in (*_names_of_encoders(audit), *_names_of_generation(audit)):
+    for location, name, defined in _names(audit):
         if name not in defined:
             yield unfit(location, name, f"one of {', '.join(defined)}{suggestion(name, defined)}")
 
 
-def _names_of_encoders(audit: Audit) -> Iterator[_Named]:
-    encoders = tuple(audit.encoders)
+def _names(audit: Audit) -> Iterator[tuple[tuple[str | int, ...], str, tuple[str, ...]]]:
+    """Yield every name that stands somewhere in the file: its place, itself, and the names that exist there."""
+    parts = ("encoders", "datasets", "mitigations", "lvlms")
+    defined = {part: tuple(getattr(audit, part)) for part in parts}
     if audit.labeller is not None:
-        yield _Named(("labeller",), audit.labeller, encoders)
-    defined = {"encoders": encoders, "datasets": tuple(audit.datasets), "mitigations": tuple(audit.mitigations)}
-    for i, entry in enumerate(audit.audit):
-        for key, names in defined.items():
-            yield from _chosen(getattr(entry, key), ("audit", i, key), names)
-    if audit.watch is not None:
-        here = tuple(name for name, entry in audit.lvlms.items() if entry.address is not None)
-        yield _Named(("watch", "like"), audit.watch.like, (*encoders, *here))
-
-
-def _names_of_generation(audit: Audit) -> Iterator[_Named]:
-    models, datasets = tuple(audit.lvlms), tuple(audit.datasets)
+        yield ("labeller",), audit.labeller, defined["encoders"]
+    for key, entries in (("audit", audit.audit), ("generate", audit.generate)):
+        for i, entry in enumerate(entries):
+            for part in parts:
+                names = getattr(entry, part, "all")
+                for j, name in enumerate(() if names == "all" else names):
+                    yield (key, i, part, j), name, defined[part]
     for name, entry in audit.lvlms.items():
         if entry.twin:
-            yield _Named(("lvlms", name, "twin"), entry.twin, models)
-    for i, asked in enumerate(audit.generate):
-        yield from _chosen(asked.lvlms, ("generate", i, "lvlms"), models)
-        yield from _chosen(asked.datasets, ("generate", i, "datasets"), datasets)
-
-
-def _chosen(names: str | tuple[str, ...], key: tuple[str | int, ...], defined: tuple[str, ...]) -> list[_Named]:
-    return [_Named((*key, j), name, defined) for j, name in enumerate(() if names == "all" else names)]
+            yield ("lvlms", name, "twin"), entry.twin, defined["lvlms"]
+    if audit.watch is not None:
+        local = tuple(name for name, entry in audit.lvlms.items() if entry.address is not None)
+        yield ("watch", "like"), audit.watch.like, (*defined["encoders"], *local)
 
 
 def _models_alike(audit: Audit) -> Iterator[InitErrorDetails]:

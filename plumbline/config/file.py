@@ -1,4 +1,4 @@
-"""Mistakes in an audit file, said by line, key, found and expected."""
+"""Reads and validates an audit file; errors point to the line and key, and say what was found and expected."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ from plumbline.scorers.kinds import SCORER_SETTINGS
 
 # Parts whose entries are of several kinds -> the key that says which.
 _TAGS = {"mitigations": "method", "scorers": "kind"}
+Location = tuple[str, ...]
 
 
-def repeated_keys(root: yaml.Node | None) -> Iterator[str]:
-    """Say every key that its mapping has already: YAML's own reader lets the last one win without a word."""
-    waiting: list[tuple[yaml.Node, tuple[str, ...]]] = [(root, ())] if root else []
+def _keys(root: yaml.Node | None) -> Iterator[tuple[Location, int]]:
+    """Yield the place of every key and entry of a file, and its 1-based line."""
+    waiting: list[tuple[yaml.Node | None, Location]] = [(root, ())]
     # An alias is the same node again, and may even lie within what it stands for.
     met: set[int] = set()
     while waiting:
@@ -48,91 +49,62 @@ def repeated_keys(root: yaml.Node | None) -> Iterator[str]:
         if id(node) in met:
             continue
         met.add(id(node))
-        first: dict[str, int] = {}
-        for name, (key, value) in _children(node):
-            line, place = key.start_mark.line + 1, (*location, name)
-            if name in first and isinstance(node, yaml.MappingNode):
-                found = f"a second `{name}`; the first is on line {first[name]}"
-                yield _said(line, ".".join(place), found, "every key once")
-            first.setdefault(name, line)
-            waiting.append((value, place))
+        children: list[tuple[str, yaml.Node, yaml.Node]] = []
+        if isinstance(node, yaml.MappingNode):
+            children = [(str(key.value), key, value) for key, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            children = [(str(i), value, value) for i, value in enumerate(node.value)]
+        yield from (((*location, name), key.start_mark.line + 1) for name, key, _ in children)
+        waiting += [(value, (*location, name)) for name, value in {name: value for name, _, value in children}.items()]
 
 
-def describe(mistake: Any, node: yaml.Node | None, models: Mapping[str, type[BaseModel]]) -> str:
-    """Say one mistake of pydantic: line, key, found, expected.
+def describe(mistake: Any, lines: Mapping[Location, int]) -> str:
+    """Return one error of pydantic in words: line, key, found, expected.
 
     Parameters
     ----------
     mistake : mapping
         As `ValidationError.errors()` has it.
-    node : yaml.Node or None
-        The parsed file, for the line.
-    models : mapping
-        Place to the model that says which keys there are: "" for the whole file, the top-level key for its
-        entries, `datasets.map` for a key below an entry.
+    lines : mapping
+        Place of a key in the file -> its line.
     """
     location = [
-        part
+        str(part)
         for part in mistake["loc"]
         if not str(part).startswith(("literal[", "tuple[", "function-")) and part != "[key]"
     ]
     kind, found = mistake["type"], mistake["input"]
-    known = _known_keys(location[:-1], models)
-    tag = _TAGS.get(str(location[0])) if location else None
+    known = _known_keys(location[:-1])
+    tag = _TAGS.get(location[0]) if location else None
     if tag and len(location) > 2:
         # Pydantic names the chosen method or kind between the entry and its key; the file does not.
         del location[2]
-    key = ".".join(str(part) for part in location) or "(whole file)"
+    key = ".".join(location) or "(whole file)"
+    # The deepest part of the place that stands in the file.
+    line = next(lines[place] for n in range(len(location), -1, -1) if (place := tuple(location[:n])) in lines)
     if kind == "extra_forbidden":
-        expected = f"one of {', '.join(known)}{suggestion(str(location[-1]), known)}"
-        found = f"unknown key `{location[-1]}`"
-    elif kind == "missing":
-        expected, found = f"the key `{location[-1]}`", "nothing"
-    elif kind == "union_tag_not_found":
-        expected, found = f"the key `{tag}`, which says what its other keys are", "nothing"
-    elif kind == "union_tag_invalid":
-        names = mistake["ctx"]["expected_tags"].replace("'", "").split(", ")
-        found = mistake["ctx"]["tag"]
-        key, expected = f"{key}.{tag}", f"one of {', '.join(names)}{suggestion(found, names)}"
-        found = repr(found)
-    else:
-        expected = mistake["msg"].removeprefix("Value error, ")
-        found = "see expected" if isinstance(found, dict) else repr(found)
-    return _said(_line(node, location), key, found, expected)
+        expected = f"one of {', '.join(known)}{suggestion(location[-1], known)}"
+        return _message(line, key, f"unknown key `{location[-1]}`", expected)
+    if kind == "missing":
+        return _message(line, key, "nothing", f"the key `{location[-1]}`")
+    if kind == "union_tag_not_found":
+        return _message(line, key, "nothing", f"the key `{tag}`, which says what its other keys are")
+    if kind == "union_tag_invalid":
+        names, name = mistake["ctx"]["expected_tags"].replace("'", "").split(", "), mistake["ctx"]["tag"]
+        return _message(line, f"{key}.{tag}", repr(name), f"one of {', '.join(names)}{suggestion(name, names)}")
+    shown = "see expected" if isinstance(found, dict) else repr(found)
+    return _message(line, key, shown, mistake["msg"].removeprefix("Value error, "))
 
 
-def _said(line: int, key: str, found: object, expected: str) -> str:
+def _message(line: int, key: str, found: str, expected: str) -> str:
     return f"  - line {line}, key {key}\n      found:    {found}\n      expected: {expected}"
 
 
-def _known_keys(location: list[Any], models: Mapping[str, type[BaseModel]]) -> list[str]:
-    names = [str(part) for part in location] or [""]
-    below = models.get(f"{names[0]}.{names[-1]}")
-    return list((below or models.get(names[0], models[""])).model_fields)
+def _known_keys(location: list[str]) -> list[str]:
+    top, last = (location[0], location[-1]) if location else ("", "")
+    model = PARTS.get(f"{top}.{last}") or PARTS.get(top) or PARTS[""]
+    return list(model.model_fields)
 
-
-def _line(node: yaml.Node | None, location: list[Any]) -> int:
-    """Return the 1-based line of the deepest part of a key path that exists in the file."""
-    line = node.start_mark.line + 1 if node else 1
-    for part in location:
-        step = next((child for name, child in _children(node) if name == str(part)), None)
-        if step is None:
-            break
-        key, node = step
-        line = key.start_mark.line + 1
-    return line
-
-
-def _children(node: yaml.Node | None) -> Iterator[tuple[str, tuple[yaml.Node, yaml.Node]]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield str(key.value), (key, value)
-    elif isinstance(node, yaml.SequenceNode):
-        for i, value in enumerate(node.value):
-            yield str(i), (value, value)
-
-
-# --- Reading the audit file: validated, with mistakes reported by file, line, key, found and expected.
 
 _BASE_KEY = "based_on"
 
@@ -192,14 +164,21 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> A
             # Its own mistakes are said with its own lines.
             _parse(base_text, base, None, None)
         content = _laid_over(content, _loaded(base_text, base)[0], path)
-    repeated = list(repeated_keys(node))
+    mistakes: list[str] = []
+    lines: dict[Location, int] = {(): 1}
+    for place, line in _keys(node):
+        if place in lines:
+            # YAML's own reader lets the last one win without a word.
+            repeated = f"a second `{place[-1]}`; the first is on line {lines[place]}"
+            mistakes.append(_message(line, ".".join(place), repeated, "every key once"))
+        lines.setdefault(place, line)
     try:
         audit = Audit.model_validate(content)
     except ValidationError as error:
-        said = (describe(mistake, node, PARTS) for mistake in error.errors())
-        raise _refusal([*repeated, *said], path) from error
-    if repeated:
-        raise _refusal(repeated, path)
+        mistakes += [describe(mistake, lines) for mistake in error.errors()]
+    if mistakes:
+        shown = "\n".join(mistakes)
+        raise ConfigError(f"the audit file has {len(mistakes)} mistake(s)\n{shown}", where=path)
     return audit
 
 
@@ -217,8 +196,3 @@ def _laid_over(own: dict[str, Any], base: dict[str, Any], path: Path) -> dict[st
         joined[key] = {**base[key], **value} if both else value
     del joined[_BASE_KEY]
     return joined
-
-
-def _refusal(mistakes: list[str], path: Path) -> ConfigError:
-    shown = "\n".join(mistakes)
-    return ConfigError(f"the audit file has {len(mistakes)} mistake(s)\n{shown}", where=path)
