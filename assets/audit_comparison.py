@@ -1,6 +1,6 @@
 """Two audits, or two checkpoints of one, cell by cell: which cells and prompts differ, and how."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -19,7 +19,6 @@ from plumbline.provenance.diff.pairs import flips, paired_answer_means, paired_a
 from plumbline.provenance.diff.tables import (
     DIFF_SCHEMA,
     FLIP_SCHEMA,
-    ChangedPrompts,
     StoredPrompts,
     changed_prompts,
     table_differences,
@@ -99,8 +98,8 @@ def comparable_suites(old: AskedSuites, new: AskedSuites) -> set[str]:
     return {name for name in both if old.model != new.model or read[0][name] == read[1][name]}
 
 
-def suites_with_other_prompts(old: AskedSuites, new: AskedSuites) -> list[ChangedPrompts]:
-    """Return the suites that one model was asked with other prompts than before, by name."""
+def suites_with_other_prompts(old: AskedSuites, new: AskedSuites) -> dict[str, str]:
+    """Return the suites that one model was asked with other prompts than before, each with what changed."""
     sides = old.hashes, new.hashes
     changed = sorted(
         name
@@ -109,7 +108,7 @@ def suites_with_other_prompts(old: AskedSuites, new: AskedSuites) -> list[Change
     )
     # What is stored of a text space are the prompts of every suite that there is.
     alone = len(changed) == 1 and new.dataset != TEXT
-    return [changed_prompts(name, old.prompts(name), new.prompts(name), alone=alone) for name in changed]
+    return {name: changed_prompts(name, old.prompts(name), new.prompts(name), alone=alone) for name in changed}
 
 
 def asked_suites_changed(old: Collection[str], new: Collection[str]) -> Iterator[str]:
@@ -220,7 +219,7 @@ def _joined(pairs: Sequence[tuple[AskedSuites, AskedSuites]], log: Callable[[str
         where = f"{dataset}|{new.model}"
         log(f"comparing {where} ({number} of {len(pairs)})")
         changed = suites_with_other_prompts(old, new)
-        not_compared += [f"{each.suite} on {where}, since its prompts changed" for each in changed]
+        not_compared += [f"{suite} on {where}, since its prompts changed" for suite in changed]
         paired: list[Row] = []
         try:
             if _generates(old) and _generates(new):
@@ -280,7 +279,7 @@ def _answers(old: AskedSuites, new: AskedSuites) -> list[Row]:
     return paired_answers(*cells, settings=settings) + paired_answer_means(*cells, settings=settings)
 
 
-def _causes(old: AskedSuites, new: AskedSuites, changed: Sequence[ChangedPrompts]) -> Iterator[str]:
+def _causes(old: AskedSuites, new: AskedSuites, changed: Mapping[str, str]) -> Iterator[str]:
     """Name what is another one on the new side; what is in one of them alone is named so."""
     if old.rows.is_empty() or new.rows.is_empty():
         yield "new in the audit" if old.rows.is_empty() else "no longer in the audit"
@@ -290,7 +289,7 @@ def _causes(old: AskedSuites, new: AskedSuites, changed: Sequence[ChangedPrompts
         for column, cause in _CAUSES.items()
         if not old.rows[column].drop_nulls().unique().sort().equals(new.rows[column].drop_nulls().unique().sort())
     ]
-    found += [each.told for each in changed]
+    found += changed.values()
     if _is_cell(old) and _is_cell(new):
         found += asked_suites_changed(*(side.workspace.audit.cells[side.dataset, side.model] for side in (old, new)))
     elif not changed and old.model == new.model and old.hashes != new.hashes:

@@ -19,7 +19,6 @@ STATES: dict[State, str] = {
     "not checked": "not checked",
 }
 """How a state is said to a reader."""
-_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class ChangedFiles:
 
     def __str__(self) -> str:
         listed = (("gone", self.gone), ("changed", self.changed))
-        return "; ".join(f"{len(paths)} {what}: {_few(paths)}" for what, paths in listed if paths)
+        return "; ".join(f"{len(paths)} {what}: {first_few(paths, 5)}" for what, paths in listed if paths)
 
 
 def changed_files(root: Path, recorded: Mapping[str, str]) -> ChangedFiles:
@@ -97,6 +96,7 @@ def changed_files(root: Path, recorded: Mapping[str, str]) -> ChangedFiles:
     return ChangedFiles(tuple(gone), tuple(changed))
 
 
-def _few(paths: Sequence[str]) -> str:
-    more = len(paths) - _NAMED
-    return ", ".join(paths[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+def first_few(texts: Sequence[str], most: int) -> str:
+    """Return the first texts in one, and how many more there are."""
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")

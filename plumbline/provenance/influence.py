@@ -200,21 +200,17 @@ def _counted(cell: Cell, row: Mapping[str, Any]) -> _Counted | None:
     if groups is None:
         return None
     kept = np.logical_and.reduce([event.kept for event in events])
-    if len(events) == 1:
-        codes, holds = np.where(events[0].hit, 0, 1), np.array([[1, 0]])
-        names: tuple[str, ...] = (f"given {events[0].event}", f"not given {events[0].event}")
-    else:
-        codes = sum((event.hit.astype(np.int64) << bit for bit, event in enumerate(events)), np.zeros(len(kept), int))
-        holds = (np.arange(2 ** len(events)) >> np.arange(len(events))[:, None]) & 1
-        names = tuple(
-            "given " + (", ".join(e.event for e, held in zip(events, pattern) if held) or "none of the events")
-            for pattern in holds.T
-        )
+    bits = np.arange(len(events))
+    codes = np.stack([event.hit for event in events], axis=1) @ (1 << bits)
+    membership = (np.arange(2 ** len(events)) >> bits[:, None]) & 1
+    none = f"not given {events[0].event}" if len(events) == 1 else "given none of the events"
+    names = [", ".join(e.event for e, holds in zip(events, pattern) if holds) for pattern in membership.T]
     seen = ImageOutcomes(
-        replace(groups, codes=np.where(kept, groups.codes, -1)), codes, holds, cluster_codes(cell.records)
+        replace(groups, codes=np.where(kept, groups.codes, -1)), codes, membership, cluster_codes(cell.records)
     )
     value = _value(seen, row)
-    return None if value is None else _Counted(seen, value, names, _sureness(cell, events))
+    outcomes = tuple(f"given {name}" if name else none for name in names)
+    return None if value is None else _Counted(seen, value, outcomes, _sureness(cell, events))
 
 
 def _is_asked(event: EventPredictions, row: Mapping[str, Any]) -> bool:
@@ -230,16 +226,17 @@ def _groups(cell: Cell, row: Mapping[str, Any], event: EventPredictions) -> Grou
 
 
 def _value(seen: ImageOutcomes, row: Mapping[str, Any]) -> Value | None:
-    if (row["metric"], row["definition"]) in (("harm_rate", "top1"), ("outcome_proportion", "top1")):
-        group = 0 if row["metric"] == "harm_rate" else seen.groups.names.index(row["group"])
-        return lambda tables: shares(tables[:, group, 0], tables[:, group].sum(axis=-1))
-    reading = _DISPARITIES.get((row["metric"], row["definition"]))
-    if reading is None:
+    kind = (row["metric"], row["definition"])
+    disparity = _DISPARITIES.get(kind)
+    if disparity is None and kind not in (("harm_rate", "top1"), ("outcome_proportion", "top1")):
         return None
+    group = 0 if disparity or row["metric"] == "harm_rate" else seen.groups.names.index(row["group"])
 
     def value(tables: NDArray[np.int64]) -> NDArray[np.float64]:
         events = seen.events(tables)
-        return reading.value(events[..., :-1, :], events[..., -1:, :])
+        if disparity is None:
+            return shares(events[..., 0, group], events[..., -1, group])
+        return disparity.value(events[..., :-1, :], events[..., -1:, :])
 
     return value
 

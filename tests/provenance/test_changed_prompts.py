@@ -10,7 +10,7 @@ def stored(*texts: str, known: bool = True) -> StoredPrompts:
 
 
 def told(old: StoredPrompts, new: StoredPrompts, *, alone: bool = True) -> str:
-    return changed_prompts("crime", old, new, alone=alone).told
+    return changed_prompts("crime", old, new, alone=alone)
 
 
 def test_what_was_added_and_removed_is_named():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -58,13 +59,11 @@ def paired_differences(old: Cell, new: Cell, *, settings: MetricSettings) -> lis
         settings=settings,
     )
     renamed = {"value_before": "value_old", "value_after": "value_new"}
-    told = {
-        "dataset": new.dataset, "condition": "before", "statistic": "estimate",
-        "model_old": old.model, "model_new": new.model,
-    }  # fmt: skip
+    models = {"model_old": old.model, "model_new": new.model}
+    common = models | {"dataset": new.dataset, "condition": "before", "statistic": "estimate"}
     left_out = ("kind", "better")
     return [
-        told | {renamed.get(name, name): value for name, value in row.items() if name not in left_out}
+        common | {renamed.get(name, name): value for name, value in row.items() if name not in left_out}
         for row in effects
     ]
 
@@ -82,25 +81,24 @@ def flips(old: Cell, new: Cell) -> pl.DataFrame:
             continue
         first, second = before.ranking.argmax(axis=1), after.ranking.argmax(axis=1)
         at = np.flatnonzero((first != second) & old.rows(name) & new.rows(name))
-        candidates = after.suite.candidates
+        text, category = (
+            np.array([getattr(each, part) for each in after.suite.candidates]) for part in ("text", "category")
+        )
         margin = after.ranking[at, second[at]] - after.ranking[at, first[at]]
         frames.append(
-            pl.DataFrame(
-                {
-                    "dataset": [new.dataset] * len(at),
-                    "model_old": [old.model] * len(at),
-                    "model_new": [new.model] * len(at),
-                    "suite": [name] * len(at),
-                    "image_id": new.records["image_id"].gather(at),
-                    "path": new.records["path"].gather(at),
-                    "text_old": [candidates[i].text for i in first[at]],
-                    "text_new": [candidates[i].text for i in second[at]],
-                    "category_old": [candidates[i].category for i in first[at]],
-                    "category_new": [candidates[i].category for i in second[at]],
-                    "margin": margin.astype(np.float64),
-                },
-                schema=FLIP_SCHEMA,
+            new.records.select("image_id", "path")[at]
+            .with_columns(
+                dataset=pl.lit(new.dataset),
+                model_old=pl.lit(old.model),
+                model_new=pl.lit(new.model),
+                suite=pl.lit(name),
+                text_old=text[first[at]],
+                text_new=text[second[at]],
+                category_old=category[first[at]],
+                category_new=category[second[at]],
+                margin=margin.astype(np.float64),
             )
+            .select(list(FLIP_SCHEMA))
         )
     return pl.concat(frames).sort("margin", "image_id", "suite", descending=[True, False, False])
 
@@ -108,54 +106,52 @@ def flips(old: Cell, new: Cell) -> pl.DataFrame:
 # --- A number of the answers of two sides, compared over pairs.
 
 
-def change_row(
-    found: pl.DataFrame,
-    columns: Row,
-    *,
-    models: tuple[str, str],
-    what: str,
-    settings: LanguageSettings,
-    quantile: float | None = None,
-) -> Row:
-    """Return new - old of a mean or quantile of pairs, with interval and p by whole sets.
+@dataclass(frozen=True)
+class Sides:
+    """The two sides that are compared, old and new, and the settings of the comparison."""
 
-    Parameters
-    ----------
-    found : DataFrame
-        `unit, old, new`; what lacks one side is left out, and the reason says of how many.
-    columns : dict
-        What the number is of.
-    models : (str, str)
-        Old and new.
-    what : str
-        What is paired, such as `answers`.
-    quantile : float, optional
-        Level of the quantile to compare; the mean by default.
+    old: LanguageCell
+    new: LanguageCell
+    settings: LanguageSettings
 
-    Returns
-    -------
-    dict
-        Columns as in `plumbline.provenance.diff.pairs.paired_differences`.
-    """
-    pairs = found.drop_nulls(["old", "new"])
-    old, new = (pairs[name].to_numpy() for name in ("old", "new"))
-    change = paired_cluster_changes(
-        old,
-        new,
-        codes(pairs["unit"]),
-        quantile=quantile,
-        resamples=settings.resamples,
-        permutations=settings.permutations,
-        rng=generator(settings.seed, "audit_diff", *models, *map(str, columns.values())),
-        confidence=settings.confidence,
-    )
-    row = {name: value for name, value in answer_row(models[1], **columns).items() if name != "model"}
-    row |= {"model_old": models[0], "model_new": models[1]}
-    row |= {"value_old": _read(old, quantile), "value_new": _read(new, quantile)}
-    return row | change.columns(unpaired_reason(pairs.height, found.height, what=what))
+    def change_row(self, answers: pl.DataFrame, columns: Row, *, what: str, quantile: float | None = None) -> Row:
+        """Return new - old of a mean or quantile of pairs, with interval and p by whole sets.
+
+        Parameters
+        ----------
+        answers : DataFrame
+            `unit, old, new`; what lacks one side is left out, and the reason says of how many.
+        columns : dict
+            What the number is of.
+        what : str
+            What is paired, such as `answers`.
+        quantile : float, optional
+            Level of the quantile to compare; the mean by default.
+
+        Returns
+        -------
+        dict
+            Columns as in `plumbline.provenance.diff.pairs.paired_differences`.
+        """
+        pairs, models = answers.drop_nulls(["old", "new"]), (self.old.model, self.new.model)
+        old, new = (pairs[name].to_numpy() for name in ("old", "new"))
+        change = paired_cluster_changes(
+            old,
+            new,
+            codes(pairs["unit"]),
+            quantile=quantile,
+            resamples=self.settings.resamples,
+            permutations=self.settings.permutations,
+            rng=generator(self.settings.seed, "audit_diff", *models, *map(str, columns.values())),
+            confidence=self.settings.confidence,
+        )
+        row = {name: value for name, value in answer_row(models[1], **columns).items() if name != "model"}
+        row |= {"model_old": models[0], "model_new": models[1]}
+        row |= {"value_old": _value(old, quantile), "value_new": _value(new, quantile)}
+        return row | change.columns(unpaired_reason(pairs.height, answers.height, what=what))
 
 
-def _read(values: NDArray[np.float64], quantile: float | None) -> float:
+def _value(values: NDArray[np.float64], quantile: float | None) -> float:
     if not values.size:
         return float("nan")
     return float(values.mean() if quantile is None else np.quantile(values, quantile))
@@ -177,45 +173,40 @@ def paired_answers(old: LanguageCell, new: LanguageCell, *, settings: LanguageSe
     `plumbline.provenance.diff.pairs.paired_differences`.
     """
     rows: list[Row] = []
-    models = (old.model, new.model)
+    sides = Sides(old, new, settings)
     with every_question(old) as before, every_question(new) as after:
-        asked = {(each.prompt, each.instruction): each for each in before}
+        of_old = {(each.prompt, each.instruction): each for each in before}
         for question in after:
-            if (counterpart := asked.get((question.prompt, question.instruction))) is not None:
-                first = set_spreads(counterpart, old.expected).spreads
-                second = set_spreads(question, new.expected).spreads
-                rows += _of_sets(first, second, question.columns, models, settings)
-                rows += _of_groups(counterpart, question, models, settings)
+            if (counterpart := of_old.get((question.prompt, question.instruction))) is not None:
+                rows += _of_sets(sides, counterpart, question)
+                rows += _of_groups(sides, counterpart, question)
     return rows
 
 
-def _of_sets(
-    before: pl.DataFrame, after: pl.DataFrame, question: Row, models: tuple[str, str], settings: LanguageSettings
-) -> Iterator[Row]:
+def _of_sets(sides: Sides, before: ScoredAnswers, after: ScoredAnswers) -> Iterator[Row]:
     """Yield the rows of Max* of one prompt under one instruction."""
-    sides = before.select(*_SET, old="spread"), after.select(*_SET, new="spread")
-    for names, found in parts(with_counterparts(*sides, on=_SET, by=_PART), *_PART):
+    old = set_spreads(before, sides.old.expected).spreads.select(*_SET, old="spread")
+    new = set_spreads(after, sides.new.expected).spreads.select(*_SET, new="spread")
+    for names, spreads in parts(with_counterparts(old, new, on=_SET, by=_PART), *_PART):
         scored = names[-1]
         if scored in MAX_METRICS:
-            columns = _columns(names, question) | {"metric": MAX_METRICS[scored], "definition": "paper"}
-            yield from _changes(found, columns, models, settings)
+            columns = _columns(names, after.columns) | {"metric": MAX_METRICS[scored], "definition": "paper"}
+            yield from _changes(sides, spreads, columns)
 
 
-def _of_groups(
-    before: ScoredAnswers, after: ScoredAnswers, models: tuple[str, str], settings: LanguageSettings
-) -> Iterator[Row]:
+def _of_groups(sides: Sides, before: ScoredAnswers, after: ScoredAnswers) -> Iterator[Row]:
     """Yield the rows of each group's scores of one prompt under one instruction."""
     known = [{names for names, _ in parts(each.kinds, *OF_SCORES)} for each in (before, after)]
     for names in sorted(known[0] & known[1]):
         if names[-1] not in SCORED_ATTRIBUTES:
             continue
-        sides = [
+        scores = [
             each.scores_of(names, *_PICTURED, "score").group_by(_PICTURED).agg(pl.col("score").mean().alias(side))
             for each, side in ((before, "old"), (after, "new"))
         ]
         columns = _columns(names, after.columns) | {"metric": names[-1], "definition": "score"}
-        for (group,), found in parts(with_counterparts(*sides, on=_PICTURED, by=["group"]), "group"):
-            yield from _changes(found, columns | {"group": group}, models, settings)
+        for (group,), answers in parts(with_counterparts(*scores, on=_PICTURED, by=["group"]), "group"):
+            yield from _changes(sides, answers, columns | {"group": group})
 
 
 def _columns(names: tuple[str, ...], question: Row) -> Row:
@@ -223,16 +214,9 @@ def _columns(names: tuple[str, ...], question: Row) -> Row:
     return {"dataset": dataset, "attribute": attribute, "scorer": scorer} | question
 
 
-def _changes(found: pl.DataFrame, columns: Row, models: tuple[str, str], settings: LanguageSettings) -> Iterator[Row]:
+def _changes(sides: Sides, answers: pl.DataFrame, columns: Row) -> Iterator[Row]:
     for statistic, quantile in STATISTICS.items():
-        yield change_row(
-            found,
-            columns | {"statistic": statistic},
-            models=models,
-            what="sets × seeds",
-            settings=settings,
-            quantile=quantile,
-        )
+        yield sides.change_row(answers, columns | {"statistic": statistic}, what="sets × seeds", quantile=quantile)
 
 
 # --- How means of numbers of single answers changed: answers about the same image, to the same question
@@ -258,12 +242,11 @@ def paired_answer_means(old: LanguageCell, new: LanguageCell, *, settings: Langu
     for prompt, instruction in sorted({*questions(old)} & {*questions(new)}):
         numbers = _numbers(prompt, instruction, settings)
         sides = [_answers(cell, prompt, instruction, numbers, side) for cell, side in ((old, "old"), (new, "new"))]
-        models = (old.model, new.model)
-        for names, own in parts(with_counterparts(*sides, on=_ANSWER, by=_MEANS_PART), *_MEANS_PART):
-            asked: Row = {"dataset": names[0], "attribute": names[1], "prompt": prompt}
-            asked["instruction"] = None if instruction == NO_INSTRUCTION else instruction
+        for names, answers in parts(with_counterparts(*sides, on=_ANSWER, by=_MEANS_PART), *_MEANS_PART):
+            question: Row = {"dataset": names[0], "attribute": names[1], "prompt": prompt}
+            question["instruction"] = None if instruction == NO_INSTRUCTION else instruction
             for number in numbers:
-                rows += _of_number(own, number, asked, models, settings)
+                rows += _of_number(Sides(old, new, settings), answers, number, question)
     return rows
 
 
@@ -285,23 +268,21 @@ def _answers(
 ) -> pl.DataFrame:
     """Return the numbers of each answer; null where it has none."""
     named = {_column(number, side): each.cast(pl.Float64).fill_nan(None) for number, each in numbers.items()}
-    asked = known_answers(cell.generations, prompts=[prompt], instruction=instruction).with_columns(unit=UNIT)
-    return asked.select(*_ANSWER, **named).unique(_ANSWER).collect(engine="streaming")
+    answers = known_answers(cell.generations, prompts=[prompt], instruction=instruction).with_columns(unit=UNIT)
+    return answers.select(*_ANSWER, **named).unique(_ANSWER).collect(engine="streaming")
 
 
 def _column(number: Number, side: str) -> str:
     return f"{' '.join(number)} {side}"
 
 
-def _of_number(
-    found: pl.DataFrame, number: Number, asked: Row, models: tuple[str, str], settings: LanguageSettings
-) -> Iterator[Row]:
+def _of_number(sides: Sides, answers: pl.DataFrame, number: Number, question: Row) -> Iterator[Row]:
     """Yield the row of every group, and of all where the metric has one."""
     metric, definition, statistic = number
-    columns = asked | {"metric": metric, "definition": definition, "statistic": statistic}
-    sides = found.rename({_column(number, side): side for side in ("old", "new")})
-    compared = [(columns | {"group": group}, own) for (group,), own in parts(sides, "group")]
+    columns = question | {"metric": metric, "definition": definition, "statistic": statistic}
+    values = answers.rename({_column(number, side): side for side in ("old", "new")})
+    compared = [(columns | {"group": group}, of_group) for (group,), of_group in parts(values, "group")]
     if metric in _OVERALL:
-        compared.append((columns, sides))
-    for of, own in compared:
-        yield change_row(own, of, models=models, what="answers", settings=settings)
+        compared.append((columns, values))
+    for of, pairs in compared:
+        yield sides.change_row(pairs, of, what="answers")

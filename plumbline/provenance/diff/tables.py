@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import polars as pl
 
 from plumbline.catalog.schema import IDENTIFYING, SCORED_ATTRIBUTES, Row, Schema, polars_schema
 from plumbline.language.registry import LANGUAGE_METRICS
 from plumbline.metrics.registry import METRICS
+from plumbline.provenance.chain import first_few
 from plumbline.reasons import in_words, joined, reason
 from plumbline.statistics.multiplicity import add_q_values
 
@@ -95,13 +95,10 @@ def worse(old: pl.Expr, new: pl.Expr) -> pl.Expr:
     )
 
 
-# --- Which prompts of a suite are others than before: its numbers are answers to another question then.
-
-_SHOWN = 3
+# --- Which prompts of a suite changed: its numbers are then answers to another question.
 
 
-@dataclass(frozen=True)
-class StoredPrompts:
+class StoredPrompts(NamedTuple):
     """The prompts that one side of a comparison answered.
 
     Attributes
@@ -116,63 +113,28 @@ class StoredPrompts:
     every: Sequence[str]
 
 
-@dataclass(frozen=True)
-class ChangedPrompts:
-    """A suite whose prompts, or what they count as, changed.
-
-    Attributes
-    ----------
-    added, removed : tuple of str
-        Texts that only the new, only the old side has; as far as it can be told.
-    certain : bool
-        Whether the texts of both sides are known, so that no text in either says that none changed.
-    """
-
-    suite: str
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    certain: bool = False
-
-    @property
-    def told(self) -> str:
-        """Say what changed: `the prompts of `crime` changed: +1 (a photo of a burglar)`."""
-        said = [
-            f"{sign}{len(texts)} ({_listed(texts)})"
-            for sign, texts in (("+", self.added), ("−", self.removed))
-            if texts
-        ]
-        if not said and self.certain:
-            said = ["the same texts, in another order or counted as something else"]
-        return f"the prompts of `{self.suite}` changed" + (f": {', '.join(said)}" if said else "")
-
-
-def changed_prompts(suite: str, old: StoredPrompts, new: StoredPrompts, *, alone: bool) -> ChangedPrompts:
-    """Compare the prompts of one suite that is another one on the new side.
+def changed_prompts(suite: str, old: StoredPrompts, new: StoredPrompts, *, alone: bool) -> str:
+    """Return what changed in a suite, in words: `the prompts of `crime` changed: +1 (a photo of a burglar)`.
 
     Parameters
     ----------
     alone : bool
         Whether no other suite changed: then a text that one side has and the other has not is this suite's.
     """
-    return ChangedPrompts(
-        suite,
-        added=_only(new, old, alone=alone),
-        removed=_only(old, new, alone=alone),
-        certain=old.suite is not None and new.suite is not None,
-    )
 
+    def only(here: StoredPrompts, there: StoredPrompts) -> list[str]:
+        candidates = (here.every if alone else ()) if here.suite is None else here.suite
+        known = {*there.every} if here.suite is None or there.suite is None else {*there.suite}
+        return [text for text in candidates if text not in known]
 
-def _only(here: StoredPrompts, there: StoredPrompts, *, alone: bool) -> tuple[str, ...]:
-    if here.suite is None:
-        own, known = (here.every if alone else ()), {*there.every}
-    else:
-        own, known = here.suite, {*(there.every if there.suite is None else there.suite)}
-    return tuple(text for text in own if text not in known)
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = len(texts) - _SHOWN
-    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    changes = [
+        f"{sign}{len(texts)} ({first_few(texts, 3)})"
+        for sign, texts in (("+", only(new, old)), ("−", only(old, new)))
+        if texts
+    ]
+    if not changes and old.suite is not None and new.suite is not None:
+        changes = ["the same texts, in another order or counted as something else"]
+    return f"the prompts of `{suite}` changed" + (f": {', '.join(changes)}" if changes else "")
 
 
 # --- Two metric tables side by side: old, new, and how sure the difference is.
@@ -208,7 +170,7 @@ def table_differences(
         changes what the others win, whatever the model does.
     """
     worded = [row | {"reason": in_words(joined(cast(Any, row.get("reason"))))} for row in paired]
-    found = pl.DataFrame(worded, schema=_PAIRED_SCHEMA, orient="row")
+    pairs = pl.DataFrame(worded, schema=_PAIRED_SCHEMA, orient="row")
     together = _joined_sides(old, new, models)
     unlike = pl.concat(
         [
@@ -216,9 +178,9 @@ def table_differences(
             together.filter(pl.col("compared") == OTHER_PROMPTS).select(KEYS),
         ]
     )
-    found = found.join(unlike, on=list(KEYS), how="anti", nulls_equal=True)
-    of_pairs = found.with_columns(n_old="n", n_new="n", compared=pl.lit(PAIRED))
-    apart = together.join(found, on=list(KEYS), how="anti", nulls_equal=True)
+    pairs = pairs.join(unlike, on=list(KEYS), how="anti", nulls_equal=True)
+    of_pairs = pairs.with_columns(n_old="n", n_new="n", compared=pl.lit(PAIRED))
+    apart = together.join(pairs, on=list(KEYS), how="anti", nulls_equal=True)
     frames = [frame.pipe(_as_diff) for frame in (of_pairs, apart)]
     return pl.concat(frames).sort("model_new", "model_old", *KEYS, nulls_last=True)
 
@@ -252,25 +214,25 @@ def _joined_sides(old: pl.DataFrame, new: pl.DataFrame, models: tuple[str, str])
         .then(_words("not_in_new"))
     )
     independent = pl.when(bounded).then(_words("independent_intervals"))
-    said = (pl.format("{}: {}", pl.lit(name), pl.col(f"reason_{name}")) for name in value)
-    told = both.with_columns(
+    of_sides = (pl.format("{}: {}", pl.lit(name), pl.col(f"reason_{name}")) for name in value)
+    differences = both.with_columns(
         model_old=pl.lit(models[0]),
         model_new=pl.lit(models[1]),
         value=difference,
         ci_low=difference - (low["new"] ** 2 + high["old"] ** 2).sqrt(),
         ci_high=difference + (high["new"] ** 2 + low["old"] ** 2).sqrt(),
         compared=pl.when(lacking.is_not_null()).then(pl.lit(ONE_SIDE)).otherwise(pl.lit(INDEPENDENT)),
-        reason=pl.concat_str([lacking, independent, *said], separator="; ", ignore_nulls=True),
+        reason=pl.concat_str([lacking, independent, *of_sides], separator="; ", ignore_nulls=True),
     )
     # Two checkpoints are each asked in the wording of their family.
-    return _without_other_prompts(told) if models[0] == models[1] else told
+    return _without_other_prompts(differences) if models[0] == models[1] else differences
 
 
-def _without_other_prompts(told: pl.DataFrame) -> pl.DataFrame:
+def _without_other_prompts(differences: pl.DataFrame) -> pl.DataFrame:
     """Take the difference from what was asked with other prompts."""
     changed = (pl.col("suite_hash_old") != pl.col("suite_hash_new")) & (pl.col("suite") != _ANSWERS)
     other = changed.fill_null(value=False)
-    return told.with_columns(
+    return differences.with_columns(
         *(pl.when(~other).then(name).otherwise(float("nan")).alias(name) for name in ("value", "ci_low", "ci_high")),
         compared=pl.when(other).then(pl.lit(OTHER_PROMPTS)).otherwise("compared"),
         reason=pl.when(other).then(_words("other_prompts")).otherwise("reason"),
@@ -286,8 +248,8 @@ def _as_diff(frame: pl.DataFrame) -> pl.DataFrame:
     lacking = [pl.lit(None).alias(name) for name in DIFF_SCHEMA if name not in frame.columns]
     comparable = pl.col("compared") != OTHER_PROMPTS
     away = pl.when(comparable).then(worse(pl.col("value_old"), pl.col("value_new")))
-    told = frame.with_columns(lacking).with_columns(worse=away)
-    return told.select(pl.col(name).cast(kind) for name, kind in DIFF_SCHEMA.items())
+    complete = frame.with_columns(lacking).with_columns(worse=away)
+    return complete.select(pl.col(name).cast(kind) for name, kind in DIFF_SCHEMA.items())
 
 
 # --- What got worse by more than is allowed.
