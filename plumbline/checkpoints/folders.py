@@ -325,36 +325,26 @@ def _parts(folder: Path, of: str) -> tuple[Path, ...]:
     return tuple(folder / part for part in parts)
 
 
-# Whether a safetensors file is there to its end: a copy that is still under way is shorter than its header says.
-
-_LENGTH_BYTES = 8
-_LONGEST_HEADER = 100_000_000
-"""The format's own limit."""
-
-
 def require_complete(path: Path) -> None:
-    """Refuse a safetensors file that is not as long as its header says; the tensors are not read.
+    """Refuse a safetensors file that is not as long as its header says: a copy that is still under way, for example.
+
+    The tensors are not read.
 
     Raises
     ------
     CheckpointError
-        With both lengths.
+        With its length.
     """
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        header = file.read(length) if length <= _LONGEST_HEADER else b""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        tensors = json.loads(header)
-        ends = [entry["data_offsets"][1] for name, entry in tensors.items() if name != "__metadata__"]
-        expected = _LENGTH_BYTES + length + max(ends, default=0)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-        expected = -1
-    if size != expected:
+        with safe_open(path, framework="numpy"):
+            pass
+    except SafetensorError as error:
         raise CheckpointError(
             "the weights are not complete",
             where=path,
-            found=f"{size} bytes",
-            expected=f"{expected} bytes, as its header says" if expected >= 0 else "a whole safetensors file",
+            found=f"{path.stat().st_size} bytes: {error}",
+            expected="a whole safetensors file, as long as its header says",
             hint="wait until the copy is done",
-        )
+        ) from error

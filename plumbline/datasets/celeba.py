@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,12 +23,8 @@ _LONGEST_COUNT = 9
 _SPLITS = {"0": "train", "1": "val", "2": "test"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """One line of the partition: its number and its value, 0, 1 or 2."""
-
-    line: int
-    code: str
+# Image -> each value that the partition gives it -> the first line that does.
+_Places = dict[str, dict[str, int]]
 
 
 class CelebA(Reader):
@@ -65,22 +60,17 @@ class CelebA(Reader):
         attributes, partition = self.index_files(folder)
         images = _present(folder, _IMAGES)
         names, rows = self._attributes(folder, attributes)
-        placed, refused = _partition(folder, partition)
+        places, refused = _partition(folder, partition)
         listed = [
-            row if isinstance(row, Refusal) else self._row(attributes, row, names, placed, images) for row in rows
+            row if isinstance(row, Refusal) else self._entry(attributes, row, names, places, images) for row in rows
         ]
         known = {row.text.split()[0] for row in rows if isinstance(row, Line)}
+        what, expected = "the partition lists an image that the attributes do not", f"a line in {attributes}"
         alone = [
             refuse_line(
-                "missing_attributes",
-                "the partition lists an image that the attributes do not",
-                partition,
-                places[0].line,
-                name,
-                f"a line in {attributes}",
-                path=f"{images}/{name}",
+                "missing_attributes", what, partition, min(lines.values()), name, expected, path=f"{images}/{name}"
             )
-            for name, places in placed.items()
+            for name, lines in places.items()
             if name not in known
         ]
         return [*listed, *refused, *alone]
@@ -94,18 +84,29 @@ class CelebA(Reader):
             _unusable("the count in line 1 is not the number of images listed", index, len(rows), count)
         return names, rows
 
-    def _row(
-        self, index: str, row: Line, names: Sequence[str], placed: Mapping[str, Sequence[_Placed]], images: str
-    ) -> Entry | Refusal:
+    def _entry(self, index: str, row: Line, names: Sequence[str], places: _Places, images: str) -> Entry | Refusal:
         name, *values = row.text.split()
         if len(values) != len(names):
             found = f"{1 + len(values)} fields: {row.text}"
             expected = f"{1 + len(names)} fields: the name and {len(names)} attributes"
             what = "the line has another number of fields"
             return refuse_line("ragged_row", what, index, row.number, found, expected)
-        raw = dict(zip(names, values, strict=True))
-        read = {column: raw[column] for column in self.declaration.index_columns}
-        return _entry(index, row.number, name, read, placed.get(name, ()), images)
+        of_all = dict(zip(names, values, strict=True))
+        raw = {column: of_all[column] for column in self.declaration.index_columns}
+        if leads_out(name):
+            # Left as it is listed, for `inside` to refuse.
+            return Entry(name, None, raw, index, row.number)
+        path, codes = f"{images}/{name}", sorted(places.get(name, ()))
+        if len(codes) == 1 and codes[0] in _SPLITS:
+            return Entry(path, _SPLITS[codes[0]], raw, index, row.number)
+        if not codes:
+            code, what = "missing_partition", "the partition does not list this image"
+        elif len(codes) > 1:
+            code, what = "conflicting_partition", "the partition lists this image with different values"
+        else:
+            code, what = "wrong_split", "the partition's value is unknown"
+        found = " and ".join(codes) or "nothing"
+        return refuse_line(code, what, index, row.number, found, "one of 0 train, 1 val, 2 test", path=path)
 
     def _names(self, index: str, line: Line | Refusal | None) -> list[str]:
         names = line.text.split() if isinstance(line, Line) else []
@@ -116,40 +117,19 @@ class CelebA(Reader):
         return names
 
 
-def _entry(
-    index: str, line: int, name: str, raw: Mapping[str, str], placed: Sequence[_Placed], images: str
-) -> Entry | Refusal:
-    if leads_out(name):
-        # Left as it is listed, for `inside` to refuse.
-        return Entry(name, None, raw, index, line)
-    path = f"{images}/{name}"
-    codes = sorted({row.code for row in placed})
-    if len(codes) == 1 and codes[0] in _SPLITS:
-        return Entry(path, _SPLITS[codes[0]], raw, index, line)
-    if not codes:
-        code, what = "missing_partition", "the partition does not list this image"
-    elif len(codes) > 1:
-        code, what = "conflicting_partition", "the partition lists this image with different values"
-    else:
-        code, what = "wrong_split", "the partition's value is unknown"
-    found = " and ".join(codes) or "nothing"
-    return refuse_line(code, what, index, line, found, "one of 0 train, 1 val, 2 test", path=path)
-
-
-def _partition(folder: Path, index: str) -> tuple[dict[str, list[_Placed]], list[Refusal]]:
-    placed: defaultdict[str, list[_Placed]] = defaultdict(list)
+def _partition(folder: Path, index: str) -> tuple[_Places, list[Refusal]]:
+    places: defaultdict[str, dict[str, int]] = defaultdict(dict)
     refused: list[Refusal] = []
     for line in read_lines(folder, index):
+        fields = [] if isinstance(line, Refusal) else line.text.split()
         if isinstance(line, Refusal):
             refused.append(line)
-            continue
-        fields = line.text.split()
-        if len(fields) == 2:
-            placed[fields[0]].append(_Placed(line.number, fields[1]))
+        elif len(fields) == 2:
+            places[fields[0]].setdefault(fields[1], line.number)
         else:
             found, what = f"{len(fields)} fields: {line.text}", "the line has another number of fields"
             refused.append(refuse_line("ragged_row", what, index, line.number, found, "2 fields: name split"))
-    return dict(placed), refused
+    return places, refused
 
 
 def _present(folder: Path, names: Sequence[str]) -> str:

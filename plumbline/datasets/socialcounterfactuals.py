@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -153,12 +153,8 @@ def _parsed(caption: str) -> _Caption:
         parsed = _Caption(attributes, f"{first} {second}", occupation.lower())
         if parsed.subset in SocialCounterfactuals.declaration.indexes:
             return parsed
-    raise ImageRejected(
-        "unknown_label",
-        "the caption does not say two known attributes and an occupation",
-        found=repr(caption),
-        expected=f"{_CAPTION_FORM}, with words of {' or '.join(SocialCounterfactuals.declaration.indexes)}",
-    )
+    expected = f"{_CAPTION_FORM}, with words of {' or '.join(SocialCounterfactuals.declaration.indexes)}"
+    raise _unknown("the caption does not say two known attributes and an occupation", caption, expected)
 
 
 def _metadata(root: Path, name: str, subset: str) -> Iterator[Entry | Refusal]:
@@ -175,24 +171,32 @@ def _metadata(root: Path, name: str, subset: str) -> Iterator[Entry | Refusal]:
         if not captions:
             found = ", ".join(row.values)
             _other_columns(name, found, f"{', '.join(_SET_COLUMNS)} and {_CAPTION}<im_index>")
+        seed, filename, rank = (row.values[column] for column in _SET_COLUMNS)
         for im_index, caption in captions.items():
-            yield _of_set(row, name, subset, folder, im_index, caption)
+            path = f"{folder}{filename}_{rank}_{im_index}_{seed}.jpg"
+            yield _listed(name, row, path, partial(_of_set, row, subset, caption))
 
 
-def _of_set(row: Row, name: str, subset: str, folder: str, im_index: str, caption: str) -> Entry | Refusal:
-    seed, filename, rank = (row.values[column] for column in _SET_COLUMNS)
-    path = f"{folder}{filename}_{rank}_{im_index}_{seed}.jpg"
+def _listed(name: str, row: Row, path: str, read: Callable[[], tuple[_Caption, dict[str, str]]]) -> Entry | Refusal:
+    """Return the entry of an image, of which `read` gives the parsed caption and what is kept of it."""
     try:
-        occupation = _occupation(filename, subset)
-        parsed = _parsed(caption)
-        if parsed.subset != subset:
-            what = "the caption is of another subset than its file"
-            raise ImageRejected("unknown_label", what, found=repr(caption), expected=subset)
+        parsed, kept = read()
     except ImageRejected as error:
         error.where = f"{name}, line {row.line}"
         return Refusal.of(error, path=path, stage="labels", line=row.line)
-    kept = {"occupation": occupation, "set_id": f"{filename}_{rank}_{seed}", "caption": caption}
-    return Entry(path, subset, {**parsed.attributes, **kept}, name, row.line)
+    return Entry(path, parsed.subset, {**parsed.attributes, **kept}, name, row.line)
+
+
+def _of_set(row: Row, subset: str, caption: str) -> tuple[_Caption, dict[str, str]]:
+    seed, filename, rank = (row.values[column] for column in _SET_COLUMNS)
+    occupation, parsed = _occupation(filename, subset), _parsed(caption)
+    if parsed.subset != subset:
+        raise _unknown("the caption is of another subset than its file", caption, subset)
+    return parsed, {"occupation": occupation, "set_id": f"{filename}_{rank}_{seed}", "caption": caption}
+
+
+def _unknown(what: str, value: str, expected: str) -> ImageRejected:
+    return ImageRejected("unknown_label", what, found=repr(value), expected=expected)
 
 
 def _occupation(filename: str, subset: str) -> str:
@@ -200,10 +204,7 @@ def _occupation(filename: str, subset: str) -> str:
     rest = filename[opening.end() :] if opening else filename
     occupation = rest.removeprefix(f"{subset}_")
     if occupation in (rest, ""):
-        expected = _FILENAME_FORM.format(subset=subset)
-        raise ImageRejected(
-            "unknown_label", "the file name does not say the occupation", found=repr(filename), expected=expected
-        )
+        raise _unknown("the file name does not say the occupation", filename, _FILENAME_FORM.format(subset=subset))
     return occupation.replace("_", " ")
 
 
@@ -212,24 +213,17 @@ def _rows(root: Path, name: str) -> Iterator[Entry | Refusal]:
     _require_columns(table_schema(table, name=name), name)
     for row in read_table_rows(table, name=name, columns=ROW_COLUMNS):
         path = f"{name}/{(row.line or 1) - 1}"
-        yield replace(row, path=path) if isinstance(row, Refusal) else _of_row(name, path, row)
+        yield replace(row, path=path) if isinstance(row, Refusal) else _listed(name, row, path, partial(_of_row, row))
 
 
-def _of_row(name: str, path: str, row: Row) -> Entry | Refusal:
+def _of_row(row: Row) -> tuple[_Caption, dict[str, str]]:
     caption, set_id, pair = (row.values[column] for column in ROW_COLUMNS)
-    try:
-        parsed = _parsed(caption)
-        if pair.lower() != parsed.pair.lower():
-            what = "`a1a2` contradicts the caption"
-            raise ImageRejected("unknown_label", what, found=repr(pair), expected=parsed.pair)
-        if not set_id:
-            what = "the row belongs to no set"
-            raise ImageRejected("unknown_label", what, found=repr(set_id), expected="`counterfactual_set`")
-    except ImageRejected as error:
-        error.where = f"{name}, line {row.line}"
-        return Refusal.of(error, path=path, stage="labels", line=row.line)
-    kept = {"occupation": parsed.occupation, "set_id": set_id, "caption": caption}
-    return Entry(path, parsed.subset, {**parsed.attributes, **kept}, name, row.line)
+    parsed = _parsed(caption)
+    if pair.lower() != parsed.pair.lower():
+        raise _unknown("`a1a2` contradicts the caption", pair, parsed.pair)
+    if not set_id:
+        raise _unknown("the row belongs to no set", set_id, "`counterfactual_set`")
+    return parsed, {"occupation": parsed.occupation, "set_id": set_id, "caption": caption}
 
 
 def _require_columns(schema: pa.Schema, name: str) -> None:

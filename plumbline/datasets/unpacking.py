@@ -77,14 +77,6 @@ class Extracted(NamedTuple):
     bytes: int
 
 
-class _Refused(Exception):
-    """Why an archive is not extracted, in the words of a DatasetError, which adds the place."""
-
-    def __init__(self, what: str, *, found: str | None, expected: str, hint: str = _BY_HAND) -> None:
-        super().__init__(what, found)
-        self.what, self.found, self.expected, self.hint = what, found, expected, hint
-
-
 class _Member(NamedTuple):
     """One entry of an archive.
 
@@ -152,13 +144,11 @@ def extract_archive(
                             progress(written)
                     files, where = files + 1, str(archive)
             if not files:
-                expected = "the dataset's files"
-                raise _Refused("the archive holds no file", found=None, expected=expected, hint=_GET_AGAIN)
-        except _Refused as refused:
-            found = refused.found and printable(refused.found)
-            raise DatasetError(
-                refused.what, where=where, found=found, expected=refused.expected, hint=refused.hint
-            ) from refused
+                raise DatasetError("the archive holds no file", expected="the dataset's files", hint=_GET_AGAIN)
+        except DatasetError as refused:
+            if refused.where is not None:
+                raise
+            raise refused.restated(DatasetError, where=where) from refused
     return Extracted(files, written)
 
 
@@ -196,14 +186,18 @@ def _make_folder(path: Path) -> None:
             raise _twice(path.name) from None
 
 
-def _twice(name: str) -> _Refused:
-    return _Refused("the archive holds the same name twice", found=ascii(name), expected="each name once")
+def _refusal(what: str, *, found: str, expected: str, hint: str = _BY_HAND) -> DatasetError:
+    """Return why an archive is not extracted; the place is added where it is known."""
+    return DatasetError(what, found=printable(found), expected=expected, hint=hint)
 
 
-def _damaged(found: str) -> _Refused:
+def _twice(name: str) -> DatasetError:
+    return _refusal("the archive holds the same name twice", found=ascii(name), expected="each name once")
+
+
+def _damaged(found: str) -> DatasetError:
     """Return the refusal of an archive that is cut or changed."""
-    what = "the archive cannot be extracted"
-    return _Refused(what, found=found, expected=f"a whole {KINDS}", hint=_GET_AGAIN)
+    return _refusal("the archive cannot be extracted", found=found, expected=f"a whole {KINDS}", hint=_GET_AGAIN)
 
 
 def _decoded(given: Iterator[T]) -> Iterator[T]:
@@ -211,7 +205,7 @@ def _decoded(given: Iterator[T]) -> Iterator[T]:
     while True:
         try:
             item = next(given, None)
-        except _Refused:
+        except DatasetError:
             raise
         # Any: what decoders raise on damaged bytes is documented nowhere. Only they run in here.
         except Exception as error:
@@ -226,54 +220,50 @@ def _decoded(given: Iterator[T]) -> Iterator[T]:
 
 def _require(holds: bool, what: str, *, found: str, expected: str) -> None:
     if not holds:
-        raise _Refused(what, found=found, expected=expected)
+        raise _refusal(f"the archive {what}", found=found, expected=expected)
 
 
 def _require_limits(member: _Member, limits: Limits, *, count: int, total: int) -> None:
     """Refuse what is no plain file or folder, or goes beyond a limit by what its header says."""
-    members, file_bytes, most = limits.members, limits.file_bytes, limits.total_bytes
-    _require_members(count, members)
-    what = "the archive holds something else than files and folders"
-    _require(member.kind in ("file", "folder"), what, found=member.kind, expected="a plain file")
-    what, expected = "the archive holds a file that is too large", f"at most {file_bytes} bytes a file"
-    _require(member.size <= file_bytes, what, found=f"{member.size} bytes", expected=expected)
-    what, expected = "the archive holds too much", f"at most {most} bytes in all"
-    _require(total <= most, what, found=f"more than {most} bytes", expected=expected)
+    _require_members(count, limits.members)
+    plain, file_bytes, most = member.kind in ("file", "folder"), limits.file_bytes, limits.total_bytes
+    _require(plain, _NOT_PLAIN, found=member.kind, expected="a plain file")
+    expected = f"at most {file_bytes} bytes a file"
+    _require(
+        member.size <= file_bytes, "holds a file that is too large", found=f"{member.size} bytes", expected=expected
+    )
+    expected = f"at most {most} bytes in all"
+    _require(total <= most, "holds too much", found=f"more than {most} bytes", expected=expected)
+
+
+_NOT_PLAIN = "holds something else than files and folders"
 
 
 def _require_members(count: int, most: int) -> None:
-    what, expected = "the archive holds too many members", f"at most {most} members"
-    _require(count <= most, what, found="more", expected=expected)
+    _require(count <= most, "holds too many members", found="more", expected=f"at most {most} members")
 
 
 def _require_ratio(size: int, *, packed: int, ratio: float) -> None:
-    what, expected = "the archive grows too much when it is extracted", f"at most {ratio:g} times its size"
-    small = size <= max(_RATIO_FREE_BYTES, ratio * packed)
-    _require(small, what, found=f"{size} bytes from {packed}", expected=expected)
+    small, expected = size <= max(_RATIO_FREE_BYTES, ratio * packed), f"at most {ratio:g} times its size"
+    _require(small, "grows too much when it is extracted", found=f"{size} bytes from {packed}", expected=expected)
 
 
 def _safe_parts(name: str) -> list[str]:
     """Return the parts of a member's name; none for the archive's own folder, `.`."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
-    if (wrong := _wrong(name, parts)) is not None:
-        raise _Refused(f"the archive holds {wrong[0]}", found=ascii(name), expected=wrong[1])
+    undecoded = any("\udc80" <= character <= "\udcff" for character in name)
+    too_long = len(name) > _LONGEST_NAME or any(len(part.encode("utf-8", "replace")) > _LONGEST_PART for part in parts)
+    at_most = f"at most {_LONGEST_NAME} characters, {_LONGEST_PART} bytes a part"
+    for wrong, what, expected in (
+        (undecoded, "a name that is not UTF-8", "a name in UTF-8"),
+        (unsafe_characters(name), "a name with control characters", "a printable name"),
+        (leads_out(name), "a name that leads out of the folder", "a relative name, without `..`"),
+        ("\\" in name, "a name with a backslash", "a name with `/` between its parts"),
+        (not parts and name.rstrip("/") != ".", "a member without a name", "a name"),
+        (too_long, "a name that is too long", at_most),
+    ):
+        _require(not wrong, f"holds {what}", found=ascii(name), expected=expected)
     return parts
-
-
-def _wrong(name: str, parts: list[str]) -> tuple[str, str] | None:
-    if any("\udc80" <= character <= "\udcff" for character in name):
-        return "a name that is not UTF-8", "a name in UTF-8"
-    if unsafe_characters(name):
-        return "a name with control characters", "a printable name"
-    if leads_out(name):
-        return "a name that leads out of the folder", "a relative name, without `..`"
-    if "\\" in name:
-        return "a name with a backslash", "a name with `/` between its parts"
-    if not parts and name.rstrip("/") != ".":
-        return "a member without a name", "a name"
-    if len(name) > _LONGEST_NAME or any(len(part.encode()) > _LONGEST_PART for part in parts):
-        return "a name that is too long", f"at most {_LONGEST_NAME} characters, {_LONGEST_PART} bytes a part"
-    return None
 
 
 # --- Reading: zips and tars, told apart by their first bytes
@@ -292,7 +282,7 @@ def _opened(archive: Path) -> _BoundedReader:
     try:
         return _BoundedReader(io.FileIO(archive))
     except OSError as error:
-        raise _Refused(
+        raise _refusal(
             "the archive cannot be opened",
             found=f"{type(error).__name__}: {error.strerror}",
             expected="a file that is there, with permission to read it",
@@ -316,7 +306,7 @@ def _members(file: _BoundedReader, limits: Limits, count_unpacked: Callable[[int
     if start.startswith(_ZIP):
         yield from _zip_members(file, limits)
         return
-    raise _Refused(
+    raise _refusal(
         "this is not an archive of a known kind",
         found=f"bytes {start[:8].hex(' ') or 'none'}",
         expected=KINDS,
@@ -336,8 +326,9 @@ class _BoundedReader(io.BufferedReader):
     most_members: int | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
-        what, expected = "the archive's list of members is too large", f"at most {_LARGEST_DIRECTORY} bytes"
-        _require((size or 0) <= _LARGEST_DIRECTORY, what, found=f"{size} bytes", expected=expected)
+        if (size or 0) > _LARGEST_DIRECTORY:
+            what, expected = "the archive's list of members is too large", f"at most {_LARGEST_DIRECTORY} bytes"
+            raise _refusal(what, found=f"{size} bytes", expected=expected)
         data = super().read(size)
         if self.most_members is not None:
             _require_members(data.count(_ZIP_ENTRY), self.most_members)
@@ -466,9 +457,8 @@ def _require_plain_records(header: bytes) -> None:
         end = at + int(record[1]) if record else 0
         if record is None or end <= record.end() or header[end - 1 : end] != b"\n":
             raise _damaged("an extended header that is not made of records")
-        if record[2].startswith(b"GNU.sparse."):
-            what = "the archive holds something else than files and folders"
-            raise _Refused(what, found="a sparse file", expected="a plain file")
+        plain = not record[2].startswith(b"GNU.sparse.")
+        _require(plain, _NOT_PLAIN, found="a sparse file", expected="a plain file")
         at = end
 
 
@@ -513,8 +503,8 @@ class _TarStream:
 
     def read(self, size: int) -> bytes:
         # Contents are read in chunks; extended headers are read whole.
-        what, found = "the archive holds an extended header that is too large", f"{size} bytes"
-        _require(size <= _CHUNK, what, found=found, expected=f"at most {_CHUNK} bytes")
+        what, expected = "holds an extended header that is too large", f"at most {_CHUNK} bytes"
+        _require(size <= _CHUNK, what, found=f"{size} bytes", expected=expected)
         self._last = self._stream.read(size)
         self._at += len(self._last)
         self._count_unpacked(self._at)

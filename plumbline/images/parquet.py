@@ -364,39 +364,25 @@ def read_row_image(path: Path, *, max_bytes: int) -> bytes:
 class _RecentGroups:
     """The pictures of the row groups read last, or why one was refused.
 
-    One is decoded at a time, which bounds the memory over all threads; the others read what is there meanwhile.
+    One is decoded at a time, which bounds the memory over all threads.
     """
 
     def __init__(self, kept_bytes: int) -> None:
         self._kept_bytes = kept_bytes
-        self._lock, self._decoding = Lock(), Lock()
+        self._lock = Lock()
         self._groups: OrderedDict[tuple[_File, int], pa.ChunkedArray | ImageRejected] = OrderedDict()
         self._held_bytes = 0
 
     def get(self, key: tuple[_File, int], read: Callable[[], pa.ChunkedArray]) -> pa.ChunkedArray:
-        outcome = self._known(key)
-        if outcome is None:
-            with self._decoding:
-                # Another thread may have decoded it while this one waited.
-                outcome = self._known(key)
-                if outcome is None:
-                    outcome = _outcome(read)
-                    self._keep(key, outcome)
-        return _sound(outcome)
-
-    def _known(self, key: tuple[_File, int]) -> pa.ChunkedArray | ImageRejected | None:
         with self._lock:
-            if key in self._groups:
-                self._groups.move_to_end(key)
-            return self._groups.get(key)
-
-    def _keep(self, key: tuple[_File, int], outcome: pa.ChunkedArray | ImageRejected) -> None:
-        with self._lock:
-            self._groups[key] = outcome
-            self._held_bytes += _size(outcome)
-            while len(self._groups) > _KEPT_GROUPS and self._too_many():
-                _, forgotten = self._groups.popitem(last=False)
-                self._held_bytes -= _size(forgotten)
+            if key not in self._groups:
+                self._groups[key] = _outcome(read)
+                self._held_bytes += _size(self._groups[key])
+                while len(self._groups) > _KEPT_GROUPS and self._too_many():
+                    _, forgotten = self._groups.popitem(last=False)
+                    self._held_bytes -= _size(forgotten)
+            self._groups.move_to_end(key)
+            return _sound(self._groups[key])
 
     def _too_many(self) -> bool:
         return self._held_bytes > self._kept_bytes or len(self._groups) > _KEPT_OUTCOMES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -36,22 +36,6 @@ class KeySet:
     def __init__(self) -> None:
         # Each more than twice as long as the next: adding n keys one by one sorts each only log n times.
         self._sorted: list[_Sorted] = []
-
-    @classmethod
-    def of(cls, parts: Iterable[pl.Series]) -> tuple[KeySet, bool]:
-        """Return the set of many parts' keys, numbered from 0, the first of equal ones; and whether some are equal."""
-        hashes = [_hashes(keys) for keys in parts]
-        places = np.repeat(np.arange(len(hashes), dtype=np.int32), list(map(len, hashes)))
-        whole = np.concatenate([np.zeros(0, dtype=np.uint64), *hashes])
-        order = np.argsort(whole)
-        whole, places = whole[order], places[order]
-        first = np.ones(len(whole), dtype=bool)
-        first[1:] = whole[1:] != whole[:-1]
-        key_set = cls()
-        if len(whole):
-            starts = np.flatnonzero(first)
-            key_set._sorted = [_Sorted(whole[starts], np.minimum.reduceat(places, starts))]
-        return key_set, not first.all()
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -132,9 +116,9 @@ class KeptRows:
     def __init__(self, root: UPath, schema: Mapping[str, type[pl.DataType]], *, key: str) -> None:
         self._root, self.schema, self._key = root, pl.Schema(schema), key
         self._parts: list[UPath] = []
-        self.damaged = 0
-        paths = sorted(root.glob(f"*{_SUFFIX}"), key=str)
-        self._keys, self._repeated = KeySet.of(keys for path in paths if (keys := self._open(path)) is not None)
+        self._keys, self._repeated, self.damaged = KeySet(), False, 0
+        for path in sorted(root.glob(f"*{_SUFFIX}"), key=str):
+            self._open(path)
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -196,13 +180,13 @@ class KeptRows:
             frame = frame.unique(self._key, keep="first", maintain_order=True)
         return frame
 
-    def _open(self, path: UPath) -> pl.Series | None:
-        """Check a part and return its keys; remove it where its bytes are not those of its name."""
+    def _open(self, path: UPath) -> None:
+        """Take a part up; remove it where its bytes are not those of its name."""
         data = path.read_bytes()
         if digest_bytes(data) != path.stem:
             path.unlink(missing_ok=True)
             self.damaged += 1
-            return None
+            return
         stored_schema = pl.read_parquet_schema(io.BytesIO(data))
         if pl.Schema(stored_schema) != self.schema:
             raise StorageError(
@@ -212,8 +196,9 @@ class KeptRows:
                 expected=dict(self.schema),
                 hint="another version wrote them: remove this folder, they will be made again",
             )
+        keys = pl.read_parquet(io.BytesIO(data), columns=[self._key])[self._key]
+        self._repeated |= not self._keys.add(keys, len(self._parts)).all()
         self._parts.append(path)
-        return pl.read_parquet(io.BytesIO(data), columns=[self._key])[self._key]
 
 
 def _reader(parts: list[UPath]) -> Callable[..., Iterator[pl.DataFrame]]:

@@ -136,19 +136,6 @@ def test_a_key_set_says_what_a_dictionary_says(batches):
     assert len(keys) == len(obvious)
 
 
-@given(st.lists(st.lists(st.integers(0, 60).map(str), max_size=20), max_size=12))
-@settings(deadline=None, max_examples=60)
-def test_a_key_set_of_many_parts_is_that_of_adding_them(batches):
-    parts = [pl.Series(batch, dtype=pl.String) for batch in batches]
-    whole, repeated = KeySet.of(parts)
-    one_by_one = KeySet()
-    new = [one_by_one.add(part, number).all() for number, part in enumerate(parts)]
-    asked = pl.Series([str(i) for i in range(65)])
-    assert whole.places(asked).tolist() == one_by_one.places(asked).tolist()
-    assert len(whole) == len(one_by_one)
-    assert repeated == (not all(new))
-
-
 def test_a_writer_keeps_parts_by_size_and_by_age_and_what_is_left_when_an_error_ends_it(tmp_path):
     kept, now = opened(tmp_path), [0.0]
     writer = PartWriter(kept, most_rows=2, most_seconds=30, clock=lambda: now[0])
