@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.schema import ALL_MODELS, NO_INSTRUCTION, Row, metric_frame
-from plumbline.errors import MetricError
 from plumbline.language.annotation_sheets import SheetLabels, sheet_labels, with_score, word_id
 from plumbline.language.answers import answer_row, known_answers, parts
-from plumbline.language.cell import Judge, LanguageCell, LanguageSettings, stereotypes
+from plumbline.language.cell import LanguageCell, LanguageSettings, stereotypes
 from plumbline.language.counting import count_words, text_batches
 from plumbline.language.family import LanguageResult
 from plumbline.language.user_files import BLACK_SUBJECT, JUDGE, PERSONALITY, read_annotations
@@ -23,16 +22,15 @@ from plumbline.metrics.family import Family
 from plumbline.reasons import Reasons, joined, reason
 from plumbline.statistics.estimates import Estimate
 from plumbline.statistics.intervals import percentile, wilson
-from plumbline.statistics.seeds import generator
 
 _BLOCK = 1_000_000
 """Numbers drawn at once."""
 
 
 def fleiss_kappa(
-    counts: ArrayLike, *, rng: np.random.Generator, resamples: int = 10_000, confidence: float = 0.95
+    counts: NDArray[np.int64], *, rng: np.random.Generator, resamples: int = 10_000, confidence: float = 0.95
 ) -> Estimate:
-    """Return Fleiss' kappa, by statsmodels, with a bootstrap interval.
+    """Return Fleiss' kappa with a bootstrap interval.
 
     Parameters
     ----------
@@ -49,66 +47,39 @@ def fleiss_kappa(
         1: all agree on every text; 0: they agree as often as labels drawn by their frequency would; below 0: less
         often. n: texts. nan with a reason where there are no texts, less than two annotators, or only one label was
         ever given. All in complete agreement gives 1 without an interval: no resample differs.
-
-    Raises
-    ------
-    MetricError
-        If the counts are not a matrix of whole numbers from 0 whose rows have one sum.
     """
-    table = _table(counts)
-    n, annotators = len(table), int(table[0].sum()) if len(table) else 0
-    undefined = (
-        reason("no_labelled_texts")
-        if not n
-        else reason("one_annotator")
-        if annotators < 2
-        else reason("one_label")
-        if (table.sum(axis=0) > 0).sum() < 2
-        else None
-    )
-    if undefined:
-        return Estimate(np.nan, np.nan, np.nan, n, reason=(undefined,))
-    from statsmodels.stats.inter_rater import fleiss_kappa as kappa
-
-    drawn = _resampled(table, resamples=resamples, rng=rng)
-    return replace(percentile(float(kappa(table)), drawn, confidence=confidence), n=n)
+    n = len(counts)
+    undefined = {
+        "no_labelled_texts": not n,
+        "one_annotator": counts[:1].sum() < 2,
+        "one_label": (counts.sum(axis=0) > 0).sum() < 2,
+    }
+    if any(undefined.values()):
+        code = next(code for code, holds in undefined.items() if holds)
+        return Estimate(np.nan, np.nan, np.nan, n, reason=(reason(code),))
+    value = float(_kappas(counts, np.ones((1, n), dtype=np.int64))[0])
+    return replace(percentile(value, _resampled(counts, resamples=resamples, rng=rng), confidence=confidence), n=n)
 
 
-def _table(counts: ArrayLike) -> NDArray[np.int64]:
-    table = np.asarray(counts)
-    if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or (table < 0).any():
-        raise MetricError(
-            "label counts must be a matrix of whole numbers from 0",
-            found=f"{table.dtype} {table.shape}",
-            expected="(texts, labels) int",
-        )
-    if len(sums := np.unique(table.sum(axis=1))) > 1:
-        raise MetricError(
-            "every text needs the same number of labels",
-            found=f"{sums[0]} to {sums[-1]}",
-            hint="leave out the texts that an annotator did not label",
-        )
-    return table.astype(np.int64)
+def _resampled(counts: NDArray[np.int64], *, resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return kappa of each resample of whole texts: (resamples,)."""
+    n, step = len(counts), max(1, _BLOCK // len(counts))
+    sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
+    return np.concatenate([_kappas(counts, rng.multinomial(n, np.full(n, 1 / n), size=size)) for size in sizes])
 
 
-def _resampled(table: NDArray[np.int64], *, resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return kappa of each resample of whole texts: (resamples,), nan where only one label was drawn.
+def _kappas(counts: NDArray[np.int64], drawn: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return (r,) kappas of texts that are drawn (r, n) times; nan where only one label was drawn.
 
     Agreement within a text does not change, and the frequencies of labels are sums: both need only how often each
     text was drawn.
     """
-    n, annotators = len(table), table[0].sum()
-    agreement = ((table**2).sum(axis=1) - annotators) / (annotators * (annotators - 1))
-    kappas = []
-    step = max(1, _BLOCK // n)
-    for start in range(0, resamples, step):
-        drawn = rng.multinomial(n, np.full(n, 1 / n), size=min(step, resamples - start))
-        observed = drawn @ agreement / n
-        labels = drawn @ table
-        chance = (labels.astype(np.float64) ** 2).sum(axis=1) / (n * annotators) ** 2
-        one_label = (labels > 0).sum(axis=1) < 2
-        kappas.append(np.where(one_label, np.nan, (observed - chance) / np.where(one_label, 1, 1 - chance)))
-    return np.concatenate(kappas) if kappas else np.empty(0)
+    n, annotators = len(counts), counts[0].sum()
+    agreement = ((counts**2).sum(axis=1) - annotators) / (annotators * (annotators - 1))
+    labels = drawn @ counts
+    chance = (labels.astype(np.float64) ** 2).sum(axis=1) / (n * annotators) ** 2
+    one_label = (labels > 0).sum(axis=1) < 2
+    return np.where(one_label, np.nan, (drawn @ agreement / n - chance) / np.where(one_label, 1, 1 - chance))
 
 
 # --- Precision and recall of a judge of words against the majority of annotators.
@@ -126,13 +97,10 @@ class JudgeAgreement(NamedTuple):
         Of what the judge names, what the majority names too.
     recall : Estimate
         Of what the majority names, what the judge names too.
-    n : int
-        Items that were annotated.
     """
 
     precision: Estimate
     recall: Estimate
-    n: int
 
 
 def judge_agreement(counts: pl.DataFrame, named: Collection[str], *, confidence: float = 0.95) -> JudgeAgreement:
@@ -141,27 +109,17 @@ def judge_agreement(counts: pl.DataFrame, named: Collection[str], *, confidence:
     Parameters
     ----------
     counts : DataFrame
-        The `counts` of `sheet_labels`: the items that were annotated. What the judge names besides them does not count.
+        The `counts` of `sheet_labels`, by an odd number of annotators: the items that were annotated. What the judge
+        names besides them does not count.
     named : collection of str
         `text_id` of what the judge names.
-
-    Raises
-    ------
-    MetricError
-        If the annotators are an even number, so that there may be no majority.
     """
-    annotators = int((counts["no"] + counts["yes"]).max() or 1)  # type: ignore[arg-type]
-    if annotators % 2 == 0:
-        raise MetricError(
-            "a majority needs an odd number of annotators", found=annotators, expected="such as 3", where="judge"
-        )
     true = (counts["yes"] > counts["no"]).to_numpy()
     judged = counts["text_id"].is_in(list(named)).to_numpy()
     both = int((true & judged).sum())
     return JudgeAgreement(
         precision=_share(both, int(judged.sum()), "none_judged", confidence),
         recall=_share(both, int(true.sum()), "none_true", confidence),
-        n=counts.height,
     )
 
 
@@ -213,19 +171,14 @@ def words_said(cell: LanguageCell, items: pl.DataFrame) -> pl.DataFrame:
     DataFrame
         `dataset, text_id`, one row a word that is said in a dataset.
     """
-    about = items.select(text_id=pl.col("text_id"), key=pl.format("{}/{}", "attribute", "group"), word="word").unique()
-    key = pl.format("{}/{}", "attribute", "group")
-    answers = known_answers(cell.generations, prompts=prompt_ids("main"), instruction=NO_INSTRUCTION).filter(
-        key.is_in(about["key"].unique().implode())
-    )
-    datasets = cell.expected["dataset"].drop_nulls().unique().sort()
-    said = [pl.DataFrame(schema={"dataset": pl.String, "text_id": pl.String})]
-    for dataset in datasets:
-        batches = text_batches(answers.filter(pl.col("dataset") == dataset), key.alias("group"))
-        counts = count_words(batches).select("word", key="group")
-        found = about.join(counts, on=["key", "word"], how="semi")
-        said.append(found.select("text_id", dataset=pl.lit(dataset)).select("dataset", "text_id"))
-    return pl.concat(said)
+    key = pl.format("{}/{}/{}", "dataset", "attribute", "group")
+    datasets = cell.expected.select("dataset").drop_nulls().unique()
+    about = items.select("attribute", "group", "word", "text_id").unique().join(datasets, how="cross")
+    about = about.select("dataset", "text_id", "word", group=key)
+    answers = known_answers(cell.generations, prompts=prompt_ids("main"), instruction=NO_INSTRUCTION)
+    asked = answers.filter(key.is_in(about["group"].unique().implode()))
+    counts = count_words(text_batches(asked, key.alias("group")))
+    return about.join(counts, on=["group", "word"], how="semi").select("dataset", "text_id")
 
 
 def judge_rows(row: Row, items: pl.DataFrame, why: Reasons, *, settings: LanguageSettings) -> Iterator[Row]:
@@ -250,18 +203,14 @@ def judge_rows(row: Row, items: pl.DataFrame, why: Reasons, *, settings: Languag
         yield from (row | {"metric": metric} | nothing for metric in metrics)
         return
     usable = items.join(labelled.counts, on="text_id", how="semi")
-    judged = judge_agreement(labelled.counts, _named(usable, settings.judge), confidence=settings.confidence)
-    for metric, share in zip(metrics, (judged.precision, judged.recall)):
-        yield row | {"metric": metric} | _columns(share, why)
-
-
-def _named(items: pl.DataFrame, judge: Judge) -> set[str]:
-    """Ask the judge about the words of each group; return the `text_id` of what it names among them."""
-    return {
+    named = {
         word_id(attribute, group, word)
-        for (attribute, group), own in parts(items, "attribute", "group")
-        for word in stereotypes(judge, group, sorted(set(own["word"])))
+        for (attribute, group), own in parts(usable, "attribute", "group")
+        for word in stereotypes(settings.judge, group, sorted(set(own["word"])))
     }
+    judged = judge_agreement(labelled.counts, named, confidence=settings.confidence)
+    for metric, share in zip(metrics, judged):
+        yield row | {"metric": metric} | _columns(share, why)
 
 
 # --- How far people agree with each other, with a scorer, and with the judge of stereotypes.
@@ -284,10 +233,7 @@ def annotation_rows(cell: LanguageCell, *, settings: LanguageSettings) -> list[R
     as one annotator more. The judge is held against the majority. n: texts; words that the judge names (precision) or
     that the majority names (recall). `reason` says what of the sheet was left out. None without a file of annotations.
     """
-    if settings.annotations is None:
-        return []
-    labels = read_annotations(settings.annotations)
-    return [*_rows_of_texts(cell, labels, settings), *_rows_of_words(cell, labels, settings)]
+    return list(_agreement([cell], settings, pooled=False))
 
 
 def pooled_agreement(cells: Sequence[LanguageCell], settings: LanguageSettings) -> pl.DataFrame:
@@ -306,35 +252,52 @@ def pooled_agreement(cells: Sequence[LanguageCell], settings: LanguageSettings) 
         Labels of a text or a group that no cell has are left out, and `reason` counts them. No rows without cells or
         without a file of annotations.
     """
+    return metric_frame(list(_agreement(cells, settings, pooled=True)))
+
+
+def _agreement(cells: Sequence[LanguageCell], settings: LanguageSettings, *, pooled: bool) -> Iterator[Row]:
+    """Yield the rows of one model, by dataset, or of all models and datasets at once."""
     if settings.annotations is None or not cells:
-        return metric_frame([])
-    labels = read_annotations(settings.annotations)
-    return metric_frame([*_pooled_texts(cells, labels, settings), *_pooled_words(cells, labels, settings)])
-
-
-def _rows_of_texts(cell: LanguageCell, labels: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
-    texts, scores = _annotated([cell], labels)
-    for sheet, columns in _SHEETS.items():
-        on_sheet = labels.filter(pl.col("sheet") == sheet)
-        for (dataset,), own in parts(on_sheet.join(texts, on="text_id"), "dataset"):
-            row = answer_row(cell.model, metric="fleiss_kappa", dataset=dataset, **columns)
-            of, whole = own["text_id"].n_unique(), on_sheet["text_id"].n_unique()
-            why = joined(reason("own_texts", texts=of, sheet=whole))
-            yield from _kappas(row, sheet_labels(own, sheet), scores, sheet, why, settings)
-
-
-def _pooled_texts(cells: Sequence[LanguageCell], labels: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
+        return
+    model, labels = ALL_MODELS if pooled else cells[0].model, read_annotations(settings.annotations)
     texts, scores = _annotated(cells, labels)
     for sheet, columns in _SHEETS.items():
-        on_sheet = labels.filter(pl.col("sheet") == sheet)
-        if on_sheet.is_empty():
-            continue
-        known = on_sheet.join(texts, on="text_id", how="semi")
-        datasets = texts.join(known, on="text_id", how="semi")["dataset"].unique().to_list()
-        dataset = datasets[0] if len(datasets) == 1 else ALL_DATASETS
-        row = answer_row(ALL_MODELS, metric="fleiss_kappa", dataset=dataset, **columns)
-        why = _strangers("foreign_texts", on_sheet, known)
-        yield from _kappas(row, sheet_labels(known, sheet), scores, sheet, why, settings)
+        for sample in _samples(labels.filter(pl.col("sheet") == sheet), texts, "texts", pooled=pooled):
+            row = answer_row(model, metric="fleiss_kappa", dataset=sample.dataset, **columns)
+            yield from _kappa_rows(row, sheet_labels(sample.labels, sheet), scores, sheet, sample.why, settings)
+    on_sheet = labels.filter(pl.col("sheet") == JUDGE)
+    expected = pl.concat([cell.expected for cell in cells])
+    items = words_of_groups(on_sheet, expected)
+    # Of all models, the words on the sheet count whoever says them.
+    pictured = items.join(expected.unique(["dataset", "attribute", "group"]), on=["attribute", "group"])
+    words = pictured.select("dataset", "text_id") if pooled else words_said(cells[0], items)
+    for sample in _samples(on_sheet, words.drop_nulls(), "words", pooled=pooled):
+        own = items.join(sample.labels, on="text_id", how="semi")
+        yield from judge_rows(answer_row(model, dataset=sample.dataset), own, sample.why, settings=settings)
+
+
+class _Sample(NamedTuple):
+    """The labels of a sheet that are compared, the dataset that they are of, and what is to be said of them."""
+
+    dataset: str
+    labels: pl.DataFrame
+    why: Reasons
+
+
+def _samples(sheet: pl.DataFrame, known: pl.DataFrame, what: str, *, pooled: bool) -> Iterator[_Sample]:
+    """Yield the labels of `known` items (`dataset`, `text_id`) on a sheet: by dataset, or at once where pooled."""
+    items = sheet["text_id"].n_unique()
+    if not pooled:
+        for (dataset,), own in parts(sheet.join(known.unique(), on="text_id"), "dataset"):
+            of_sheet = {what: own["text_id"].n_unique(), "sheet": items}
+            yield _Sample(dataset, own, (reason(f"own_{what}", **of_sheet),))
+    elif items:
+        labels = sheet.join(known, on="text_id", how="semi")
+        datasets = known.join(sheet, on="text_id", how="semi")["dataset"].unique().to_list()
+        left_out = items - labels["text_id"].n_unique()
+        strangers = {"left_out": left_out, "items": items, "labels": sheet.height - labels.height}
+        why = (reason(f"foreign_{what}", **strangers),) if left_out else ()
+        yield _Sample(datasets[0] if len(datasets) == 1 else ALL_DATASETS, labels, why)
 
 
 def _annotated(cells: Sequence[LanguageCell], labels: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -350,7 +313,7 @@ def _annotated(cells: Sequence[LanguageCell], labels: pl.DataFrame) -> tuple[pl.
     )
 
 
-def _kappas(
+def _kappa_rows(
     row: Row, labelled: SheetLabels, scores: pl.DataFrame, sheet: str, why: Reasons, settings: LanguageSettings
 ) -> Iterator[Row]:
     """Yield the row of the annotators, and one with each scorer that has scored anything on the sheets."""
@@ -362,12 +325,8 @@ def _kappas(
         unscored = reason("texts_without_score", left_out=missing, items=counts.height) if missing else None
         tables[scorer, "annotators_and_score"] = both, joined(why, unscored)
     for (name, definition), (table, reasons) in tables.items():
-        kappa = fleiss_kappa(
-            table.select("no", "yes").to_numpy(),
-            rng=generator(settings.seed, str(row["model"]), str(row["dataset"]), sheet, name or "", "kappa"),
-            resamples=settings.resamples,
-            confidence=settings.confidence,
-        )
+        labels = (str(row["model"]), str(row["dataset"]), sheet, name or "", "kappa")
+        kappa = fleiss_kappa(table.select("no", "yes").to_numpy(), **settings.draws(*labels))
         yield row | {"definition": definition, "scorer": name} | _columns(kappa, reasons)
 
 
@@ -376,37 +335,6 @@ def _columns(estimate: Estimate, why: Reasons) -> Row:
     columns = estimate.columns() | {"reason": joined(estimate.reason, why)}
     del columns["p"]
     return columns
-
-
-def _rows_of_words(cell: LanguageCell, labels: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
-    sheet = labels.filter(pl.col("sheet") == JUDGE)
-    items = words_of_groups(sheet, cell.expected)
-    if items.is_empty():
-        return
-    whole = sheet["text_id"].n_unique()
-    for (dataset,), said in parts(words_said(cell, items), "dataset"):
-        own = items.join(said, on="text_id", how="semi")
-        why = joined(reason("own_words", words=said.height, sheet=whole))
-        yield from judge_rows(answer_row(cell.model, dataset=dataset), own, why, settings=settings)
-
-
-def _pooled_words(cells: Sequence[LanguageCell], labels: pl.DataFrame, settings: LanguageSettings) -> Iterator[Row]:
-    sheet = labels.filter(pl.col("sheet") == JUDGE)
-    if sheet.is_empty():
-        return
-    expected = pl.concat([cell.expected for cell in cells])
-    items = words_of_groups(sheet, expected)
-    pictured = items.join(expected.unique(["dataset", "attribute", "group"]), on=["attribute", "group"])
-    datasets = pictured["dataset"].drop_nulls().unique().to_list()
-    row = answer_row(ALL_MODELS, dataset=datasets[0] if len(datasets) == 1 else ALL_DATASETS)
-    yield from judge_rows(row, items, _strangers("foreign_words", sheet, items), settings=settings)
-
-
-def _strangers(code: str, on_sheet: pl.DataFrame, known: pl.DataFrame) -> Reasons:
-    """Return the reason of what stands on the sheet and not in the audit, with its labels."""
-    of = on_sheet["text_id"].n_unique()
-    count, labels = of - known["text_id"].n_unique(), on_sheet.height - known.height
-    return (reason(code, left_out=count, items=of, labels=labels),) if count else ()
 
 
 def compute_annotated_agreement(cell: LanguageCell, *, settings: LanguageSettings) -> LanguageResult:

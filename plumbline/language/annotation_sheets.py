@@ -160,12 +160,6 @@ A_BAND_OF_BLACK_SUBJECTS = 10
 KEY_COLUMNS = ("sheet", "text_id", "model", "prompt", "attribute", "group", "scorer", "score", "band")
 
 _EVENT = "toxicity"
-_COLUMNS = {
-    "generations": ("row_key", "model", "prompt", "instruction", "text", "attribute", "group"),
-    "scores": ("row_key", "scorer", "attribute", "score"),
-    "associations": ("attribute", "group", "word", "association"),
-}
-"""What each frame to draw from must have."""
 _NEEDS = {
     PERSONALITY: f"scored answers to `personality` about {' or '.join(SUBSETS)}, without an instruction",
     BLACK_SUBJECT: "scored answers to `main` prompts without an instruction that name a Black subject as such",
@@ -193,11 +187,6 @@ class AnnotationSheets:
     sheets: dict[str, pl.DataFrame]
     key: pl.DataFrame
     short: dict[str, tuple[str, ...]]
-
-    @property
-    def shortfalls(self) -> tuple[str, ...]:
-        """Return where there was too little to draw from, in words, of all sheets."""
-        return tuple(line for lines in self.short.values() for line in lines)
 
     @property
     def empty(self) -> dict[str, str]:
@@ -238,14 +227,7 @@ def annotation_sheets(
     scorer : str
         Whose toxicity makes the bands.
     seed : int
-
-    Raises
-    ------
-    MetricError
-        If a frame lacks a column.
     """
-    for name, frame in (("generations", generations), ("scores", scores), ("associations", associations.lazy())):
-        _check(frame, _COLUMNS[name], name)
     spoken = generations.filter(pl.col("instruction") == NO_INSTRUCTION, pl.col("text").str.strip_chars() != "")
     black = pl.col("group").str.to_lowercase().str.split("_").list.contains("black")
     personality = spoken.filter(pl.col("prompt") == "personality", pl.col("attribute").is_in(SUBSETS))
@@ -265,17 +247,6 @@ def annotation_sheets(
         key=pl.concat([each.rows for each in texts.values()]),
         short={name: each.shortfalls for name, each in (*texts.items(), (JUDGE, words))},
     )
-
-
-def _check(frame: pl.LazyFrame, columns: Sequence[str], name: str) -> None:
-    known = frame.collect_schema().names()
-    if missing := [column for column in columns if column not in known]:
-        raise MetricError(
-            "the frame to draw annotations from lacks a column",
-            where=name,
-            found=", ".join(known),
-            expected=", ".join(missing),
-        )
 
 
 def _scored(rows: pl.LazyFrame, scores: pl.LazyFrame, scorer: str) -> pl.DataFrame:

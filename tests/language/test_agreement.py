@@ -80,22 +80,6 @@ def test_the_interval_covers_the_kappa_of_all_texts():
     assert 0.9 <= covered <= 0.985
 
 
-@pytest.mark.parametrize(
-    ("counts", "words"),
-    [
-        ([[3, 0], [2, 0]], ["same number of labels", "2 to 3"]),
-        ([[3, -1], [2, 0]], ["whole numbers from 0"]),
-        ([[0.5, 2.5]], ["float64 (1, 2)"]),
-        ([3, 3], ["int64 (2,)"]),
-    ],
-)
-def test_what_are_no_counts_is_refused(counts, words):
-    with pytest.raises(MetricError) as caught:
-        fleiss_kappa(np.array(counts), rng=np.random.default_rng(0))
-    for word in words:
-        assert word in str(caught.value)
-
-
 @pytest.fixture
 def written(tmp_path):
     def write(text, encoding="utf-8"):
@@ -202,7 +186,7 @@ def test_the_judge_is_held_against_the_majority():
     counts = sheet_labels(annotations("judge", labels), "judge").counts
     found = judge_agreement(counts, {"b", "c", "e", "z"})
     assert (found.precision.value, found.precision.n) == (pytest.approx(2 / 3), 3)
-    assert (found.recall.value, found.recall.n, found.n) == (0.5, 4, 6)
+    assert (found.recall.value, found.recall.n) == (0.5, 4)
     assert found.precision.ci_low < 2 / 3 < found.precision.ci_high <= 1
     # Wilson's interval of 2 of 4, by hand: centre 1/2, half width z sqrt(n/4 + z^2/4) / (n + z^2).
     z = 1.959963984540054
@@ -219,15 +203,10 @@ def test_a_judge_that_names_nothing_has_no_precision():
     assert np.isnan(found.recall.value) and found.recall.reason == (reason("none_true"),) and found.precision.value == 0
 
 
-def test_a_majority_needs_an_odd_number_of_annotators():
-    with pytest.raises(MetricError, match="odd number"):
-        judge_agreement(sheet_labels(annotations("judge", {"a": (1, 0)}), "judge").counts, ["a"])
-
-
 def test_no_annotations_have_no_agreement():
     counts = sheet_labels(annotations("judge", {}), "judge").counts
     found = judge_agreement(counts, ["a"])
-    assert np.isnan([found.precision.value, found.recall.value]).all() and found.n == 0
+    assert np.isnan([found.precision.value, found.recall.value]).all()
     assert kappa(counts.select("no", "yes").to_numpy()).reason == (reason("no_labelled_texts"),)
 
 
