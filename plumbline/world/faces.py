@@ -1,15 +1,17 @@
-"""Soft-edged shapes painted onto many small images at once."""
+"""Procedural 64-pixel faces, drawn from explicit attributes: soft-edged shapes painted onto many images at once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib.resources import files
 from io import BytesIO
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
+import yaml
 from numpy.typing import ArrayLike, NDArray
 
-from plumbline.world import looks
-from plumbline.world.looks import Appearance
 from plumbline.world.sources import ambiguous_gender
 
 
@@ -101,18 +103,21 @@ class Canvas:
         part += mask * (ink[:, :, None, None] - part)
 
 
-# --- Procedural 64-pixel faces, drawn from explicit attributes.
+# --- Faces
+
+_LOOKS = yaml.safe_load((files("plumbline.world") / "looks.yaml").read_text("utf-8"))
 
 SIZE = 64
-RACES = tuple(looks.RACES)
+RACES: tuple[str, ...] = tuple(_LOOKS["races"])
 GENDERS = ("man", "woman")
-AGE_GROUPS = tuple(looks.AGE_GROUPS)
-OCCUPATIONS = tuple(looks.OCCUPATIONS)
+AGE_GROUPS: tuple[str, ...] = tuple(_LOOKS["age_groups"])
+OCCUPATIONS: tuple[str, ...] = tuple(_LOOKS["occupations"])
 LATENTS = ("u", "v", "w")
 
 # Drawing 64 x 64 float32 masks for this many faces at a time stays inside the processor's cache.
 _BLOCK = 128
 
+_GREY_HAIR = (200.0, 200.0, 205.0)
 _DARK, _BRIGHT = (45.0, 48.0, 55.0), (235.0, 238.0, 245.0)
 _SHIRTS = (25.0, 55.0, 165.0), (240.0, 150.0, 35.0)
 _CURTAINS = (35.0, 150.0, 60.0), (170.0, 40.0, 170.0)
@@ -209,7 +214,7 @@ def as_jpeg(image: np.ndarray) -> bytes:
 
 def _draw_block(attributes: pl.DataFrame, rng: np.random.Generator, *, one_person: bool = False) -> np.ndarray:
     u, v, w = (attributes[name].to_numpy() for name in LATENTS)
-    look = looks.appearance(attributes, rng, one_person=one_person)
+    look = _appearance(attributes, rng, one_person=one_person)
     x, y, scale, feminine = look.x, look.y, look.scale, look.feminine
     canvas = Canvas(len(attributes), SIZE, fill=_blend(_DARK, _BRIGHT, u))
     for edge in (2.0, SIZE - 2.0):
@@ -221,11 +226,36 @@ def _draw_block(attributes: pl.DataFrame, rng: np.random.Generator, *, one_perso
     canvas.ellipse(x, y - 3 * scale, 13.5 * scale, 15 * scale, look.hair)
     canvas.ellipse(x, y, 12 * scale, 15 * scale, look.skin)
     _paint_features(canvas, look)
-    _paint_outfit(canvas, look, attributes["occupation"].to_list())
+    _paint_outfit(canvas, look, attributes["occupation"])
     return canvas.pixels(rng, noise=4.0, alike=one_person)
 
 
-def _paint_features(canvas: Canvas, look: Appearance) -> None:
+def _appearance(attributes: pl.DataFrame, rng: np.random.Generator, *, one_person: bool) -> SimpleNamespace:
+    """Turn attributes into the numbers that n faces are painted with, shapes (n,) and, for colours, (n, 3).
+
+    They are those of `looks.yaml` for race and age group with the jitter added, of which one person has one; the
+    centre (`x`, `y`) of the head; and `feminine`: 0 for a man, 1 for a woman, 0.5 for no sign of a gender.
+    """
+    n = 1 if one_person else len(attributes)
+    look = SimpleNamespace(**_looks("races", attributes["race"]), **_looks("age_groups", attributes["age_group"]))
+    look.feminine = np.where(attributes["gender"].to_numpy() == "woman", 1.0, 0.0)
+    look.feminine[attributes["ambiguous"].to_numpy()] = 0.5
+    look.brow_colour = look.hair
+    look.skin = look.skin + rng.normal(0, 3, (n, 3))
+    hair, grey = look.hair + rng.normal(0, 4, (n, 3)), look.grey[:, None]
+    look.hair = hair * (1 - grey) + np.array(_GREY_HAIR) * grey
+    look.x, look.y = 32 + rng.normal(0, 1.2, n), 31 + rng.normal(0, 1.0, n)
+    look.scale = look.scale * (1 + rng.normal(0, 0.02, n))
+    return look
+
+
+def _looks(kind: str, values: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return the numbers of `looks.yaml`, one row a face, float64."""
+    rows = [_LOOKS[kind][value] for value in values]
+    return {name: np.array([row[name] for row in rows], float) for name in rows[0]}
+
+
+def _paint_features(canvas: Canvas, look: SimpleNamespace) -> None:
     x, y, scale, feminine = look.x, look.y, look.scale, look.feminine
     line = look.skin * 0.45
     for side in (-1, 1):
@@ -245,13 +275,14 @@ def _paint_features(canvas: Canvas, look: Appearance) -> None:
     canvas.ellipse(x, y + 9.5 * scale, 3.6, 1.0 + 0.7 * feminine, lips)
 
 
-def _paint_outfit(canvas: Canvas, look: Appearance, occupations: list[str]) -> None:
-    crown, height, brim, crown_colour, brim_colour, collar = looks.outfits(occupations)
-    x, base = look.x, look.y - 12 * look.scale
-    canvas.box(x, base - height / 2, crown * look.scale, height / 2 + 1, crown_colour, alpha=(crown > 0) * 1.0)
-    canvas.box(x, base, brim * look.scale, 1.4, brim_colour, alpha=(brim > 0) * 1.0)
+def _paint_outfit(canvas: Canvas, look: SimpleNamespace, occupations: Iterable[str]) -> None:
+    outfit = SimpleNamespace(**_looks("occupations", occupations))
+    x, base, height = look.x, look.y - 12 * look.scale, outfit.height / 2
+    has_crown, has_brim = (outfit.crown > 0) * 1.0, (outfit.brim > 0) * 1.0
+    canvas.box(x, base - height, outfit.crown * look.scale, height + 1, outfit.crown_colour, alpha=has_crown)
+    canvas.box(x, base, outfit.brim * look.scale, 1.4, outfit.brim_colour, alpha=has_brim)
     for side in (-1, 1):
-        canvas.ellipse(x + side * 4.5, 56.0, 4.5, 2.6, collar)
+        canvas.ellipse(x + side * 4.5, 56.0, 4.5, 2.6, outfit.collar)
 
 
 def _blend(low: tuple[float, ...], high: tuple[float, ...], share: np.ndarray) -> np.ndarray:

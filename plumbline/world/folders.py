@@ -42,7 +42,7 @@ KINDS = tuple(LAYOUTS)
 
 TRUTH_FILE = "planted_truth.csv"
 
-_GENERATORS = ("faces.py", "layouts.py", "layouts_of_sets.py", "layouts.yaml", "looks.py", "sources.yaml")
+_GENERATORS = ("faces.py", "layouts.py", "layouts_of_sets.py", "layouts.yaml", "looks.yaml", "sources.yaml")
 
 
 @cache
