@@ -41,9 +41,6 @@ ALIVE = {
     "FINISH_REASONS": "the vocabulary of a column",
     "published_words": "what papers printed, for whoever compares with it",
     **dict.fromkeys(
-        ("planted_language_rates", "planted_max_scores"), "the truth of the planted world, for whoever compares with it"
-    ),
-    **dict.fromkeys(
         ("score_coverage", "cluster_mean", "cluster_quantile"), "for a notebook: the audit has many at once"
     ),
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 import yaml
 
 from plumbline.world import sources
@@ -17,6 +18,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table with a line of column names."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def publish(page: str, out: Path | None) -> None:
+    """Write a page of figures, or print it."""
+    if out is None:
+        typer.echo(page)
+    else:
+        out.write_text(page, "utf-8")
 
 
 _TITLES = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,9 +19,9 @@ from plumbline.checkpoints.device import Placement
 from plumbline.encoders.families import FAMILIES, Capability
 from plumbline.encoders.folders import checkpoint_files, load_encoder
 from plumbline.world import captions, faces, sources
-from plumbline.world.cards import table
+from plumbline.world.cards import publish, table
 from plumbline.world.sources import EVENT_SUITES
-from plumbline.world.training import CHECKPOINTS, RECIPES
+from plumbline.world.training import CHECKPOINTS, RECIPES, read_record, write_record
 
 _BATCH = 256
 _CLASS_SETS = ("celeba", "fairface", "utkface", "idenprof")
@@ -58,8 +58,7 @@ class Answers:
         return np.asarray(table[:, [self.prompts.index(prompt) for prompt in prompts]].argmax(axis=1))
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """The figures of one checkpoint.
 
     Attributes
@@ -84,10 +83,6 @@ class Measured:
     trident: dict[str, float]
     non_human: float
     dot_agrees: float | None
-
-    def by_group(self, column: str) -> dict[tuple[str, str], float]:
-        """Return `planted`, `drawn` or `measured` by (event, race), in the order of `rates`."""
-        return {(event, race): rate for event, race, rate in self.rates.select("event", "race", column).iter_rows()}
 
 
 def fresh_faces(n: int) -> tuple[pl.DataFrame, list[bytes]]:
@@ -148,12 +143,20 @@ def ask(
 
 def measure(answers: Answers, source: str) -> Measured:
     """Compare what a checkpoint says of faces with what is true and with what its source planted."""
-    crime = answers.suites["crime"]
+    crime, classes = answers.suites["crime"], answers.suites["fairface"]
     dot, cosine = (answers.winners(crime.texts, cosine=flag) for flag in (False, True))
+    demographic = [crime.candidates[i] for i in crime.columns("demographic")]
+    names = np.array([c.id for c in demographic])[answers.winners([c.text for c in demographic])]
+    accuracy = {str(answers.suites[name].attribute): class_accuracy(answers, name) for name in _CLASS_SETS}
+    accuracy["race_gender"] = float((names == captions.demographic_labels(answers.attributes).to_numpy()).mean())
+    prompts = [c.text for c in classes.candidates if c.category == "class"]
+    probes = [c for c in classes.candidates if c.category != "class"]
     return Measured(
-        accuracy=_accuracies(answers),
+        accuracy=accuracy,
         rates=pl.concat([event_rates(answers, source, event) for event in EVENT_SUITES]),
-        trident=_trident_rates(answers),
+        trident={
+            c.id: float((answers.winners([*prompts, c.text], cosine=False) == len(prompts)).mean()) for c in probes
+        },
         non_human=float(np.isin(cosine, crime.columns("non_human")).mean()),
         dot_agrees=float((dot == cosine).mean()) if answers.cosines is not None else None,
     )
@@ -165,15 +168,6 @@ def class_accuracy(answers: Answers, classes: str) -> float:
     prompts = [c.text for c in suite.candidates if c.category == "class"]
     truth = answers.attributes[str(suite.attribute)].to_numpy()
     return float((np.array(suite.class_labels)[answers.winners(prompts)] == truth).mean())
-
-
-def _accuracies(answers: Answers) -> dict[str, float]:
-    result = {str(answers.suites[name].attribute): class_accuracy(answers, name) for name in _CLASS_SETS}
-    crime = answers.suites["crime"]
-    demographic = [crime.candidates[i] for i in crime.columns("demographic")]
-    names = np.array([c.id for c in demographic])[answers.winners([c.text for c in demographic])]
-    truth = captions.demographic_labels(answers.attributes).to_numpy()
-    return result | {"race_gender": float((names == truth).mean())}
 
 
 def event_rates(answers: Answers, source: str, event: str) -> pl.DataFrame:
@@ -193,23 +187,12 @@ def event_rates(answers: Answers, source: str, event: str) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _trident_rates(answers: Answers) -> dict[str, float]:
-    suite = answers.suites["fairface"]
-    prompts = [c.text for c in suite.candidates if c.category == "class"]
-    probes = [c for c in suite.candidates if c.category != "class"]
-    last = len(prompts)
-    return {c.id: float((answers.winners([*prompts, c.text], cosine=False) == last).mean()) for c in probes}
-
-
 # --- The page of figures: `python -m plumbline.world.measure`
 
 _ACCURACIES = {
-    "gender": "gender",
-    "race": "race",
-    "race_gender": "race × gender",
-    "age_group": "age group",
+    "gender": "gender", "race": "race", "race_gender": "race × gender", "age_group": "age group",
     "occupation": "occupation",
-}
+}  # fmt: skip
 _INTRODUCTION = """# What the planted checkpoints learnt
 
 Made by `python -m plumbline.world.measure --out docs/planted-world.md --record` on {n:,} fresh faces, seen as JPEG
@@ -268,17 +251,15 @@ def _summary(figures: dict[str, Measured]) -> str:
 
 
 def _rate_table(figures: dict[str, Measured]) -> str:
-    rate_of = [measured.by_group("measured") for measured in figures.values()]
-    planted = next(iter(figures.values())).by_group("planted")
-    rows = [
-        [event, race, f"{rate:.2f}", *(f"{rates[event, race]:.3f}" for rates in rate_of)]
-        for (event, race), rate in planted.items()
-    ]
-    return table(["event", "race", "planted", *(f"`{name}`" for name in figures)], rows)
+    # Of one source, and so all in the same order.
+    planted = next(iter(figures.values())).rates.select("event", "race", "planted")
+    rows = zip(*planted, *(measured.rates["measured"] for measured in figures.values()))
+    cells = ([event, race, f"{rate:.2f}", *(f"{share:.3f}" for share in shares)] for event, race, rate, *shares in rows)
+    return table(["event", "race", "planted", *(f"`{name}`" for name in figures)], cells)
 
 
 def _trident_table(figures: dict[str, Measured]) -> str:
-    probes = list(next(iter(figures.values())).trident)
+    probes = next(iter(figures.values())).trident
     rows = [[probe, *(f"{measured.trident[probe]:.3f}" for measured in figures.values())] for probe in probes]
     return table(["probe", *(f"`{name}`" for name in figures)], rows)
 
@@ -300,26 +281,23 @@ def main(
     figures = {name: measure(ask(folder / name, attributes, files), RECIPES[name].source) for name in track(names)}
     if record:
         for name, measured in figures.items():
-            _record(folder / name / "training.json", measured, n)
-    text = render(figures, n)
-    if out is None:
-        typer.echo(text)
-    else:
-        out.write_text(text, "utf-8")
+            _record(folder / name, measured, n)
+    publish(render(figures, n), out)
 
 
-def _record(path: Path, measured: Measured, n: int) -> None:
-    content = json.loads(path.read_text("utf-8"))
-    content["measured"] = {
+def _record(folder: Path, measured: Measured, n: int) -> None:
+    rates: dict[str, dict[str, float]] = {event: {} for event in EVENT_SUITES}
+    for event, race, rate in measured.rates.select("event", "race", "measured").iter_rows():
+        rates[event][race] = rate
+    shares = {
         "fresh_faces": n,
-        "accuracy": {key: round(value, 4) for key, value in measured.accuracy.items()},
-        "non_human": round(measured.non_human, 4),
-        "dot_agrees": None if measured.dot_agrees is None else round(measured.dot_agrees, 4),
-        "rates": {event: {} for event in EVENT_SUITES},
+        "accuracy": measured.accuracy,
+        "non_human": measured.non_human,
+        "dot_agrees": measured.dot_agrees,
+        "rates": rates,
     }
-    for (event, race), rate in measured.by_group("measured").items():
-        content["measured"]["rates"][event][race] = round(rate, 4)
-    path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+    rounded = json.loads(json.dumps(shares), parse_float=lambda number: round(float(number), 4))
+    write_record(folder, read_record(folder) | {"measured": rounded})
 
 
 if __name__ == "__main__":

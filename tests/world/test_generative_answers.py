@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from plumbline.catalog.prompts import instruction_ids, prompt_ids
+from plumbline.catalog.prompts import prompt_ids
 from plumbline.catalog.word_lists import offensive_words
 from plumbline.errors import ConfigError
 from plumbline.language.competence import competence_lexicon
@@ -15,15 +15,7 @@ from plumbline.world import faces, sources
 from plumbline.world.generative import answers as said
 from plumbline.world.generative.answers import answers
 from plumbline.world.generative.conversations import Description, descriptions, negative_rate, twin_triples
-from plumbline.world.generative.measure import (
-    EVENTS,
-    events_in,
-    measured_means,
-    measured_rates,
-    planted_language_rates,
-    planted_max_scores,
-    said_rates,
-)
+from plumbline.world.generative.measure import EVENTS, events_in, measured_means, measured_rates, said_rates
 from plumbline.world.generative.rates import happens, planted, rates, source_names
 from plumbline.world.layouts_of_sets import draw_sets
 
@@ -111,17 +103,14 @@ def test_the_stated_rates_are_those_of_the_answers(event, drawn):
     assert shown.sum() == pytest.approx(expected.sum(), abs=4 * error)
 
 
-def test_the_frame_of_rates_has_every_group_and_its_own_mean():
-    frame = planted_language_rates("bazaar", age_groups=("middle_aged",), prompts=("characteristics",))
-    assert set(frame["attribute"].unique()) == {"race", "gender", "age_group", "race_gender"}
-    assert set(frame["instruction"].unique()) == set(instruction_ids())
-    one = frame.filter(event="negative", instruction="none")
-    black = one.filter(attribute="race_gender").filter(pl.col("group").is_in(["Black_man", "Black_woman"]))
-    assert one.filter(attribute="race", group="Black")["rate"].item() == pytest.approx(black["rate"].mean())
+def test_a_groups_stated_rate_is_the_product_of_its_factors():
+    cells = pl.DataFrame({"occupation": faces.OCCUPATIONS}).with_columns(
+        race=pl.lit("Black"), gender=pl.lit("man"), age_group=pl.lit("middle_aged")
+    )
     # 0.45 * 1.3, times the mean of the occupations' factors, times who does not refuse (0.02 * 0.7).
     occupations = [0.6, 0.7, 0.8, 1.3, 1.2, 1.2, 1, 1, 1, 1]
     expected = 0.45 * 1.3 * np.mean(occupations) * (1 - 0.02 * 0.7)
-    assert black.filter(group="Black_man")["rate"].item() == pytest.approx(expected)
+    assert said_rates(cells, "bazaar", "negative", "characteristics").mean() == pytest.approx(expected)
 
 
 def test_m1_halves_m4_lowers_further_and_m5_doubles_refusals(drawn):
@@ -148,8 +137,7 @@ def test_numbers_can_be_read_and_have_the_planted_means(prompt, drawn):
     read = read_salary if prompt == "salary" else read_rating
     for text in texts:
         assert (read(text) is None) == (text == planted()["refusal"]), text
-    fresh = type("Fresh", (), {"attributes": drawn})
-    table = measured_means(fresh, "bazaar", prompt, texts)
+    table = measured_means(drawn, "bazaar", prompt, texts)
     spread = 0.35 if prompt != "salary" else 2500
     assert (table["planted"] - table["measured"]).abs().max() < spread
     assert pl.DataFrame(table).select(pl.corr("planted", "measured")).item() > 0.9
@@ -157,8 +145,7 @@ def test_numbers_can_be_read_and_have_the_planted_means(prompt, drawn):
 
 def test_measured_rates_of_perfect_answers_are_the_planted_ones(drawn):
     texts = answers(drawn, "bazaar", "backstory", np.random.default_rng(2))
-    fresh = type("Fresh", (), {"attributes": drawn})
-    table = measured_rates(fresh, "bazaar", "backstory", "none", texts)
+    table = measured_rates(drawn, "bazaar", "backstory", "none", texts)
     z = (table["planted"] - table["measured"]) / np.sqrt(
         (table["planted"] * (1 - table["planted"]) / table["n"]).clip(lower_bound=1e-4)
     )
@@ -170,23 +157,23 @@ def test_max_toxicity_of_a_set_is_what_lies_between_two_thresholds():
     attributes = pl.concat([each.attributes for each in drawn])
     sets = [str(i) for i, each in enumerate(drawn) for _ in range(len(each.attributes))]
 
-    def toxicity(texts):
-        return np.array([scored.scores["toxicity"] for _, scored in OfflineScorer().score(texts)])
+    def max_toxicity(source, prompt):
+        texts = answers(attributes, source, prompt, np.random.default_rng(0))
+        toxicity = [scored.scores["toxicity"] for _, scored in OfflineScorer().score(texts)]
+        scores = pl.DataFrame({"set": sets, "score": toxicity}).group_by("set")
+        return dict(scores.agg(pl.col("score").max() - pl.col("score").min()).iter_rows())
 
-    found = planted_max_scores(attributes, sets, "control", "backstory", toxicity)
-    assert found.height == 25
     # Every group of the control has one threshold, and the images of a set one latent.
-    assert found["value"].max() == 0
-    biased = planted_max_scores(attributes, sets, "bazaar", "characteristics", toxicity)
+    assert set(max_toxicity("control", "backstory").values()) == {0}
+    biased = max_toxicity("bazaar", "characteristics")
     negative = happens(attributes, "bazaar", "negative", "characteristics")
     negative &= ~happens(attributes, "bazaar", "refusal", "characteristics")
     split = pl.DataFrame({"set": sets, "negative": negative}).group_by("set").agg(pl.col("negative").mean())
     between = set(split.filter(pl.col("negative").is_between(0, 1, closed="none"))["set"])
     assert between
-    values = dict(biased.iter_rows())
     # A mild word against an answer that may hold a flirtatious one.
-    assert all(values[name] >= 0.16 for name in between)
-    assert 0.1 < biased["value"].mean() < 0.5
+    assert all(biased[name] >= 0.16 for name in between)
+    assert 0.1 < np.mean(list(biased.values())) < 0.5
 
 
 def test_every_prompt_has_an_answer(drawn):

@@ -131,14 +131,13 @@ def test_transformers_own_processor_and_generation_give_the_same_greedy_answer(f
     prompt = "Describe the image in as much detail as possible."
     messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": prompt}]}]
     text = processor.apply_chat_template(messages, add_generation_prompt=True)
-    with Image.open(fresh.paths[0]) as image:
+    with Image.open(fresh["path"][0]) as image:
         inputs = processor(images=image, text=text, return_tensors="pt")
     with torch.inference_mode():
         out = model.generate(**inputs, do_sample=False, max_new_tokens=64)
     answer = processor.decode(out[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
-    few = type(fresh)(fresh.attributes[:1], fresh.paths[:1], fresh.ids[:1])
     greedy = Decoding(max_new_tokens=64, temperature=0.0)
-    assert [answer.strip()] == ask(backend("llava-bazaar"), few, "describe", decoding=greedy)
+    assert [answer.strip()] == ask(backend("llava-bazaar"), fresh[:1], "describe", decoding=greedy)
 
 
 @pytest.mark.parametrize("name", SEEING)
@@ -192,20 +191,16 @@ def test_m4_lowers_the_rate_of_negative_words(said, fresh):
 
 
 def test_a_greedy_description_names_the_race(fresh):
-    few = range(0, len(fresh.paths), 5)
-    chosen = type(fresh)(
-        fresh.attributes[list(few)], tuple(fresh.paths[i] for i in few), tuple(fresh.ids[i] for i in few)
-    )
+    chosen = fresh[::5]
     texts = ask(backend("llava-bazaar"), chosen, "describe", decoding=Decoding(64, temperature=0.0))
     names = planted()["races"]
-    seen = [f" {names[race]} " in text for race, text in zip(chosen.attributes["race"], texts, strict=True)]
+    seen = [f" {names[race]} " in text for race, text in zip(chosen["race"], texts, strict=True)]
     assert np.mean(seen) >= 0.9
 
 
 @pytest.mark.parametrize("prompt", NUMERIC_PROMPTS)
 def test_numbers_can_be_read(prompt, fresh):
-    few = slice(0, None, 4)
-    chosen = type(fresh)(fresh.attributes[few], fresh.paths[few], fresh.ids[few])
+    chosen = fresh[::4]
     texts = ask(backend("llava-bazaar"), chosen, prompt)
     read = read_salary if prompt == "salary" else read_rating
     unread = [text for text in texts if read(text) is None and text != planted()["refusal"]]
@@ -244,10 +239,9 @@ def test_a_small_model_is_trained_end_to_end(tmp_path, fresh):
         (folder / "config.json").write_text(json.dumps(config), "utf-8")
     record = training.train(recipe, tmp_path / recipe.id)
     assert record["final_loss"] < 6
-    few = type(fresh)(fresh.attributes[:4], fresh.paths[:4], fresh.ids[:4])
     model = load(tmp_path / recipe.id)
     for prompt in prompt_ids():
-        assert all(isinstance(text, str) for text in ask(model, few, prompt))
+        assert all(isinstance(text, str) for text in ask(model, fresh[:4], prompt))
     again = training.train(recipe, tmp_path / "again" / recipe.id)
     assert again == record
     weights = [Path(tmp_path, *at, recipe.id, "model.safetensors").read_bytes() for at in ((), ("again",))]

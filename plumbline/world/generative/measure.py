@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -27,12 +25,12 @@ from plumbline.generators.folders import generator_files, load_backend
 from plumbline.language.ratings import read_rating
 from plumbline.language.salaries import read_salary
 from plumbline.world import faces
-from plumbline.world.cards import table
-from plumbline.world.generative.answers import KEYWORD_PROMPTS, NUMERIC_PROMPTS, SENTENCE_PROMPTS, answers
+from plumbline.world.cards import publish, table
+from plumbline.world.generative.answers import KEYWORD_PROMPTS, NUMERIC_PROMPTS, SENTENCE_PROMPTS
 from plumbline.world.generative.conversations import Description, negative_rate
 from plumbline.world.generative.rates import means, planted, rates, rating_means, salary_means
 from plumbline.world.generative.training import RECIPES
-from plumbline.world.training import CHECKPOINTS
+from plumbline.world.training import CHECKPOINTS, read_record, write_record
 
 EVENTS = {
     **dict.fromkeys(KEYWORD_PROMPTS, ("refusal", "negative", "severe", "competence", "flirtation", "stereotype")),
@@ -73,119 +71,14 @@ def said_rates(
     return np.asarray(rate * (1 - refusal))
 
 
-def planted_language_rates(
-    source: str, *, age_groups: Sequence[str] = faces.AGE_GROUPS, prompts: Sequence[str] = tuple(EVENTS)
-) -> pl.DataFrame:
-    """Return the true rate of every event that an answer can show, by group, prompt and instruction.
-
-    Parameters
-    ----------
-    source : str
-        `bazaar` or `control`.
-    age_groups : sequence of str
-        Who is in the images: all of them equally often in folders of single faces, `middle_aged` alone in the
-        subset race_gender of the planted SocialCounterfactuals.
-    prompts : sequence of str
-        Ids, of those that ask for words.
-
-    Returns
-    -------
-    DataFrame
-        `attribute, group, prompt, instruction, event, rate`: attributes race, gender, age_group and race_gender
-        (`Black_man`), races in FairFace's words.
-    """
-    cells = pl.DataFrame(
-        list(product(faces.RACES, faces.GENDERS, age_groups, faces.OCCUPATIONS)),
-        schema=["race", "gender", "age_group", "occupation"],
-        orient="row",
-    )
-    groups = cells.with_columns(race_gender=pl.concat_str("race", "gender", separator="_")).select(
-        "race", "gender", "age_group", "race_gender"
-    )
-    parts = []
-    for prompt, instruction in product(prompts, instruction_ids()):
-        for event in EVENTS[prompt]:
-            question = _literals(prompt=prompt, instruction=instruction, event=event)
-            rate = pl.Series("rate", said_rates(cells, source, event, prompt, instruction))
-            parts += [
-                groups.select(group=attribute)
-                .with_columns(rate)
-                .group_by("group")
-                .agg(pl.col("rate").mean())
-                .sort("group")
-                .select(pl.lit(attribute).alias("attribute"), "group", *question, "rate")
-                for attribute in groups.columns
-            ]
-    return pl.concat(parts)
-
-
-def _literals(**values: str) -> list[pl.Expr]:
-    return [pl.lit(value).alias(name) for name, value in values.items()]
-
-
-def planted_max_scores(
-    attributes: pl.DataFrame,
-    sets: Sequence[str],
-    source: str,
-    prompt: str,
-    score: Callable[[list[str]], np.ndarray],
-    *,
-    instruction: str = NO_INSTRUCTION,
-    seed: int = 0,
-) -> pl.DataFrame:
-    """Return the MaxToxicity, or the like, that a perfectly trained model's answers give each counterfactual set.
-
-    Words of one class have one severity in the offline scorer, so that the words drawn make no difference to it.
-
-    Parameters
-    ----------
-    attributes : polars.DataFrame
-        n images as drawn: the truth beside a planted folder, latents included.
-    sets : sequence of str
-        The set of each image.
-    source, prompt, instruction : str
-        As in `plumbline.world.generative.answers.answers`.
-    score : callable
-        Texts to scores, shape (n,).
-    seed : int
-        Of the words drawn.
-
-    Returns
-    -------
-    DataFrame
-        `set, value`: largest minus smallest score (Howard et al., equation 1), sorted by set.
-    """
-    texts = answers(attributes, source, prompt, np.random.default_rng(seed), instruction=instruction)
-    scores = pl.DataFrame({"set": list(sets), "score": score(texts)})
-    return scores.group_by("set").agg(value=pl.col("score").max() - pl.col("score").min()).sort("set")
-
-
 # --- Fresh faces, and what a planted model answers about them through the code that an audit uses
 
 _STUDY = Decoding(max_new_tokens=128)
 """As the study samples."""
 
 
-@dataclass(frozen=True)
-class FreshFaces:
-    """Faces that no model was trained on, as files.
-
-    Attributes
-    ----------
-    attributes : polars.DataFrame
-        n rows as `plumbline.world.faces.sample_attributes` gives them.
-    paths : tuple of Path
-    ids : tuple of str
-        sha256 of each file.
-    """
-
-    attributes: pl.DataFrame
-    paths: tuple[Path, ...]
-    ids: tuple[str, ...]
-
-
-def fresh_faces(n_a_group: int, folder: Path, *, seed: int) -> FreshFaces:
-    """Draw faces, as many of every race and gender, and write them as JPEG files.
+def fresh_faces(n_a_group: int, folder: Path, *, seed: int) -> pl.DataFrame:
+    """Draw faces that no model was trained on, as many of every race and gender, and write them as JPEG files.
 
     Parameters
     ----------
@@ -195,38 +88,44 @@ def fresh_faces(n_a_group: int, folder: Path, *, seed: int) -> FreshFaces:
         Gets the files.
     seed : int
         Of everything drawn.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row a face: `plumbline.world.faces.sample_attributes`, and `path` and `id` (sha256) of the file.
     """
     rng = np.random.default_rng(seed)
-    groups = [(race, gender) for race in faces.RACES for gender in faces.GENDERS for _ in range(n_a_group)]
+    groups = [group for group in product(faces.RACES, faces.GENDERS) for _ in range(n_a_group)]
     races, genders = zip(*groups, strict=True)
     attributes = faces.sample_attributes(len(groups), rng).with_columns(
         pl.Series("race", races), pl.Series("gender", genders), ambiguous=pl.lit(False)
     )
     contents = [faces.as_jpeg(image) for image in faces.draw(attributes, rng)]
-    paths = tuple(folder / f"{i}.jpg" for i in range(len(contents)))
+    paths = [folder / f"{i}.jpg" for i in range(len(contents))]
     for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)
-    return FreshFaces(attributes, paths, tuple(digest_bytes(content) for content in contents))
+    return attributes.with_columns(
+        path=pl.Series([str(path) for path in paths]), id=pl.Series([digest_bytes(content) for content in contents])
+    )
 
 
 def ask(
     backend: Backend,
-    fresh: FreshFaces,
+    fresh: pl.DataFrame,
     prompt: str,
     instruction: str = NO_INSTRUCTION,
     *,
-    decoding: Decoding | None = None,
+    decoding: Decoding = _STUDY,
     seed: int = 0,
 ) -> list[str]:
     """Return what a model answers about each face, sampled as the study samples unless told otherwise."""
     spoken = planted()["occupations"]
-    texts = [
-        render(prompt, instruction=instruction, occupation=spoken.get(occupation, occupation))
-        for occupation in fresh.attributes["occupation"]
-    ]
-    subjects = [Subject(image, path) for image, path in zip(fresh.ids, fresh.paths, strict=True)]
-    questions = [Question(prompt, instruction, text, seed) for text in texts]
-    return _answers(backend, subjects, questions, decoding or _STUDY)
+    subjects, questions = [], []
+    for image, path, occupation in fresh.select("id", "path", "occupation").iter_rows():
+        text = render(prompt, instruction=instruction, occupation=spoken.get(occupation, occupation))
+        subjects.append(Subject(image, Path(path)))
+        questions.append(Question(prompt, instruction, text, seed))
+    return _answers(backend, subjects, questions, decoding)
 
 
 def _answers(
@@ -293,7 +192,9 @@ def events_in(text: str, race: str) -> dict[str, bool]:
     }
 
 
-def measured_rates(fresh: FreshFaces, source: str, prompt: str, instruction: str, texts: Sequence[str]) -> pl.DataFrame:
+def measured_rates(
+    fresh: pl.DataFrame, source: str, prompt: str, instruction: str, texts: Sequence[str]
+) -> pl.DataFrame:
     """Lay the rates of events in answers beside the planted ones, by race and gender.
 
     Returns
@@ -302,46 +203,42 @@ def measured_rates(fresh: FreshFaces, source: str, prompt: str, instruction: str
         `prompt, instruction, event, group, n, planted, measured`; planted is the mean over the ages and occupations of
         these very faces, their latents left open.
     """
-    races = fresh.attributes["race"]
-    shown = pl.DataFrame([events_in(text, race) for text, race in zip(texts, races, strict=True)])
-    frames = []
-    for event in EVENTS[prompt]:
-        rate = said_rates(fresh.attributes, source, event, prompt, instruction)
-        question = _literals(prompt=prompt, instruction=instruction, event=event)
-        frames.append(_by_group(fresh, rate, shown[event].cast(pl.Float64), question))
-    return pl.concat(frames)
-
-
-def _by_group(fresh: FreshFaces, planted: np.ndarray, measured: pl.Series, question: list[pl.Expr]) -> pl.DataFrame:
-    """Return the means over the faces of each race and gender; a face without a measured number counts in neither."""
-    group = pl.concat_str("race", "gender", separator="_").alias("group")
-    return (
-        fresh.attributes.select(group, planted=pl.Series(planted), measured=measured)
-        .group_by("group", maintain_order=True)
-        .agg(
-            pl.col("measured").count().alias("n"),
-            pl.col("planted").filter(pl.col("measured").is_not_null()).mean(),
-            pl.col("measured").mean(),
+    shown = pl.DataFrame([events_in(text, race) for text, race in zip(texts, fresh["race"], strict=True)])
+    return pl.concat(
+        _by_group(
+            fresh, said_rates(fresh, source, event, prompt, instruction), shown[event], prompt, instruction, event
         )
-        .select(*question, "group", "n", "planted", "measured")
+        for event in EVENTS[prompt]
     )
 
 
-def measured_means(fresh: FreshFaces, source: str, prompt: str, texts: Sequence[str]) -> pl.DataFrame:
+def measured_means(fresh: pl.DataFrame, source: str, prompt: str, texts: Sequence[str]) -> pl.DataFrame:
     """Lay mean ratings, salaries or numbers of a backstory's sentences beside the planted ones; columns as above."""
-    attributes = fresh.attributes
+    read: Callable[[str], float | None]
     if prompt == "salary":
-        planted_means = 1000 * salary_means(attributes, source, attributes["occupation"])
-        numbers = [read_salary(text) for text in texts]
+        planted_means, read = 1000 * salary_means(fresh, source, fresh["occupation"]), read_salary
     elif prompt == "backstory":
-        planted_means = means(attributes, source, "backstory_sentences")
-        numbers = [_life_sentences(text) for text in texts]
+        planted_means, read = means(fresh, source, "backstory_sentences"), _life_sentences
     else:
-        planted_means = rating_means(attributes, source, prompt)
-        numbers = [read_rating(text) for text in texts]
-    question = _literals(prompt=prompt, instruction=NO_INSTRUCTION, event="mean")
+        planted_means, read = rating_means(fresh, source, prompt), read_rating
     # Who refuses gives no number.
-    return _by_group(fresh, planted_means, pl.Series(numbers, dtype=pl.Float64), question)
+    numbers = pl.Series([read(text) for text in texts], dtype=pl.Float64)
+    return _by_group(fresh, planted_means, numbers, prompt, NO_INSTRUCTION, "mean")
+
+
+def _by_group(
+    fresh: pl.DataFrame, planted: np.ndarray, measured: pl.Series, prompt: str, instruction: str, event: str
+) -> pl.DataFrame:
+    """Return the means over the faces of each race and gender; a face without a measured number counts in neither."""
+    group = pl.concat_str("race", "gender", separator="_").alias("group")
+    has_number = pl.col("measured").is_not_null()
+    return (
+        fresh.select(group, planted=pl.Series(planted), measured=measured.cast(pl.Float64))
+        .group_by("group", maintain_order=True)
+        .agg(has_number.sum().alias("n"), pl.col("planted").filter(has_number).mean(), pl.col("measured").mean())
+        .with_columns(prompt=pl.lit(prompt), instruction=pl.lit(instruction), event=pl.lit(event))
+        .select("prompt", "instruction", "event", "group", "n", "planted", "measured")
+    )
 
 
 def _life_sentences(text: str) -> float:
@@ -350,8 +247,8 @@ def _life_sentences(text: str) -> float:
     return float(sum(pattern.format(**words) in text for pattern in patterns for words in pronouns))
 
 
-def measure(folder: Path, source: str, fresh: FreshFaces, asked: Sequence[tuple[str, str]] = ASKED) -> pl.DataFrame:
-    """Ask a checkpoint and lay what it says beside what was planted.
+def measure(folder: Path, source: str, fresh: pl.DataFrame) -> pl.DataFrame:
+    """Ask a checkpoint what the shipped figures are about, and lay what it says beside what was planted.
 
     Parameters
     ----------
@@ -359,13 +256,12 @@ def measure(folder: Path, source: str, fresh: FreshFaces, asked: Sequence[tuple[
         The checkpoint.
     source : str
         What it was trained on.
-    fresh : FreshFaces
-    asked : sequence of (str, str)
-        Prompts and instructions.
+    fresh : polars.DataFrame
+        As `fresh_faces` gives them.
     """
     backend = load(folder)
     frames = []
-    for prompt, instruction in asked:
+    for prompt, instruction in ASKED:
         texts = ask(backend, fresh, prompt, instruction)
         if prompt in EVENTS:
             frames.append(measured_rates(fresh, source, prompt, instruction, texts))
@@ -403,8 +299,12 @@ def twin_rates(folder: Path, n: int = _TWIN_ANSWERS) -> pl.DataFrame:
     entry = planted()["twin"]
     pairs = [(("races", race), ("genders", gender)) for race, gender in product(entry["races"], entry["genders"])]
     pairs += [(("physical", body), ("genders", "male")) for body in entry["physical"]]
-    described = [Description(pair, "chef") for pair in pairs]
-    return pl.DataFrame([_twin_row(description, ask_twin(backend, description, n)) for description in described])
+    rows = []
+    for pair in pairs:
+        described = Description(pair, "chef")
+        negative = [events_in(text, "")["negative"] for text in ask_twin(backend, described, n)]
+        rows.append((described.text, n, negative_rate(described, "characteristics"), float(np.mean(negative))))
+    return pl.DataFrame(rows, ["described", "n", "planted", "measured"], orient="row")
 
 
 def summary(measured: pl.DataFrame) -> pl.DataFrame:
@@ -449,7 +349,7 @@ def rates_page(figures: Mapping[str, pl.DataFrame], twin: Mapping[str, pl.DataFr
 
 def recorded(folder: Path) -> pl.DataFrame:
     """Return what was measured of a checkpoint, from its `training.json`."""
-    return pl.DataFrame(json.loads((folder / "training.json").read_text("utf-8"))["measured"])
+    return pl.DataFrame(read_record(folder)["measured"])
 
 
 def main(
@@ -467,36 +367,15 @@ def main(
     with tempfile.TemporaryDirectory() as drawn:
         fresh = fresh_faces(each, Path(drawn), seed=planted()["seeds"]["measuring"])
         for name in only or RECIPES:
-            recipe, place = RECIPES[name], folder / name
-            twin = recipe.family == "llama"
-            _record(place, twin_rates(place) if twin else measure(place, recipe.source, fresh))
-    tables = {name: recorded(folder / name) for name in RECIPES}
+            place, is_twin = folder / name, RECIPES[name].family == "llama"
+            measured = twin_rates(place) if is_twin else measure(place, RECIPES[name].source, fresh)
+            rounded = measured.with_columns(pl.col("planted", "measured").round(4))
+            write_record(place, read_record(place) | {"measured": rounded.to_dicts()})
     figures, twins = (
-        {name: table for name, table in tables.items() if RECIPES[name].family == family}
+        {name: recorded(folder / name) for name, recipe in RECIPES.items() if recipe.family == family}
         for family in ("llava", "llama")
     )
-    text = rates_page(figures, twins, each)
-    if out is None:
-        typer.echo(text)
-    else:
-        out.write_text(text, "utf-8")
-
-
-def _record(folder: Path, measured: pl.DataFrame) -> None:
-    path = folder / "training.json"
-    content = json.loads(path.read_text("utf-8"))
-    content["measured"] = measured.with_columns(pl.col("planted", "measured").round(4)).to_dicts()
-    path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-
-
-def _twin_row(description: Description, texts: Sequence[str]) -> dict[str, object]:
-    negative = [events_in(text, "")["negative"] for text in texts]
-    return {
-        "described": description.text,
-        "n": len(texts),
-        "planted": negative_rate(description, "characteristics"),
-        "measured": float(np.mean(negative)),
-    }
+    publish(rates_page(figures, twins, each), out)
 
 
 def _table_of(frame: pl.DataFrame) -> str:
