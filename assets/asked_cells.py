@@ -1,7 +1,7 @@
 """What the audit file asks of one encoder on one dataset: suites and mitigations."""
 
 from plumbline.catalog.suites import JUDGED, Suite, load_suite
-from plumbline.datasets import Declaration
+from plumbline.datasets.records import Declaration
 from plumbline.encoders.families import Family, answers, require
 from plumbline.errors import ConfigError
 from plumbline.mitigations.settings import METHODS, MitigationSettings

@@ -15,7 +15,7 @@ from assets.gates import require_passed
 from assets.partitions import cell_of
 from plumbline.catalog.schema import LINEAGE_COLUMNS, polars_schema
 from plumbline.catalog.suites import MIXED_SUITES, Suite
-from plumbline.datasets import row_filter
+from plumbline.datasets.filters import row_filter
 from plumbline.digests import digest_json
 from plumbline.encoders.embedding import read_embedded
 from plumbline.encoders.families import FAMILIES as ENCODER_FAMILIES

@@ -10,7 +10,8 @@ from assets.progress import progress_of
 from assets.results import OWNERS, markdown_table, materialised, same_columns
 from assets.sources import encoder_version
 from plumbline.catalog.suites import load_suite
-from plumbline.datasets import dataset_digest, extend_records, ingest, label_error_table
+from plumbline.datasets.extended import extend_records, label_error_table
+from plumbline.datasets.ingestion import dataset_digest, ingest
 from plumbline.encoders.embedding import TEXT_BATCH_ROWS, embed_texts
 from plumbline.encoders.encoder import DualEncoder
 from plumbline.encoders.families import require_suites

@@ -8,7 +8,7 @@ from assets.answers import StoredAnswers
 from assets.cells import StoredCell
 from plumbline.catalog.prompts import prompts_hash, render
 from plumbline.catalog.suites import TASKS, Suite, load_suite
-from plumbline.datasets import folder_digest
+from plumbline.datasets.ingestion import folder_digest
 from plumbline.digests import digest_json
 from plumbline.errors import PlumblineError, StorageError, StoredDataGone
 from plumbline.provenance.chain import Link, State, changed_files, compared

@@ -11,7 +11,7 @@ from plumbline.catalog.suites import all_suites
 from plumbline.catalog.word_lists import answer_words_digest
 from plumbline.checkpoints.folders import CheckpointFiles
 from plumbline.concurrency import run_threads
-from plumbline.datasets import folder_digest
+from plumbline.datasets.ingestion import folder_digest
 from plumbline.digests import digest_json
 from plumbline.encoders.encoder import Encoder
 from plumbline.errors import PlumblineError

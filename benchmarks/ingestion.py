@@ -27,7 +27,9 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from plumbline.datasets import Ingested, ingest, reader_for
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import Ingested
+from plumbline.datasets.registry import reader_for
 
 PICTURES = 200
 LOOP = "open, read, sha256, header"

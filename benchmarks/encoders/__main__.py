@@ -19,7 +19,8 @@ from upath import UPath
 from benchmarks.encoders import accelerator, contests, decoding, detector, pairs
 from benchmarks.encoders.materials import PLANTED, load, photographs, random_clip
 from plumbline.catalog.suites import load_suite
-from plumbline.datasets import ingest, reader_for
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.registry import reader_for
 from plumbline.world.folders import ensure
 
 PHOTOGRAPHS = {"cpu": 160, "cuda": 20_000}

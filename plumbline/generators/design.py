@@ -12,7 +12,8 @@ import polars as pl
 from plumbline.catalog.prompts import SPOKEN, needs_occupation, render
 from plumbline.catalog.schema import NO_INSTRUCTION
 from plumbline.config.entries import TWIN_PROMPT, GenerateEntry
-from plumbline.datasets import Declaration, row_filter
+from plumbline.datasets.filters import row_filter
+from plumbline.datasets.records import Declaration
 from plumbline.errors import ConfigError
 from plumbline.generators.backend import Asked, Decoding, Question, Subject, row_key
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from plumbline.config.file import read_audit
-from plumbline.datasets import reader_names
+from plumbline.datasets.registry import reader_names
 from plumbline.errors import ConfigError
 from plumbline.mitigations.settings import METHODS
 from plumbline.world.folders import KINDS

@@ -12,7 +12,9 @@ import pytest
 from bad_input_rows import DECODED_RIGHT, HEADER, LABELS, QUARANTINED, SOUND, WORDS
 from written_pictures import encoded, noise
 
-from plumbline.datasets import Ingested, ingest, reader_for
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import Ingested
+from plumbline.datasets.registry import reader_for
 from plumbline.images.decoding import decode
 
 

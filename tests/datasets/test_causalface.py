@@ -11,7 +11,9 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from plumbline.datasets import Entry, Refusal, ingest, reader_for
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import Entry, Refusal
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 from plumbline.world import folders
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.datasets import Ingested, folder_digest, ingest, reader_for
+from plumbline.datasets.ingestion import folder_digest, ingest
+from plumbline.datasets.records import Ingested
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 
 NAMES = "5_o_Clock_Shadow Arched_Eyebrows Male Smiling Young"

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.datasets import Refusal, ingest, reader_for
 from plumbline.datasets import indexes as csv_index_module
 from plumbline.datasets.folder import ColumnMap
 from plumbline.datasets.indexes import MAX_LINE_BYTES, RawLine, Row, read_rows
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import Refusal
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 
 HEADER = "photo,cap,sex\n"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.datasets import LABEL_COLUMNS, Entry, Ingested, Refusal, ingest, reader_for
 from plumbline.datasets.folder import ColumnMap
-from plumbline.datasets.ingestion import Accepted, resolve_duplicates
-from plumbline.datasets.records import CONTEXT_COLUMNS
+from plumbline.datasets.ingestion import Accepted, ingest, resolve_duplicates
+from plumbline.datasets.records import CONTEXT_COLUMNS, LABEL_COLUMNS, Entry, Ingested, Refusal
+from plumbline.datasets.registry import reader_for
 
 PERSON = [column for column in LABEL_COLUMNS if column not in CONTEXT_COLUMNS]
 ONE = dict.fromkeys(LABEL_COLUMNS, "x")

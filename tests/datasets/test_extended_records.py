@@ -8,14 +8,9 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from plumbline.catalog.suites import load_suite
-from plumbline.datasets import (
-    EXTENDED_SCHEMA,
-    RECORD_SCHEMA,
-    composite_labels,
-    extend_records,
-    label_error_table,
-    reader_for,
-)
+from plumbline.datasets.extended import composite_labels, extend_records, label_error_table
+from plumbline.datasets.records import EXTENDED_SCHEMA, RECORD_SCHEMA
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 
 ROWS = [

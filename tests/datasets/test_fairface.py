@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.datasets import Entry, ingest, reader_for
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import Entry
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 
 HEADER = "file,age,gender,race,service_test"

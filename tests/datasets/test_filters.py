@@ -10,15 +10,9 @@ import polars as pl
 import pytest
 
 from plumbline.catalog.suites import load_suite, suite_names, trident_class_sets
-from plumbline.datasets import (
-    LABEL_COLUMNS,
-    RECORD_SCHEMA,
-    filter_names,
-    load_declaration,
-    reader_for,
-    reader_names,
-    row_filter,
-)
+from plumbline.datasets.filters import filter_names, row_filter
+from plumbline.datasets.records import LABEL_COLUMNS, RECORD_SCHEMA, load_declaration
+from plumbline.datasets.registry import reader_for, reader_names
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError
 

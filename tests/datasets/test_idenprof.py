@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.datasets import Ingested, ingest, reader_for
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import Ingested
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 
 OCCUPATIONS = ["chef", "doctor", "engineer", "farmer", "firefighter", "judge", "mechanic", "pilot", "police", "waiter"]

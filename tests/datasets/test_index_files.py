@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.datasets import folder_digest, ingest, reader_for
 from plumbline.datasets import indexes as text_index_module
 from plumbline.datasets.indexes import index_file, raw_lines
+from plumbline.datasets.ingestion import folder_digest, ingest
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 from plumbline.world import folders
 

@@ -15,22 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.datasets import (
-    QUARANTINE_SCHEMA,
-    RECORD_SCHEMA,
-    Entry,
-    Ingested,
-    Refusal,
-    dataset_digest,
-    folder_digest,
-    ingest,
-    reader_for,
-    reader_names,
-)
+from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.datasets import ingestion as in_order_module
 from plumbline.datasets import ingestion as ingestion_module
 from plumbline.datasets.fairface import FairFace
-from plumbline.datasets.registry import MAPPED
+from plumbline.datasets.ingestion import dataset_digest, folder_digest, ingest
+from plumbline.datasets.records import RECORD_SCHEMA, Entry, Ingested, Refusal
+from plumbline.datasets.registry import MAPPED, reader_for, reader_names
 from plumbline.digests import canonical_json
 from plumbline.errors import ConfigError, DatasetError
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from plumbline.datasets import reader_names
+from plumbline.datasets.registry import reader_names
 from plumbline.datasets.sources import obtaining
 from resources.checkout import PROJECT
 

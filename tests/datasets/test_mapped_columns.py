@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from plumbline.datasets import reader_for
 from plumbline.datasets.folder import ColumnMap
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 
 TABLE = "file,gender,origin,age\r\n1.jpg,man,here,30\r\n"

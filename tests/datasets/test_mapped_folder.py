@@ -12,8 +12,10 @@ import pytest
 from pyarrow import parquet
 from pydantic import ValidationError
 
-from plumbline.datasets import Refusal, ingest, reader_for
 from plumbline.datasets.folder import ColumnMap
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import Refusal
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 from plumbline.world import folders
 from plumbline.world.layouts import COLUMN_MAP

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.datasets import LABEL_COLUMNS, ingest, reader_for
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import LABEL_COLUMNS
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 
 

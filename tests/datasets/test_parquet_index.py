@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from plumbline.datasets import Refusal, parquet_index
+from plumbline.datasets import parquet_index
 from plumbline.datasets.indexes import Row
 from plumbline.datasets.parquet_index import MAX_VALUE_BYTES, read_table_rows
+from plumbline.datasets.records import Refusal
 from plumbline.errors import DatasetError
 from plumbline.images import parquet as parquet_columns
 from plumbline.images.parquet import WRITE_AGAIN

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.datasets import Entry, Ingested, folder_digest, ingest, reader_for, row_filter
+from plumbline.datasets.filters import row_filter
+from plumbline.datasets.ingestion import folder_digest, ingest
 from plumbline.datasets.pata import CAPTIONS, INDEX
+from plumbline.datasets.records import Entry, Ingested
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 
 # Labels as they stand in pata_fairness.files.lst; addresses shortened. The sixth address is listed for two scenes.

@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 from plumbline.catalog.suites import load_suite
-from plumbline.datasets import reader_for, row_filter
+from plumbline.datasets.filters import row_filter
 from plumbline.datasets.pata import CAPTIONS, INDEX
+from plumbline.datasets.registry import reader_for
 from plumbline.metrics import Cell, SuiteLogits
 from plumbline.metrics.outcomes import caption_events
 

@@ -8,19 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from plumbline.datasets import (
-    QUARANTINE_SCHEMA,
-    RECORD_SCHEMA,
-    Entry,
-    Ingested,
-    Reader,
-    dataset_digest,
-    folder_digest,
-    ingest,
-    reader_for,
-    reader_names,
-)
+from plumbline.catalog.schema import QUARANTINE_SCHEMA
 from plumbline.datasets.folder import ColumnMap
+from plumbline.datasets.ingestion import dataset_digest, folder_digest, ingest
+from plumbline.datasets.records import RECORD_SCHEMA, Entry, Ingested, Reader
+from plumbline.datasets.registry import reader_for, reader_names
 from plumbline.world import folders
 from resources.checkout import PROJECT
 

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from plumbline.datasets import Entry, Refusal, ingest, reader_for
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import Entry, Refusal
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 from plumbline.world import folders
 

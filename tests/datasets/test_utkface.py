@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.datasets import Entry, Refusal, ingest, reader_for
+from plumbline.datasets.ingestion import ingest
+from plumbline.datasets.records import Entry, Refusal
+from plumbline.datasets.registry import reader_for
 from plumbline.errors import DatasetError
 
 GENDERS = ["man", "woman"]

@@ -11,8 +11,8 @@ from orchestration import terminal
 from orchestration.command_line import app
 from plumbline.catalog.suites import suite_names
 from plumbline.config.file import read_audit
-from plumbline.datasets import ingest
 from plumbline.datasets.extended import label_shares
+from plumbline.datasets.ingestion import ingest
 from resources.workspace import Workspace
 
 FOLDER, CHECKPOINT = "/data/staff", "/data/my-clip"

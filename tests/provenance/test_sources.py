@@ -10,7 +10,7 @@ from PIL import Image
 from assets.lineage import _shards, checkpoint_links, dataset_link, prompt_links
 from assets.sources import files_version
 from plumbline.catalog.suites import load_suite
-from plumbline.datasets import ingest
+from plumbline.datasets.ingestion import ingest
 from plumbline.storage import Committed
 from resources.checkout import PROJECT
 from resources.workspace import Workspace

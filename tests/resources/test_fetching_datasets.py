@@ -12,7 +12,7 @@ import pytest
 from hub_of_files import contents
 
 from orchestration import command_line
-from plumbline.datasets import reader_names
+from plumbline.datasets.registry import reader_names
 from plumbline.datasets.sources import dataset_folder, obtaining, parse_dataset_address
 from plumbline.digests import digest_bytes
 from plumbline.errors import ConfigError, DatasetError
