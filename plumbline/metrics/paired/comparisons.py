@@ -8,20 +8,20 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from plumbline.catalog.schema import Row
-from plumbline.catalog.suites import TASKS, VALENCES, Suite
+from plumbline.catalog.suites import TASKS, VALENCES
 from plumbline.errors import MetricError
 from plumbline.metrics.cell import Cell, SuiteLogits
 from plumbline.metrics.disparities import PARITY, SKEWS, Statistic, batched_parity_difference
 from plumbline.metrics.family import MetricSettings
 from plumbline.metrics.paired.effects import Compared, Comparison, Key, PairedAnswers, SideNames, everyone, paired_rows
 from plumbline.metrics.predictions import EventKey, EventPredictions, Predictions, predictions_of
+from plumbline.metrics.trident.rows import true_classes
 from plumbline.metrics.trident.scores import probe_predictions
 from plumbline.statistics.counts import mean_shares, shares
-from plumbline.statistics.groups import Groups, label_codes, mixed_groups
+from plumbline.statistics.groups import Groups, mixed_groups
 
 HITS = MappingProxyType(
     {
@@ -130,11 +130,17 @@ def _check(images: NDArray[np.float32], captions: NDArray[np.float32], caption_o
 # --- Comparisons of the outcome suites: their events, and the mean over the three tasks.
 
 
-def _harm(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
-    return shares(counts.sum(axis=-1), np.broadcast_to(totals.sum(axis=-1), counts.shape[:-1])).mean(axis=-1)
+def _share(metric: str, definition: str, tests: int = 1) -> Statistic:
+    """Return the share of all tests of all images, averaged over the events."""
+
+    def value(sums: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
+        trials = np.broadcast_to(tests * totals.sum(axis=-1), sums.shape[:-1])
+        return shares(sums.sum(axis=-1), trials).mean(axis=-1)
+
+    return Statistic(metric, definition, value, disparity=False)
 
 
-HARM = Statistic("harm_rate", "top1", _harm, disparity=False)
+HARM = _share("harm_rate", "top1")
 SKEW_EFFECTS = tuple(skew for skew in SKEWS if skew.definition in ("mean_over_pairs", "smoothed"))
 
 
@@ -210,107 +216,6 @@ class TridentAnswers:
         winner = probe_predictions(classes, probes)
         return cls(winner, classes.argmax(axis=1)[None].astype(np.int64))
 
-    def at(self, rows: NDArray[np.int64]) -> TridentAnswers:
-        """Return the answers to some images, in their order."""
-        return TridentAnswers(self.winner[:, rows], self.class_winner[:, rows])
-
-
-@dataclass(frozen=True)
-class TridentTests:
-    """The one-probe tests of a suite on labelled images.
-
-    Attributes
-    ----------
-    classes : Groups
-        True classes; -1 for images that do not count.
-    mixed : Groups or None
-        Classes by automatic gender label, where there is one and the classes are no genders.
-    """
-
-    suite: Suite
-    classes: Groups
-    mixed: Groups | None
-
-    @classmethod
-    def of(cls, suite: Suite, records: pl.DataFrame, kept: NDArray[np.bool_]) -> TridentTests | None:
-        """Return the tests on some records; None without a label of the suite's classes."""
-        if suite.attribute is None or suite.attribute not in records.columns:
-            return None
-        codes = np.where(kept, label_codes(records[suite.attribute], suite.class_labels), -1)
-        if not (codes >= 0).any():
-            return None
-        classes = Groups(suite.attribute, suite.class_labels, codes)
-        return cls(suite, classes, mixed_groups(classes, records))
-
-    @property
-    def valences(self) -> dict[str, NDArray[np.bool_]]:
-        """Return the (p,) mask of the probes of each valence that the suite has."""
-        masks = {valence: np.array([p.category == valence for p in self.suite.probes]) for valence in VALENCES}
-        return {valence: mask for valence, mask in masks.items() if mask.any()}
-
-    def scores(self, answers: TridentAnswers, *, trials: int) -> dict[Key, NDArray[Any]]:
-        """Return how many tests classified each image as the probe, by valence, and how many correctly.
-
-        Parameters
-        ----------
-        trials : int
-            What recognition among the classes alone is counted out of: a multiple of the rows of `class_winner`.
-        """
-        probe = len(self.suite.class_labels)
-        as_probe = answers.winner == probe
-        correct, correct_class = (
-            (each == self.classes.codes).sum(axis=0) for each in (answers.winner, answers.class_winner)
-        )
-        return {
-            **{("trident", valence): as_probe[mask].sum(axis=0) for valence, mask in self.valences.items()},
-            _CORRECT: correct,
-            _CORRECT_CLASS: correct_class * (trials // len(answers.class_winner)),
-        }
-
-    def comparisons(self, *, trials: int) -> Iterator[Comparison]:
-        """Give what is compared, with columns `suite`, `event`, `attribute`, `kind` and `better`."""
-        seen = everyone(self.classes.codes >= 0)
-        classes = _by_name(self.classes)
-        views = [("trident", classes), *([("trident_mixed", self.mixed)] if self.mixed else [])]
-        for valence, mask in self.valences.items():
-            key, tests = ("trident", valence), int(mask.sum())
-            common = {"kind": "trident", "event": valence, "better": "lower"}
-            rate = _share("probe_rate", "by_valence", tests)
-            yield Comparison((key,), seen, (rate,), {**common, "suite": "trident", "attribute": None})
-            for suite, groups in views:
-                columns = {**common, "suite": suite, "attribute": groups.attribute}
-                yield Comparison((key,), groups, (_gap(tests),), columns)
-        cost = {"kind": "cost", "suite": "trident", "event": None, "attribute": None, "better": "higher"}
-        tests = sum(int(mask.sum()) for mask in self.valences.values())
-        macro = _macro("macro_accuracy", "mean_over_probes", tests)
-        yield Comparison((_CORRECT,), classes, (macro,), cost)
-        macro = _macro("zero_shot_accuracy", "macro", trials)
-        yield Comparison((_CORRECT_CLASS,), classes, (macro,), cost)
-        micro = _share("zero_shot_accuracy", "micro", trials)
-        yield Comparison((_CORRECT_CLASS,), seen, (micro,), cost)
-
-
-def compared_tests(tests: TridentTests, sides: Mapping[str, TridentAnswers]) -> Compared:
-    """Return the scores of each side's answers, and their comparisons.
-
-    Raises
-    ------
-    MetricError
-        If answers are not of the suite's probes and images.
-    """
-    probes, n = len(tests.suite.probes), len(tests.classes.codes)
-    for side, answers in sides.items():
-        if answers.winner.shape != (probes, n) or answers.class_winner.shape not in ((probes, n), (1, n)):
-            raise MetricError(
-                "answers must be of the suite's probes and the cell's images",
-                where=f"{tests.suite.id}, {side}",
-                found=f"winner {answers.winner.shape}, class_winner {answers.class_winner.shape}",
-                expected=f"({probes}, {n}), and the same or (1, {n})",
-            )
-    trials = max(len(answers.class_winner) for answers in sides.values())
-    scores = {side: tests.scores(answers, trials=trials) for side, answers in sides.items()}
-    return Compared(scores, list(tests.comparisons(trials=trials)))
-
 
 def _by_name(groups: Groups) -> Groups:
     """Return groups in the order of their names, in which an attribute's groups stand: they then share their draws."""
@@ -319,18 +224,8 @@ def _by_name(groups: Groups) -> Groups:
     return replace(groups, names=tuple(groups.names[i] for i in order), codes=codes)
 
 
-def _share(metric: str, definition: str, tests: int) -> Statistic:
-    """Read the share of all tests of all images."""
-
-    def value(sums: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
-        trials = np.broadcast_to(tests * totals.sum(axis=-1), sums.shape[:-1])
-        return shares(sums.sum(axis=-1), trials).mean(axis=-1)
-
-    return Statistic(metric, definition, value, disparity=False)
-
-
 def _gap(tests: int) -> Statistic:
-    """Read the largest minus the smallest share of a group."""
+    """Return the largest minus the smallest share of a group."""
 
     def value(sums: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
         return batched_parity_difference(sums, tests * totals).mean(axis=-1)
@@ -339,7 +234,7 @@ def _gap(tests: int) -> Statistic:
 
 
 def _macro(metric: str, definition: str, tests: int) -> Statistic:
-    """Read the mean of the shares over the groups that are not empty."""
+    """Return the mean of the shares over the groups that are not empty."""
 
     def value(sums: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
         trials = np.broadcast_to(tests * totals, sums.shape)
@@ -442,16 +337,67 @@ def _of_outcome(compared: Comparison) -> Comparison:
 
 
 def _trident(cells: Mapping[str, Cell], at: NDArray[np.int64], given: Mapping[str, TridentAnswers | None]) -> Compared:
-    """Return the scores of the one-probe tests and their comparisons, where both cells have them."""
+    """Return the scores of the one-probe tests and their comparisons, where both cells have them and labels.
+
+    A score is how many tests classified an image as the probe, by valence, and how many correctly.
+
+    Raises
+    ------
+    MetricError
+        If given answers are not of the suite's probes and the cell's images.
+    """
+    before = cells[_BEFORE]
     if any("trident" not in cell.logits for cell in cells.values()):
         return Compared({}, [])
-    before = cells[_BEFORE]
-    kept = _kept(cells, "trident")[at]
-    tests = TridentTests.of(before.logits["trident"].suite, before.records[at], kept)
-    if tests is None:
+    suite = before.logits["trident"].suite
+    classes = true_classes(before, suite)
+    codes = np.where(_kept(cells, "trident"), -1 if classes is None else classes.codes, -1)[at]
+    if classes is None or not (codes >= 0).any():
         return Compared({}, [])
-    answers = {side: (given[side] or TridentAnswers.of(cell.logits["trident"])).at(at) for side, cell in cells.items()}
-    return compared_tests(tests, answers)
+    classes = replace(classes, codes=codes)
+    answers = {side: given[side] or TridentAnswers.of(cell.logits["trident"]) for side, cell in cells.items()}
+    probes, n, n_classes = len(suite.probes), before.records.height, len(suite.class_labels)
+    for side, each in answers.items():
+        if each.winner.shape != (probes, n) or each.class_winner.shape not in ((probes, n), (1, n)):
+            raise MetricError(
+                "answers must be of the suite's probes and the cell's images",
+                where=f"{suite.id}, {side}",
+                found=f"winner {each.winner.shape}, class_winner {each.class_winner.shape}",
+                expected=f"({probes}, {n}), and the same or (1, {n})",
+            )
+    trials = max(len(each.class_winner) for each in answers.values())
+    masks = {valence: np.array([p.category == valence for p in suite.probes]) for valence in VALENCES}
+    valences = {("trident", valence): mask for valence, mask in masks.items() if mask.any()}
+    scores: _Found = {}
+    for side, each in answers.items():
+        winner, class_winner = each.winner[:, at], each.class_winner[:, at]
+        scores[side] = {key: (winner == n_classes)[mask].sum(axis=0) for key, mask in valences.items()}
+        scores[side][_CORRECT] = (winner == codes).sum(axis=0)
+        # Out of equally many trials on both sides.
+        scores[side][_CORRECT_CLASS] = (class_winner == codes).sum(axis=0) * (trials // len(class_winner))
+    tests = {key: int(mask.sum()) for key, mask in valences.items()}
+    return Compared(
+        scores, list(_trident_comparisons(classes, mixed_groups(classes, before.records[at]), tests, trials))
+    )
+
+
+def _trident_comparisons(
+    classes: Groups, mixed: Groups | None, tests: Mapping[Key, int], trials: int
+) -> Iterator[Comparison]:
+    """Give what is compared, with columns `suite`, `event`, `attribute`, `kind` and `better`; see `TRANSFER_SCHEMA`."""
+    seen, classes = everyone(classes.codes >= 0), _by_name(classes)
+    views = [("trident", classes), *([("trident_mixed", mixed)] if mixed else [])]
+    for key, n in tests.items():
+        common = {"kind": "trident", "event": key[1], "better": "lower"}
+        rate = _share("probe_rate", "by_valence", n)
+        yield Comparison((key,), seen, (rate,), {**common, "suite": "trident", "attribute": None})
+        for suite, groups in views:
+            yield Comparison((key,), groups, (_gap(n),), {**common, "suite": suite, "attribute": groups.attribute})
+    cost = {"kind": "cost", "suite": "trident", "event": None, "attribute": None, "better": "higher"}
+    macro = _macro("macro_accuracy", "mean_over_probes", sum(tests.values()))
+    yield Comparison((_CORRECT,), classes, (macro,), cost)
+    yield Comparison((_CORRECT_CLASS,), classes, (_macro("zero_shot_accuracy", "macro", trials),), cost)
+    yield Comparison((_CORRECT_CLASS,), seen, (_share("zero_shot_accuracy", "micro", trials),), cost)
 
 
 def _retrieval(hits: tuple[Hits, Hits] | None, at: NDArray[np.int64]) -> Compared:
@@ -463,12 +409,5 @@ def _retrieval(hits: tuple[Hits, Hits] | None, at: NDArray[np.int64]) -> Compare
     }
     columns = {"kind": "cost", "suite": "retrieval", "event": None, "attribute": None, "better": "higher"}
     images = everyone(np.ones(len(at), dtype=bool))
-    compared = [
-        Comparison((("retrieval", name),), images, (Statistic(*told, value=_share_found, disparity=False),), columns)
-        for name, told in HITS.items()
-    ]
-    return Compared(found, compared)
-
-
-def _share_found(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
-    return shares(counts, np.broadcast_to(totals, counts.shape))[..., 0, 0]
+    rates = {("retrieval", name): _share(*named) for name, named in HITS.items()}
+    return Compared(found, [Comparison((key,), images, (rate,), columns) for key, rate in rates.items()])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -114,57 +114,6 @@ CHECKPOINTS = SideNames("first", "second", "the {} checkpoint", " and the ")
 MITIGATION = SideNames("after", "before", "the state {} the mitigation", " and ")
 
 
-class Effect(NamedTuple):
-    """A difference of two sides, and the values that it is of."""
-
-    estimate: Estimate
-    first: float
-    second: float
-
-    def columns(self, *reasons: Reason | Reasons | None) -> Row:
-        """Return the columns of a row; the given reasons come before those of the estimate."""
-        return {
-            **self.estimate.columns(),
-            "value_first": self.first,
-            "value_second": self.second,
-            "reason": in_words(joined(*reasons, self.estimate.reason)),
-        }
-
-
-def paired_effect(
-    first: float,
-    second: float,
-    *,
-    resampled: NDArray[np.float64],
-    swapped: NDArray[np.float64],
-    acceleration: float,
-    homogeneity: tuple[float, float] | None,
-    names: SideNames = CHECKPOINTS,
-    confidence: float = 0.95,
-) -> Effect:
-    """Return a difference of two sides with its interval and p, see `factor_effects`.
-
-    Parameters
-    ----------
-    first, second : float
-        Both values, defined.
-    resampled, swapped : (r,) float
-        Their difference in paired resamples, and after swapping answers at random.
-    acceleration : float
-        Of the difference, from the jackknife.
-    homogeneity : (float, float) or None
-        For a disparity each side's p of homogeneity across groups; None for other statistics.
-    """
-    value = first - second
-    estimate = bca(value, resampled, acceleration=acceleration, confidence=confidence, null=0.0)
-    p = [p_value(abs(value), np.abs(swapped)), estimate.p]
-    if homogeneity is not None:
-        estimate = _reaching_parity(estimate, (first, second), homogeneity, names, confidence)
-        p.append(homogeneity[0] if value > 0 else homogeneity[1])
-    largest = float(np.nanmax(np.array(p, dtype=np.float64)))
-    return Effect(replace(estimate, p=largest), first, second)
-
-
 def _reaching_parity(
     estimate: Estimate,
     values: tuple[float, float],
@@ -238,128 +187,112 @@ def clustered_homogeneity_p_value(
     return min(found)
 
 
-# --- Resamples of two sides on the same images, shared by all comparisons on these images.
+# --- Draws of the answers of a side, shared by all pairs and statistics of a comparison.
 
 
 @dataclass(frozen=True)
-class PairedResamples:
-    """Paired resamples and permutations on the images of some groups, shared by all pairs of sides.
+class SideDraws:
+    """The answers of one side that a comparison is of, with their paired resamples.
 
-    `known` caches the values of each side in the resamples.
+    Attributes
+    ----------
+    scores : (e, n) bool or int64
+    draws : AnswerDraws
+        Of all answers of all sides to these images.
+    rows : (e,) int64
+        Rows of the draws that are these answers.
     """
 
-    answers: PairedAnswers
-    groups: Groups
+    scores: NDArray[Any]
     draws: AnswerDraws
-    column: Mapping[tuple[str, Key], int]
-    known: dict[tuple[str, tuple[Key, ...], str], NDArray[np.float64]] = field(default_factory=dict)
+    rows: NDArray[np.intp]
+    _resampled: dict[Statistic, NDArray[np.float64]] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        answers: PairedAnswers,
-        groups: Groups,
-        compared: Iterable[Comparison],
-        pairs: Sequence[tuple[str, str]],
-        named: tuple[str, ...],
-        settings: MetricSettings,
-    ) -> PairedResamples:
-        """Draw for all sides and answers that are compared on some groups."""
-        keys = dict.fromkeys(key for each in compared for key in each.keys)
-        sides = dict.fromkeys(chain.from_iterable(pairs))
-        columns = [(side, key) for side in sides for key in keys if key in answers.scores[side]]
-        draws = draw_answers(
-            np.stack([answers.scores[side][key] for side, key in columns]),
-            groups.codes,
-            n_groups=len(groups.names),
-            resamples=settings.resamples,
-            permutations=settings.permutations,
-            rng=generator(settings.seed, *named, groups.attribute, digest_bytes(groups.codes.tobytes())),
-            clusters=answers.clusters,
-        )
-        return cls(answers, groups, draws, {column: i for i, column in enumerate(columns)})
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Return the (e, g) counts."""
+        return self.draws.counts[self.rows]
 
-    def has(self, side: str, compared: Comparison) -> bool:
-        """Return whether a side has all answers of a comparison."""
-        return all((side, key) in self.column for key in compared.keys)
+    def resampled(self, statistic: Statistic) -> NDArray[np.float64]:
+        """Return the (r,) values in the resamples."""
+        if statistic not in self._resampled:
+            counts, sizes = self.draws.resampled[self.rows], self.draws.resampled_sizes
+            self._resampled[statistic] = _drawn_values(statistic, counts, sizes)
+        return self._resampled[statistic]
 
-    def rows(self, side: str, compared: Comparison) -> NDArray[np.intp]:
-        """Return the rows of the draws that are a side's answers."""
-        return np.array([self.column[side, key] for key in compared.keys], dtype=np.intp)
+    def homogeneity(self, groups: Groups, *, clustered: bool) -> float:
+        """Return the p of homogeneity across groups."""
+        if clustered:
+            resampled = self.draws.resampled[self.rows]
+            return clustered_homogeneity_p_value(self.counts, self.draws.sizes, resampled, self.draws.resampled_sizes)
+        spread = None if self.scores.dtype == np.bool_ else self.scores[:, groups.codes >= 0].var(axis=1)
+        return homogeneity_p_value(self.counts, self.draws.sizes, variances=spread)
 
-    def scores(self, side: str, compared: Comparison) -> NDArray[Any]:
-        """Return the (e, n) answers of a side."""
-        return np.stack([self.answers.scores[side][key] for key in compared.keys])
 
-    def left_out(self, pair: tuple[str, str], compared: Comparison) -> JackknifeCounts:
+@dataclass(frozen=True)
+class PairedEffects:
+    """The differences of two sides in one comparison; the first minus the second."""
+
+    sides: tuple[SideDraws, SideDraws]
+    groups: Groups
+    clusters: NDArray[np.int64] | None
+    names: SideNames
+    confidence: float
+
+    @cached_property
+    def left_out(self) -> JackknifeCounts:
         """Return the counts of both sides with one image, or cluster, left out."""
-        first, second = (self.scores(side, compared) for side in pair)
-        return leave_one_out(
-            first, second, self.groups.codes, n_groups=len(self.groups.names), clusters=self.answers.clusters
-        )
+        first, second = (side.scores for side in self.sides)
+        return leave_one_out(first, second, self.groups.codes, n_groups=len(self.groups.names), clusters=self.clusters)
 
-    def undefined(self, pair: tuple[str, str], compared: Comparison, statistic: Statistic, names: SideNames) -> Reasons:
-        """Return how many pairs of groups are undefined on which side, for a statistic over pairs."""
-        if not statistic.pairs:
-            return ()
-        reasons = []
-        for name, side in zip((names.first, names.second), pair):
-            undefined, pairs = undefined_pairs(self.draws.counts[self.rows(side, compared)], self.draws.sizes)
-            if undefined:
-                reasons.append(reason("undefined_pairs_of_side", side=name, undefined=undefined, pairs=pairs))
-        return tuple(reasons)
+    @cached_property
+    def homogeneity(self) -> tuple[float, float]:
+        """Return each side's p of homogeneity across groups."""
+        first, second = (side.homogeneity(self.groups, clustered=self.clusters is not None) for side in self.sides)
+        return first, second
 
-    def effect(
-        self,
-        pair: tuple[str, str],
-        compared: Comparison,
-        statistic: Statistic,
-        left: JackknifeCounts,
-        names: SideNames,
-        confidence: float,
-    ) -> Effect:
-        """Return the difference of one statistic, with its interval and p."""
-        one, other = (self.rows(side, compared) for side in pair)
-        sizes = self.draws.sizes
-        first, second = (float(_value(statistic, self.draws.counts[rows], sizes)) for rows in (one, other))
-        if np.isnan(first - second):
-            lacking = names.undefined(first, second)
-            return Effect(Estimate(np.nan, np.nan, np.nan, p=np.nan, reason=(lacking,)), first, second)
-        swapped = [_drawn_values(statistic, counts, sizes[:, None]) for counts in self.draws.swapped(one, other)]
-        resampled = [self.resampled(side, compared, statistic) for side in pair]
+    def undefined_pairs(self) -> Reasons:
+        """Return how many pairs of groups are undefined on which side."""
+        named = zip((self.names.first, self.names.second), self.sides)
+        found = [(name, *undefined_pairs(side.counts, side.draws.sizes)) for name, side in named]
+        of_side = "undefined_pairs_of_side"
+        return tuple(reason(of_side, side=name, undefined=lacking, pairs=of) for name, lacking, of in found if lacking)
+
+    def columns(self, statistic: Statistic, left_out: Reason | None, *reasons: Reason | None) -> Row:
+        """Return the columns of the difference of one statistic, see `factor_effects`."""
+        sizes = self.sides[0].draws.sizes
+        first, second = (float(_value(statistic, side.counts, sizes)) for side in self.sides)
+        estimate = Estimate(np.nan, np.nan, np.nan, p=np.nan, reason=(self.names.undefined(first, second),))
+        if not np.isnan(first - second):
+            estimate = self._difference(statistic, first, second)
+        pairs = self.undefined_pairs() if statistic.pairs else ()
+        return {
+            **estimate.columns(),
+            "value_first": first,
+            "value_second": second,
+            "reason": in_words(joined(left_out, pairs, *reasons, estimate.reason)),
+            "n": int(sizes.sum()),
+            "metric": statistic.metric,
+            "definition": statistic.definition,
+        }
+
+    def _difference(self, statistic: Statistic, first: float, second: float) -> Estimate:
+        (one, other), sizes, left = self.sides, self.sides[0].draws.sizes, self.left_out
+        value = first - second
         without = [_value(statistic, counts, left.sizes) for counts in (left.first, left.second)]
-        homogeneity = (
-            (self.homogeneity(pair[0], compared), self.homogeneity(pair[1], compared)) if statistic.disparity else None
-        )
-        return paired_effect(
-            first,
-            second,
-            resampled=resampled[0] - resampled[1],
-            swapped=swapped[0] - swapped[1],
+        estimate = bca(
+            value,
+            one.resampled(statistic) - other.resampled(statistic),
             acceleration=left.acceleration(without[0] - without[1]),
-            homogeneity=homogeneity,
-            names=names,
-            confidence=confidence,
+            confidence=self.confidence,
+            null=0.0,
         )
-
-    def homogeneity(self, side: str, compared: Comparison) -> float:
-        """Return the p of homogeneity across groups for the answers of a side."""
-        draws, rows = self.draws, self.rows(side, compared)
-        if self.answers.clusters is not None:
-            return clustered_homogeneity_p_value(
-                draws.counts[rows], draws.sizes, draws.resampled[rows], draws.resampled_sizes
-            )
-        scores = self.scores(side, compared)
-        spread = None if scores.dtype == np.bool_ else scores[:, self.groups.codes >= 0].var(axis=1)
-        return homogeneity_p_value(draws.counts[rows], draws.sizes, variances=spread)
-
-    def resampled(self, side: str, compared: Comparison, statistic: Statistic) -> NDArray[np.float64]:
-        """Return the (r,) values of a side in the resamples."""
-        key = (side, compared.keys, f"{statistic.metric} {statistic.definition}")
-        if key not in self.known:
-            counts = self.draws.resampled[self.rows(side, compared)]
-            self.known[key] = _drawn_values(statistic, counts, self.draws.resampled_sizes)
-        return self.known[key]
+        swapped = [_drawn_values(statistic, each, sizes[:, None]) for each in one.draws.swapped(one.rows, other.rows)]
+        p = [p_value(abs(value), np.abs(swapped[0] - swapped[1])), estimate.p]
+        if statistic.disparity:
+            estimate = _reaching_parity(estimate, (first, second), self.homogeneity, self.names, self.confidence)
+            p.append(self.homogeneity[0] if value > 0 else self.homogeneity[1])
+        return replace(estimate, p=float(np.nanmax(np.array(p, dtype=np.float64))))
 
 
 def _value(statistic: Statistic, counts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.float64]:
@@ -401,9 +334,9 @@ def paired_rows(
     Returns
     -------
     list of (int, dict)
-        Place of the pair, and the columns of the row: those of the comparison, `metric`, `definition`, `n` and those
-        of `Effect`. By pair, then in the order of the comparisons. Nothing for a disparity of fewer than two groups
-        with images, and for anything else without an image.
+        Place of the pair, and the columns of the row: those of the comparison and of `PairedEffects.columns`. By pair,
+        then in the order of the comparisons. Nothing for a disparity of fewer than two groups with images, and for
+        anything else without an image.
     """
     task = partial(_view_rows, answers, pairs=pairs, named=named, settings=settings, names=names)
     found = chain.from_iterable(run_threads([partial(task, view) for view in _views(comparisons)]))
@@ -435,21 +368,38 @@ def _view_rows(
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.names))
     if not sizes.any():
         return []
-    drawn = PairedResamples.of(answers, groups, compared.values(), pairs, named, settings)
+    keys = dict.fromkeys(key for each in compared.values() for key in each.keys)
+    asked = dict.fromkeys(chain.from_iterable(pairs))
+    columns = [(side, key) for side in asked for key in keys if key in answers.scores[side]]
+    draws = draw_answers(
+        np.stack([answers.scores[side][key] for side, key in columns]),
+        groups.codes,
+        n_groups=len(groups.names),
+        resamples=settings.resamples,
+        permutations=settings.permutations,
+        rng=generator(settings.seed, *named, groups.attribute, digest_bytes(groups.codes.tobytes())),
+        clusters=answers.clusters,
+    )
     left_out = empty_groups_reason(sizes) if groups.attribute else None
     small = small_groups_reason(groups.names, sizes.tolist(), settings.min_group) if groups.attribute else None
+    few = few_clusters_reason(answers.clusters)
     found: list[tuple[tuple[int, int], Row]] = []
     for place, each in compared.items():
         statistics = [r for r in each.statistics if np.count_nonzero(sizes) > 1 or not r.disparity]
-        for number, pair in enumerate(pairs):
-            if not statistics or not (drawn.has(pair[0], each) and drawn.has(pair[1], each)):
-                continue
-            left = drawn.left_out(pair, each)
-            for statistic in statistics:
-                effect = drawn.effect(pair, each, statistic, left, names, settings.confidence)
-                reasons = (left_out, drawn.undefined(pair, each, statistic, names), small)
-                columns = effect.columns(*reasons, few_clusters_reason(answers.clusters))
-                row = dict(each.columns) | columns | {"n": int(sizes.sum())}
-                row |= {"metric": statistic.metric, "definition": statistic.definition}
-                found.append(((number, place), row))
+        sides = {
+            side: SideDraws(
+                np.stack([answers.scores[side][key] for key in each.keys]),
+                draws,
+                np.array([columns.index((side, key)) for key in each.keys]),
+            )
+            for side in asked
+            if answers.scores[side].keys() >= set(each.keys)
+        }
+        for number, (first, second) in enumerate(pairs):
+            if first in sides and second in sides:
+                pair = (sides[first], sides[second])
+                effects = PairedEffects(pair, groups, answers.clusters, names, settings.confidence)
+                for statistic in statistics:
+                    row = dict(each.columns) | effects.columns(statistic, left_out, small, few)
+                    found.append(((number, place), row))
     return found
