@@ -375,10 +375,9 @@ def _trident(cells: Mapping[str, Cell], at: NDArray[np.int64], given: Mapping[st
         scores[side][_CORRECT] = (winner == codes).sum(axis=0)
         # Out of equally many trials on both sides.
         scores[side][_CORRECT_CLASS] = (class_winner == codes).sum(axis=0) * (trials // len(class_winner))
-    tests = {key: int(mask.sum()) for key, mask in valences.items()}
-    return Compared(
-        scores, list(_trident_comparisons(classes, mixed_groups(classes, before.records[at]), tests, trials))
-    )
+    tests: dict[Key, int] = {key: int(mask.sum()) for key, mask in valences.items()}
+    mixed = mixed_groups(classes, before.records[at])
+    return Compared(scores, list(_trident_comparisons(classes, mixed, tests, trials)))
 
 
 def _trident_comparisons(
