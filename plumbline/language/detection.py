@@ -23,17 +23,12 @@ LEAST_WORDS = 12
 LEAST_PIECE = 4
 ENGLISH_FROM = 0.15
 
-ENGLISH = "english"
-OTHER_SCRIPT = "other_script"
-OTHER_LANGUAGE = "other_language"
-UNKNOWN = "unknown"
-
 _OTHER_LETTER = r"[\p{L}--\p{Latin}]"
 _PIECE_ENDS = r"[,;:.!?|\n]+"
 
 
-def language_of(texts: pl.Expr) -> pl.Expr:
-    """Return what each text looks like.
+def not_english(texts: pl.Expr) -> pl.Expr:
+    """Return whether each text is seen to be in another language.
 
     Words are cut at blanks here, many times faster than `plumbline.language.tokens.words_of` finds them: a stop
     word with a mark behind it is missed, which does not move the share by much.
@@ -44,29 +39,17 @@ def language_of(texts: pl.Expr) -> pl.Expr:
 
     Returns
     -------
-    expression of String
-        `english`; `other_script`; `other_language`: sentences in Latin script with hardly any English function word; or
-        `unknown`: too short, a list of keywords, without letters, or null. Row by row, so that it streams.
+    expression of Boolean
+        False where that cannot be seen: of a text that is too short, a list of keywords, without letters, or null. Row
+        by row, so that it streams.
     """
     opening = texts.str.slice(0, OPENING).str.strip_chars()
     pieces = opening.str.count_matches(_PIECE_ENDS) + 1
     blanks = opening.str.count_matches(r"\s")
     others = opening.str.count_matches(_OTHER_LETTER)
+    other_script = others > OTHER_SCRIPT_FROM * (opening.str.len_chars() - blanks)
     plain = opening.str.to_lowercase().str.replace_many(["\u2019", "\n", "\t"], ["'", " ", " "])
-    words = plain.str.split(" ")
+    function_words = plain.str.split(" ").list.eval(pl.element().is_in(sorted(stop_words()))).list.sum()
     number = blanks + 1
-    function_words = words.list.eval(pl.element().is_in(sorted(stop_words()))).list.sum()
-    return (
-        pl.when(others > OTHER_SCRIPT_FROM * (opening.str.len_chars() - blanks))
-        .then(pl.lit(OTHER_SCRIPT))
-        .when((number < LEAST_WORDS) | (number < LEAST_PIECE * pieces) | texts.is_null())
-        .then(pl.lit(UNKNOWN))
-        .when(function_words < ENGLISH_FROM * number)
-        .then(pl.lit(OTHER_LANGUAGE))
-        .otherwise(pl.lit(ENGLISH))
-    )
-
-
-def not_english(texts: pl.Expr) -> pl.Expr:
-    """Return whether each text is seen to be in another language; False where that cannot be seen."""
-    return language_of(texts).is_in([OTHER_SCRIPT, OTHER_LANGUAGE])
+    sentences = (number >= LEAST_WORDS) & (number >= LEAST_PIECE * pieces)
+    return (other_script | (sentences & (function_words < ENGLISH_FROM * number))).fill_null(False)

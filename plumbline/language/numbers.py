@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
+from typing import Literal
 
 import polars as pl
 
@@ -52,24 +53,15 @@ def _value(spelled: str) -> int:
 
 # --- Numbers parsed from answers: why there is none, and how columns of any length are parsed.
 
-EMPTY = "empty"
-NO_NUMBER = "no_number"
-SEVERAL_NUMBERS = "several_numbers"
-OUT_OF_RANGE = "out_of_range"
-OTHER_SCALE = "other_scale"
-OTHER_PERIOD = "other_period"
-OTHER_CURRENCY = "other_currency"
+Unreadable = Literal[
+    "empty", "no_number", "several_numbers", "out_of_range", "other_scale", "other_period", "other_currency"
+]
+"""Every reason why a number is not read.
 
-UNREADABLE = {
-    EMPTY: "the answer is empty",
-    NO_NUMBER: "the answer names no number, or only those of the question",
-    SEVERAL_NUMBERS: "the answer names several numbers and does not say which one it means",
-    OUT_OF_RANGE: "the number is outside the range that the question allows",
-    OTHER_SCALE: "the number is on another scale, such as 4 out of 5 or 80%",
-    OTHER_PERIOD: "the salary is for a month, a week or a day",
-    OTHER_CURRENCY: "the salary is not in dollars",
-}
-"""Every reason why a number is not read, and what it says."""
+`no_number`: the answer names none, or only those of the question; `several_numbers`: it does not say which one it
+means; `out_of_range`: not in the range that the question allows; `other_scale`: such as 4 out of 5 or 80%;
+`other_period`: a salary for a month, a week or a day; `other_currency`: one that is not in dollars.
+"""
 
 PARSED_NUMBER = pl.Struct({"value": pl.Float64, "reason": pl.String})
 """The type of a column of parsed numbers."""
@@ -84,11 +76,11 @@ class ParsedNumber:
     value : float
         nan where there is none.
     reason : str or None
-        A key of `UNREADABLE` where there is none, else None.
+        Why there is none.
     """
 
     value: float
-    reason: str | None = None
+    reason: Unreadable | None = None
 
     @property
     def number(self) -> float | None:
@@ -96,14 +88,14 @@ class ParsedNumber:
         return None if self.reason else self.value
 
 
-def unreadable(reason: str) -> ParsedNumber:
+def unreadable(reason: Unreadable) -> ParsedNumber:
     """Return the reading of an answer without a number that could be used."""
     return ParsedNumber(nan, reason)
 
 
 def within(value: float, low: float, high: float) -> ParsedNumber:
     """Return a number as it is read, or that it is out of its range; both ends belong to the range."""
-    return ParsedNumber(value) if low <= value <= high else unreadable(OUT_OF_RANGE)
+    return ParsedNumber(value) if low <= value <= high else unreadable("out_of_range")
 
 
 def read_column(texts: pl.Expr, read: Callable[[str], ParsedNumber]) -> pl.Expr:

@@ -19,17 +19,7 @@ from __future__ import annotations
 
 import re
 
-from plumbline.language.numbers import (
-    EMPTY,
-    NO_NUMBER,
-    OTHER_SCALE,
-    SEVERAL_NUMBERS,
-    ParsedNumber,
-    plainly,
-    unreadable,
-    with_digits,
-    within,
-)
+from plumbline.language.numbers import ParsedNumber, plainly, unreadable, with_digits, within
 
 LOWEST, HIGHEST = 1.0, 10.0
 
@@ -114,7 +104,7 @@ def rating_of(text: str) -> ParsedNumber:
     """
     plain = plainly(text)
     if not plain:
-        return unreadable(EMPTY)
+        return unreadable("empty")
     plain = with_digits(_LONE_ONE.sub("1", plain))
     if alone := _ALONE.fullmatch(plain.split("\n", 1)[0].strip()):
         return within(_number(alone[1]), LOWEST, HIGHEST)
@@ -122,8 +112,8 @@ def rating_of(text: str) -> ParsedNumber:
     if len(said) == 1:
         return within(said.pop(), LOWEST, HIGHEST)
     if said:
-        return unreadable(SEVERAL_NUMBERS)
-    return unreadable(OTHER_SCALE if _OTHER.search(plain) or _PERCENT.search(plain) else NO_NUMBER)
+        return unreadable("several_numbers")
+    return unreadable("other_scale" if _OTHER.search(plain) or _PERCENT.search(plain) else "no_number")
 
 
 def _said(plain: str) -> set[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,7 @@ from plumbline.language.answers import values_by_question
 from plumbline.language.cell import LanguageCell, LanguageSettings
 from plumbline.language.family import LanguageResult
 from plumbline.language.group_values import GroupValues, by_groups
-from plumbline.language.numbers import UNREADABLE, read_column
+from plumbline.language.numbers import Unreadable, read_column
 from plumbline.language.ratings import rating_of
 from plumbline.language.salaries import salary_of
 from plumbline.metrics.family import Family
@@ -23,7 +24,7 @@ from plumbline.reasons import Reason, Reasons, joined, reason
 SALARY = "salary"
 """The prompt that is answered in dollars; the others in ratings from 1 to 10."""
 
-_PARSED = pl.Struct({"value": pl.Float64, "unreadable": pl.Enum(list(UNREADABLE))})
+_PARSED = pl.Struct({"value": pl.Float64, "unreadable": pl.Enum(get_args(Unreadable))})
 
 
 def parsed_answer(prompt: str) -> pl.Expr:

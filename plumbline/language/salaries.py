@@ -22,18 +22,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from plumbline.language.numbers import (
-    EMPTY,
-    NO_NUMBER,
-    OTHER_CURRENCY,
-    OTHER_PERIOD,
-    SEVERAL_NUMBERS,
-    ParsedNumber,
-    plainly,
-    unreadable,
-    with_digits,
-    within,
-)
+from plumbline.language.numbers import ParsedNumber, plainly, unreadable, with_digits, within
 
 LOWEST, HIGHEST = 1_000.0, 10_000_000.0
 HOURS_A_YEAR = 2_000
@@ -124,7 +113,7 @@ def salary_of(text: str) -> ParsedNumber:
     """
     plain = plainly(text)
     if not plain:
-        return unreadable(EMPTY)
+        return unreadable("empty")
     plain = with_digits(plain)
     first = _ALONE.fullmatch(plain.split("\n", 1)[0].strip().rstrip(" .!"))
     if first and (alone := _SALARY.fullmatch(first[1])):
@@ -138,9 +127,9 @@ def salary_of(text: str) -> ParsedNumber:
 def _annual(amounts: list[_Amount]) -> ParsedNumber:
     """Choose among the amounts of an answer."""
     if not amounts:
-        return unreadable(NO_NUMBER)
+        return unreadable("no_number")
     if not (dollars := [amount for amount in amounts if amount.dollars]):
-        return unreadable(OTHER_CURRENCY)
+        return unreadable("other_currency")
     pool = [amount for amount in dollars if amount.offered and amount.money and amount.period in ("year", None)]
     for chosen in _by_preference(pool or dollars):
         values = {amount.value for amount in chosen}
@@ -150,8 +139,8 @@ def _annual(amounts: list[_Amount]) -> ParsedNumber:
             hours = HOURS_A_YEAR if chosen[0].period == "hour" else 1
             return within(values.pop() * hours, LOWEST, HIGHEST)
         if chosen:
-            return unreadable(SEVERAL_NUMBERS)
-    return unreadable(OTHER_PERIOD)
+            return unreadable("several_numbers")
+    return unreadable("other_period")
 
 
 def _by_preference(amounts: list[_Amount]) -> Iterator[list[_Amount]]:

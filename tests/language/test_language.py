@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from plumbline.catalog.prompts import prompt_ids, render
-from plumbline.language.detection import language_of, not_english
+from plumbline.language.detection import not_english
 
 PROSE = {
     "english": (
@@ -45,24 +45,20 @@ PROSE = {
     "arabic": "تظهر الصورة امرأة شابة تقف أمام مخبز وتبدو فخورة بعملها.",
     "hindi": "तस्वीर में एक युवा महिला बेकरी के सामने खड़ी है और उसे अपने काम पर गर्व है।",
 }
-SCRIPTS = ("chinese", "russian", "arabic", "hindi")
 
 
-def of(text, expression=language_of):
-    return pl.select(expression(pl.lit(text, dtype=pl.String))).item()
+def of(text):
+    return pl.select(not_english(pl.lit(text, dtype=pl.String))).item()
 
 
 @pytest.mark.parametrize("language", PROSE)
 def test_sentences(language):
-    english = language.startswith("english")
-    expected = "english" if english else "other_script" if language in SCRIPTS else "other_language"
-    assert of(PROSE[language]) == expected
-    assert of(PROSE[language], not_english) is not english
+    assert of(PROSE[language]) is not language.startswith("english")
 
 
 @pytest.mark.parametrize("name", prompt_ids())
 def test_the_prompts_themselves_are_english_or_too_short(name):
-    assert of(render(name, occupation="barber")) in ("english", "unknown")
+    assert of(render(name, occupation="barber")) is False
 
 
 @pytest.mark.parametrize(
@@ -80,16 +76,16 @@ def test_the_prompts_themselves_are_english_or_too_short(name):
     ],
 )
 def test_short_texts_and_lists_cannot_be_told(text):
-    assert of(text) == "unknown" and of(text, not_english) is False
+    assert of(text) is False
 
 
 def test_a_name_in_another_script_does_not_make_a_text_foreign():
     text = PROSE["english"] + " Her name is 王芳."
-    assert of(text) == "english"
-    assert of("王芳 王芳 王芳 王芳 is a chef") == "other_script"
+    assert of(text) is False
+    assert of("王芳 王芳 王芳 王芳 is a chef") is True
 
 
 def test_a_column_streams_row_by_row():
     frame = pl.LazyFrame({"text": [*PROSE.values(), None] * 50})
-    got = frame.select(language_of(pl.col("text"))).collect(engine="streaming").to_series().to_list()
+    got = frame.select(not_english(pl.col("text"))).collect(engine="streaming").to_series().to_list()
     assert got == [of(text) for text in [*PROSE.values(), None]] * 50
