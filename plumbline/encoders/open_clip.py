@@ -39,13 +39,9 @@ if TYPE_CHECKING:
 
 # The folder: the one weights file that is loaded, and nothing from anywhere else.
 
-# In a folder, open_clip takes the first of these names, then any safetensors file, then any other, by name.
-_PREFERENCE = (
-    "open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
-    "open_clip_pytorch_model.bin", "open_clip_pytorch_model.pth",
-    "model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth",
-)  # fmt: skip
-_OWN_NAMES = _PREFERENCE[:2]
+_OWN_NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors")
+"""What open_clip calls its weights, as it prefers them; a single file may have any name."""
+
 # How texts are cleaned, which end token is dropped, and which language they are in. Others of open_clip's two
 # tokenizers open files outside the folder, draw at random what is cut, or go on to transformers as they are.
 _TOKENIZER_OPTIONS = frozenset({"clean", "strip_sep_token", "language"})
@@ -68,17 +64,6 @@ def open_clip_contents(folder: Path, of: str) -> FolderContents:
     return FolderContents((weights,), deciding)
 
 
-def chosen_by_open_clip(folder: Path) -> Path | None:
-    """Return the weights file that open_clip 3 loads from a folder, or None where it finds none."""
-    candidates = [p for kind in ("*.safetensors", "*.bin", "*.pth") for p in folder.glob(kind)]
-
-    def rank(path: Path) -> tuple[int, bool, str]:
-        known = _PREFERENCE.index(path.name) if path.name in _PREFERENCE else len(_PREFERENCE)
-        return known, path.suffix != ".safetensors", path.name
-
-    return min(candidates, key=rank, default=None)
-
-
 def _open_clip_weights(folder: Path, of: str) -> Path:
     candidates = sorted(p for p in folder.glob("*.safetensors") if p.is_file())
     if not candidates:
@@ -92,16 +77,7 @@ def _open_clip_weights(folder: Path, of: str) -> Path:
             expected=f"one of {' and '.join(_OWN_NAMES)}, or a single safetensors file",
             hint="keep one file, or rename the one to audit",
         )
-    weights = (preferred or candidates)[0]
-    if (loaded := chosen_by_open_clip(folder)) is not None and loaded != weights:
-        raise CheckpointError(
-            f"open_clip would load other weights for {of} than the safetensors file",
-            where=folder,
-            found=loaded.name,
-            expected=weights.name,
-            hint=f"remove {loaded.name} from the folder",
-        )
-    return weights
+    return (preferred or candidates)[0]
 
 
 def _text_folder(folder: Path) -> Path | None:
@@ -233,13 +209,14 @@ def _load(files: CheckpointFiles) -> tuple[Any, Any, Any]:
     """Return the model, its evaluation transform and its tokenizer, from the digested file alone."""
     import open_clip
 
-    _require_same_file(files)
     address = f"local-dir:{files.folder}"
     expected = "open_clip_config.json, safetensors weights and, if the config names one, a tokenizer"
     with loading("open_clip could not load this checkpoint", where=files.folder, expected=expected):
         model, _, transform = open_clip.create_model_and_transforms(
-            address, precision="fp32", require_pretrained=True, weights_only=True
+            address, precision="fp32", load_weights=False, pretrained_text=False
         )
+        # The file that was digested, whatever else open_clip would choose in the folder.
+        open_clip.load_checkpoint(model, str(files.weights[0]))
         return model, transform, open_clip.get_tokenizer(address)
 
 
@@ -268,17 +245,3 @@ def _simple_crop(steps: Sequence[Any]) -> Crop | None:
     if not whole or resize.max_size is not None or interpolation not in ("bicubic", "bilinear"):
         return None
     return Crop(resize.size, interpolation)
-
-
-def _require_same_file(files: CheckpointFiles) -> None:
-    from open_clip.factory import _find_checkpoint_in_dir
-
-    chosen = _find_checkpoint_in_dir(files.folder)
-    if chosen != str(files.weights[0]):
-        raise CheckpointError(
-            "open_clip would load another file than the one that was digested",
-            where=files.folder,
-            found=chosen,
-            expected=files.weights[0].name,
-            hint="keep only the safetensors file in the folder",
-        )

@@ -1,16 +1,12 @@
 """Addresses of checkpoints, and the one weights file of a folder: digested, loaded, and never a pickle."""
 
-import itertools
 import json
-from pathlib import Path
 
 import pytest
 
 from plumbline.checkpoints.addresses import parse_address
-from plumbline.checkpoints.loading import declare_missing_operators
 from plumbline.digests import digest_bytes
 from plumbline.encoders.folders import locate
-from plumbline.encoders.open_clip import chosen_by_open_clip
 from plumbline.errors import CheckpointError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -53,44 +49,10 @@ def test_exactly_one_weights_file_is_chosen_and_digested(tmp_path, names, chosen
         (folder / name).write_bytes(name.encode())
 
 
-@pytest.mark.parametrize(
-    ("weights", "rival"),
-    [
-        ("model.safetensors", "open_clip_pytorch_model.bin"),
-        ("model.safetensors", "open_clip_pytorch_model.pth"),
-        ("mine.safetensors", "pytorch_model.bin"),
-        ("mine.safetensors", "model.pth"),
-    ],
-)
-def test_a_folder_in_which_open_clip_would_load_a_pickle_is_refused(tmp_path, weights, rival):
-    folder = folder_of(tmp_path, weights, rival)
-    with pytest.raises(CheckpointError, match=f"would load other weights[\\s\\S]*remove {rival}"):
-        located(folder)
-    (folder / rival).unlink()
-    assert located(folder).weights == (folder / weights,)
-
-
 def test_several_weights_of_unknown_names_are_refused(tmp_path):
     folder = folder_of(tmp_path, "model.safetensors", "epoch_2.safetensors")
     with pytest.raises(CheckpointError, match=r"several weights[\s\S]*epoch_2\.safetensors, model\.safetensors"):
         located(folder)
-
-
-def test_the_choice_is_that_of_open_clip_for_any_files(tmp_path):
-    declare_missing_operators()
-    from open_clip.factory import _find_checkpoint_in_dir
-
-    names = [
-        OWN, OLDER, "open_clip_pytorch_model.bin", "open_clip_pytorch_model.pth", "model.safetensors",
-        "pytorch_model.bin", "pytorch_model.pth", "model.pth", "a.bin", "b.pth", "z.safetensors",
-    ]  # fmt: skip
-    for i, present in enumerate(itertools.chain(*(itertools.combinations(names, n) for n in range(4)))):
-        folder = tmp_path / str(i)
-        folder.mkdir()
-        for name in present:
-            (folder / name).touch()
-        expected = _find_checkpoint_in_dir(folder)
-        assert chosen_by_open_clip(folder) == (Path(expected) if expected else None), present
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt", "merges.txt", "spiece.model", "vocab.bpe"])
