@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -211,13 +212,23 @@ def _load(files: CheckpointFiles) -> tuple[Any, Any, Any]:
 
     address = f"local-dir:{files.folder}"
     expected = "open_clip_config.json, safetensors weights and, if the config names one, a tokenizer"
-    with loading("open_clip could not load this checkpoint", where=files.folder, expected=expected):
-        model, _, transform = open_clip.create_model_and_transforms(
-            address, precision="fp32", load_weights=False, pretrained_text=False
-        )
-        # The file that was digested, whatever else open_clip would choose in the folder.
-        open_clip.load_checkpoint(model, str(files.weights[0]))
-        return model, transform, open_clip.get_tokenizer(address)
+    # The file that was digested is loaded by name, whatever else open_clip would choose in the folder; that no weights
+    # came before is no warning then.
+    root = logging.getLogger()
+    root.addFilter(_without_random_weights)
+    try:
+        with loading("open_clip could not load this checkpoint", where=files.folder, expected=expected):
+            model, _, transform = open_clip.create_model_and_transforms(
+                address, precision="fp32", load_weights=False, pretrained_text=False
+            )
+            open_clip.load_checkpoint(model, str(files.weights[0]))
+            return model, transform, open_clip.get_tokenizer(address)
+    finally:
+        root.removeFilter(_without_random_weights)
+
+
+def _without_random_weights(record: logging.LogRecord) -> bool:
+    return "initialized randomly" not in record.getMessage()
 
 
 def _split(transform: Any, files: CheckpointFiles) -> tuple[list[Any], Normalisation]:

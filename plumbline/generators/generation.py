@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 import polars as pl
 from upath import UPath
@@ -135,20 +135,12 @@ def generate(
 
 def _groups(asked: Sequence[Asked], at_once: int, lacking: set[str]) -> Iterator[list[Asked]]:
     """Yield the lacking rows of so many subjects each; groups do not depend on which rows are lacking."""
-    subjects, taken = 0, set()
-    group: list[Asked] = []
-    for _, rows in groupby(asked, key=lambda row: row.subject.image_id):
-        if subjects == at_once:
-            if group:
-                yield group
-            subjects, group = 0, []
-        subjects += 1
-        for row in rows:
-            if row.key in lacking and row.key not in taken:
-                taken.add(row.key)
-                group.append(row)
-    if group:
-        yield group
+    subjects = [list(rows) for _, rows in groupby(asked, key=lambda row: row.subject.image_id)]
+    first = {row.key: row for row in reversed(asked)}
+    for start in range(0, len(subjects), at_once):
+        rows = chain.from_iterable(subjects[start : start + at_once])
+        if group := [row for row in rows if row.key in lacking and first[row.key] is row]:
+            yield group
 
 
 def _answers(backend: Backend, group: Sequence[Asked], decoding: Decoding) -> Iterator[dict[str, object]]:

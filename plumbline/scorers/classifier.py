@@ -28,8 +28,6 @@ from plumbline.errors import CheckpointError, ConfigError, EncodingError, Scorin
 from plumbline.scorers.scorer import Scored, ScorerSettings
 
 if TYPE_CHECKING:
-    import torch
-
     from plumbline.scorers.scorer import Scorer
 
 
@@ -454,8 +452,11 @@ class ClassifierScorer:
     def _scores_of(self, ids: list[list[int]]) -> NDArray[np.float32]:
         """Return (b, attributes) scores of texts by their tokens."""
         import torch
+        from torch.nn.utils.rnn import pad_sequence
 
-        tokens, mask = _padded(ids, self._pad)
+        rows = [torch.tensor(tokens) for tokens in ids]
+        tokens = pad_sequence(rows, batch_first=True, padding_value=self._pad)
+        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         device = self._model.device
         with torch.inference_mode():
             logits = self._model(input_ids=tokens.to(device), attention_mask=mask.to(device)).logits
@@ -468,18 +469,6 @@ class ClassifierScorer:
 class _Tokens(NamedTuple):
     ids: list[list[int]]
     truncated: list[bool]
-
-
-def _padded(ids: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return tokens, padded on the right, and which of them are there."""
-    import torch
-
-    width = max(map(len, ids))
-    rows = np.full((len(ids), width), pad, dtype=np.int64)
-    for row, tokens in zip(rows, ids):
-        row[: len(tokens)] = tokens
-    lengths = np.array([len(tokens) for tokens in ids])
-    return torch.from_numpy(rows), torch.from_numpy((np.arange(width) < lengths[:, None]).astype(np.int64))
 
 
 def _dtype(wanted: str, placement: Placement) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from plumbline.catalog.schema import Row, Schema, metric_frame
+from plumbline.catalog.suites import Suite
 from plumbline.mitigations.logit_adjustment.adjustment import (
     LogitAdjustment,
     LogitAdjustmentSettings,
@@ -174,14 +175,20 @@ def adjustment_rows(
         tests = required_tests(cell, candidates)
         pairs = list(_judged(tests, fits))
         for suite, groups in _views(cell, tests):
-            table = _Rows.of(cell, tests, suite, groups, confidence, min_group)
+            common: Row = {
+                "model": cell.model, "dataset": cell.dataset, "suite": suite, "suite_hash": tests.suite.hash,
+                "attribute": groups.attribute,
+            }  # fmt: skip
+            table = _Rows(common, tests.suite, groups, confidence, min_group)
             seen: set[str] = set()
             for before, after in pairs:
-                if before.definition not in seen:
-                    rows += table.of_condition(before)
-                    seen.add(before.definition)
-                rows += table.of_condition(after)
-                rows += table.of_gain(before, after)
+                fresh = [] if before.definition in seen else [before]
+                seen.add(before.definition)
+                for judged in (*fresh, after):
+                    rows += table.macro("macro_accuracy", judged, judged.correct, (0.0, 1.0)) + table.rates(judged)
+                # Gained image by image on the same test rows.
+                gained, own = after.correct - before.correct, replace(after, definition=DEFINITION)
+                rows += table.macro("macro_accuracy_gain", own, gained, (-1.0, 1.0))
     return metric_frame(rows)
 
 
@@ -228,48 +235,25 @@ class _Rows:
     """
 
     common: Row
-    probes: tuple[str, ...]
+    suite: Suite
     groups: Groups
-    n_classes: int
     confidence: float
     min_group: int
 
-    @classmethod
-    def of(
-        cls, cell: AuditedCell, tests: ProbeTests, suite: str, groups: Groups, confidence: float, min_group: int
-    ) -> _Rows:
-        common: Row = {
-            "model": cell.model, "dataset": cell.dataset, "suite": suite, "suite_hash": tests.suite.hash,
-            "attribute": groups.attribute,
-        }  # fmt: skip
-        probes = tuple(probe.id for probe in tests.suite.probes)
-        return cls(common, probes, groups, len(tests.suite.class_labels), confidence, min_group)
-
-    def of_condition(self, judged: Judged) -> list[Row]:
-        """Return the macro accuracy and probe rate rows of one condition."""
-        return self._macro("macro_accuracy", judged, judged.correct, (0.0, 1.0)) + self._rates(judged)
-
-    def of_gain(self, before: Judged, after: Judged) -> list[Row]:
-        """Return the rows of the macro accuracy gained, image by image on the same test rows."""
-        gained = after.correct - before.correct
-        return self._macro("macro_accuracy_gain", replace(after, definition=DEFINITION), gained, (-1.0, 1.0))
-
-    def _macro(
-        self, metric: str, judged: Judged, values: NDArray[np.float64], bounds: tuple[float, float]
-    ) -> list[Row]:
+    def macro(self, metric: str, judged: Judged, values: NDArray[np.float64], bounds: tuple[float, float]) -> list[Row]:
         means = macro_means(values, judged.test, self.groups, confidence=self.confidence, bounds=bounds)
         n = round(float((judged.test & (self.groups.codes >= 0)).sum(axis=1).mean()))
         rows = []
-        for probe, mean, trials in zip(self.probes, means.mean, means.each):
-            common = {"metric": metric, "probe": probe, "n": n}
+        for probe, mean, trials in zip(self.suite.probes, means.mean, means.each):
+            common: Row = {"metric": metric, "probe": probe.id, "n": n}
             varies = np.isfinite(mean.ci_low)
             ends: Row = {"ci_low": mean.ci_low, "ci_high": mean.ci_high} if varies else {}
             constant = None if varies else reason("constant_test_images")
             rows += self._pair(judged, common, {"value": mean.value} | ends, trials, constant)
         return rows
 
-    def _rates(self, judged: Judged) -> list[Row]:
-        became = (judged.winner == self.n_classes).astype(np.float64)
+    def rates(self, judged: Judged) -> list[Row]:
+        became = (judged.winner == len(self.suite.class_labels)).astype(np.float64)
         of_group = self.groups.codes == np.arange(len(self.groups.names))[:, None]
         member = of_group[None] & judged.test[:, None, :]
         size = member.sum(axis=-1)
@@ -278,9 +262,9 @@ class _Rows:
         mean = rate.mean(axis=1)
         low, high = wilson(np.nan_to_num(mean) * n, n, confidence=self.confidence)
         rows = []
-        for i, probe in enumerate(self.probes):
+        for i, probe in enumerate(self.suite.probes):
             for g, group in enumerate(self.groups.names):
-                common = {"metric": "probe_rate", "probe": probe, "group": group, "n": int(n[g])}
+                common: Row = {"metric": "probe_rate", "probe": probe.id, "group": group, "n": int(n[g])}
                 estimate: Row = {"value": mean[i, g], "ci_low": low[i, g], "ci_high": high[i, g]}
                 small = group_size_reason(int(n[g]), self.min_group)
                 rows += self._pair(judged, common, estimate, rate[i, :, g], small)
@@ -308,20 +292,10 @@ PER_CLASS = (10, 20, 30, 40, 100, 200)
 LEARNING_RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 
 ABLATION_SCHEMA: Schema = {
-    "model": pl.String,
-    "dataset": pl.String,
-    "suite": pl.String,
-    "attribute": pl.String,
-    "probe": pl.String,
-    "varied": pl.String,
+    **dict.fromkeys(("model", "dataset", "suite", "attribute", "probe", "varied"), pl.String),
     "per_class": pl.Int64,
-    "learning_rate": pl.Float64,
-    "value": pl.Float64,
-    "sd": pl.Float64,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
-    "n_train": pl.Int64,
-    "n": pl.Int64,
+    **dict.fromkeys(("learning_rate", "value", "sd", "ci_low", "ci_high"), pl.Float64),
+    **dict.fromkeys(("n_train", "n"), pl.Int64),
     "reason": pl.String,
 }
 """`varied` is `per_class` or `learning_rate`; `value` the macro accuracy gained, its mean over trials,
