@@ -56,13 +56,13 @@ def reason(code: str, **params: Any) -> Reason:
 
 def joined(*reasons: Reason | Reasons | None) -> Reasons:
     """Return all reasons that apply, in order: single ones and tuples of them, None for one that does not apply."""
-    found: list[Reason] = []
+    every: list[Reason] = []
     for one in reasons:
         if isinstance(one, Reason):
-            found.append(one)
+            every.append(one)
         else:
-            found += one or ()
-    return tuple(found)
+            every += one or ()
+    return tuple(every)
 
 
 def in_words(reasons: Iterable[Reason]) -> str | None:

@@ -113,8 +113,8 @@ def metric_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
         missing = [name for name in REQUIRED if row.get(name) is None]
         if unknown or missing:
             raise ValueError(f"metric row {row.get('metric')!r}: unknown columns {sorted(unknown)}, missing {missing}")
-    told = [row | {"reason": in_words(why), "reason_codes": encode(why)} for row in rows for why in [_reasons(row)]]
-    return pl.DataFrame(told, schema=schema, orient="row") if told else pl.DataFrame(schema=schema)
+    worded = [row | {"reason": in_words(why), "reason_codes": encode(why)} for row in rows for why in [_reasons(row)]]
+    return pl.DataFrame(worded, schema=schema, orient="row") if worded else pl.DataFrame(schema=schema)
 
 
 def _reasons(row: Mapping[str, Any]) -> Reasons:

@@ -125,9 +125,9 @@ class Audit(Part):
 
     def uses_automatic_labels(self, dataset: str) -> bool:
         """Return whether something asked of a dataset, or demanded of it, depends on automatic gender labels."""
-        asked = {suite for (of, _), suites in self.cells.items() if of == dataset for suite in suites}
+        suites_of_dataset = {suite for (of, _), suites in self.cells.items() if of == dataset for suite in suites}
         demanded = self.datasets[dataset].balance if dataset in self.datasets else {}
-        return bool(asked.intersection(TRIDENT_SUITES)) or any(key.endswith("_gender") for key in demanded)
+        return bool(suites_of_dataset.intersection(TRIDENT_SUITES)) or any(key.endswith("_gender") for key in demanded)
 
     @cached_property
     def mitigated(self) -> dict[tuple[str, str], dict[str, bool]]:
@@ -240,7 +240,7 @@ _OF_THE_TEMPLATE = ("family", "wording")
 """What a found checkpoint shares with the entry that it is audited like; design factors are facts of that one alone."""
 
 
-def with_watched(audit: Audit, found: Mapping[str, str]) -> Audit:
+def with_watched(audit: Audit, folders: Mapping[str, str]) -> Audit:
     """Return the audit file with the checkpoints that were found, asked for wherever `like` is.
 
     Parameters
@@ -249,7 +249,7 @@ def with_watched(audit: Audit, found: Mapping[str, str]) -> Audit:
         Id -> folder. Ids that the audit file has itself are left out.
     """
     known = {*audit.encoders, *audit.lvlms}
-    added = {name: folder for name, folder in found.items() if name not in known}
+    added = {name: folder for name, folder in folders.items() if name not in known}
     if audit.watch is None or not added:
         return audit
     like = audit.watch.like

@@ -73,7 +73,7 @@ def describe(mistake: Any, lines: Mapping[Location, int]) -> str:
         for part in mistake["loc"]
         if not str(part).startswith(("literal[", "tuple[", "function-")) and part != "[key]"
     ]
-    kind, found = mistake["type"], mistake["input"]
+    kind, value = mistake["type"], mistake["input"]
     known = _known_keys(location[:-1])
     tag = _TAGS.get(location[0]) if location else None
     if tag and len(location) > 2:
@@ -92,7 +92,7 @@ def describe(mistake: Any, lines: Mapping[Location, int]) -> str:
     if kind == "union_tag_invalid":
         names, name = mistake["ctx"]["expected_tags"].replace("'", "").split(", "), mistake["ctx"]["tag"]
         return _message(line, f"{key}.{tag}", repr(name), f"one of {', '.join(names)}{suggestion(name, names)}")
-    shown = "see expected" if isinstance(found, dict) else repr(found)
+    shown = "see expected" if isinstance(value, dict) else repr(value)
     return _message(line, key, shown, mistake["msg"].removeprefix("Value error, "))
 
 
@@ -182,16 +182,16 @@ def _parse(text: str, path: Path, base: Path | None, base_text: str | None) -> A
     return audit
 
 
-def _laid_over(own: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:
+def _laid_over(content: dict[str, Any], base: dict[str, Any], path: Path) -> dict[str, Any]:
     if _BASE_KEY in base:
         raise ConfigError(
             "an audit file can be based on one other, not on a chain of them",
             where=path,
-            found=f"{own[_BASE_KEY]}, based on {base[_BASE_KEY]}",
+            found=f"{content[_BASE_KEY]}, based on {base[_BASE_KEY]}",
             expected="a file that is complete in itself",
         )
     joined = dict(base)
-    for key, value in own.items():
+    for key, value in content.items():
         both = isinstance(value, dict) and isinstance(base.get(key), dict)
         joined[key] = {**base[key], **value} if both else value
     del joined[_BASE_KEY]

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
-def suggestion(found: object, known: Sequence[str]) -> str:
+def suggestion(name: object, known: Sequence[str]) -> str:
     """Return `; did you mean ...?` if a known name is close, else nothing."""
-    close = difflib.get_close_matches(str(found), known, n=1)
+    close = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean `{close[0]}`?" if close else ""
 
 
@@ -25,8 +25,8 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-def unfit(location: tuple[str | int, ...], found: object, expected: str) -> InitErrorDetails:
+def unfit(location: tuple[str | int, ...], value: object, expected: str) -> InitErrorDetails:
     """Return a mistake at a place below the part that is validated, for `ValidationError.from_exception_data`."""
     # An expectation may hold braces, which a template would replace: it goes in as a value.
     kind = PydanticCustomError("unfit", "{expected}", {"expected": expected})
-    return InitErrorDetails(type=kind, loc=location, input=found)
+    return InitErrorDetails(type=kind, loc=location, input=value)

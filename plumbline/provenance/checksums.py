@@ -62,10 +62,10 @@ def verify_folder(folder: Path) -> Verdict:
         If there is no checksum file, or a line of it is none or names a file outside of the folder.
     """
     listed = _listed(folder)
-    found = set(_files(folder))
-    missing = tuple(name for name in listed if name not in found)
-    changed = tuple(name for name, sha256 in listed.items() if name in found and digest_file(folder / name) != sha256)
-    extra = tuple(sorted(found - set(listed)))
+    present = set(_files(folder))
+    missing = tuple(name for name in listed if name not in present)
+    changed = tuple(name for name, sha256 in listed.items() if name in present and digest_file(folder / name) != sha256)
+    extra = tuple(sorted(present - set(listed)))
     return Verdict(len(listed) - len(missing) - len(changed), missing, changed, extra)
 
 

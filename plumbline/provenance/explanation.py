@@ -127,8 +127,8 @@ def find_row(table: pl.DataFrame, name: str | None, filters: Mapping[str, str]) 
     """
     rows = table
     for column, value in filters.items():
-        own = pl.col(column).cast(pl.String)
-        rows = rows.filter((own == value) | (own.is_null() if value == _NOTHING else pl.lit(False)))
+        text = pl.col(column).cast(pl.String)
+        rows = rows.filter((text == value) | (text.is_null() if value == _NOTHING else pl.lit(False)))
     if name is not None:
         if len(name) < _SHORTEST:
             raise ConfigError(
@@ -137,11 +137,11 @@ def find_row(table: pl.DataFrame, name: str | None, filters: Mapping[str, str]) 
         rows = rows.filter(row_ids(rows).str.starts_with(name.lower()))
     if rows.height == 1:
         return rows.to_dicts()[0]
-    said = " ".join([*filter(None, [name]), *(f"--{column} {value!r}" for column, value in filters.items())])
+    filters_text = " ".join([*filter(None, [name]), *(f"--{column} {value!r}" for column, value in filters.items())])
     if not rows.height:
         raise ConfigError(
             "no row of the metric table fits",
-            found=said or "no name and no filter",
+            found=filters_text or "no name and no filter",
             expected="a name that the report shows, or filters such as --metric max_skew --model ID --dataset ID",
         )
     differing = [column for column in IDENTIFYING if rows[column].n_unique() > 1]
@@ -149,14 +149,14 @@ def find_row(table: pl.DataFrame, name: str | None, filters: Mapping[str, str]) 
     more = f"\n  and {rows.height - _CANDIDATES} more" if rows.height > _CANDIDATES else ""
     raise ConfigError(
         f"{rows.height} rows of the metric table fit",
-        found=said or "no name and no filter",
+        found=filters_text or "no name and no filter",
         expected="one row; take a name, or filter by " + ", ".join(differing) + ":\n  " + "\n  ".join(listed) + more,
     )
 
 
 def _candidate(row: Mapping[str, Any], differing: list[str]) -> str:
-    told = ", ".join(f"{column}={_NOTHING if row[column] is None else row[column]}" for column in differing)
-    return f"{row_id(row)}  {told}"
+    differences = ", ".join(f"{column}={_NOTHING if row[column] is None else row[column]}" for column in differing)
+    return f"{row_id(row)}  {differences}"
 
 
 def thumbnail(path: Path, image_id: str, shown: str) -> Thumbnail:

@@ -46,14 +46,14 @@ def exported_table(metric_table: pl.DataFrame, addresses: Mapping[str, str]) -> 
     """
     pretrained = pl.col("model").replace_strict(dict(addresses), default=None, return_dtype=pl.String)
     task = pl.col("suite").replace_strict(_TASKS, default=_TASK, return_dtype=pl.String)
-    own = [name for name in metric_table.columns if name not in CLIP_BENCHMARK]
+    columns = [name for name in metric_table.columns if name not in CLIP_BENCHMARK]
     return metric_table.with_columns(
         pretrained.alias("pretrained"),
         task.alias("task"),
         pl.lit(LANGUAGE).alias("language"),
         pl.concat_str("model", pretrained, separator=" ", ignore_nulls=True).alias("model_fullname"),
         row_ids(metric_table),
-    ).select(*CLIP_BENCHMARK, *own, "row_id")
+    ).select(*CLIP_BENCHMARK, *columns, "row_id")
 
 
 # --- A table of selection rates and impact ratios of the kind that New York City's Local Law 144 asks for.
@@ -100,10 +100,10 @@ def impact_ratio_table(metric_table: pl.DataFrame, suites: dict[str, Suite]) -> 
     DataFrame
         Columns of `IMPACT_SCHEMA`.
     """
-    asked = ["model", "dataset", "suite", "event"]
+    cell = ["model", "dataset", "suite", "event"]
     harmful = [(suite.id, event) for suite in suites.values() for event in suite.events]
     before = metric_table.with_columns(row=row_ids(metric_table)).filter(pl.col("condition") == "before")
-    everyone = before.filter(pl.col("metric") == "harm_rate").select(*asked, everyone="n")
+    everyone = before.filter(pl.col("metric") == "harm_rate").select(*cell, everyone="n")
     rates = (
         before.filter(
             pl.col("metric") == "outcome_proportion",
@@ -111,11 +111,11 @@ def impact_ratio_table(metric_table: pl.DataFrame, suites: dict[str, Suite]) -> 
             pl.col("attribute").is_in(list(CATEGORIES)),
         )
         .join(pl.DataFrame(harmful, schema=["suite", "event"], orient="row"), on=["suite", "event"], how="semi")
-        .join(everyone, on=asked, how="left")
+        .join(everyone, on=cell, how="left")
     )
-    labelled, seen = pl.col("n").sum().over(*asked, "attribute"), pl.col("n") > 0
+    labelled, seen = pl.col("n").sum().over(*cell, "attribute"), pl.col("n") > 0
     table = rates.select(
-        *asked,
+        *cell,
         "row",
         categories=pl.col("attribute").replace_strict(CATEGORIES, return_dtype=pl.String),
         category="group",
@@ -127,7 +127,7 @@ def impact_ratio_table(metric_table: pl.DataFrame, suites: dict[str, Suite]) -> 
         unlabelled=pl.col("everyone").fill_null(0) - labelled,
     )
     small, empty = pl.col("share_of_images") < SMALLEST_SHARE, pl.col("images") == 0
-    best = pl.when(~small & ~empty).then("selection_rate").max().over(*asked, "categories")
+    best = pl.when(~small & ~empty).then("selection_rate").max().over(*cell, "categories")
     never = ~(best > 0).fill_null(value=False)
     ratio = pl.when(~small & ~empty & ~never).then(pl.col("selection_rate") / best).otherwise(math.nan)
     order = pl.col("categories").replace_strict({name: i for i, name in enumerate(CATEGORIES.values())})

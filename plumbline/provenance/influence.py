@@ -313,14 +313,14 @@ def encoder_influence(cell: Cell, row: Mapping[str, Any], *, settings: MetricSet
         return exact
     family = next((f for f in FAMILIES.values() if row["metric"] in f.metrics), None)
     suite = _suite(cell, row)
-    asked = {name: logits for name, logits in cell.logits.items() if _is_of(name, suite)} or dict(cell.logits)
+    logits_of_suite = {name: logits for name, logits in cell.logits.items() if _is_of(name, suite)} or dict(cell.logits)
     if family is None or not cell.records.height:
         return Influence("Not available: no metric family of this version computes this number.")
     quick = replace(settings, resamples=_FEW_DRAWS, permutations=_FEW_DRAWS)
-    own, compute = replace(cell, logits=asked), family.compute
+    reduced, compute = replace(cell, logits=logits_of_suite), family.compute
 
     def recompute(without: frozenset[str]) -> pl.DataFrame:
-        return compute(_without(own, without), settings=quick)
+        return compute(_without(reduced, without), settings=quick)
 
     units, method = _units(cell, row, suite)
     if not units:

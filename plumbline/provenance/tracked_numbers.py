@@ -62,14 +62,14 @@ def cost_metrics(effects: pl.DataFrame, condition: str = BEFORE) -> dict[str, fl
         wanted = {"value_before": ""}
     else:
         wanted = {"value_after": "", "value_before": "/before"}
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for row in costs.iter_rows(named=True):
         # MLflow allows no `@` in a name.
         name = f"{row['metric']}/{row['definition']}".replace("@", "_at_")
         for column, suffix in wanted.items():
             if row[column] is not None and math.isfinite(row[column]):
-                found.setdefault(name + suffix, row[column])
-    return found
+                metrics.setdefault(name + suffix, row[column])
+    return metrics
 
 
 def _headlines(frame: pl.DataFrame) -> pl.DataFrame:

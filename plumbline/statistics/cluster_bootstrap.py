@@ -125,8 +125,8 @@ class ClusterSeries:
         cls, values: tuple[NDArray[np.float64], ...], clusters: tuple[NDArray[np.int64], ...], count: int
     ) -> ClusterSeries:
         """Add up values in each of `count` clusters."""
-        sums = [np.bincount(own, weights=series, minlength=count) for series, own in zip(values, clusters)]
-        sizes = [np.bincount(own, minlength=count) for own in clusters]
+        sums = [np.bincount(codes, weights=series, minlength=count) for series, codes in zip(values, clusters)]
+        sizes = [np.bincount(codes, minlength=count) for codes in clusters]
         return cls(values, clusters, np.stack(sums, axis=1), np.stack(sizes, axis=1).astype(np.float64))
 
     @property
@@ -174,8 +174,8 @@ class ClusterSeries:
         """Return the quantile of each series as a function of weights."""
         count = len(self.sizes)
         return [
-            WeightedQuantile.from_values(series, own, n_units=count, quantile=quantile)
-            for series, own in zip(self.values, self.clusters)
+            WeightedQuantile.from_values(series, codes, n_units=count, quantile=quantile)
+            for series, codes in zip(self.values, self.clusters)
         ]
 
 
@@ -228,8 +228,8 @@ def checked_values(
             found=f"{int(np.isnan(columns).sum())} of {columns.size}",
             hint="leave out what is undefined, and say how many in the reason",
         )
-    own = np.unique(codes, return_inverse=True)[1].reshape(-1)
-    return columns.reshape(len(codes), columns.shape[1] if columns.ndim == 2 else 1), own
+    members = np.unique(codes, return_inverse=True)[1].reshape(-1)
+    return columns.reshape(len(codes), columns.shape[1] if columns.ndim == 2 else 1), members
 
 
 class ClusterSummary(NamedTuple):
@@ -274,11 +274,11 @@ def cluster_summaries(
     MetricError
         If shapes differ, a value is nan, or there are no resamples.
     """
-    columns, own = checked_values(values, clusters, resamples=resamples)
+    columns, codes = checked_values(values, clusters, resamples=resamples)
     k = columns.shape[1]
-    if not own.size:
+    if not codes.size:
         return [ClusterSummary(undefined(), undefined())] * k
-    series = ClusterSeries.from_values(tuple(columns.T), (own,) * k, int(own.max()) + 1)
+    series = ClusterSeries.from_values(tuple(columns.T), (codes,) * k, int(codes.max()) + 1)
     in_order = series.weighted_quantiles(quantile)
     means, quantiles = [], []
     for weights in weight_blocks(len(series.sizes), resamples=resamples, rng=rng):
@@ -366,7 +366,7 @@ def group_series(
         )
     used = codes >= 0
     kept, codes = columns[used, 0], codes[used]
-    own = np.unique(np.asarray(clusters)[used], return_inverse=True)[1].reshape(-1)
+    cluster_codes = np.unique(np.asarray(clusters)[used], return_inverse=True)[1].reshape(-1)
     members = [np.flatnonzero(codes == group) for group in range(n_groups)]
-    count = int(own.max(initial=-1)) + 1
-    return ClusterSeries.from_values(tuple(kept[m] for m in members), tuple(own[m] for m in members), count)
+    count = int(cluster_codes.max(initial=-1)) + 1
+    return ClusterSeries.from_values(tuple(kept[m] for m in members), tuple(cluster_codes[m] for m in members), count)

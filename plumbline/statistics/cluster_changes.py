@@ -67,24 +67,26 @@ def paired_cluster_changes(
             found=f"{sides[0].shape}, {sides[1].shape}, {permutations} permutations",
             expected="(n,), (n,), at least 1",
         )
-    pairs, own = checked_values(np.stack(sides, axis=1), clusters, resamples=resamples)
-    if not own.size:
+    pairs, codes = checked_values(np.stack(sides, axis=1), clusters, resamples=resamples)
+    if not codes.size:
         return undefined(p=np.nan)
-    count = int(own.max()) + 1
+    count = int(codes.max()) + 1
     weights = weight_blocks(count, resamples=resamples, rng=rng)
     bits = bit_blocks(count, draws=permutations, rng=rng)
     if quantile is None:
-        changes = ClusterSeries.from_values((pairs[:, 1] - pairs[:, 0],), (own,), count)
+        changes = ClusterSeries.from_values((pairs[:, 1] - pairs[:, 0],), (codes,), count)
         replicates = np.concatenate([changes.resampled_means(block) for block in weights])
         swapped = np.concatenate([(2 * block - 1) @ changes.sums[:, 0] for block in bits]) / len(pairs)
         estimate = changes.mean_estimates(replicates, confidence=confidence, null=0.0)[0]
         reaches_zero = estimate.p
     else:
-        first, second = (WeightedQuantile.from_values(side, own, n_units=count, quantile=quantile) for side in pairs.T)
+        first, second = (
+            WeightedQuantile.from_values(side, codes, n_units=count, quantile=quantile) for side in pairs.T
+        )
         replicates = np.concatenate([second.at(block) - first.at(block) for block in weights])
         # Each side of a cluster is a unit of its own: a bit says which of the two counts as "before".
         pooled = WeightedQuantile.from_values(
-            pairs.T.ravel(), np.concatenate([own, own + count]), n_units=2 * count, quantile=quantile
+            pairs.T.ravel(), np.concatenate([codes, codes + count]), n_units=2 * count, quantile=quantile
         )
         swapped = np.concatenate([pooled.at(np.hstack([b, 1 - b])) - pooled.at(np.hstack([1 - b, b])) for b in bits])
         value = float(np.quantile(pairs[:, 1], quantile) - np.quantile(pairs[:, 0], quantile))

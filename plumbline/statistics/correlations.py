@@ -44,15 +44,15 @@ def cluster_correlation(
     Estimate
         In [-1, 1]; nan where a side does not vary. n: clusters.
     """
-    columns, own = checked_values(np.stack([np.asarray(first), np.asarray(second)], axis=1), clusters, resamples=1)
-    n = int(own.max(initial=-1)) + 1
+    columns, codes = checked_values(np.stack([np.asarray(first), np.asarray(second)], axis=1), clusters, resamples=1)
+    n = int(codes.max(initial=-1)) + 1
     value = _correlation(columns, kind)
     if np.isnan(value):
         return undefined(reason("constant_side"), n=n)
     if abs(value) > _PERFECT:
         return Estimate(value, np.nan, np.nan, n=n, reason=(reason("no_interval_perfect"),))
     blocks = min(_BLOCKS, n)
-    block = (rng.permutation(n) % blocks)[own] if n else own
+    block = (rng.permutation(n) % blocks)[codes] if n else codes
     left = np.array([_correlation(columns[block != each], kind) for each in range(blocks)])
     with np.errstate(divide="ignore"):
         z = np.arctanh(left)

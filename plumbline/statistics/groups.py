@@ -47,12 +47,12 @@ def attribute_groups(records: pl.DataFrame) -> list[Groups]:
     Names are sorted. The composite is `gender_race` with groups like `Black_man`, where both labels are
     known.
     """
-    found = [
+    labelled = [
         Groups(name, tuple(sorted(labels.drop_nulls().unique())), np.empty(0, dtype=np.int64))
         for name in AUDITED_ATTRIBUTES
         if name in records.columns and (labels := records[name]).null_count() < records.height
     ]
-    groups = [Groups(g.attribute, g.names, label_codes(records[g.attribute], g.names)) for g in found]
+    groups = [Groups(g.attribute, g.names, label_codes(records[g.attribute], g.names)) for g in labelled]
     if {"gender", "race"} <= {g.attribute for g in groups}:
         both = records.select(pl.concat_str("race", "gender", separator="_"))["race"]
         names = tuple(sorted(both.drop_nulls().unique()))

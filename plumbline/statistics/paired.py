@@ -95,14 +95,14 @@ def draw_answers(
             expected="(m, n) and (n,), at least 1",
         )
     if clusters is None:
-        own = [answers[:, groups == group] for group in range(n_groups)]
-        sizes = np.array([each.shape[1] for each in own], dtype=np.int64)
+        by_group = [answers[:, groups == group] for group in range(n_groups)]
+        sizes = np.array([each.shape[1] for each in by_group], dtype=np.int64)
         return AnswerDraws(
-            counts=np.stack([each.sum(axis=1) for each in own], axis=1),
+            counts=np.stack([each.sum(axis=1) for each in by_group], axis=1),
             sizes=sizes,
-            resampled=np.stack([_resampled(each, resamples, rng) for each in own], axis=1),
+            resampled=np.stack([_resampled(each, resamples, rng) for each in by_group], axis=1),
             resampled_sizes=np.repeat(sizes.astype(np.float32)[:, None], resamples, axis=1),
-            halves=np.stack([_halved(each, permutations, rng) for each in own], axis=1),
+            halves=np.stack([_halved(each, permutations, rng) for each in by_group], axis=1),
         )
     # The last column counts every image, which gives the sizes of the groups.
     columns = np.concatenate([answers, np.ones((1, len(groups)), dtype=answers.dtype)])

@@ -327,7 +327,7 @@ def top_count_p_values(counts: NDArray[np.integer], sizes: NDArray[np.integer], 
         In (0, 1].
     """
     n = int(np.sum(sizes))
-    columns = [_two_sided(n, int(size), k)[found] for size, found in zip(sizes, np.asarray(counts).T)]
+    columns = [_two_sided(n, int(size), k)[count] for size, count in zip(sizes, np.asarray(counts).T)]
     return np.stack(columns, axis=1)
 
 
