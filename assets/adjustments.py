@@ -62,33 +62,33 @@ def logit_adjustment(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
     as the published code does, and is marked as leaking.
     """
     stored = passed_cell(context, workspace)
-    asked = {n: s for n, s in stored.mitigations.items() if isinstance(s, LogitAdjustmentSettings)}
-    cell = stored.read() if asked else None
-    found = Adjustments() if cell is None else _fitted(stored, cell, asked)
-    ablated = _ablated(stored, cell, asked)
+    adjustments = {n: s for n, s in stored.mitigations.items() if isinstance(s, LogitAdjustmentSettings)}
+    cell = stored.read() if adjustments else None
+    fitted = Adjustments() if cell is None else _fitted(stored, cell, adjustments)
+    ablated = _ablated(stored, cell, adjustments)
     arrays: dict[str, NDArray[Any]] = {}
     details: dict[str, dict[str, dict[str, str]]] = {}
-    for name, fits in found.fits.items():
+    for name, fits in fitted.fits.items():
         details[name] = {what: fit.metadata() for what, fit in fits.items()}
         for what, fit in fits.items():
             arrays |= {f"{name}/{what}/{part}": array for part, array in fit.parameters().items()}
     workspace.lake.write_table("adjustment_ablation", ablated, partition=stored.partition)
-    made = workspace.lake.write_arrays(
+    committed = workspace.lake.write_arrays(
         NAME,
         arrays,
         partition=stored.partition,
-        details={"fits": details, "absent": found.absent, "cell_id": stored.identity},
+        details={"fits": details, "absent": fitted.absent, "cell_id": stored.identity},
     )
     return materialised(
-        made,
+        committed,
         lake=workspace.lake,
         fits=dg.MetadataValue.json(details),
-        not_adjusted=dg.MetadataValue.json(found.absent),
+        not_adjusted=dg.MetadataValue.json(fitted.absent),
         ablation=dg.MetadataValue.md(_gains(ablated)),
     )
 
 
-def _fitted(stored: StoredCell, cell: Cell, asked: Mapping[str, LogitAdjustmentSettings]) -> Adjustments:
+def _fitted(stored: StoredCell, cell: Cell, adjustments: Mapping[str, LogitAdjustmentSettings]) -> Adjustments:
     """Fit every adjustment that is asked for; one that the audit file names for this cell must have something to fit.
 
     Raises
@@ -97,8 +97,8 @@ def _fitted(stored: StoredCell, cell: Cell, asked: Mapping[str, LogitAdjustmentS
         If it has not.
     """
     found, audit = Adjustments(), stored.workspace.audit
-    named = audit.mitigated[stored.dataset, stored.model] if asked else {}
-    for name, settings in asked.items():
+    named = audit.mitigated[stored.dataset, stored.model] if adjustments else {}
+    for name, settings in adjustments.items():
         fits, absent = fit_suites(cell, settings, seed=audit.statistics.seed)
         found.fits[name], found.absent[name] = fits, absent
         if not fits and named[name]:
@@ -111,13 +111,13 @@ def _fitted(stored: StoredCell, cell: Cell, asked: Mapping[str, LogitAdjustmentS
     return found
 
 
-def _ablated(stored: StoredCell, cell: Cell | None, asked: Mapping[str, LogitAdjustmentSettings]) -> pl.DataFrame:
+def _ablated(stored: StoredCell, cell: Cell | None, adjustments: Mapping[str, LogitAdjustmentSettings]) -> pl.DataFrame:
     """Return what other numbers of images and learning rates would have given, where that is asked for."""
     frames, statistics = (
         [pl.DataFrame(schema={"condition": pl.String, **ABLATION_SCHEMA})],
         stored.workspace.audit.statistics,
     )
-    for name, settings in asked.items():
+    for name, settings in adjustments.items():
         if cell is not None and settings.ablation:
             rows = ablation(cell, settings, seed=statistics.seed, confidence=statistics.confidence)
             frames.append(rows.select(pl.lit(name).alias("condition"), pl.all()))
@@ -138,13 +138,13 @@ def read_adjustments(stored: StoredCell) -> Adjustments:
     StorageError
         If they were fitted on other content than the cell has now.
     """
-    made = require_fits(stored, NAME)
-    arrays = stored.workspace.lake.read_arrays(NAME, manifest=made)
+    committed = require_fits(stored, NAME)
+    arrays = stored.workspace.lake.read_arrays(NAME, manifest=committed)
     fits = {
         name: {
             what: LogitAdjustment.from_parameters(below(f"{name}/{what}/", arrays), metadata)
-            for what, metadata in own.items()
+            for what, metadata in fit.items()
         }
-        for name, own in made.details["fits"].items()
+        for name, fit in committed.details["fits"].items()
     }
-    return Adjustments(fits, made.details["absent"])
+    return Adjustments(fits, committed.details["absent"])

@@ -54,7 +54,7 @@ def agreement_over_models(workspace: Workspace, current: Sequence[str]) -> Poole
         made_of = {
             "sheet": language_files(workspace)["annotations"],
             "models": {one.model: one.identity for one in stored},
-            "answers": {one.model: {s: made.sha256 for s, made in one.answers.items()} for one in stored},
+            "answers": {one.model: {s: committed.sha256 for s, committed in one.answers.items()} for one in stored},
         }
         rows = pooled_agreement([one.cell() for one in stored], settings)
     except PlumblineError as error:

@@ -46,19 +46,19 @@ class StoredAnswers:
         StorageError
             If one is missing, or answers and scores do not belong together.
         """
-        lake, asked = workspace.lake, asked_slices(workspace, model)
-        found = cls(
+        lake, slices = workspace.lake, asked_slices(workspace, model)
+        answers = cls(
             workspace=workspace,
             model=model,
-            slices=asked,
-            people={s: lake.require("pictured_people", partition=s) for s in asked},
-            answers={s: lake.require("generations", partition=f"{model}|{s}") for s in asked},
-            scores={s: lake.require("toxicity_scores", partition=f"{model}|{s}") for s in asked},
+            slices=slices,
+            people={s: lake.require("pictured_people", partition=s) for s in slices},
+            answers={s: lake.require("generations", partition=f"{model}|{s}") for s in slices},
+            scores={s: lake.require("toxicity_scores", partition=f"{model}|{s}") for s in slices},
         )
-        for name, answered in found.answers.items():
+        for name, answered in answers.answers.items():
             fits = (
-                answered.details["pictured"] == found.people[name].sha256,
-                found.scores[name].details["generations"] == answered.sha256,
+                answered.details["pictured"] == answers.people[name].sha256,
+                answers.scores[name].details["generations"] == answered.sha256,
             )
             if not all(fits):
                 raise StorageError(
@@ -66,7 +66,7 @@ class StoredAnswers:
                     where=f"{model}|{name}",
                     hint="run `plumbline audit`, or materialise `generations` and `toxicity_scores` of it again",
                 )
-        return found
+        return answers
 
     @cached_property
     def twin(self) -> "StoredAnswers | None":
@@ -83,8 +83,8 @@ class StoredAnswers:
     @cached_property
     def scorers(self) -> dict[str, bool]:
         """Return scorer -> whether it is only an offline stand-in, in the order of the audit file."""
-        made = next(iter(self.scores.values()))
-        return {name: about["stand_in"] for name, about in made.details["scorers"].items()}
+        committed = next(iter(self.scores.values()))
+        return {name: about["stand_in"] for name, about in committed.details["scorers"].items()}
 
     @property
     def version(self) -> str:
@@ -95,7 +95,7 @@ class StoredAnswers:
         StorageError
             If the slices were answered by several versions.
         """
-        versions = {made.details["version"] for made in self.answers.values()}
+        versions = {committed.details["version"] for committed in self.answers.values()}
         if len(versions) > 1:
             raise StorageError(
                 "the slices of this model were answered by different checkpoints",
@@ -112,9 +112,9 @@ class StoredAnswers:
         return digest_json(
             {
                 "model": self.model,
-                "people": {s: made.sha256 for s, made in self.people.items()},
-                "answers": {s: made.sha256 for s, made in self.answers.items()},
-                "scores": {s: made.sha256 for s, made in self.scores.items()},
+                "people": {s: committed.sha256 for s, committed in self.people.items()},
+                "answers": {s: committed.sha256 for s, committed in self.answers.items()},
+                "scores": {s: committed.sha256 for s, committed in self.scores.items()},
                 "twin": None if self.twin is None else self.twin.identity,
                 "settings": [
                     audit.statistics.model_dump(mode="json"),
@@ -131,11 +131,11 @@ class StoredAnswers:
         lake = self.workspace.lake
         expected = pl.concat([self._expected(name) for name in self.slices])
         people = expected.lazy().select("dataset", "image_id", "attribute", "group", "occupation")
-        answers = pl.concat([lake.scan_table(made) for made in self.answers.values()])
+        answers = pl.concat([lake.scan_table(committed) for committed in self.answers.values()])
         return LanguageCell(
             model=self.model,
             generations=answers.join(people, on=["dataset", "image_id"], how="left").select(list(DESCRIBED_SCHEMA)),
-            scores=pl.concat([lake.scan_table(made) for made in self.scores.values()])
+            scores=pl.concat([lake.scan_table(committed) for committed in self.scores.values()])
             .select(list(SCORE_SCHEMA))
             .pipe(_once, repeated=_has_shared_images(expected)),
             expected=expected,
@@ -145,8 +145,8 @@ class StoredAnswers:
 
     def _expected(self, name: str) -> pl.DataFrame:
         people = self.workspace.lake.read_table("pictured_people", manifest=self.people[name])
-        asked = people.with_columns(pl.lit(self.slices[name].dataset).alias("dataset"))
-        return asked.select(list(EXPECTED_SCHEMA)).cast(pl.Schema(EXPECTED_SCHEMA))
+        expected = people.with_columns(pl.lit(self.slices[name].dataset).alias("dataset"))
+        return expected.select(list(EXPECTED_SCHEMA)).cast(pl.Schema(EXPECTED_SCHEMA))
 
     def with_lineage(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Fill the lineage columns of metric rows of this model; `audit_id` follows in `metric_table`."""
@@ -155,16 +155,16 @@ class StoredAnswers:
 
 def with_lineage(frame: pl.DataFrame, models: Sequence[StoredAnswers], *, cell_id: str) -> pl.DataFrame:
     """Fill the lineage columns of metric rows of some models; rows of several have no one checkpoint."""
-    people = [made.details for one in models for made in one.people.values()]
+    people = [committed.details for one in models for committed in one.people.values()]
     scorers = [next(iter(one.scores.values())).details["scorers"] for one in models]
     digests = {details["dataset"]: details["dataset_digest"] for details in people}
-    identities = {name: about["identity"] for own in scorers for name, about in own.items()}
-    asked = {made.details["prompts"] for one in models for made in one.answers.values()}
+    identities = {name: about["identity"] for versions in scorers for name, about in versions.items()}
+    prompts = {committed.details["prompts"] for one in models for committed in one.answers.values()}
     known = {
         "cell_id": pl.lit(cell_id),
         "dataset_digest": pl.col("dataset").replace_strict(digests, default=None, return_dtype=pl.String),
         "checkpoint_sha256": pl.lit(models[0].version if len(models) == 1 else None, pl.String),
-        "suite_hash": pl.lit(digest_json(sorted(asked))),
+        "suite_hash": pl.lit(digest_json(sorted(prompts))),
         "scorer_id": pl.col("scorer").replace_strict(identities, default=None, return_dtype=pl.String),
     }
     filled = {name: known.get(name, pl.lit(None, dtype=pl.String)).alias(name) for name in LINEAGE_COLUMNS}

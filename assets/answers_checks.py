@@ -32,12 +32,12 @@ def _complete_sets(workspace: Workspace, partition: str) -> pl.DataFrame:
 
 
 def _shares(workspace: Workspace, partition: str, share: pl.Expr, *, most: int | None = None) -> pl.DataFrame:
-    by, made = ["prompt", "instruction"], workspace.lake.require("generations", partition=partition)
-    every = 1 if most is None else max(1, made.rows // most)
+    by, committed = ["prompt", "instruction"], workspace.lake.require("generations", partition=partition)
+    every = 1 if most is None else max(1, committed.rows // most)
     # By the key, so that every prompt keeps its share.
     drawn = pl.col("row_key").str.slice(0, 8).str.to_integer(base=16) % every == 0
     counted = (
-        workspace.lake.scan_table(made)
+        workspace.lake.scan_table(committed)
         .filter(drawn)
         .group_by(by)
         .agg(pl.len().cast(pl.Int64).alias("answers"), share.mean().alias("share"))
@@ -145,13 +145,13 @@ def _asset_check(one: _Check) -> dg.AssetChecksDefinition:
             ]
 
         outcome = quality.validate(f"{partition.replace('|', '.')}.{one.name}", frame, expectations)
-        told = furthest(frame, highest=one.low == 0)
+        note = furthest(frame, highest=one.low == 0)
         workspace.lake.write_table(
             ANSWER_CHECKS_TABLE,
-            outcome_row(one.asset, one.name, one.description, frame, outcome, told=told),
+            outcome_row(one.asset, one.name, one.description, frame, outcome, note=note),
             partition=f"{partition}|{one.asset}.{one.name}",
         )
-        return check_result(frame, outcome, severity=dg.AssetCheckSeverity.WARN, told=told)
+        return check_result(frame, outcome, severity=dg.AssetCheckSeverity.WARN, note=note)
 
     return check
 

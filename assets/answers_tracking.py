@@ -59,13 +59,13 @@ def tracked_answers(
         for name in (NO_INSTRUCTION, *(name for name in instructions if name != NO_INSTRUCTION))
     }
     sent = deliver(context, workspace, tracking, cells, first=NO_INSTRUCTION)
-    made = lake.write_table("tracked_answers", _provenance(context, stored, sent.run), partition=stored.model)
+    committed = lake.write_table("tracked_answers", _provenance(context, stored, sent.run), partition=stored.model)
     version = dg.DataVersion(digest_json([stored.identity, sent.run]))
-    return materialised(made, lake=lake, **sent.state)._replace(data_version=version)
+    return materialised(committed, lake=lake, **sent.state)._replace(data_version=version)
 
 
 def _provenance(context: dg.AssetExecutionContext, stored: StoredAnswers, run: str | None) -> pl.DataFrame:
-    answers = [made.details for made in stored.answers.values()]
+    answers = [committed.details for committed in stored.answers.values()]
     return provenance_row(
         context,
         cell=stored.identity,
@@ -83,11 +83,11 @@ def _tracked(
     context: dg.AssetExecutionContext, stored: StoredAnswers, frame: pl.DataFrame, instruction: str
 ) -> TrackedCell:
     model, audit = stored.model, stored.workspace.audit
-    asked = None if instruction == NO_INSTRUCTION else instruction
-    own = frame.filter(pl.col("instruction").eq_missing(pl.lit(asked, pl.String)))
+    value = None if instruction == NO_INSTRUCTION else instruction
+    rows = frame.filter(pl.col("instruction").eq_missing(pl.lit(value, pl.String)))
     entry, details = audit.lvlms[model], next(iter(stored.answers.values())).details
-    files: dict[str, bytes] = {"metrics.parquet": table_bytes(own), "metrics.csv": csv_bytes(own)}
-    if asked is None:
+    files: dict[str, bytes] = {"metrics.parquet": table_bytes(rows), "metrics.csv": csv_bytes(rows)}
+    if value is None:
         for name in (table for family in LANGUAGE_FAMILIES.values() for table in family.tables):
             table = stored.workspace.lake.read_table(name, partition=model)
             files |= {f"tables/{name}.csv": csv_bytes(table)} if table.height else {}
@@ -103,9 +103,9 @@ def _tracked(
         **{f"scorer.{name}": str(settings.kind) for name, settings in audit.scorers.items()},
         **{f"statistics.{k}": str(v) for k, v in audit.statistics.model_dump().items()},
     }
-    condition = "no instruction" if asked is None else instruction
+    condition = "no instruction" if value is None else instruction
     return TrackedCell(
-        cell=stored.identity if asked is None else digest_json([stored.identity, instruction]),
+        cell=stored.identity if value is None else digest_json([stored.identity, instruction]),
         name=f"{model} {condition} {stored.identity[:8]}",
         parameters=parameters,
         tags={
@@ -113,7 +113,7 @@ def _tracked(
             "plumbline.checkpoint_sha256": stored.version,
             **run_note(context, f"Generative model `{model}`"),
         },
-        metrics=headlines(own, first_scorer=next(iter(stored.scorers), None)),
+        metrics=headlines(rows, first_scorer=next(iter(stored.scorers), None)),
         files=files,
     )
 
@@ -126,9 +126,9 @@ def headlines(frame: pl.DataFrame, *, first_scorer: str | None) -> dict[str, flo
         pl.col("occupation").is_null(),
         pl.col("scorer").is_null() | pl.col("scorer").eq_missing(pl.lit(first_scorer, pl.String)),
     )
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for row in rows.iter_rows(named=True):
         if row["value"] is not None and math.isfinite(row["value"]):
             name = "/".join(str(row[part]) for part in _NAMED if row[part])
-            found[_NOT_ALLOWED.sub("_", name)] = row["value"]
-    return found
+            metrics[_NOT_ALLOWED.sub("_", name)] = row["value"]
+    return metrics

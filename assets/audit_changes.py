@@ -9,7 +9,7 @@ from plumbline.storage import Committed
 from resources.workspace import Workspace
 
 
-def changes_of(workspace: Workspace, found: AuditDiff, *, names: tuple[str, str], old_audit: str) -> Changes:
+def changes_of(workspace: Workspace, diff: AuditDiff, *, names: tuple[str, str], old_audit: str) -> Changes:
     """Return a comparison with what is shown of it.
 
     Parameters
@@ -21,12 +21,12 @@ def changes_of(workspace: Workspace, found: AuditDiff, *, names: tuple[str, str]
     """
     changes = Changes(
         *names,
-        differences=found.differences,
-        flips=found.flips,
-        worst=found_regressions(workspace, found.differences),
-        causes=found.causes,
-        absent=found.absent,
-        not_compared=found.not_compared,
+        differences=diff.differences,
+        flips=diff.flips,
+        worst=found_regressions(workspace, diff.differences),
+        causes=diff.causes,
+        absent=diff.absent,
+        not_compared=diff.not_compared,
     )
     past = workspace.of_audit(old_audit)
     previews = {row["image_id"]: _preview(past, row) for row in changes.shown_flips}
@@ -35,12 +35,12 @@ def changes_of(workspace: Workspace, found: AuditDiff, *, names: tuple[str, str]
 
 def changes_since(workspace: Workspace, table: Committed) -> Changes | None:
     """Return what changed since the audit before the one with this metric table; None where there was none."""
-    found = diff_of(workspace, table)
-    if found is None:
+    stored = diff_of(workspace, table)
+    if stored is None:
         return None
-    details = found.details
+    details = stored.details
     diff = AuditDiff(
-        found.differences, found.flips, details["causes"], details["absent"], details.get("not_compared", [])
+        stored.differences, stored.flips, details["causes"], details["absent"], details.get("not_compared", [])
     )
     names = (f"audit {details['old'][:12]} of {details['old_made_at']}", "this audit")
     return changes_of(workspace, diff, names=names, old_audit=details["old"])

@@ -50,10 +50,10 @@ class AskedSuites:
     def hashes(self) -> dict[str, set[str]]:
         """Return suite -> the hashes of its prompts that its numbers name."""
         named = self.rows.drop_nulls(["suite", "suite_hash"]).select("suite", "suite_hash").unique()
-        found: dict[str, set[str]] = {}
+        by_suite: dict[str, set[str]] = {}
         for suite, digest in named.iter_rows():
-            found.setdefault(suite, set()).add(digest)
-        return found
+            by_suite.setdefault(suite, set()).add(digest)
+        return by_suite
 
     @property
     def stored(self) -> Committed | None:
@@ -113,9 +113,9 @@ def suites_with_other_prompts(old: AskedSuites, new: AskedSuites) -> dict[str, s
 
 def asked_suites_changed(old: Collection[str], new: Collection[str]) -> Iterator[str]:
     """Say which suites only one side was asked."""
-    for said, only in (("asked now", set(new) - set(old)), ("no longer asked", set(old) - set(new))):
+    for change, only in (("asked now", set(new) - set(old)), ("no longer asked", set(old) - set(new))):
         if only:
-            yield f"{said}: {', '.join(sorted(only))}"
+            yield f"{change}: {', '.join(sorted(only))}"
 
 
 _CAUSES = {"checkpoint_sha256": "the checkpoint", "dataset_digest": "the dataset", "labeller_sha256": "the labeller"}
@@ -167,7 +167,7 @@ def compare_audits(
     grouped = [dict(table.group_by("dataset", "model")) for table in tables]
     pairs = []
     for key in sorted(grouped[0].keys() | grouped[1].keys()):
-        rows = [own.get(key, tables[0].clear()) for own in grouped]
+        rows = [cells.get(key, tables[0].clear()) for cells in grouped]
         if not rows[0]["cell_id"].unique().sort().equals(rows[1]["cell_id"].unique().sort()):
             dataset, model = map(str, key)
             sides = AskedSuites(then, dataset, model, rows[0]), AskedSuites(now, dataset, model, rows[1])
@@ -197,7 +197,7 @@ def compare_checkpoints(
         raise ConfigError(
             "these models have no dataset in common in this audit",
             where=audit_id[:12],
-            found={name: ", ".join(map(str, sorted(own))) or "no numbers" for name, own in of.items()},
+            found={name: ", ".join(map(str, sorted(datasets))) or "no numbers" for name, datasets in of.items()},
         )
     pairs = [(AskedSuites(then, str(d), old, of[old][d]), AskedSuites(then, str(d), new, of[new][d])) for d in both]
     return _joined(pairs, log)
@@ -228,9 +228,9 @@ def _joined(pairs: Sequence[tuple[AskedSuites, AskedSuites]], log: Callable[[str
                 paired = [row for row in answered[names] if row["dataset"] == dataset]
             elif _is_cell(old) and _is_cell(new):
                 compared = _same_prompts(old, new)
-                paired, own = compared.rows, compared.flips
-                flipped.append(own)
-                absent += [f"{where}: {said}" for said in compared.absent]
+                paired, flips_of_cell = compared.rows, compared.flips
+                flipped.append(flips_of_cell)
+                absent += [f"{where}: {why}" for why in compared.absent]
         except PlumblineError as error:
             absent.append(f"{where}: {error}")
         frames.append(table_differences(old.rows, new.rows, paired, models=names))
@@ -258,11 +258,11 @@ class _ByImage:
 def _same_prompts(old: AskedSuites, new: AskedSuites) -> _ByImage:
     """Compare the answers to the suites that both sides were asked with the prompts of this version."""
     suites = comparable_suites(old, new)
-    same = {name for name, own in old.hashes.items() if own & new.hashes.get(name, set())}
-    asked = {suite.id for suite in new.of_today}
+    same = {name for name, hashes in old.hashes.items() if hashes & new.hashes.get(name, set())}
+    known = {suite.id for suite in new.of_today}
     absent = [
         f"the prompts of `{name}` have changed since both, so that only the two intervals are compared"
-        for name in sorted((same & asked) - suites)
+        for name in sorted((same & known) - suites)
     ]
     if not suites:
         return _ByImage(absent=absent)
@@ -284,14 +284,14 @@ def _causes(old: AskedSuites, new: AskedSuites, changed: Mapping[str, str]) -> I
     if old.rows.is_empty() or new.rows.is_empty():
         yield "new in the audit" if old.rows.is_empty() else "no longer in the audit"
         return
-    found = [
+    causes = [
         cause
         for column, cause in _CAUSES.items()
         if not old.rows[column].drop_nulls().unique().sort().equals(new.rows[column].drop_nulls().unique().sort())
     ]
-    found += changed.values()
+    causes += changed.values()
     if _is_cell(old) and _is_cell(new):
-        found += asked_suites_changed(*(side.workspace.audit.cells[side.dataset, side.model] for side in (old, new)))
+        causes += asked_suites_changed(*(side.workspace.audit.cells[side.dataset, side.model] for side in (old, new)))
     elif not changed and old.model == new.model and old.hashes != new.hashes:
-        found.append(_PROMPTS)
-    yield from found or [_OTHER]
+        causes.append(_PROMPTS)
+    yield from causes or [_OTHER]

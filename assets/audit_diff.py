@@ -30,26 +30,26 @@ def audit_diff(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Wo
     """
     lake = workspace.lake
     new, *before = recorded_audits(lake)
-    found = compare_audits(workspace, before[0], new, log=context.log.info) if before else AuditDiff.nothing()
+    diff = compare_audits(workspace, before[0], new, log=context.log.info) if before else AuditDiff.nothing()
     details = {
         "audit_id": new,
         "old": before[0] if before else None,
         "old_made_at": recorded_audits(lake)[before[0]] if before else None,
-        "causes": found.causes,
-        "absent": found.absent,
-        "not_compared": found.not_compared,
+        "causes": diff.causes,
+        "absent": diff.absent,
+        "not_compared": diff.not_compared,
     }
-    lake.write_table("audit_flips", found.flips, details=details)
-    made = lake.write_table("audit_diff", found.differences, details=details)
-    worst = found_regressions(workspace, found.differences)
+    lake.write_table("audit_flips", diff.flips, details=details)
+    committed = lake.write_table("audit_diff", diff.differences, details=details)
+    worst = found_regressions(workspace, diff.differences)
     return materialised(
-        made,
+        committed,
         lake=lake,
-        frame=found.differences,
+        frame=diff.differences,
         compared_with=before[0] if before else "no audit before this one",
-        causes=dg.MetadataValue.json(found.causes),
-        not_compared=dg.MetadataValue.json(found.not_compared),
-        flipped_images=found.flips.height,
+        causes=dg.MetadataValue.json(diff.causes),
+        not_compared=dg.MetadataValue.json(diff.not_compared),
+        flipped_images=diff.flips.height,
         regressions=dg.MetadataValue.md(markdown_table(worst.select(_SHOWN))),
     )
 
@@ -71,11 +71,17 @@ class StoredDiff:
 
 def diff_of(workspace: Workspace, table: Committed) -> StoredDiff | None:
     """Return the diff that was made of the audit with this metric table; None where there is none."""
-    made = workspace.lake.committed("audit_diff")
-    if made is None or made.details["audit_id"] != table.details["audit_id"] or made.details["old"] is None:
+    committed = workspace.lake.committed("audit_diff")
+    if (
+        committed is None
+        or committed.details["audit_id"] != table.details["audit_id"]
+        or committed.details["old"] is None
+    ):
         return None
     lake = workspace.lake
-    return StoredDiff(made.details, lake.read_table("audit_diff", manifest=made), lake.read_table("audit_flips"))
+    return StoredDiff(
+        committed.details, lake.read_table("audit_diff", manifest=committed), lake.read_table("audit_flips")
+    )
 
 
 @dg.asset_check(
@@ -86,26 +92,26 @@ def diff_of(workspace: Workspace, table: Committed) -> StoredDiff | None:
 )
 def no_regression(workspace: dg.ResourceParam[Workspace]) -> dg.AssetCheckResult:
     """Name what got worse: the metric, of what, from where to where."""
-    made = workspace.lake.require("audit_diff")
-    worst = found_regressions(workspace, workspace.lake.read_table("audit_diff", manifest=made))
-    not_compared = made.details.get("not_compared", [])
-    said = [
+    committed = workspace.lake.require("audit_diff")
+    worst = found_regressions(workspace, workspace.lake.read_table("audit_diff", manifest=committed))
+    not_compared = committed.details.get("not_compared", [])
+    regressed = [
         f"{row['metric']} of {row['model_new']} on {row['dataset']}"
         f" ({', '.join(str(row[c]) for c in ('suite', 'event', 'attribute') if row[c])}):"
         f" {row['value_old']:.3g} to {row['value_new']:.3g}"
         for row in worst.head(_MOST_SAID).iter_rows(named=True)
     ]
-    told = [_several(said, worst.height)] if said else []
-    told += [f"not compared: {_several(not_compared, len(not_compared))}"] if not_compared else []
+    notes = [_several(regressed, worst.height)] if regressed else []
+    notes += [f"not compared: {_several(not_compared, len(not_compared))}"] if not_compared else []
     return dg.AssetCheckResult(
         passed=worst.is_empty() and not not_compared,
         # That nothing is known of it is not that it got worse.
         severity=dg.AssetCheckSeverity.WARN if worst.is_empty() else dg.AssetCheckSeverity.ERROR,
-        description="; ".join(told) or "nothing got worse by more than is allowed",
+        description="; ".join(notes) or "nothing got worse by more than is allowed",
         metadata={"regressions": dg.MetadataValue.md(markdown_table(worst.select(_SHOWN)))},
     )
 
 
-def _several(said: Sequence[str], number: int) -> str:
+def _several(texts: Sequence[str], number: int) -> str:
     more = f"; and {number - _MOST_SAID} more" if number > _MOST_SAID else ""
-    return "; ".join(said[:_MOST_SAID]) + more
+    return "; ".join(texts[:_MOST_SAID]) + more

@@ -31,21 +31,21 @@ def audit_record(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult
     lake, audit = workspace.lake, workspace.audit
     table = lake.require("metric_table")
     things = list(_things(workspace, audit))
-    made = write_record(
+    committed = write_record(
         lake,
         things,
         audit_id=table.details["audit_id"],
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         settings=audit.model_dump(mode="json", exclude_unset=True),
     )
-    return materialised(made, lake=lake, audit_id=table.details["audit_id"], things=len(things))
+    return materialised(committed, lake=lake, audit_id=table.details["audit_id"], things=len(things))
 
 
 def _things(workspace: Workspace, audit: Audit) -> Iterator[Committed]:
     """Yield what is stored for the datasets and models of the audit file, and over all of them."""
     names = {"", *audit.datasets, *audit.encoders, *audit.lvlms}
     slices = tuple(f"{dataset}." for dataset in audit.datasets)
-    for made in workspace.lake.all_committed(without=_NO_MANIFESTS):
-        first = made.partition.partition("|")[0]
+    for committed in workspace.lake.all_committed(without=_NO_MANIFESTS):
+        first = committed.partition.partition("|")[0]
         if first in names or first.startswith(slices):
-            yield made
+            yield committed

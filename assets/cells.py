@@ -201,14 +201,14 @@ class StoredCell:
             return None
         if Capability.EMBED_IMAGES not in self.family.offers:
             return None
-        made = self.workspace.lake.require("image_embeddings", partition=self.partition)
-        if made.details["images"] != self.logits.details["images"]:
+        committed = self.workspace.lake.require("image_embeddings", partition=self.partition)
+        if committed.details["images"] != self.logits.details["images"]:
             raise StorageError(
                 "logits and image embeddings of this cell do not belong together",
                 where=self.partition,
                 hint="run `plumbline audit`, or materialise `probe_logits` of this cell again",
             )
-        return read_embedded([(s["key"], s["sha256"]) for s in made.details["shards"]], self.workspace.shards)
+        return read_embedded([(s["key"], s["sha256"]) for s in committed.details["shards"]], self.workspace.shards)
 
     def _suite_logits(self, suite: Suite, arrays: Mapping[str, NDArray[np.float32]], chosen: list[int]) -> SuiteLogits:
         raw = arrays["raw"][:, chosen]

@@ -13,13 +13,13 @@ def check_result(
     outcome: Validation,
     *,
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
-    told: str | None = None,
+    note: str | None = None,
 ) -> dg.AssetCheckResult:
     """Return a validation as Dagster shows it; `told` says better than its own words what was found."""
     return dg.AssetCheckResult(
         passed=outcome.passed,
         severity=severity,
-        description=told or _told(frame, outcome),
+        description=note or _told(frame, outcome),
         metadata=_metadata(frame, outcome),
     )
 
@@ -55,14 +55,14 @@ def _told(frame: pl.DataFrame, outcome: Validation) -> str:
 
 
 def outcome_row(
-    asset: str, name: str, description: str, frame: pl.DataFrame, outcome: Validation, *, told: str | None = None
+    asset: str, name: str, description: str, frame: pl.DataFrame, outcome: Validation, *, note: str | None = None
 ) -> pl.DataFrame:
     """Return the outcome of a check as the report shows it; `told` as in `check_result`."""
     return pl.DataFrame(
         {
             "check": [f"{asset}.{name}"],
             "passed": [outcome.passed],
-            "observed": [told or _told(frame, outcome)],
+            "observed": [note or _told(frame, outcome)],
             "expected": [description],
             "link": [outcome.docs],
         }

@@ -78,8 +78,8 @@ def _accounts(workspace: Workspace, dataset: str) -> pl.DataFrame:
 
 
 def _accounted(gx, workspace: Workspace, dataset: str) -> list:
-    own = workspace.dataset_entry(dataset).quarantine_rate
-    limit = workspace.audit.thresholds.quarantine_rate if own is None else own
+    of_dataset = workspace.dataset_entry(dataset).quarantine_rate
+    limit = workspace.audit.thresholds.quarantine_rate if of_dataset is None else of_dataset
     return [
         gx.ExpectColumnPairValuesToBeEqual(column_A="listed", column_B="accepted_and_quarantined"),
         gx.ExpectColumnValuesToBeBetween(column="quarantine_rate", min_value=0, max_value=limit),
@@ -123,12 +123,12 @@ def _error_told(workspace: Workspace, error: pl.DataFrame) -> str:
     wrong = error.filter(pl.col("rate") > limit)
     if wrong.is_empty():
         return f"wrong on at most {error['rate'].max():.1%} of a group's images, allowed {limit:.0%}; {left_out}"
-    told = ", ".join(
+    errors = ", ".join(
         f"{row['rate']:.1%} of {row['n']} images ({row['group'] or 'all together'})"
         for row in wrong.iter_rows(named=True)
     )
     return (
-        f"the automatic gender is wrong on {told}; allowed {limit:.0%}, {left_out}. Name another `labeller` in the "
+        f"the automatic gender is wrong on {errors}; allowed {limit:.0%}, {left_out}. Name another `labeller` in the "
         "audit file, or raise `thresholds.label_error` and read what depends on the label with that in mind"
     )
 
@@ -145,16 +145,16 @@ def _asset_check(
         dataset = context.partition_key
         frame = facts(workspace, dataset)
         outcome = quality.validate(f"{dataset}.{name}", frame, lambda gx: expectations(gx, workspace, dataset))
-        told = _error_told(workspace, frame) if facts is _label_error else None
+        note = _error_told(workspace, frame) if facts is _label_error else None
         workspace.lake.write_table(
             "checks",
-            outcome_row(asset, name, description, frame, outcome, told=told),
+            outcome_row(asset, name, description, frame, outcome, note=note),
             partition=f"{dataset}|{asset}.{name}",
             details={"declared": declared(workspace, dataset)},
         )
         blocks = asset in must_pass(workspace, dataset)
         severity = dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN
-        return check_result(frame, outcome, severity=severity, told=told)
+        return check_result(frame, outcome, severity=severity, note=note)
 
     return check
 

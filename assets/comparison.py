@@ -27,17 +27,17 @@ def paper_comparison(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeRe
     judged. The planted world has no published numbers: its table is empty.
     """
     lake, audit = workspace.lake, workspace.audit
-    made = lake.require("metric_table")
+    committed = lake.require("metric_table")
     table = compare_with_published(
-        lake.read_table("metric_table", manifest=made),
+        lake.read_table("metric_table", manifest=committed),
         encoders=model_addresses(audit),
         # A planted folder is laid out like the real dataset, and is not it.
         datasets={n: entry.reader for n, entry in audit.datasets.items() if not entry.root.startswith(PLANTED)},
-        effects=table_of_audit(workspace, "factor_effects", made),
-        pooled=list(made.details.get("pooled", {}).get("models", ())),
+        effects=table_of_audit(workspace, "factor_effects", committed),
+        pooled=list(committed.details.get("pooled", {}).get("models", ())),
         scorers={name: getattr(entry, "origin", None) or entry.kind for name, entry in audit.scorers.items()},
     )
-    details = {"audit_id": made.details["audit_id"], "metric_table": made.sha256}
+    details = {"audit_id": committed.details["audit_id"], "metric_table": committed.sha256}
     written = lake.write_table("paper_comparison", table, details=details)
     differing = table.filter(pl.col("within").not_()).sort("difference")
     return materialised(

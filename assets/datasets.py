@@ -57,9 +57,9 @@ def records_and_quarantine(context: dg.AssetExecutionContext, workspace: dg.Reso
         "listed": ingested.listed,
     }
     for name, frame in (("records", ingested.records), ("quarantine", ingested.quarantine)):
-        made = lake.write_table(name, frame, partition=dataset, details=details)
+        committed = lake.write_table(name, frame, partition=dataset, details=details)
         yield materialised(
-            made,
+            committed,
             lake=lake,
             frame=frame,
             asset=name,
@@ -128,10 +128,10 @@ def _labelled(workspace: Workspace, dataset: str, encoder: DualEncoder, *, label
         "records_sha256": recorded.sha256,
         **work,
     }
-    made = lake.write_table("extended_records", extended, partition=dataset, details=details)
+    committed = lake.write_table("extended_records", extended, partition=dataset, details=details)
     lake.write_table("label_error", error, partition=dataset)
     return materialised(
-        made,
+        committed,
         lake=lake,
         frame=extended.drop("path", "image_id"),
         labeller=labeller,

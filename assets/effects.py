@@ -28,15 +28,15 @@ def factor_effects(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResu
     interval. The first has the level that comes first in the audit file; a positive number means that it is the more
     biased one. Without such a pair the table is empty.
     """
-    made = workspace.lake.require("metric_table")
-    current = made.details["current"]
+    committed = workspace.lake.require("metric_table")
+    current = committed.details["current"]
     entries = workspace.audit.encoders
     # In the order of the file, which says which level of a factor comes first.
     pairs = factor_pairs({name: entry.factors for name, entry in entries.items() if entry.factors})
     models = {dataset: {m for d, m, _ in current if d == dataset} for dataset, _, _ in current}
     table = effects_of(_answered(workspace, models, pairs), pairs, settings=metric_settings(workspace))
     compared = [cell for cell in current if _compared(models[cell[0]], pairs, cell[1])]
-    details = {"audit_id": made.details["audit_id"], "cells": compared}
+    details = {"audit_id": committed.details["audit_id"], "cells": compared}
     written = workspace.lake.write_table("factor_effects", table, details=details)
     clear = table.filter(table["q"] < 0.05).sort("q", "factor", "first", maintain_order=True)
     return materialised(

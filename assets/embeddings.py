@@ -56,8 +56,10 @@ def text_embeddings(
         **known,
         **work,
     }
-    made = lake.write_arrays("text_embeddings", {"embedding": array}, partition=context.partition_key, details=details)
-    return materialised(made, lake=lake, **known | {"family": family.title}, width=int(array.shape[1]), **work)
+    committed = lake.write_arrays(
+        "text_embeddings", {"embedding": array}, partition=context.partition_key, details=details
+    )
+    return materialised(committed, lake=lake, **known | {"family": family.title}, width=int(array.shape[1]), **work)
 
 
 @dg.asset(
@@ -99,11 +101,11 @@ def image_embeddings(
         **known,
         **work,
     }
-    made = lake.write_table(
+    committed = lake.write_table(
         "image_embeddings",
         pl.DataFrame({"image_id": listed.image_ids}),
         partition=context.partition_key,
         details=details,
     )
-    result = materialised(made, lake=lake, shards=len(index), **known, **work)
+    result = materialised(committed, lake=lake, shards=len(index), **known, **work)
     return result._replace(data_version=dg.DataVersion(details["images"]))

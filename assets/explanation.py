@@ -129,26 +129,26 @@ def _family_table(workspace: Workspace, row: Mapping[str, Any]) -> Committed | N
     parts = [(name, f"{row['dataset']}|{row['model']}") for name in CELL_TABLES]
     parts += [(name, row["model"]) for name in (*LANGUAGE_TABLES, "valence_geometry")]
     for name, partition in parts:
-        made = workspace.lake.committed(name, partition=partition)
-        if made is None:
+        committed = workspace.lake.committed(name, partition=partition)
+        if committed is None:
             continue
         try:
-            rows = workspace.lake.read_table(name, manifest=made)
+            rows = workspace.lake.read_table(name, manifest=committed)
         except PlumblineError:
             # Its own link says so, where it can only be this one.
             if row["metric"] in name:
-                return made
+                return committed
             continue
         if same_measure(rows, row).height:
-            return made
+            return committed
     return None
 
 
 def _mitigation(workspace: Workspace, row: Mapping[str, Any]) -> list[Link]:
     settings = workspace.audit.mitigations.get(row["condition"])
     partition = f"{row['dataset']}|{row['model']}"
-    made = None if settings is None else workspace.lake.committed(settings.method, partition=partition)
-    return [] if made is None else [stored_link(workspace, 2, f"mitigation {row['condition']}", made)]
+    committed = None if settings is None else workspace.lake.committed(settings.method, partition=partition)
+    return [] if committed is None else [stored_link(workspace, 2, f"mitigation {row['condition']}", committed)]
 
 
 def _influence(workspace: Workspace, row: Mapping[str, Any]) -> Influence:

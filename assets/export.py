@@ -125,28 +125,30 @@ def _materials(workspace: Workspace, table: Committed) -> Iterator[Material]:
     """Yield what the audit was made from, as it was recorded; nothing is read from the sources of now."""
     assert workspace.past is not None
     yield Material("lake/metric_table", {"sha256": table.sha256}, {"rows": table.rows})
-    asked = set(workspace.lake.read_table("metric_table")["suite_hash"])
+    prompts = set(workspace.lake.read_table("metric_table")["suite_hash"])
     for suite in all_suites():
-        if suite.hash in asked:
+        if suite.hash in prompts:
             yield Material(f"prompts/{suite.id}", {"plumblinePrompts": suite.hash}, {"prompts": len(suite.texts)})
-    for (name, partition), made in workspace.past.things.items():
+    for (name, partition), committed in workspace.past.things.items():
         if name in _SOURCES:
-            yield Material(f"lake/{name}/{partition}", {"sha256": made.sha256}, {"rows": made.rows})
-        yield from _sources(workspace, made)
+            yield Material(f"lake/{name}/{partition}", {"sha256": committed.sha256}, {"rows": committed.rows})
+        yield from _sources(workspace, committed)
 
 
-def _sources(workspace: Workspace, made: Committed) -> Iterator[Material]:
-    details = made.details
-    if made.name == "records":
+def _sources(workspace: Workspace, committed: Committed) -> Iterator[Material]:
+    details = committed.details
+    if committed.name == "records":
         digests = {"plumblineFolder": details["folder_digest"], "plumblineRecords": details["dataset_digest"]}
-        yield Material(f"dataset/{made.partition}", digests, {"reader": details["reader"], "images": made.rows})
-    if made.name == "text_embeddings":
+        yield Material(
+            f"dataset/{committed.partition}", digests, {"reader": details["reader"], "images": committed.rows}
+        )
+    if committed.name == "text_embeddings":
         digests = {"sha256": details["weights_sha256"], "plumblineCheckpoint": details["checkpoint"]}
-        entry = workspace.audit.encoders.get(made.partition)
-        yield Material(f"checkpoint/{made.partition}", digests, {"address": entry.address} if entry else {})
-    if made.name == "generations":
+        entry = workspace.audit.encoders.get(committed.partition)
+        yield Material(f"checkpoint/{committed.partition}", digests, {"address": entry.address} if entry else {})
+    if committed.name == "generations":
         digests = {"plumblineCheckpoint": details["version"], "plumblinePrompts": details["prompts"]}
-        yield Material(f"answers/{made.partition}", digests, {"decoding": details["decoding"]})
+        yield Material(f"answers/{committed.partition}", digests, {"decoding": details["decoding"]})
 
 
 def _readme(workspace: Workspace, with_report: bool) -> str:

@@ -51,7 +51,7 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
     parts += [digest_json(pooled.made_of)] if pooled.made_of else []
     audit_id = digest_json([workspace.audit.digest, __version__, parts])
     frames = [lake.read_table(name, partition=f"{d}|{m}") for d, m, _ in cells.current for name in CELL_TABLES] + [
-        found.rows for found in geometry
+        each.rows for each in geometry
     ]
     frames += [lake.read_table(name, partition=model) for model, _, families in cells.models for name in families]
     level = workspace.audit.statistics.confidence
@@ -59,9 +59,9 @@ def metric_table(context: dg.AssetExecutionContext, workspace: dg.ResourceParam[
     absent = [vars(cell) for cell in (*cells.absent, *pooled.absent)]
     listed = {"current": cells.current, "models": cells.models, "absent": absent}
     details = {"audit_id": audit_id, **listed, "pooled": pooled.made_of}
-    made = lake.write_table("metric_table", table, details=details)
+    committed = lake.write_table("metric_table", table, details=details)
     return materialised(
-        made,
+        committed,
         lake=lake,
         frame=table,
         audit_id=audit_id,
@@ -87,8 +87,8 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
             runs = lake.read_table(name, partition=partition)
             frames.append(runs.filter(pl.col("cell_id") == cell).cast(PROVENANCE_SCHEMA))
     table = pl.concat(frames)
-    made = lake.write_table("provenance", table)
-    return materialised(made, lake=lake, frame=table, forward_passes=int(table["forward_passes"].sum()))
+    committed = lake.write_table("provenance", table)
+    return materialised(committed, lake=lake, frame=table, forward_passes=int(table["forward_passes"].sum()))
 
 
 @dg.asset(
@@ -101,10 +101,10 @@ def provenance(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResult:
 )  # fmt: skip
 def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourceParam[Quality]) -> dg.MaterializeResult:
     """The report: one HTML file that works offline, from headline findings to the provenance of every number."""
-    made = workspace.lake.require("metric_table")
-    table = workspace.lake.read_table("metric_table", manifest=made)
+    committed = workspace.lake.require("metric_table")
+    table = workspace.lake.read_table("metric_table", manifest=committed)
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    inputs = report_inputs(workspace, made, created=created)
+    inputs = report_inputs(workspace, committed, created=created)
     page = render(table, inputs, explained=partial(quick_pages, workspace, table)).encode()
     commit_bytes(UPath(workspace.report), page)
     quality.index()
@@ -112,10 +112,10 @@ def audit_report(workspace: dg.ResourceParam[Workspace], quality: dg.ResourcePar
         metadata={
             "report": dg.MetadataValue.path(str(workspace.report)),
             "bytes": len(page),
-            "audit_id": made.details["audit_id"],
+            "audit_id": committed.details["audit_id"],
             "findings": dg.MetadataValue.md(markdown_table(findings_table(table, headline_reading(workspace)))),
         },
-        data_version=dg.DataVersion(made.sha256),
+        data_version=dg.DataVersion(committed.sha256),
     )
 
 

@@ -32,8 +32,8 @@ def require_passed(
     dagster.Failure
         With the checks that failed or never ran. Not retried.
     """
-    asked = (context.run.run_id, dataset, of)
-    if asked in _passed:
+    gate = (context.run.run_id, dataset, of)
+    if gate in _passed:
         return
     refused = failed_checks(context.instance, workspace, dataset, of=of)
     if refused:
@@ -43,7 +43,7 @@ def require_passed(
             "or state other ranges in the audit file, and audit again.",
             allow_retries=False,
         )
-    _passed.add(asked)
+    _passed.add(gate)
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,14 @@ def refusal(checks: Sequence[CheckNotPassed], *, of: str = "") -> str | None:
     if all(check.why == _NOT_RUN for check in checks):
         return NOT_AUDITED
     # What comes after a check that failed was not run for that reason.
-    told = [check.told for check in checks if check.failed] or [check.told for check in checks]
-    return f"refused, since checks{of and f' of {of}'} have not passed: {', '.join(told)}"
+    checked = [check.told for check in checks if check.failed] or [check.told for check in checks]
+    return f"refused, since checks{of and f' of {of}'} have not passed: {', '.join(checked)}"
 
 
 def check_words(workspace: Workspace, dataset: str, check: CheckNotPassed) -> str:
     """Return what a check that failed found, in the words that Dagster and the terminal showed."""
-    made = workspace.lake.committed("checks", partition=f"{dataset}|{check.name}")
-    return "" if made is None else str(workspace.lake.read_table("checks", manifest=made)["observed"].item())
+    committed = workspace.lake.committed("checks", partition=f"{dataset}|{check.name}")
+    return "" if committed is None else str(workspace.lake.read_table("checks", manifest=committed)["observed"].item())
 
 
 def _why_not(info, workspace: Workspace, dataset: str, key: dg.AssetCheckKey) -> str | None:

@@ -55,7 +55,7 @@ def generations(
     require_passed(context, workspace, sliced.dataset, of=("records",))
     require_within_limit(workspace, model, slice_id)
     backend, decoding = lvlms.backend(model), workspace.audit.generation.decoding.decoding
-    asked = asked_rows(
+    questions = asked_rows(
         sliced.rows,
         sliced.entries,
         identity=backend.identity,
@@ -66,11 +66,11 @@ def generations(
     start = time.perf_counter()
     with progress_of(f"{model}, {slice_id}: generating") as progress:
         answered = generate(
-            backend, asked, decoding, GenerationStore(workspace.answers), shard=slice_id, progress=progress
+            backend, questions, decoding, GenerationStore(workspace.answers), shard=slice_id, progress=progress
         )
     seconds = time.perf_counter() - start
     _require_version(workspace, model, version)
-    frame = _described(asked, sliced.rows, answered.frame, model=model, dataset=sliced.dataset)
+    frame = _described(questions, sliced.rows, answered.frame, model=model, dataset=sliced.dataset)
     work = {"generated": answered.generated, "found": answered.found}
     details = {
         "version": version,
@@ -79,9 +79,9 @@ def generations(
         "tokens_per_second": _rate(workspace, context.partition_key, frame, answered.generated, seconds),
         **work,
     }
-    made = _write(workspace, "generations", frame, partition=context.partition_key, details=details)
+    committed = _write(workspace, "generations", frame, partition=context.partition_key, details=details)
     return materialised(
-        made,
+        committed,
         lake=workspace.lake,
         frame=frame.select(_SHOWN),
         rows_per_second=answered.generated / seconds,
@@ -165,8 +165,8 @@ def toxicity_scores(
     scorer could not score keeps its row, with the reason.
     """
     model, _ = answers_of(context)
-    made = workspace.lake.require("generations", partition=context.partition_key)
-    texts = workspace.lake.read_table("generations", manifest=made).select("row_key", "text")
+    committed = workspace.lake.require("generations", partition=context.partition_key)
+    texts = workspace.lake.read_table("generations", manifest=committed).select("row_key", "text")
     frames, scorers = [pl.DataFrame(schema=SCORE_SCHEMA)], {}
     for name in workspace.audit.scorers:
         scorer = lvlms.scorer(name)
@@ -181,7 +181,7 @@ def toxicity_scores(
         }
     # A streamed join gives its rows in any order; equal content must be equal bytes.
     frame = pl.concat(frames).sort("scorer", "attribute", "row_key")
-    details = {"generations": made.sha256, "scorers": scorers, "device": workspace.audit.device}
+    details = {"generations": committed.sha256, "scorers": scorers, "device": workspace.audit.device}
     written = _write(workspace, "toxicity_scores", frame, partition=context.partition_key, details=details)
     means = frame.group_by("scorer", "attribute", maintain_order=True).agg(
         pl.col("score").is_nan().sum().alias("without"),

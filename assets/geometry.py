@@ -51,9 +51,9 @@ def valence_geometry(context: dg.AssetExecutionContext, workspace: dg.ResourcePa
         rows, words, reason = metric_frame([]), pl.DataFrame(schema=GEOMETRY_SCHEMA), NO_TEXT_SPACE
     details = {"geometry_id": identity, "reason": reason}
     lake.write_table(WORDS, words, partition=encoder, details=details)
-    made = lake.write_table("valence_geometry", rows, partition=encoder, details=details)
+    committed = lake.write_table("valence_geometry", rows, partition=encoder, details=details)
     shown = {"reason": reason} if reason else {"words": words.height}
-    return materialised(made, lake=lake, frame=rows.drop(*LINEAGE_COLUMNS), **shown)
+    return materialised(committed, lake=lake, frame=rows.drop(*LINEAGE_COLUMNS), **shown)
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,23 @@ class StoredGeometry:
 
 def stored_geometry(workspace: Workspace, encoders: Iterable[str]) -> list[StoredGeometry]:
     """Read what was measured of the text spaces; one that is of other prompts, weights or settings is left out."""
-    found, lake = [], workspace.lake
+    geometry, lake = [], workspace.lake
     for encoder in encoders:
         texts = lake.committed("text_embeddings", partition=encoder)
-        made = lake.committed("valence_geometry", partition=encoder)
-        if texts is None or made is None or made.details["geometry_id"] != _identity(workspace, encoder, texts):
+        committed = lake.committed("valence_geometry", partition=encoder)
+        if (
+            texts is None
+            or committed is None
+            or committed.details["geometry_id"] != _identity(workspace, encoder, texts)
+        ):
             continue
         words = lake.read_table(WORDS, partition=encoder)
-        found.append(
-            StoredGeometry(made.details["geometry_id"], lake.read_table("valence_geometry", manifest=made), words)
+        geometry.append(
+            StoredGeometry(
+                committed.details["geometry_id"], lake.read_table("valence_geometry", manifest=committed), words
+            )
         )
-    return found
+    return geometry
 
 
 def _identity(workspace: Workspace, encoder: str, texts: Committed) -> str:

@@ -29,9 +29,9 @@ class ListedImages:
 
 def listed_images(workspace: Workspace, dataset: str) -> ListedImages:
     """Read the accepted images of a dataset from the lake."""
-    made = workspace.lake.require("records", partition=dataset)
-    records, root = workspace.lake.read_table("records", manifest=made), workspace.dataset_root(dataset)
-    return ListedImages([root / path for path in records["path"]], records["image_id"].to_list(), made.sha256)
+    committed = workspace.lake.require("records", partition=dataset)
+    records, root = workspace.lake.read_table("records", manifest=committed), workspace.dataset_root(dataset)
+    return ListedImages([root / path for path in records["path"]], records["image_id"].to_list(), committed.sha256)
 
 
 def embed_listed(workspace: Workspace, encoder: DualEncoder, dataset: str, listed: ListedImages) -> Embedded:

@@ -21,14 +21,16 @@ LANGUAGE_TABLES = tuple(LANGUAGE_FAMILIES)
 
 def language_settings(workspace: Workspace) -> LanguageSettings:
     """Return the settings of the audit file; the judge, where there is one, is asked only when words are judged."""
-    audit, said = workspace.audit, workspace.audit.language
+    audit, entry = workspace.audit, workspace.audit.language
     statistics = audit.statistics.model_dump(include={"seed", "resamples", "permutations", "confidence"})
-    counted = said.model_dump(include={"min_count", "association_threshold", "log_base", "min_sets", "most_unreadable"})
+    counted = entry.model_dump(
+        include={"min_count", "association_threshold", "log_base", "min_sets", "most_unreadable"}
+    )
     return LanguageSettings(
         **statistics,
         **counted,
-        dictionaries=None if said.dictionaries is None else workspace.user_file(said.dictionaries),
-        annotations=None if said.annotations is None else workspace.user_file(said.annotations),
+        dictionaries=None if entry.dictionaries is None else workspace.user_file(entry.dictionaries),
+        annotations=None if entry.annotations is None else workspace.user_file(entry.annotations),
         judge=judge_of(workspace),
     )
 
@@ -60,10 +62,10 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
             table = tables.get(name, pl.DataFrame(schema=schema))
             lake.write_table(name, table, partition=stored.model, details=details)
         frame = stored.with_lineage(rows)
-        made = lake.write_table(family.name, frame, partition=stored.model, details=details)
+        committed = lake.write_table(family.name, frame, partition=stored.model, details=details)
         shown = frame.drop("cell_id", "dataset_digest", "checkpoint_sha256")
         counted = {name: table.height for name, table in tables.items()} | judge_metadata(settings)
-        return materialised(made, lake=lake, frame=shown, seconds=seconds, **counted)
+        return materialised(committed, lake=lake, frame=shown, seconds=seconds, **counted)
 
     return compute
 
@@ -71,8 +73,8 @@ def language_asset(family: LanguageFamily) -> dg.AssetsDefinition:
 def judge_metadata(settings: LanguageSettings) -> dict[str, dg.MetadataValue]:
     """Return what became of the questions to the judge, where it was asked any."""
     counts = getattr(settings.judge, "counts", None)
-    asked = {} if counts is None else {name: int(value) for name, value in vars(counts).items()}
-    return {"judge": dg.MetadataValue.json(asked)} if any(asked.values()) else {}
+    numbers = {} if counts is None else {name: int(value) for name, value in vars(counts).items()}
+    return {"judge": dg.MetadataValue.json(numbers)} if any(numbers.values()) else {}
 
 
 LANGUAGE_ASSETS = [language_asset(family) for family in LANGUAGE_FAMILIES.values()]

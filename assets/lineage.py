@@ -19,15 +19,15 @@ from resources.lvlms import scorer_version
 from resources.workspace import Workspace
 
 
-def stored_link(workspace: Workspace, level: int, what: str, made: Committed, note: str = "") -> Link:
+def stored_link(workspace: Workspace, level: int, what: str, committed: Committed, note: str = "") -> Link:
     """Return the link of something stored, whose bytes are read and compared with its manifest."""
-    name = f"{made.name} {made.partition}".strip()
+    name = f"{committed.name} {committed.partition}".strip()
     try:
-        workspace.lake.verify(made)
+        workspace.lake.verify(committed)
     except StorageError as error:
         state: State = "gone" if isinstance(error, StoredDataGone) else "changed"
-        return Link(level, what, name, made.sha256, state, f"{error.what}: {error.where}")
-    return Link(level, what, name, made.sha256, "unchanged", note)
+        return Link(level, what, name, committed.sha256, state, f"{error.what}: {error.where}")
+    return Link(level, what, name, committed.sha256, "unchanged", note)
 
 
 def table_links(workspace: Workspace, row: Mapping[str, Any], family: Committed | None) -> Iterator[Link]:
@@ -40,10 +40,10 @@ def table_links(workspace: Workspace, row: Mapping[str, Any], family: Committed 
 
 def _made_by(workspace: Workspace, row: Mapping[str, Any]) -> str:
     runs = workspace.lake.read_table("provenance")
-    own = runs.filter(runs["cell_id"] == row["cell_id"]).to_dicts()
-    if not own:
+    of_cell = runs.filter(runs["cell_id"] == row["cell_id"]).to_dicts()
+    if not of_cell:
         return "its runs are not recorded"
-    run = own[0]
+    run = of_cell[0]
     mlflow = f"MLflow run {run['mlflow_run']}" if run["mlflow_run"] else "no MLflow run"
     return f"Dagster run {run['dagster_run']}, {mlflow}, finished {run['finished_at']} on {run['device']}"
 
@@ -93,8 +93,8 @@ def _shards(workspace: Workspace, images: Committed) -> Iterator[Link]:
         return
     lost = []
     for shard in listed:
-        found = workspace.shards.load(shard["key"])
-        if found is None or found.sha256 != shard["sha256"]:
+        shard_now = workspace.shards.load(shard["key"])
+        if shard_now is None or shard_now.sha256 != shard["sha256"]:
             lost.append(shard["key"][:12])
     note = f"{len(lost)} gone or damaged: {', '.join(lost)}" if lost else ""
     digest = digest_json([shard["sha256"] for shard in listed])
@@ -163,8 +163,8 @@ def dataset_link(workspace: Workspace, level: int, dataset: str, records: Commit
     if state == "changed":
         listed = workspace.lake.read_table("records", manifest=records).select("path", "image_id")
         changed = changed_files(root, dict(listed.iter_rows()))
-        told = str(changed) or "every recorded image is as it was; the index or refused files have changed"
-        note = f"{told}; {note}"
+        changes = str(changed) or "every recorded image is as it was; the index or refused files have changed"
+        note = f"{changes}; {note}"
         state = "gone" if changed.gone and not changed.changed else state
     return Link(level, what, str(root), recorded, state, note)
 

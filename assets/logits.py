@@ -73,9 +73,9 @@ def probe_logits(
         "records_sha256": images.details["records_sha256"],
         **work,
     }
-    made = lake.write_arrays("probe_logits", arrays, partition=context.partition_key, details=details)
+    committed = lake.write_arrays("probe_logits", arrays, partition=context.partition_key, details=details)
     rows = int(arrays["raw"].shape[0])
-    return materialised(made, lake=lake, prompts=len(wanted), family=family.title, **{"images": rows, **work})
+    return materialised(committed, lake=lake, prompts=len(wanted), family=family.title, **{"images": rows, **work})
 
 
 def _require_together(model: str, images: Committed, texts: Committed) -> None:

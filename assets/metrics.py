@@ -42,11 +42,11 @@ def metric_asset(family: ImageFamily) -> dg.AssetsDefinition:
             frame = family.compute(stored.read(), settings=metric_settings(workspace))
         seconds = time.perf_counter() - start
         frame = stored.with_lineage(frame)
-        made = workspace.lake.write_table(
+        committed = workspace.lake.write_table(
             family.name, frame, partition=stored.partition, details={"cell_id": stored.identity}
         )
         return materialised(
-            made,
+            committed,
             lake=workspace.lake,
             frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
             seconds=seconds,

@@ -72,12 +72,12 @@ def mitigated_metrics(
             effects.append(verdict.effects)
     frame, paired = stored.with_lineage(pl.concat(rows)), pl.concat(effects)
     lake.write_table("mitigation_effects", paired, partition=stored.partition, details={"cell_id": stored.identity})
-    made = lake.write_table(
+    committed = lake.write_table(
         "mitigated_metrics", frame, partition=stored.partition, details={"cell_id": stored.identity}
     )
     clear = paired.filter(pl.col("p") < 0.01).sort("p").drop("model", "dataset", "method", "reason")
     return materialised(
-        made,
+        committed,
         lake=lake,
         frame=frame.drop("cell_id", "dataset_digest", "checkpoint_sha256"),
         clearest_effects=dg.MetadataValue.md(markdown_table(clear.head(20))),
@@ -105,8 +105,8 @@ class _Judge:
     def verdicts(self) -> Iterator[_Verdict]:
         """Judge each mitigation."""
         yield from self._adjusted(read_adjustments(self.stored))
-        found = [read_text_fits(self.stored, method.name) for method in TEXT_METHODS]
-        fitted = [texts for texts in found if texts.fits]
+        fits = [read_text_fits(self.stored, method.name) for method in TEXT_METHODS]
+        fitted = [texts for texts in fits if texts.fits]
         if not fitted:
             return
         yield _Verdict(self._on_fewer_rows())
@@ -125,8 +125,8 @@ class _Judge:
 
     @cached_property
     def _images(self) -> NDArray[np.float32]:
-        made = self.stored.workspace.lake.require("image_embeddings", partition=self.stored.partition)
-        shards = [(s["key"], s["sha256"]) for s in made.details["shards"]]
+        committed = self.stored.workspace.lake.require("image_embeddings", partition=self.stored.partition)
+        shards = [(s["key"], s["sha256"]) for s in committed.details["shards"]]
         return read_embedded(shards, self.stored.workspace.shards)
 
     def _metrics(self, cell: Cell, condition: str) -> pl.DataFrame:
@@ -141,12 +141,12 @@ class _Judge:
 
     # --- mitigations of texts
 
-    def _mitigated(self, found: FittedTexts, before: Hits) -> Iterator[_Verdict]:
-        for name, fit in found.fits.items():
+    def _mitigated(self, fits: FittedTexts, before: Hits) -> Iterator[_Verdict]:
+        for name, fit in fits.fits.items():
             after = mitigated_cell(
                 self.cell,
-                found.texts,
-                found.features[name],
+                fits.texts,
+                fits.features[name],
                 self._images,
                 logit_scale=self.stored.logits.details["logit_scale"],
                 scaled=self.stored.family.logit == "scaled_cosine",
@@ -159,15 +159,15 @@ class _Judge:
                 method=fit.method,
                 rows=self._rows,
                 settings=self._settings,
-                hits=(before, self._hits(found, found.features[name])),
+                hits=(before, self._hits(fits, fits.features[name])),
             )
             yield _Verdict(self._metrics(after, name), effects)
 
-    def _hits(self, found: FittedTexts, features: NDArray[np.float32]) -> Hits:
+    def _hits(self, fits: FittedTexts, features: NDArray[np.float32]) -> Hits:
         """Return what retrieval finds among the judged images and their captions; False for all others."""
         captions = label_captions(self.cell.records.filter(pl.Series(self._rows)))
         position = {text: i for i, text in enumerate(dict.fromkeys(captions))}
-        row = {text: i for i, text in enumerate(found.texts)}
+        row = {text: i for i, text in enumerate(fits.texts)}
         hits = retrieval_hits(
             _unit(self._images[self._rows]),
             _unit(features[[row[text] for text in position]]),
@@ -180,15 +180,15 @@ class _Judge:
 
     # --- logit adjustments
 
-    def _adjusted(self, found: Adjustments) -> Iterator[_Verdict]:
-        if not found.fits:
+    def _adjusted(self, adjustments: Adjustments) -> Iterator[_Verdict]:
+        if not adjustments.fits:
             return
         settings = self._settings
         of_probes = adjustment_rows(
-            self.cell, found.of_probes, confidence=settings.confidence, min_group=settings.min_group
+            self.cell, adjustments.of_probes, confidence=settings.confidence, min_group=settings.min_group
         )
         yield _Verdict(of_probes)
-        for name, fits in found.fits.items():
+        for name, fits in adjustments.fits.items():
             if fits:
                 yield self._of_adjustment(name, fits)
 

@@ -41,12 +41,12 @@ def export_from_audit(workspace: Workspace, encoder: str, dataset: str, mitigati
             )
         fitted = fitted[TRIDENT]
         classes, probes = _candidates(_suite_of(stored, fitted.settings.candidates))
-    made = workspace.lake.require("image_embeddings", partition=stored.partition)
+    committed = workspace.lake.require("image_embeddings", partition=stored.partition)
     facts = ExportFacts(
         encoder=encoder,
         family=stored.family.name,
         weights_sha256=stored.logits.details["weights_sha256"],
-        width=int(made.details.get("width", 0)),
+        width=int(committed.details.get("width", 0)),
         dataset=dataset,
         dataset_digest=stored.records.details["dataset_digest"],
         audit=workspace.audit.title,

@@ -40,16 +40,16 @@ class FittedTexts:
     absent: Mapping[str, str] = field(default_factory=dict)
 
 
-def write_text_fits(stored: StoredCell, asset: str, found: FittedTexts) -> Committed:
+def write_text_fits(stored: StoredCell, asset: str, fits: FittedTexts) -> Committed:
     """Commit the fits of a method on a cell."""
-    arrays: dict[str, NDArray[Any]] = {"before": found.before} if found.fits else {}
-    for name, fit in found.fits.items():
+    arrays: dict[str, NDArray[Any]] = {"before": fits.before} if fits.fits else {}
+    for name, fit in fits.fits.items():
         arrays |= {f"{name}/parameter/{part}": array for part, array in fit.parameters.items()}
         arrays |= {f"{name}/loss/{curve}": losses for curve, losses in fit.losses.items()}
-        arrays[f"{name}/features"] = found.features[name]
+        arrays[f"{name}/features"] = fits.features[name]
         arrays[f"{name}/train_ids"] = np.frombuffer(bytes.fromhex("".join(fit.train_ids)), np.uint8)
-    fits = {name: {"settings": dict(f.settings), "fitted_on": f.fitted_on} for name, f in found.fits.items()}
-    details = {"cell_id": stored.identity, "texts": list(found.texts), "fits": fits, "absent": dict(found.absent)}
+    about = {name: {"settings": dict(f.settings), "fitted_on": f.fitted_on} for name, f in fits.fits.items()}
+    details = {"cell_id": stored.identity, "texts": list(fits.texts), "fits": about, "absent": dict(fits.absent)}
     return stored.workspace.lake.write_arrays(asset, arrays, partition=stored.partition, details=details)
 
 
@@ -61,40 +61,40 @@ def read_text_fits(stored: StoredCell, asset: str) -> FittedTexts:
     StorageError
         If they were fitted on other content than the cell has now.
     """
-    made = require_fits(stored, asset)
-    if not made.details["fits"]:
-        return FittedTexts(absent=made.details["absent"])
-    arrays = stored.workspace.lake.read_arrays(asset, manifest=made)
+    committed = require_fits(stored, asset)
+    if not committed.details["fits"]:
+        return FittedTexts(absent=committed.details["absent"])
+    arrays = stored.workspace.lake.read_arrays(asset, manifest=committed)
     fits = {}
-    for name, about in made.details["fits"].items():
-        own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
-        ids = own["train_ids"].tobytes().hex()
+    for name, about in committed.details["fits"].items():
+        of_name = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
+        ids = of_name["train_ids"].tobytes().hex()
         fits[name] = FittedMitigation(
             settings=about["settings"],
-            parameters=below("parameter/", own),
+            parameters=below("parameter/", of_name),
             fitted_on=about["fitted_on"],
-            losses=below("loss/", own),
+            losses=below("loss/", of_name),
             train_ids=tuple(ids[i : i + 64] for i in range(0, len(ids), 64)),
         )
     return FittedTexts(
-        texts=tuple(made.details["texts"]),
+        texts=tuple(committed.details["texts"]),
         before=arrays["before"],
         fits=fits,
         features={name: arrays[f"{name}/features"] for name in fits},
-        absent=made.details["absent"],
+        absent=committed.details["absent"],
     )
 
 
 def require_fits(stored: StoredCell, asset: str) -> Committed:
     """Return the manifest of a cell's fits; raises StorageError if they are of other content than the cell's."""
-    made = stored.workspace.lake.require(asset, partition=stored.partition)
-    if made.details["cell_id"] != stored.identity:
+    committed = stored.workspace.lake.require(asset, partition=stored.partition)
+    if committed.details["cell_id"] != stored.identity:
         raise StorageError(
             f"the stored `{asset}` was fitted on other inputs or settings",
             where=stored.partition,
             hint=f"materialise `{asset}` of this cell again",
         )
-    return made
+    return committed
 
 
 def below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -37,16 +37,20 @@ def absent_datasets(workspace: Workspace) -> dict[str, DatasetSize]:
 
 def images_of(workspace: Workspace, dataset: str) -> int:
     """Return how many images a dataset on this disk has: accepted ones, or unread what it lists; none is opened."""
-    if made := recorded(workspace, dataset):
-        return made.rows
+    if committed := recorded(workspace, dataset):
+        return committed.rows
     listed = workspace.dataset_entry(dataset).open_reader().entries(workspace.dataset_root(dataset))
     return sum(not isinstance(entry, Refusal) for entry in listed)
 
 
 def recorded(workspace: Workspace, dataset: str) -> Committed | None:
     """Return the records of a dataset; None without any, or where its name meant other data when they were made."""
-    made = workspace.lake.committed("records", partition=dataset)
-    return made if made and made.details.get("read_as") == workspace.dataset_entry(dataset).read_as else None
+    committed = workspace.lake.committed("records", partition=dataset)
+    return (
+        committed
+        if committed and committed.details.get("read_as") == workspace.dataset_entry(dataset).read_as
+        else None
+    )
 
 
 def _is_absent(workspace: Workspace, dataset: str) -> bool:
@@ -90,7 +94,7 @@ def plan_encoders(workspace: Workspace, absent: Mapping[str, DatasetSize]) -> En
         found, address = outlines[encoder], workspace.audit.encoders[encoder].address
         suites = cell_suites(workspace, dataset, encoder, family=found.family)
         texts = {text for suite in suites for text in suite.texts}
-        made, pair = _made(workspace, dataset, encoder), found.family.logit == "pair"
+        committed, pair = _made(workspace, dataset, encoder), found.family.logit == "pair"
         of_checkpoint = (dataset, address, found.family.name)
         planned.append(
             PlannedCell(
@@ -101,11 +105,11 @@ def plan_encoders(workspace: Workspace, absent: Mapping[str, DatasetSize]) -> En
                 distinct_prompts=len(texts),
                 logit=found.family.logit,
                 width=found.width,
-                is_there=made.logits if pair else made.embedded or of_checkpoint in embedded,
-                has_records=made.records,
+                is_there=committed.logits if pair else committed.embedded or of_checkpoint in embedded,
+                has_records=committed.records,
                 # A cell that only labels genders writes the labels in place of an index.
-                has_index=made.index if suites else made.labels,
-                has_logits=made.logits and texts <= made.texts,
+                has_index=committed.index if suites else committed.labels,
+                has_logits=committed.logits and texts <= committed.texts,
             )
         )
         embedded.add(of_checkpoint)
@@ -190,10 +194,10 @@ def plan_generation(
 
 
 def _planned_anywhere(workspace: Workspace, model: str, absent: Mapping[str, DatasetSize]) -> list[PlannedSlice]:
-    found = _planned(workspace, model, absent=absent)
+    planned = _planned(workspace, model, absent=absent)
     for (name, dataset), entries in workspace.audit.designs.items():
         if name == model and dataset in absent:
-            found += published_slices(
+            planned += published_slices(
                 model,
                 dataset,
                 entries,
@@ -203,7 +207,7 @@ def _planned_anywhere(workspace: Workspace, model: str, absent: Mapping[str, Dat
                 has_occupations="occupation" in declaration_of(workspace, dataset).filled,
                 endpoint=workspace.lvlm_entry(model).endpoint,
             )
-    return found
+    return planned
 
 
 def require_within_limit(workspace: Workspace, model: str, slice_id: str) -> None:
@@ -234,7 +238,7 @@ def _planned(
     for name, sliced in slices.items():
         if only not in (None, name):
             continue
-        asked = asked_rows(
+        questions = asked_rows(
             sliced.rows,
             sliced.entries,
             identity=identity,
@@ -242,21 +246,21 @@ def _planned(
             root=workspace.dataset_root(sliced.dataset),
             sees=model not in workspace.audit.twins,
         )
-        keys = pl.DataFrame({"row_key": [one.key for one in asked]}, schema={"row_key": pl.String})
+        keys = pl.DataFrame({"row_key": [one.key for one in questions]}, schema={"row_key": pl.String})
         lacking = set(store.kept(identity, name).lacking(keys)["row_key"])
-        left = [one for one in asked if one.key in lacking]
+        left = [one for one in questions if one.key in lacking]
         read = sum(ceil(len(one.question.text) / CHARACTERS_OF_A_TOKEN) for one in left)
-        said = sum(min(typical_tokens(one.question.prompt), decoding.max_new_tokens) for one in left)
+        answer_tokens = sum(min(typical_tokens(one.question.prompt), decoding.max_new_tokens) for one in left)
         planned.append(
             PlannedSlice(
                 model=model,
                 slice=name,
-                rows=len(asked),
-                finished=len(asked) - len(left),
+                rows=len(questions),
+                finished=len(questions) - len(left),
                 prompt_tokens=read,
-                new_tokens=said,
-                seconds=None if rate is None else said / rate,
-                cost=cost_of(endpoint, read, said),
+                new_tokens=answer_tokens,
+                seconds=None if rate is None else answer_tokens / rate,
+                cost=cost_of(endpoint, read, answer_tokens),
             )
         )
     return planned
@@ -272,6 +276,6 @@ def _identity(workspace: Workspace, model: str, *, anywhere: bool) -> str:
 
 def _tokens_per_second(workspace: Workspace, model: str, slices: Mapping[str, AskedSlice]) -> float | None:
     """Return the mean rate of the newest runs of a model in which it generated; None where there is none."""
-    made = [workspace.lake.committed("generations", partition=f"{model}|{name}") for name in slices]
-    rates = [rate for one in made if one is not None and (rate := one.details["tokens_per_second"])]
+    committed = [workspace.lake.committed("generations", partition=f"{model}|{name}") for name in slices]
+    rates = [rate for one in committed if one is not None and (rate := one.details["tokens_per_second"])]
     return sum(rates) / len(rates) if rates else None

@@ -89,24 +89,24 @@ def _suites(workspace: Workspace, table: Committed, encoders: list[str]) -> tupl
 
 
 def _not_tried(workspace: Workspace, table: Committed) -> list[dict[str, str]]:
-    made = committed_of_audit(workspace, "bias_transfer", table)
-    return [] if made is None else made.details["absent"]
+    committed = committed_of_audit(workspace, "bias_transfer", table)
+    return [] if committed is None else committed.details["absent"]
 
 
 def _geometry(workspace: Workspace, encoders: list[str]) -> pl.DataFrame | None:
-    words = [found.words for found in stored_geometry(workspace, encoders) if found.words.height]
+    words = [each.words for each in stored_geometry(workspace, encoders) if each.words.height]
     return pl.concat(words) if words else None
 
 
 def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
     lake, entry = workspace.lake, workspace.dataset_entry(dataset)
-    made = lake.require("records", partition=dataset)
+    committed = lake.require("records", partition=dataset)
     shares_of = partial(label_shares, declaration=entry.open_reader().declaration, balance=entry.balance)
-    shares = [shares_of(lake.read_table("records", manifest=made), composite=False)]
+    shares = [shares_of(lake.read_table("records", manifest=committed), composite=False)]
     errors = pl.DataFrame(schema=LABEL_ERRORS_SCHEMA)
     extended = lake.committed("extended_records", partition=dataset)
     # A dataset that was refused has no automatic labels, or those of an earlier version.
-    if extended and extended.details["records_sha256"] == made.sha256:
+    if extended and extended.details["records_sha256"] == committed.sha256:
         labelled = lake.read_table("extended_records", manifest=extended)
         shares.append(shares_of(labelled, composite=True))
         errors = lake.read_table("label_error", partition=dataset)
@@ -114,9 +114,9 @@ def _dataset(workspace: Workspace, dataset: str) -> DatasetSummary:
     return DatasetSummary(
         id=dataset,
         reader=entry.reader,
-        listed=made.details["listed"],
-        accepted=made.rows,
-        digest=made.details["dataset_digest"],
+        listed=committed.details["listed"],
+        accepted=committed.rows,
+        digest=committed.details["dataset_digest"],
         quarantined=lake.read_table("quarantine", partition=dataset),
         label_shares=pl.concat(shares),
         label_errors=errors,
@@ -167,15 +167,15 @@ def _planted(workspace: Workspace) -> pl.DataFrame | None:
 def lvlm_summary(workspace: Workspace, model: str) -> LvlmSummary:
     """Return what is said of one generative model."""
     audit, stored = workspace.audit, StoredAnswers.find(workspace, model)
-    entry, made = audit.lvlms[model], next(iter(stored.answers.values()))
+    entry, committed = audit.lvlms[model], next(iter(stored.answers.values()))
     judge = audit.language.judge
     return LvlmSummary(
         id=model,
         address=lvlm_address(entry),
         version=stored.version,
         rows=sum(one.rows for one in stored.answers.values()),
-        device=made.details["device"],
-        decoding=_decoding(made.details),
+        device=committed.details["device"],
+        decoding=_decoding(committed.details),
         twin=entry.twin,
         twin_of=audit.twins.get(model, ()),
         scorers=stored.scorers,
@@ -189,18 +189,18 @@ def _answer_checks(workspace: Workspace, model: str, slices: list[str]) -> pl.Da
     frames = [pl.DataFrame(schema=CHECKS_SCHEMA)]
     for name in slices:
         for check in ANSWER_CHECK_NAMES:
-            made = workspace.lake.committed(ANSWER_CHECKS_TABLE, partition=f"{model}|{name}|{check}")
-            if made is not None:
-                row = workspace.lake.read_table(ANSWER_CHECKS_TABLE, manifest=made)
+            committed = workspace.lake.committed(ANSWER_CHECKS_TABLE, partition=f"{model}|{name}|{check}")
+            if committed is not None:
+                row = workspace.lake.read_table(ANSWER_CHECKS_TABLE, manifest=committed)
                 frames.append(row.with_columns(pl.format("{} of {}", "check", pl.lit(name)).alias("check")))
     return pl.concat(frames)
 
 
 def _decoding(details: dict) -> str:
     """Return the values that the model was really told; what an endpoint is not told is its own."""
-    told = [f"{name} {value}" for name, value in details["decoding"].items() if name in details["sent"]]
-    own = [name for name in details["decoding"] if name not in details["sent"]]
-    return ", ".join(told) + (f"; {', '.join(own)}: the endpoint's own" if own else "")
+    sent = [f"{name} {value}" for name, value in details["decoding"].items() if name in details["sent"]]
+    not_sent = [name for name in details["decoding"] if name not in details["sent"]]
+    return ", ".join(sent) + (f"; {', '.join(not_sent)}: the endpoint's own" if not_sent else "")
 
 
 def language_tables(workspace: Workspace, models: dict[str, list[str]]) -> dict[str, pl.DataFrame]:

@@ -47,8 +47,8 @@ def dataset_slices(workspace: Workspace, dataset: str) -> dict[str, pl.DataFrame
     ConfigError
         If the dataset does not say who is pictured.
     """
-    made = workspace.lake.require("records", partition=dataset)
-    return _cut(workspace, dataset, made.sha256, workspace.audit.generation.slice_images)
+    committed = workspace.lake.require("records", partition=dataset)
+    return _cut(workspace, dataset, committed.sha256, workspace.audit.generation.slice_images)
 
 
 # Every step about a slice asks; reading and cutting the same records again would take longer than small steps.
@@ -72,7 +72,7 @@ def asked_slices(workspace: Workspace, model: str, *, without: Collection[str] =
     ConfigError
         If an entry names a subset or an occupation that none of its datasets has, or chooses no image of one.
     """
-    found: dict[str, AskedSlice] = {}
+    slices: dict[str, AskedSlice] = {}
     people: dict[GenerateEntry, list[pl.DataFrame]] = {}
     for (name, dataset), entries in workspace.audit.designs.items():
         if name != model or dataset in without:
@@ -84,11 +84,11 @@ def asked_slices(workspace: Workspace, model: str, *, without: Collection[str] =
         for slice_id, rows in cut.items():
             asking = tuple(entry for entry in entries if chosen(rows, entry).height)
             if asking:
-                found[slice_id] = AskedSlice(slice_id, dataset, rows, asking)
+                slices[slice_id] = AskedSlice(slice_id, dataset, rows, asking)
     for entry, frames in people.items():
         if not set(without).intersection(entry.datasets):
             _require_names(entry, pl.concat(frames))
-    return found
+    return slices
 
 
 def _require_names(entry: GenerateEntry, people: pl.DataFrame) -> None:
@@ -125,14 +125,14 @@ def asked_slice(workspace: Workspace, model: str, slice_id: str) -> AskedSlice:
     ConfigError
         If the audit file does not ask it about this slice.
     """
-    asked = asked_slices(workspace, model)
-    if slice_id not in asked:
+    slices = asked_slices(workspace, model)
+    if slice_id not in slices:
         raise ConfigError(
             "the audit file does not ask this model about this slice",
             found=f"{model}|{slice_id}",
-            expected=", ".join(asked) or "an entry of `generate` that names the model",
+            expected=", ".join(slices) or "an entry of `generate` that names the model",
         )
-    return asked[slice_id]
+    return slices[slice_id]
 
 
 def asked_for(asked: AskedSlice) -> str:
@@ -148,14 +148,14 @@ def dataset_of(workspace: Workspace, slice_id: str) -> str:
     ConfigError
         If it is of no dataset that the audit file asks about.
     """
-    asked = workspace.audit.asked_datasets
-    for dataset in asked:
+    datasets = workspace.audit.asked_datasets
+    for dataset in datasets:
         if slice_id in dataset_slices(workspace, dataset):
             return dataset
     raise ConfigError(
         "there is no such slice of the datasets that models are asked about",
         found=slice_id,
-        expected=f"a slice of {', '.join(asked)}" if asked else "an audit file with `generate`",
+        expected=f"a slice of {', '.join(datasets)}" if datasets else "an audit file with `generate`",
     )
 
 
@@ -177,7 +177,7 @@ def pictured_people(context: dg.AssetExecutionContext, workspace: dg.ResourcePar
     dataset = dataset_of(workspace, context.partition_key)
     require_passed(context, workspace, dataset, of=("records",))
     frame = dataset_slices(workspace, dataset)[context.partition_key]
-    made = workspace.lake.write_table(
+    committed = workspace.lake.write_table(
         "pictured_people",
         frame,
         partition=context.partition_key,
@@ -187,4 +187,6 @@ def pictured_people(context: dg.AssetExecutionContext, workspace: dg.ResourcePar
         },
     )
     groups = frame.group_by("attribute", "group").len().sort("attribute", "group")
-    return materialised(made, lake=workspace.lake, frame=frame, sets=frame["set_id"].n_unique(), groups=groups.height)
+    return materialised(
+        committed, lake=workspace.lake, frame=frame, sets=frame["set_id"].n_unique(), groups=groups.height
+    )

@@ -154,8 +154,8 @@ def prompts_version() -> str:
 def _versions(names: Iterable[str], digest: Callable[[str], str]) -> dict[str, str]:
     """Digest several sources, as many at once as there are cores; planted ones are drawn then too."""
     listed = list(names)
-    found = run_threads([partial(_version, name, digest) for name in listed])
-    return {name: version for name, version in zip(listed, found) if version is not None}
+    versions = run_threads([partial(_version, name, digest) for name in listed])
+    return {name: version for name, version in zip(listed, versions) if version is not None}
 
 
 def _version(name: str, digest: Callable[[str], str]) -> str | None:
@@ -210,9 +210,9 @@ def report_sources(
     changed = []
     for asset in dict.fromkeys(asset for asset, _ in wanted):
         names = [name for source, name in wanted if source == asset and name is not None]
-        found: dict[str | None, str]
-        found = dict(_OF_NAMES[asset](workspace, names)) if asset in _OF_NAMES else {None: _OF_PACKAGE[asset]()}
-        for partition, version in found.items():
+        digests: dict[str | None, str]
+        digests = dict(_OF_NAMES[asset](workspace, names)) if asset in _OF_NAMES else {None: _OF_PACKAGE[asset]()}
+        for partition, version in digests.items():
             if _reported(instance, asset, partition) != version:
                 instance.report_runless_asset_event(
                     dg.AssetObservation(asset, partition=partition, tags={"dagster/data_version": version})

@@ -78,12 +78,12 @@ def sort_cells(workspace: Workspace, instance: dg.DagsterInstance) -> Staleness:
 
 def _sort_models(workspace: Workspace, instance: dg.DagsterInstance, datasets: dict[str, str]) -> Staleness:
     """Compare what is stored of every generative model with its sources as they are now; of no encoder."""
-    asked: dict[str, list[str]] = {}
+    by_model: dict[str, list[str]] = {}
     for model, dataset in workspace.audit.designs:
-        asked.setdefault(model, []).append(dataset)
-    versions = lvlm_versions(workspace) if asked else {}
-    found = Staleness([], [])
-    for model, about in asked.items():
+        by_model.setdefault(model, []).append(dataset)
+    versions = lvlm_versions(workspace) if by_model else {}
+    staleness = Staleness([], [])
+    for model, about in by_model.items():
         try:
             for dataset in about:
                 checks = checks_not_passed(instance, workspace, dataset, of=("records",))
@@ -93,12 +93,12 @@ def _sort_models(workspace: Workspace, instance: dg.DagsterInstance, datasets: d
             _require_todays_answers(stored, datasets, versions)
             families = _current_families(stored)
             if families:
-                found.models.append(CurrentModel(model, stored.identity, families))
+                staleness.models.append(CurrentModel(model, stored.identity, families))
             if lacking := [name for name in LANGUAGE_TABLES if name not in families]:
                 raise PlumblineError(f"not computed, or out of date: {', '.join(lacking)}")
         except PlumblineError as error:
-            found.absent.append(AbsentCell(model=model, dataset=", ".join(about), reason=error.what))
-    return found
+            staleness.absent.append(AbsentCell(model=model, dataset=", ".join(about), reason=error.what))
+    return staleness
 
 
 def _require_todays_answers(stored: StoredAnswers, datasets: dict[str, str], versions: dict[str, str]) -> None:
@@ -106,15 +106,15 @@ def _require_todays_answers(stored: StoredAnswers, datasets: dict[str, str], ver
     identity = backend_identity(workspace, stored.model)
     scorers = {name: scorer_version(workspace, name) for name in workspace.audit.scorers}
     pairs: dict[str, tuple[object, object]] = {"checkpoint": (stored.version, versions.get(stored.model))}
-    for name, made in stored.answers.items():
+    for name, committed in stored.answers.items():
         records = lake.require("records", partition=stored.slices[name].dataset).details
         today = _records_today(workspace, stored.slices[name].dataset, records, datasets)
         pairs |= {f"{what} of {name}": pair for what, pair in today.items()}
-        pairs[f"engine of {name}"] = (made.details["identity"], identity)
+        pairs[f"engine of {name}"] = (committed.details["identity"], identity)
         pairs[f"people of {name}"] = (stored.people[name].details["dataset_digest"], records["dataset_digest"])
-        pairs[f"prompts of {name}"] = (made.details["prompts"], prompts_hash())
-        pairs[f"decoding of {name}"] = (made.details["decoding"], workspace.audit.generation.decoding.model_dump())
-        pairs[f"questions of {name}"] = (made.details["asked_for"], asked_for(stored.slices[name]))
+        pairs[f"prompts of {name}"] = (committed.details["prompts"], prompts_hash())
+        pairs[f"decoding of {name}"] = (committed.details["decoding"], workspace.audit.generation.decoding.model_dump())
+        pairs[f"questions of {name}"] = (committed.details["asked_for"], asked_for(stored.slices[name]))
         used = stored.scores[name].details["scorers"]
         pairs[f"scorers of {name}"] = ({n: about["settings"] for n, about in used.items()}, scorers)
     _require_equal(pairs)
@@ -122,8 +122,8 @@ def _require_todays_answers(stored: StoredAnswers, datasets: dict[str, str], ver
 
 def _current_families(stored: StoredAnswers) -> list[str]:
     """Return the families that were computed from what is stored now."""
-    found = {name: stored.workspace.lake.committed(name, partition=stored.model) for name in LANGUAGE_TABLES}
-    return [n for n, made in found.items() if made and made.details["cell_id"] == stored.identity]
+    tables = {name: stored.workspace.lake.committed(name, partition=stored.model) for name in LANGUAGE_TABLES}
+    return [n for n, committed in tables.items() if committed and committed.details["cell_id"] == stored.identity]
 
 
 def _require_todays(stored: StoredCell, datasets: dict[str, str], checkpoints: dict[str, str]) -> None:
@@ -138,8 +138,8 @@ def _require_todays(stored: StoredCell, datasets: dict[str, str], checkpoints: d
         "engine of the labeller": (labels.get("engine"), workspace.declared_engine),
     }
     for name in CELL_TABLES:
-        made = workspace.lake.require(name, partition=stored.partition)
-        pairs[name] = (made.details["cell_id"], stored.identity)
+        committed = workspace.lake.require(name, partition=stored.partition)
+        pairs[name] = (committed.details["cell_id"], stored.identity)
     _require_equal(pairs)
 
 

@@ -55,20 +55,20 @@ def text_mitigation_asset(method: Method) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         stored = passed_cell(context, workspace)
         mitigations = {n: s for n, s in stored.mitigations.items() if isinstance(s, TextMitigationSettings)}
-        asked = {name: settings for name, settings in mitigations.items() if settings.method == method.name}
-        found = _Bench.of(stored, encoders).fit(asked) if asked else FittedTexts()
-        made = write_text_fits(stored, method.name, found)
-        shown = {name: {**fit.settings, "images": len(fit.train_ids)} for name, fit in found.fits.items()}
+        settings_of = {name: settings for name, settings in mitigations.items() if settings.method == method.name}
+        fits = _Bench.of(stored, encoders).fit(settings_of) if settings_of else FittedTexts()
+        committed = write_text_fits(stored, method.name, fits)
+        shown = {name: {**fit.settings, "images": len(fit.train_ids)} for name, fit in fits.fits.items()}
         last = {
             f"{name} {curve}": float(losses[-1])
-            for name, fit in found.fits.items()
+            for name, fit in fits.fits.items()
             for curve, losses in fit.losses.items()
         }
         return materialised(
-            made,
+            committed,
             lake=workspace.lake,
             fits=dg.MetadataValue.json(shown),
-            absent=dg.MetadataValue.json(found.absent),
+            absent=dg.MetadataValue.json(fits.absent),
             last_losses=dg.MetadataValue.json(last),
         )
 
@@ -90,9 +90,9 @@ class _Bench:
     def of(cls, stored: StoredCell, encoders: EncoderPool) -> "_Bench":
         workspace, lake = stored.workspace, stored.workspace.lake
         encoder: Any = encoders.get(stored.model)
-        made = lake.require("text_embeddings", partition=stored.model)
+        committed = lake.require("text_embeddings", partition=stored.model)
         embedded = lake.require("image_embeddings", partition=stored.partition)
-        for what in (made, embedded):
+        for what in (committed, embedded):
             if what.details["identity"] != encoder.identity.digest:
                 raise CheckpointError(
                     f"the checkpoint of `{stored.model}`, or how it runs, changed since its {what.name}",
@@ -105,8 +105,8 @@ class _Bench:
         captions = label_captions(records.filter(judged_rows(records)))
         # A caption may be a text that the encoder has embedded for another suite.
         texts = tuple(dict.fromkeys((*prompts_of(stored), *captions)))
-        known = lake.read_arrays("text_embeddings", manifest=made)["embedding"]
-        row = {text: i for i, text in enumerate(made.details["texts"])}
+        known = lake.read_arrays("text_embeddings", manifest=committed)["embedding"]
+        row = {text: i for i, text in enumerate(committed.details["texts"])}
         further = [text for text in texts if text not in row]
         if further:
             row |= {text: i for i, text in enumerate(further, start=len(known))}
@@ -120,11 +120,11 @@ class _Bench:
             features=known[[row[text] for text in texts]],
         )
 
-    def fit(self, asked: dict[str, TextMitigationSettings]) -> FittedTexts:
+    def fit(self, settings_of: dict[str, TextMitigationSettings]) -> FittedTexts:
         """Fit every mitigation that is asked for; one that none names is left out where nothing can train it."""
         fits, features, absent = {}, {}, {}
         named = self.stored.workspace.audit.mitigated[self.stored.dataset, self.stored.model]
-        for name, settings in asked.items():
+        for name, settings in settings_of.items():
             try:
                 fitted = self._fitted(name, settings)
                 features[name] = self._features(name, fitted)

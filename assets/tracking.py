@@ -47,10 +47,10 @@ def tracked_run(
         hint="materialise its metrics and mitigations again",
     )
     sent = deliver(context, workspace, tracking, _tracked_cells(context, stored, frame), first=BEFORE)
-    made = lake.write_table("tracked_run", _provenance(context, stored, sent.run), partition=stored.partition)
+    committed = lake.write_table("tracked_run", _provenance(context, stored, sent.run), partition=stored.partition)
     # Run ids and times are shown, but a cell whose content is the same makes nothing downstream stale.
     version = dg.DataVersion(digest_json([stored.identity, sent.run]))
-    return materialised(made, lake=lake, **sent.state)._replace(data_version=version)
+    return materialised(committed, lake=lake, **sent.state)._replace(data_version=version)
 
 
 def _provenance(context: dg.AssetExecutionContext, stored: StoredCell, run: str | None) -> pl.DataFrame:
@@ -84,7 +84,7 @@ def _tracked(
     dataset, model, audit = stored.dataset, stored.model, stored.workspace.audit
     logits, records, extended = stored.logits.details, stored.records.details, stored.extended.details
     conditions = (BEFORE, BEFORE_TEST_ROWS) if condition == BEFORE else (condition,)
-    own = frame.filter(pl.col("condition").is_in(conditions))
+    rows = frame.filter(pl.col("condition").is_in(conditions))
     parameters = {
         "encoder": model,
         "dataset": dataset,
@@ -124,5 +124,5 @@ def _tracked(
         },
         metrics=headline_metrics(frame, condition, of_texts=of_texts) | cost_metrics(effects, condition),
         curves={name: np.asarray(curve).tolist() for name, curve in curves.items()},
-        files={"metrics.parquet": table_bytes(own), "metrics.csv": csv_bytes(own), **files},
+        files={"metrics.parquet": table_bytes(rows), "metrics.csv": csv_bytes(rows), **files},
     )

@@ -26,8 +26,8 @@ def bias_transfer(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResul
     retrieval): after minus before on the same images, with a paired interval, p, q and a verdict: improved, worsened,
     or no evidence. The check `no_bias_is_moved` warns where one axis improves and another worsens.
     """
-    lake, made = workspace.lake, workspace.lake.require("metric_table")
-    current = made.details["current"]
+    lake, committed = workspace.lake, workspace.lake.require("metric_table")
+    current = committed.details["current"]
     frames = [lake.read_table("mitigation_effects", partition=f"{d}|{m}") for d, m, _ in current]
     table = transfer_of(frames, confidence=workspace.audit.statistics.confidence)
     absent = [
@@ -35,7 +35,7 @@ def bias_transfer(workspace: dg.ResourceParam[Workspace]) -> dg.MaterializeResul
         for d, m, _ in current
         for name, reason in _not_tried(workspace, d, m)
     ]
-    details = {"audit_id": made.details["audit_id"], "absent": absent, "current": current}
+    details = {"audit_id": committed.details["audit_id"], "absent": absent, "current": current}
     written = lake.write_table("bias_transfer", table, details=details)
     return materialised(
         written,
@@ -55,8 +55,8 @@ def _not_tried(workspace: Workspace, dataset: str, model: str) -> list[tuple[str
     ]
     of_suites = [
         (f"{name} of {suite}", reason)
-        for name, own in require_fits(stored, "logit_adjustment").details["absent"].items()
-        for suite, reason in own.items()
+        for name, reasons in require_fits(stored, "logit_adjustment").details["absent"].items()
+        for suite, reason in reasons.items()
     ]
     return of_texts + of_suites
 

@@ -155,8 +155,8 @@ def _print_findings(workspace: Workspace) -> None:
     from assets.findings import headline_reading
     from plumbline.report import findings_table
 
-    found = findings_table(workspace.lake.read_table("metric_table"), headline_reading(workspace))
-    if found.is_empty():
+    findings = findings_table(workspace.lake.read_table("metric_table"), headline_reading(workspace))
+    if findings.is_empty():
         console.print("No finding: nothing that this audit measured shows evidence of a difference.")
         return
     table = Table(title="Findings, the strongest of each kind", title_justify="left", box=SIMPLE_HEAD)
@@ -169,7 +169,7 @@ def _print_findings(workspace: Workspace) -> None:
         "plumbline explain",
     ):
         table.add_column(name, overflow="fold")
-    for row in found.iter_rows(named=True):
+    for row in findings.iter_rows(named=True):
         cell = f"{row['dataset']} | {row['model']}"
         texts = (row["finding"], row["value"], row["interval"], row["q"], cell, row["explain"])
         table.add_row(*(escape(text or "") for text in texts))

@@ -53,8 +53,8 @@ class Work:
 def dataset_weight(workspace: Workspace, dataset: str) -> float | None:
     """Return how many images a dataset lists: as recorded, else as its folder does."""
     try:
-        made = recorded(workspace, dataset)
-        return float(made.details["listed"]) if made else float(images_of(workspace, dataset))
+        committed = recorded(workspace, dataset)
+        return float(committed.details["listed"]) if committed else float(images_of(workspace, dataset))
     except (PlumblineError, OSError):
         return None
 
@@ -176,15 +176,15 @@ class AuditRun:
     def _generate(self, asked: dict[str, list[str]]) -> None:
         self._stage("list who is pictured", "slices", dict.fromkeys(s for names in asked.values() for s in names))
         keys = {model: [answers_key(model, name) for name in names] for model, names in asked.items()}
-        self._stage("ask generative models, score answers", "answers", [k for own in keys.values() for k in own])
+        self._stage("ask generative models, score answers", "answers", [k for names in keys.values() for k in names])
         failed = {
-            model: [k for k in own if _step("answers", k) in self.outcome.failures] for model, own in keys.items()
+            model: [k for k in names if _step("answers", k) in self.outcome.failures] for model, names in keys.items()
         }
         self._stage("measure what they say of whom", "language", [m for m in asked if not failed[m]])
-        for model, own in failed.items():
-            if own:
-                first, of = self._failure(_step("answers", own[0])), len(keys[model])
-                reason = f"{model} is not measured: {len(own)} of its {of} slices failed, the first with {first}"
+        for model, names in failed.items():
+            if names:
+                first, of = self._failure(_step("answers", names[0])), len(keys[model])
+                reason = f"{model} is not measured: {len(names)} of its {of} slices failed, the first with {first}"
                 self._failed(_step("language", model), reason)
 
     def _failed(self, step: str, reason: str) -> None:

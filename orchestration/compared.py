@@ -36,17 +36,17 @@ def compare(workspace: Workspace, old: str, new: str, *, console: Console) -> Ch
 
         if old in models and new in models:
             audit = named_audit(workspace.lake, NEWEST)
-            found = compare_checkpoints(workspace, audit, old, new, log=show)
-            return changes_of(workspace, found, names=(old, new), old_audit=audit)
+            diff = compare_checkpoints(workspace, audit, old, new, log=show)
+            return changes_of(workspace, diff, names=(old, new), old_audit=audit)
         if old in models or new in models:
             raise ConfigError(
                 "a checkpoint is compared with a checkpoint, an audit with an audit", found=f"{old}, {new}"
             )
         ids = [named_audit(workspace.lake, name) for name in (old, new)]
         times = recorded_audits(workspace.lake)
-        found = compare_audits(workspace, *ids, log=show)
+        diff = compare_audits(workspace, *ids, log=show)
         names = [f"audit {audit[:12]} of {times[audit]}" for audit in ids]
-        return changes_of(workspace, found, names=(names[0], names[1]), old_audit=ids[0])
+        return changes_of(workspace, diff, names=(names[0], names[1]), old_audit=ids[0])
 
 
 def print_changes(changes: Changes, *, console: Console) -> None:
@@ -61,16 +61,16 @@ def print_changes(changes: Changes, *, console: Console) -> None:
         console.print("Nothing is worse than before by more than is allowed.", style="green")
     else:
         console.print("Every number is the same.")
-    for said in changes.not_compared:
-        console.print(f"not compared: {safe(said)}", style="yellow", highlight=False)
+    for line in changes.not_compared:
+        console.print(f"not compared: {safe(line)}", style="yellow", highlight=False)
     if changes.clearest.rows:
         _print(changes.clearest, "The clearest changes", console)
     if changes.flips.height:
         _print(changes.flipped, f"{changes.flips.height:,} images with another answer", console)
     if changes.reasons.rows:
         _print(changes.reasons, "Where the changes come from", console)
-    for said in changes.absent:
-        first, *others = said.splitlines()
+    for line in changes.absent:
+        first, *others = line.splitlines()
         console.print(f"not compared image by image: {safe(first)}", style="yellow", highlight=False)
         for line in others:
             console.print(safe(line), style="yellow", highlight=False)

@@ -51,6 +51,6 @@ def _undelivered(workspace: Workspace) -> Iterator[tuple[str, str]]:
     partitions = [("tracked_run", cell_key(*cell)) for cell in audit.cells]
     partitions += [("tracked_answers", model) for model in audit.asked_models]
     for asset, partition in partitions:
-        made = lake.committed(asset, partition=str(partition))
-        if made is not None and lake.read_table(asset, manifest=made)["mlflow_run"].null_count():
+        committed = lake.committed(asset, partition=str(partition))
+        if committed is not None and lake.read_table(asset, manifest=committed)["mlflow_run"].null_count():
             yield asset, partition

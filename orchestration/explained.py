@@ -40,8 +40,8 @@ def print_explanation(explanation: Explanation, *, console: Console) -> None:
     """Show an explanation in a terminal."""
     row = explanation.row
     console.print(f"[bold]{safe(row['metric'])}[/] {safe(estimate_text(row))}", highlight=False)
-    told = ", ".join(f"{name}={value}" for name, value in explanation.measured.items() if name != "metric")
-    console.print(f"row {explanation.id}: {safe(told)}", highlight=False)
+    measured = ", ".join(f"{name}={value}" for name, value in explanation.measured.items() if name != "metric")
+    console.print(f"row {explanation.id}: {safe(measured)}", highlight=False)
     console.print(_chain(explanation))
     for link in explanation.chain:
         if link.texts:
@@ -74,7 +74,7 @@ def _chain(explanation: Explanation) -> Table:
 def _moved(explanation: Explanation) -> Table:
     table = Table("change", "left out", "such as", box=SIMPLE_HEAD)
     for moved in explanation.influence.moved:
-        found = [explanation.thumbnails.get(image) for image in moved.images[:2]]
-        names = [f"{one.path}{' (' + one.missing + ')' if one.missing else ''}" for one in found if one]
+        thumbnails = [explanation.thumbnails.get(image) for image in moved.images[:2]]
+        names = [f"{one.path}{' (' + one.missing + ')' if one.missing else ''}" for one in thumbnails if one]
         table.add_row(change_text(moved.change), safe(moved.told), safe(", ".join(names)))
     return table

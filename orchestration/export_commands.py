@@ -54,8 +54,8 @@ def verify_command(folder: Annotated[Path, typer.Argument(help="A folder that `p
         for name in names:
             say(f"{what}: {name}", style="red")
     counts = ", ".join(f"{len(names)} {what}" for what, names in wrong.items() if names)
-    said = "As it was exported" if verdict.passed else f"Not as it was exported, {counts}"
-    console.print(f"{said}: {verdict.sound} file(s) are the same.", highlight=False)
+    verdict_text = "As it was exported" if verdict.passed else f"Not as it was exported, {counts}"
+    console.print(f"{verdict_text}: {verdict.sound} file(s) are the same.", highlight=False)
     raise typer.Exit(0 if verdict.passed else 1)
 
 

@@ -54,12 +54,12 @@ class Guard:
 def _refusal(scope: Scope, headers: Headers) -> str | None:
     """Return why a request is refused; None where it is not."""
     _, port = scope["server"]
-    own = (f"{LOOPBACK}:{port}", f"localhost:{port}")
+    local = (f"{LOOPBACK}:{port}", f"localhost:{port}")
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
-    if len(hosts) != 1 or hosts[0] not in own:
-        return f"Host is {', '.join(hosts) or 'missing'}, not {' or '.join(own)}"
-    if any(origin.removeprefix("http://") not in own for origin in origins):
-        return f"Origin is {', '.join(origins)}, not http://{' or http://'.join(own)}"
+    if len(hosts) != 1 or hosts[0] not in local:
+        return f"Host is {', '.join(hosts) or 'missing'}, not {' or '.join(local)}"
+    if any(origin.removeprefix("http://") not in local for origin in origins):
+        return f"Origin is {', '.join(origins)}, not http://{' or http://'.join(local)}"
     graphql = scope["path"].rstrip("/").endswith("/graphql")
     site = headers.get("sec-fetch-site", "none")
     if site not in ("same-origin", "none") and (graphql or not _followed_link(scope, headers)):

@@ -36,8 +36,8 @@ def interrupt_told(say: Callable[[], None]) -> Iterator[None]:
 
 
 def _listen(pipe: int, say: Callable[[], None]) -> None:
-    told = False
+    warned = False
     while (number := os.read(pipe, 1)[0]) != _OVER:
-        if number == signal.SIGINT and not told:
-            told = True
+        if number == signal.SIGINT and not warned:
+            warned = True
             say()

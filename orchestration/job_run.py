@@ -76,7 +76,7 @@ class JobRun(NamedTuple):
             metadata = event.materialization.metadata
             yield (
                 event.materialization.asset_key.to_user_string(),
-                {key: found.value for key, found in metadata.items()},
+                {key: value.value for key, value in metadata.items()},
             )
 
     @property
@@ -137,8 +137,8 @@ def _reason(result: Executed) -> str:
             failure = event.step_failure_data
             error = _said(failure.error)
             if error.cls_name != "DagsterAssetCheckFailedError":  # said by the check itself, better
-                said = failure.user_failure_data
-                reasons.append(said.description if said and said.description else _message(error))
+                data = failure.user_failure_data
+                reasons.append(data.description if data and data.description else _message(error))
         # That a step failed is the reason that the run failed.
         elif event.is_job_failure and event.job_failure_data.error is not None and not reasons:
             reasons.append(_message(_said(event.job_failure_data.error)))
@@ -147,5 +147,5 @@ def _reason(result: Executed) -> str:
 
 def _message(error: SerializableErrorInfo) -> str:
     """Return what an error says; without its class where it is one of this project, which says all there is to say."""
-    said = error.message.strip()
-    return _CLASS.sub("", said) if said.startswith("plumbline.") else said
+    message = error.message.strip()
+    return _CLASS.sub("", message) if message.startswith("plumbline.") else message

@@ -30,13 +30,13 @@ def source_fingerprints(workspace: Workspace) -> dict[str, str]:
     A fingerprint is a digest of names, sizes, times and inodes of all files: one that differs says only that the source
     has to be read. A source whose place is not known is left out.
     """
-    found = {}
+    fingerprints = {}
     for asset, partition in source_names(workspace):
         try:
-            found[" ".join(filter(None, (asset, partition)))] = _fingerprint(workspace, asset, partition)[:16]
+            fingerprints[" ".join(filter(None, (asset, partition)))] = _fingerprint(workspace, asset, partition)[:16]
         except PlumblineError:
             continue
-    return found
+    return fingerprints
 
 
 def folder_fingerprint(folder: Path) -> str:

@@ -116,8 +116,8 @@ def _read(workspace: Workspace, *, without: dict[str, DatasetSize]) -> None:
     """Read the datasets that models are asked about, where that has not been done: a plan counts who is pictured."""
     from assets.plans import recorded
 
-    asked = [dataset for dataset in workspace.audit.asked_datasets if dataset not in without]
-    unread = [dataset for dataset in asked if recorded(workspace, dataset) is None]
+    datasets = [dataset for dataset in workspace.audit.asked_datasets if dataset not in without]
+    unread = [dataset for dataset in datasets if recorded(workspace, dataset) is None]
     if not unread:
         return
     from orchestration.instance import audit_lock, opened, register_partitions

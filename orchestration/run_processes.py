@@ -37,10 +37,10 @@ def is_gone(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
     A run that has not said yet which process executes it may be alive.
     """
-    said = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
-    for event in reversed(said):
-        if found := _PID.search(event.message):
-            return not _lived(int(found[1]), at=event.timestamp)
+    events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
+    for event in reversed(events):
+        if match := _PID.search(event.message):
+            return not _lived(int(match[1]), at=event.timestamp)
     return False
 
 

@@ -23,10 +23,10 @@ def audit_everything(context: dg.OpExecutionContext, workspace: dg.ResourceParam
         text=True,
         check=False,
     )
-    said = done.stdout[-_SAID:]
+    output = done.stdout[-_SAID:]
     if done.returncode:
-        raise dg.Failure(f"the audit ended with code {done.returncode}\n{said}", allow_retries=False)
-    context.log.info(said)
+        raise dg.Failure(f"the audit ended with code {done.returncode}\n{output}", allow_retries=False)
+    context.log.info(output)
 
 
 @dg.job(description="Audit everything that the audit file names, as `plumbline audit` does.")

@@ -25,10 +25,10 @@ def print_status(workspace: Workspace, instance: dg.DagsterInstance, *, console:
     datasets = Table("dataset", "listed", "accepted", "checks", title="Datasets", title_justify="left")
     failed: dict[str, list[CheckNotPassed]] = {}
     for dataset in audit.datasets:
-        made = workspace.lake.committed("records", partition=dataset)
+        committed = workspace.lake.committed("records", partition=dataset)
         checks = checks_not_passed(instance, workspace, dataset, of=must_pass(workspace, dataset))
         failed[dataset] = [check for check in checks if check.failed]
-        listed = (str(made.details["listed"]), str(made.rows)) if made else ("not read", "")
+        listed = (str(committed.details["listed"]), str(committed.rows)) if committed else ("not read", "")
         datasets.add_row(dataset, *listed, refusal(checks) or "passed")
     models = Table("generative model", "there", "version", title="Generative models", title_justify="left")
     for model in audit.lvlms:
@@ -40,8 +40,8 @@ def print_status(workspace: Workspace, instance: dg.DagsterInstance, *, console:
     console.print(*([encoders] if audit.encoders else []), datasets, *([models] if audit.lvlms else []))
     for dataset, checks in failed.items():
         for check in checks:
-            told = f"  {dataset}: check {check.name} failed: {check_words(workspace, dataset, check)}"
-            console.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
+            failure = f"  {dataset}: check {check.name} failed: {check_words(workspace, dataset, check)}"
+            console.print(failure, style="red", markup=False, highlight=False, soft_wrap=True)
     if audit.tells_of_encoders:
         console.print(f"{len(cells.current)} of {len(audit.cells)} cells are current", highlight=False)
     if audit.designs:

@@ -110,13 +110,14 @@ def _require_usable(workspace: Workspace, watch: Watch, path: Path) -> None:
 def watch_folder(context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]) -> dg.SensorResult:
     """Look into the watched folder."""
     try:
-        found = find_checkpoints(workspace)
+        checkpoints = find_checkpoints(workspace)
     except PlumblineError as error:
         return dg.SensorResult(skip_reason=dg.SkipReason(str(error)))
     if workspace.audit.watch is None:
         return dg.SensorResult(skip_reason=dg.SkipReason("the audit file has no `watch`"))
-    for name, why in found.refused.items():
+    for name, why in checkpoints.refused.items():
         context.log.warning("%s is not audited: %s", name, why)
     return dg.SensorResult(
-        skip_reason=dg.SkipReason(found.told), dynamic_partitions_requests=new_partitions(context.instance, workspace)
+        skip_reason=dg.SkipReason(checkpoints.told),
+        dynamic_partitions_requests=new_partitions(context.instance, workspace),
     )

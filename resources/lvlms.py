@@ -144,11 +144,11 @@ def require_readable(workspace: Workspace) -> None:
     ConfigError
         With file and line.
     """
-    said = workspace.audit.language
-    if said.dictionaries is not None:
-        read_dictionaries(workspace.user_file(said.dictionaries))
-    if said.annotations is not None:
-        read_annotations(workspace.user_file(said.annotations))
+    language = workspace.audit.language
+    if language.dictionaries is not None:
+        read_dictionaries(workspace.user_file(language.dictionaries))
+    if language.annotations is not None:
+        read_annotations(workspace.user_file(language.annotations))
 
 
 def placement_of(workspace: Workspace) -> Placement:

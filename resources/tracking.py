@@ -93,9 +93,9 @@ class Tracking:
         """
         with self._resting_on_error():
             client = self.client()
-            found = client.get_experiment_by_name(EXPERIMENT)
-            if found:
-                return str(found.experiment_id)
+            experiment = client.get_experiment_by_name(EXPERIMENT)
+            if experiment:
+                return str(experiment.experiment_id)
             local = self._workspace.tracking_uri.startswith("sqlite:")
             location = self._workspace.tracking_artifacts.as_uri() if local else None
             return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=_EXPERIMENT_TAGS))
@@ -125,11 +125,11 @@ class Tracking:
 
     def _write(self, cell: TrackedCell) -> TrackedRun:
         client, experiment = self.client(), self.experiment()
-        own = f"tags.`{CELL_TAG}` = '{cell.cell}'"
+        of_cell = f"tags.`{CELL_TAG}` = '{cell.cell}'"
         # What a killed process, or a store that went away, left half written.
-        for left in client.search_runs([experiment], f"{own} and attributes.status != 'FINISHED'"):
+        for left in client.search_runs([experiment], f"{of_cell} and attributes.status != 'FINISHED'"):
             client.delete_run(left.info.run_id)
-        finished = client.search_runs([experiment], f"{own} and attributes.status = 'FINISHED'", max_results=1)
+        finished = client.search_runs([experiment], f"{of_cell} and attributes.status = 'FINISHED'", max_results=1)
         if finished:
             run = finished[0].info.run_id
             for name in _TAGS_OF_THE_NEWEST_RUN & set(cell.tags):
@@ -168,8 +168,8 @@ def _unavailable_on_error() -> Iterator[None]:
         yield
     except (MlflowException, SQLAlchemyError, OSError) as error:
         # SQLAlchemy puts advice to programmers before what the store said.
-        said = [line for line in str(error).splitlines() if not line.startswith("(raised as a result")]
-        raise TrackingUnavailable(f"{type(error).__name__}: {' '.join(said[:1])[:300]}") from error
+        lines = [line for line in str(error).splitlines() if not line.startswith("(raised as a result")]
+        raise TrackingUnavailable(f"{type(error).__name__}: {' '.join(lines[:1])[:300]}") from error
 
 
 def _log_file(client: Any, run: str, path: str, content: bytes) -> None:

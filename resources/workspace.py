@@ -233,9 +233,9 @@ class Workspace:
         entry = self.lvlm_entry(model)
         if entry.endpoint is not None:
             # Where it is served, and at what price, is no part of what answers.
-            asked = entry.endpoint.model_dump(mode="json", include=set(_OF_AN_ENDPOINT))
+            endpoint = entry.endpoint.model_dump(mode="json", include=set(_OF_AN_ENDPOINT))
             changed = self.endpoint_change(model)
-            return digest_json(asked if changed is None else [asked, changed])
+            return digest_json(endpoint if changed is None else [endpoint, changed])
         files = self.lvlm_files(model)
         return digest_json([files.family, files.digest])
 
